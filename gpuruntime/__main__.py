@@ -1,0 +1,5 @@
+"""`gpuruntime` and `python -m gpuruntime`: the program's entry."""
+
+
+def main() -> int:
+    return 0

@@ -1,0 +1,1 @@
+"""Workers over a queue and the one table from outcome to requeue."""

@@ -1,0 +1,1 @@
+"""The embedded cluster: an API server of our own and what makes its objects move."""

@@ -1,0 +1,1 @@
+"""Frozen values of the Kubernetes kinds that we own and of the slices of those that we read."""

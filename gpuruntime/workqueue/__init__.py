@@ -1,0 +1,1 @@
+"""Keys in, keys out: deduplicated, delayed and backed off, one worker a key."""

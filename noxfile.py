@@ -1,0 +1,38 @@
+"""The project's checks: the same names here, on a laptop and in continuous integration."""
+
+import nox
+
+nox.options.sessions = ["lint", "typing", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = True
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+
+
+def install(session: nox.Session, group: str, *extras: str) -> None:
+    """The product itself in editable form, and the pinned tools of one group."""
+    product = f".[{','.join(extras)}]" if extras else "."
+    session.install("-q", "-e", product, *nox.project.dependency_groups(PYPROJECT, group))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format, lint, and the order of the rooms."""
+    install(session, "lint")
+    session.run("ruff", "format", "--check", "-q")
+    session.run("ruff", "check", "-q")
+    session.run("lint-imports", "--no-cache", silent=True)
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """Mypy, strict, over the product and its tests."""
+    install(session, "typing", "local")
+    session.run("mypy", "--no-error-summary")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Everything that needs nothing but Python."""
+    install(session, "tests", "local")
+    session.run("pytest", "-m", "not cluster", *session.posargs)
