@@ -1,0 +1,25 @@
+"""Moments as Kubernetes writes them: whole seconds for Time, exactly six digits for MicroTime."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final, TypeAlias
+
+MICROSECONDS: Final = "microseconds"
+
+# A field of this type is written with six digits, also when they are all zero: the API server
+# refuses a MicroTime of any other length.
+MicroTime: TypeAlias = Annotated[datetime, MICROSECONDS]
+
+
+def rfc3339(moment: datetime) -> str:
+    """Seconds, cut and never rounded up: a written moment does not lie in the future."""
+    return f"{_utc(moment):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def rfc3339_micro(moment: datetime) -> str:
+    return f"{_utc(moment):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"moment {moment} has no time zone: use an aware datetime")
+    return moment.astimezone(UTC)
