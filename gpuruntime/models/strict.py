@@ -160,7 +160,7 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
             for inner in bare:
                 yield from _problems(inner, path)
         case ForbiddenExtraKeysError():
-            for name in sorted(error.extra_fields):
+            for name in sorted(map(str, error.extra_fields)):
                 yield Problem(field=_join(path, name), message="unknown field")
         case ManyFieldsError():
             for each in error.errors:

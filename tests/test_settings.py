@@ -1,0 +1,121 @@
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.settings import Address, KubernetesMode, Settings, load, parse_duration
+
+NO_FLAGS: dict[tuple[str, ...], str] = {}
+
+
+def load_text(folder: Path, text: str) -> Settings:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return load(str(path), flags=NO_FLAGS, environment={})
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_text(folder, text)
+    return str(caught.value)
+
+
+def test_without_a_file_the_defaults_of_the_contract_hold() -> None:
+    settings = load("", flags=NO_FLAGS, environment={})
+    assert settings.listen == Address("127.0.0.1", 8080)
+    assert settings.operations.listen == Address("", 8081)
+    assert float(settings.leaderElection.leaseDuration) == 15
+    assert settings.podDefaults.memory == "1Gi"
+
+
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    assert load_text(tmp_path, "") == Settings()
+
+
+def test_flags_override_the_file_and_the_environment_overrides_both(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text('listen: "127.0.0.1:1"\nkubernetes: {mode: off, kubeconfig: a}')
+    settings = load(
+        str(path),
+        flags={("listen",): "127.0.0.1:2", ("kubernetes", "mode"): "required"},
+        environment={"GPURUNTIME_LISTEN": "127.0.0.1:3", "GPURUNTIME_API_PORT": "tcp://1.2.3.4"},
+    )
+    assert settings.listen.port == 3
+    assert settings.kubernetes.mode is KubernetesMode.REQUIRED
+    assert settings.kubernetes.kubeconfig == "a"
+
+
+def test_the_mode_off_is_a_word_as_yaml_1_2_has_it(tmp_path: Path) -> None:
+    settings = load_text(tmp_path, "kubernetes: {mode: off}\nleaderElection: {enabled: false}")
+    assert settings.kubernetes.mode is KubernetesMode.OFF
+    assert settings.leaderElection.enabled is False
+
+
+def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
+    message = refusal(
+        tmp_path,
+        "listn: x\n"
+        "reportInterval: soon\n"
+        "kubernetes: {mode: maybe}\n"
+        "leaderElection: {enabled: 1, leaseDuration: 5s}\n"
+        "network: {blockedEgressCIDRs: [10.0.0.0/99]}\n"
+        "namespaces: {stock: Upper}\n"
+        "1: 2\n",
+    )
+    for part in (
+        "listn: unknown field",
+        "1: unknown field",
+        "reportInterval: must be seconds",
+        "kubernetes.mode: must be one of auto, off, required",
+        "leaderElection.enabled: must be true or false",
+        "network.blockedEgressCIDRs[0]: '10.0.0.0/99' is no CIDR",
+        "namespaces.stock: 'Upper' is no namespace name",
+    ):
+        assert part in message
+    assert message.startswith(f"configuration {tmp_path}/config.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[1, 2]", "must be a mapping of keys"),
+        ("a: {b", "not YAML"),
+        ("listen: ':1'\nlisten: ':2'", "the key 'listen' stands there twice"),
+        ("listen: 8080", "listen: must be host:port"),
+        ("listen: ':70000'", "port 70000 is above 65535"),
+        ("listen: 'example.org:80'", "is neither an IP address nor localhost"),
+        ("leaderElection: {renewDeadline: 20s}", "renewDeadline: must be shorter"),
+        ("network: {blockedEgressCIDRs: []}", "allowAllEgress: true"),
+        ("namespaces: {stock: a, instance: a}", "namespaces.instance: is the same namespace"),
+        ("kubernetes: 7", "kubernetes: must be an object, not an integer"),
+        ("shutdownGrace: 0", "must be longer than nothing"),
+    ],
+)
+def test_a_bad_configuration_says_what_is_wrong(tmp_path: Path, text: str, part: str) -> None:
+    assert part in refusal(tmp_path, text)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"configuration /nowhere\.yaml: No such file"):
+        load("/nowhere.yaml", flags=NO_FLAGS, environment={})
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(5, 5), (0.5, 0.5), ("30s", 30), ("10m", 600), ("24h", 86_400)]
+)
+def test_a_duration_is_seconds_or_has_a_unit(value: object, seconds: float) -> None:
+    assert parse_duration(value) == seconds
+
+
+@pytest.mark.parametrize("value", ["", "s", "5", "-1s", -1, True, None, float("nan"), "1e3s"])
+def test_anything_else_is_no_duration(value: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_duration(value)
+
+
+def test_loopback_is_known_by_its_address() -> None:
+    assert Address("127.0.0.1", 1).is_loopback
+    assert Address("::1", 1).is_loopback
+    assert Address("localhost", 1).is_loopback
+    assert not Address("", 1).is_loopback
+    assert not Address("0.0.0.0", 1).is_loopback
