@@ -18,7 +18,18 @@ class OutcomeUnknownError(KubeError):
 
 
 class MalformedAnswerError(KubeError):
-    """Something answered, but not as an API server does: HTML, cut JSON, another kind."""
+    """Something answered, but not as an API server does: HTML, cut JSON, another kind.
+
+    After a write it proves nothing: the write may have happened.
+    """
+
+
+class NotLeadingError(KubeError):
+    """The fence is shut: the write was not sent, and this process may start none."""
+
+
+class LeadershipLostError(KubeError):
+    """Another may lead now: the role has to end."""
 
 
 @attrs.define(slots=False, eq=False)
@@ -74,4 +85,7 @@ class ThrottledError(ApiError):
 
 
 class UnavailableError(ApiError):
-    """5xx: the server is there and cannot; a write may still have happened after a 504."""
+    """5xx: the server is there and cannot.
+
+    For a write only a refusal, the API server's own 503: others raise OutcomeUnknownError.
+    """

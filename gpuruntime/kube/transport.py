@@ -1,6 +1,6 @@
 """How a request reaches an API server: one Protocol, over HTTP or inside this process."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -12,7 +12,10 @@ MERGE_PATCH = "application/merge-patch+json"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Request:
-    """The path is already quoted; the query is not."""
+    """The path is already quoted; the query is not.
+
+    The fence has been asked once; a transport that waits before it sends asks it again.
+    """
 
     method: str
     path: str
@@ -21,6 +24,7 @@ class Request:
     content_type: str = JSON
     accept: str = JSON
     timeout_seconds: float = 30.0
+    fence: Callable[[], None] | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
