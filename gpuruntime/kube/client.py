@@ -1,0 +1,241 @@
+"""Typed verbs over one transport: values in and out, every failure one error of the tree."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import quote
+
+from gpuruntime.kube.answers import (
+    Call,
+    Page,
+    demand_deletion,
+    error_of,
+    kind_of,
+    object_of,
+    page_of,
+)
+from gpuruntime.kube.errors import (
+    BadRequestError,
+    KubeError,
+    OutcomeUnknownError,
+    UnreachableError,
+)
+from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request, Response, Transport
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models import codec
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key, KubernetesObject, PartialObject
+from gpuruntime.models.resources import Resource
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+class Client:
+    """The fence raises when this process may no longer write; it is asked before each write.
+
+    Nothing is retried here: whoever calls knows what a second attempt would mean.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        meter: Meter = NullMeter(),
+        timeout_seconds: float = 30.0,
+        fence: Callable[[], None] | None = None,
+    ) -> None:
+        self.transport = transport
+        self._meter = meter
+        self._timeout_seconds = timeout_seconds
+        self._fence = fence
+
+    async def get(self, resource: Resource[ObjectT], key: Key) -> ObjectT:
+        call = Call("get", str(resource), str(key))
+        response = await self._send(call, "GET", object_path(resource, key), accept_of(resource))
+        return object_of(response, resource, call)
+
+    async def list_page(
+        self,
+        resource: Resource[ObjectT],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> Page[ObjectT]:
+        """Consistent without a resource_version; a continue_token brings its own."""
+        call = Call("list", str(resource), namespace)
+        query = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "limit": str(limit) if limit else "",
+            "continue": continue_token,
+            "resourceVersion": "" if continue_token else resource_version,
+        }
+        response = await self._send(
+            call,
+            "GET",
+            collection_path(resource, namespace),
+            accept_of(resource, suffix="List"),
+            query=tuple((name, value) for name, value in query.items() if value),
+        )
+        return page_of(response, resource, call)
+
+    async def create(
+        self, resource: Resource[ObjectT], body: JsonObject, *, namespace: str = ""
+    ) -> ObjectT:
+        call = Call("create", str(resource), str(Key(namespace, _name_in(body))))
+        response = await self._send(
+            call, "POST", collection_path(resource, namespace), accept_of(resource), body=body
+        )
+        return object_of(response, resource, call)
+
+    async def replace(
+        self, resource: Resource[ObjectT], key: Key, body: JsonObject, *, subresource: str = ""
+    ) -> ObjectT:
+        """The body's own resourceVersion is the guard."""
+        call = Call("replace", str(resource), str(key))
+        path = object_path(resource, key, subresource)
+        response = await self._send(call, "PUT", path, accept_of(resource), body=body)
+        return object_of(response, resource, call)
+
+    async def patch(
+        self,
+        resource: Resource[ObjectT],
+        key: Key,
+        patch: JsonObject,
+        *,
+        resource_version: str = "",
+        subresource: str = "",
+    ) -> ObjectT:
+        """A merge patch; with a resource_version only onto exactly that version."""
+        call = Call("patch", str(resource), str(key))
+        response = await self._send(
+            call,
+            "PATCH",
+            object_path(resource, key, subresource),
+            accept_of(resource),
+            body=_guarded(patch, resource_version),
+            content_type=MERGE_PATCH,
+        )
+        return object_of(response, resource, call)
+
+    async def delete(
+        self,
+        resource: Resource[ObjectT],
+        key: Key,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Deletes only the object of that uid and version, where they are given."""
+        call = Call("delete", str(resource), str(key))
+        preconditions: JsonObject = {"uid": uid, "resourceVersion": resource_version}
+        options: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation,
+            "preconditions": {name: value for name, value in preconditions.items() if value},
+        }
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        path = object_path(resource, key)
+        demand_deletion(await self._send(call, "DELETE", path, JSON, body=options), call)
+
+    async def _send(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        accept: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: JsonObject | None = None,
+        content_type: str = JSON,
+    ) -> Response:
+        request = Request(
+            method=method,
+            path=path,
+            query=query,
+            body=None if body is None else codec.encode(body),
+            content_type=content_type,
+            accept=accept,
+            timeout_seconds=self._timeout_seconds,
+            fence=self._fence if call.is_write else None,
+        )
+        response = await self._measured(call, request)
+        if not 200 <= response.status < 300:
+            raise error_of(response, call)
+        return response
+
+    async def _measured(self, call: Call, request: Request) -> Response:
+        started = asyncio.get_running_loop().time()
+        outcome = "cancelled"
+        try:
+            response = await self._exchange(call, request)
+            outcome = str(response.status)
+            return response
+        except KubeError as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            taken = asyncio.get_running_loop().time() - started
+            labels = {"verb": call.verb, "resource": call.resource}
+            self._meter.count("kube_requests_total", 1, code=outcome, **labels)
+            self._meter.observe("kube_request_seconds", taken, **labels)
+
+    async def _exchange(self, call: Call, request: Request) -> Response:
+        if request.fence:
+            request.fence()
+        try:
+            return await self.transport.request(request)
+        except UnreachableError as error:
+            raise UnreachableError(f"{call}: {error}") from error
+        except OutcomeUnknownError as error:
+            # A read changes nothing, so a lost answer to it is no more than no answer.
+            lost = OutcomeUnknownError if call.is_write else UnreachableError
+            raise lost(f"{call}: {error}") from error
+
+
+def accept_of(resource: Resource[ObjectT], *, suffix: str = "") -> str:
+    """A resource of PartialObjects asks the server for nothing but metadata."""
+    if resource.type is PartialObject:
+        return f"{JSON};as={kind_of(resource)}{suffix};g=meta.k8s.io;v=v1"
+    return JSON
+
+
+def collection_path(resource: Resource[ObjectT], namespace: str) -> str:
+    return resource.path(namespace=_segment(namespace, resource) if namespace else "")
+
+
+def object_path(resource: Resource[ObjectT], key: Key, subresource: str = "") -> str:
+    return resource.path(
+        namespace=_segment(key.namespace, resource) if resource.is_namespaced else "",
+        name=_segment(key.name, resource),
+        subresource=subresource,
+    )
+
+
+def _segment(name: str, resource: Resource[ObjectT]) -> str:
+    """Refused here: an empty name would address the whole collection, a dot another path."""
+    if name in {"", ".", ".."} or "/" in name or "%" in name:
+        raise BadRequestError(f"{name!r} is no name for {resource}: use a DNS label", 400)
+    return quote(name, safe="")
+
+
+def _name_in(body: JsonObject) -> str:
+    metadata = body.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _guarded(patch: JsonObject, resource_version: str) -> JsonObject:
+    if not resource_version:
+        return patch
+    metadata = patch.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    return {**patch, "metadata": {**known, "resourceVersion": resource_version}}
