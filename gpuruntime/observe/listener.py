@@ -1,0 +1,51 @@
+"""The operations listener of a role: is it alive, is it ready, what has it counted."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.observe.metrics import Registry
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@asynccontextmanager
+async def operations_listener(
+    *, host: str, port: int, registry: Registry, not_ready: Callable[[], str]
+) -> AsyncIterator[int]:
+    """Serves until the block ends and gives the port; `not_ready` tells why, or is empty."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        reason = not_ready()
+        return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=registry.text(), headers={"Content-Type": METRICS_TYPE})
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        yield await listen(runner, host=host, port=port, purpose="operations.listen")
+    finally:
+        await runner.cleanup()
+
+
+async def listen(runner: web.AppRunner, *, host: str, port: int, purpose: str) -> int:
+    """The port that was taken, which tells a caller who asked for port 0."""
+    site = web.TCPSite(runner, host or None, port)
+    try:
+        await site.start()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{purpose}: cannot listen on {host}:{port}: {error.strerror}; choose another address"
+        ) from error
+    return int(runner.addresses[0][1])

@@ -1,0 +1,62 @@
+"""The metrics of one role: a Meter over a registry of its own, written as Prometheus text."""
+
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
+
+PREFIX = "gpuruntime_"
+# From one in-memory lookup to a slow image pull.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+# A metric with more series than this has a label that should not be one.
+MOST_SERIES = 2_000
+OVERFLOW = "other"
+
+MetricT = TypeVar("MetricT", bound=MetricWrapperBase)
+
+
+class Registry:
+    """Implements Meter; several roles in one process each have their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._metrics: dict[str, MetricWrapperBase] = {}
+        self._series: dict[str, set[tuple[str, ...]]] = {}
+
+    def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
+        self._series_of(Counter, name, labels).inc(amount)
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        self._series_of(Gauge, name, labels).set(value)
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        self._series_of(Histogram, name, labels).observe(seconds)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def _series_of(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricT:
+        metric = self._metrics.get(name)
+        if metric is None:
+            metric = self._metrics[name] = self._make(kind, name, labels)
+            self._series[name] = set()
+        if not isinstance(metric, kind):
+            raise TypeError(f"metric {name} is a {type(metric).__name__}, not a {kind.__name__}")
+        if not labels:
+            return metric
+        values = tuple(labels.values())
+        known = self._series[name]
+        if values not in known:
+            if len(known) >= MOST_SERIES:
+                return metric.labels(**dict.fromkeys(labels, OVERFLOW))
+            known.add(values)
+        return metric.labels(**labels)
+
+    def _make(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricWrapperBase:
+        full = name if name.startswith(PREFIX) else PREFIX + name
+        description = name.replace("_", " ")
+        if kind is Histogram:
+            return Histogram(
+                full, description, list(labels), registry=self._registry, buckets=BUCKETS
+            )
+        return kind(full, description, list(labels), registry=self._registry)

@@ -1,0 +1,39 @@
+import aiohttp
+import pytest
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.observe.listener import operations_listener
+from gpuruntime.observe.metrics import Registry
+
+
+async def fetch(port: int, path: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_a_role_tells_that_it_lives_why_it_is_not_ready_and_what_it_counted() -> None:
+    registry = Registry()
+    registry.count("things_total")
+    reason = "caches have not synced"
+    async with operations_listener(
+        host="127.0.0.1", port=0, registry=registry, not_ready=lambda: reason
+    ) as port:
+        assert await fetch(port, "/healthz") == (200, "ok\n")
+        assert await fetch(port, "/readyz") == (503, "caches have not synced\n")
+        reason = ""
+        assert await fetch(port, "/readyz") == (200, "ok\n")
+        assert "gpuruntime_things_total 1.0" in (await fetch(port, "/metrics"))[1]
+
+
+async def test_a_port_in_use_is_named_with_its_setting() -> None:
+    async with operations_listener(
+        host="127.0.0.1", port=0, registry=Registry(), not_ready=str
+    ) as port:
+        with pytest.raises(ConfigurationError, match=rf"operations\.listen: .*:{port}: "):
+            async with operations_listener(
+                host="127.0.0.1", port=port, registry=Registry(), not_ready=str
+            ):
+                pass
