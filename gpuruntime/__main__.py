@@ -1,5 +1,8 @@
 """`gpuruntime` and `python -m gpuruntime`: the program's entry."""
 
+import sys
 
-def main() -> int:
-    return 0
+from gpuruntime.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

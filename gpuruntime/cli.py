@@ -1,0 +1,80 @@
+"""The program's subcommands; each imports what it runs only when it is asked for."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from gpuruntime import settings
+from gpuruntime.errors import ConfigurationError
+
+USAGE_ERROR = 2
+# A flag's name, and the key of the configuration that it overrides.
+FLAGS = {
+    "listen": ("listen",),
+    "kube_mode": ("kubernetes", "mode"),
+    "kubeconfig": ("kubernetes", "kubeconfig"),
+    "context": ("kubernetes", "context"),
+    "log_level": ("logging", "level"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except ConfigurationError as error:
+        print(f"gpuruntime: {error}", file=sys.stderr)  # noqa: T201 - before logging is set up
+        return USAGE_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuruntime", description="The control plane of a GPU cloud on Kubernetes."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    manager = commands.add_parser("manager", help="reconcile units and pools (one leader)")
+    _add_role_flags(manager)
+    manager.set_defaults(command=_manager)
+    commands.add_parser("version", help="print the version").set_defaults(command=_version)
+    return parser
+
+
+def _add_role_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", default="", metavar="FILE", help="YAML configuration")
+    parser.add_argument("--listen", help="host:port of the role's own server")
+    parser.add_argument("--kube-mode", choices=[mode.value for mode in settings.KubernetesMode])
+    parser.add_argument("--kubeconfig", metavar="FILE")
+    parser.add_argument("--context", help="of the kubeconfig; its current one otherwise")
+    parser.add_argument("--log-level", choices=[level.value for level in settings.LogLevel])
+
+
+def _settings(options: argparse.Namespace) -> settings.Settings:
+    flags = {
+        keys: value
+        for name, keys in FLAGS.items()
+        if (value := getattr(options, name, None)) is not None
+    }
+    return settings.load(options.config, flags=flags)
+
+
+def _configure_logs(loaded: settings.Settings) -> None:
+    from gpuruntime.observe import logs
+
+    is_json = loaded.logging.format is settings.LogFormat.JSON
+    logs.configure(level=loaded.logging.level.value, is_json=is_json)
+
+
+def _manager(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import lifecycle, manager
+
+    return lifecycle.run_to_exit(
+        lambda: manager.Manager(loaded), grace_seconds=loaded.shutdownGrace
+    )
+
+
+def _version(_: argparse.Namespace) -> int:
+    print(version("gpuruntime"))  # noqa: T201 - the command's answer
+    return 0

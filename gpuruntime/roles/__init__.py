@@ -1,0 +1,1 @@
+"""The composition roots: each role puts rooms together, and nothing else does."""

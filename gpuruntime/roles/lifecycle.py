@@ -1,0 +1,127 @@
+"""How a role starts, stops on a signal and turns what ended it into an exit code.
+
+Contract: after the first SIGTERM or SIGINT the role drains within its grace and the process
+exits 0; a second one exits at once; a crash of any long-lived task ends the process.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Protocol
+
+import structlog
+
+from gpuruntime.errors import ClusterRequiredError, ConfigurationError
+from gpuruntime.kube.errors import LeadershipLostError
+
+log = structlog.get_logger()
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    CRASH = 1
+    CONFIGURATION = 2
+    CLUSTER_REQUIRED = 3
+    LOST_LEADERSHIP = 4
+
+
+KNOWN_ENDS: tuple[tuple[type[Exception], ExitCode, str], ...] = (
+    (ConfigurationError, ExitCode.CONFIGURATION, "configuration refused"),
+    (ClusterRequiredError, ExitCode.CLUSTER_REQUIRED, "cluster required"),
+    (LeadershipLostError, ExitCode.LOST_LEADERSHIP, "leadership lost"),
+)
+
+
+class Role(Protocol):
+    async def run(self) -> None:
+        """Lives until cancelled; an error ends the process."""
+        ...
+
+    async def drain(self) -> None:
+        """Readiness is false and no new work is taken from here on; ends with the work in hand."""
+        ...
+
+
+class Lifecycle:
+    """Runs one role in the calling process."""
+
+    def __init__(self, role: Role, *, grace_seconds: float) -> None:
+        self._role = role
+        self._grace_seconds = grace_seconds
+        self._stop = asyncio.Event()
+
+    async def run(self) -> ExitCode:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            return await self._run()
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _on_signal(self, number: int) -> None:
+        if self._stop.is_set():
+            log.warning("second signal, exiting at once", signal=signal.Signals(number).name)
+            os._exit(128 + number)
+        log.info("stopping", signal=signal.Signals(number).name)
+        self.stop()
+
+    async def _run(self) -> ExitCode:
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(self._role.run(), name="role")
+                drain = group.create_task(self._drain_when_told(running), name="drain")
+                running.add_done_callback(lambda _: drain.cancel())
+        except BaseExceptionGroup as errors:
+            return exit_code_of(errors)
+        return ExitCode.DONE
+
+    async def _drain_when_told(self, running: asyncio.Task[None]) -> None:
+        await self._stop.wait()
+        try:
+            async with asyncio.timeout(self._grace_seconds):
+                await self._role.drain()
+        except TimeoutError:
+            log.warning("grace is over, work in hand is cut", grace_seconds=self._grace_seconds)
+        running.cancel()
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Logs one clear line for what an operator can mend, a traceback for what we must."""
+    for leaf in _leaves(error):
+        for kind, code, event in KNOWN_ENDS:
+            if isinstance(leaf, kind):
+                log.error(event, error=str(leaf))
+                return code
+    log.error("crashed", exc_info=error)
+    return ExitCode.CRASH
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """What one failure drags along is in the same group as the failure itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def run_to_exit(make: Callable[[], Role], *, grace_seconds: float) -> int:
+    """The body of a role's subcommand."""
+
+    async def main() -> ExitCode:
+        try:
+            role = make()
+        except (ConfigurationError, ClusterRequiredError) as error:
+            return exit_code_of(error)
+        return await Lifecycle(role, grace_seconds=grace_seconds).run()
+
+    return int(asyncio.run(main()))
