@@ -1,0 +1,173 @@
+"""Where the programs of a real control plane come from: ready-made, or one build with Go."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+KUBERNETES_VERSION = "v1.34.4"
+STAGING_VERSION = "v0.34.4"
+VERSION_PACKAGE = "k8s.io/component-base/version"
+
+
+class MissingBinariesError(Exception):
+    """The message is one line and names the remedy."""
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """One Go module, and the programs that are built from it: program name → package."""
+
+    module: str
+    version: str
+    packages: dict[str, str]
+    linker_flags: str = "-s -w"
+
+
+PROGRAMS = (
+    Program(
+        module="k8s.io/kubernetes",
+        version=KUBERNETES_VERSION,
+        packages={
+            name: f"k8s.io/kubernetes/cmd/{name}"
+            for name in ("kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        },
+        # Without them every version is v0.0.0-master, and kubectl complains of the skew.
+        linker_flags=(
+            f"-s -w -X {VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION}"
+            f" -X {VERSION_PACKAGE}.gitMajor=1 -X {VERSION_PACKAGE}.gitMinor=34"
+        ),
+    ),
+    Program(
+        module="go.etcd.io/etcd/server/v3",
+        version="v3.6.10",
+        packages={"etcd": "go.etcd.io/etcd/server/v3"},
+    ),
+    Program(
+        module="sigs.k8s.io/kwok",
+        version="v0.7.0",
+        packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+    ),
+)
+NAMES = tuple(name for program in PROGRAMS for name in program.packages)
+
+
+def find() -> Path:
+    """The folder that holds all six programs, if there is one already."""
+    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        return _complete(Path(assets))
+    folder = _cache() / _key()
+    if not folder.is_dir():
+        raise MissingBinariesError(
+            "no control plane is built yet: run `nox -s cluster`, which builds it once with Go,"
+            " or set KUBEBUILDER_ASSETS to a folder with " + ", ".join(NAMES)
+        )
+    return folder
+
+
+def find_or_build() -> Path:
+    """Whoever comes second while somebody builds waits for that build."""
+    if os.environ.get("KUBEBUILDER_ASSETS") or (_cache() / _key()).is_dir():
+        return find()
+    go = shutil.which("go")
+    if go is None:
+        raise MissingBinariesError(
+            "the real control plane needs KUBEBUILDER_ASSETS (a folder with "
+            + ", ".join(NAMES)
+            + ") or a Go toolchain on PATH to build it: neither is there"
+        )
+    with _locked(_cache() / f"{_key()}.lock"):
+        folder = _cache() / _key()
+        if not folder.is_dir():
+            _build_into(folder, go)
+    return folder
+
+
+def _complete(assets: Path) -> Path:
+    missing = [name for name in NAMES if not os.access(assets / name, os.X_OK)]
+    if missing:
+        raise MissingBinariesError(
+            f"KUBEBUILDER_ASSETS={assets} lacks {', '.join(missing)}:"
+            " add them, or unset the variable to have all built with Go"
+        )
+    return assets
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "gpuruntime" / "control-plane"
+
+
+def _key() -> str:
+    return "_".join(f"{min(one.packages)}-{one.version}" for one in PROGRAMS)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The kernel lets go of the lock when its holder dies, however it dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build_into(folder: Path, go: str) -> None:
+    """The folder appears whole or not at all; what a killed build left is removed first."""
+    for left in folder.parent.glob(f"{folder.name}.building-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.building-", dir=folder.parent) as work:
+        output = Path(work) / "bin"
+        output.mkdir()
+        for program in PROGRAMS:
+            _build(program, go, Path(work) / min(program.packages), output)
+        output.rename(folder)
+
+
+def _build(program: Program, go: str, source: Path, output: Path) -> None:
+    source.mkdir()
+    _go(go, source, "mod", "init", f"build/{source.name}")
+    for module in _staging_modules(program, go, source):
+        _go(go, source, "mod", "edit", f"-replace={module}={module}@{STAGING_VERSION}")
+    _go(go, source, "get", *(f"{path}@{program.version}" for path in program.packages.values()))
+    for name, path in program.packages.items():
+        sys.stderr.write(f"building {name} {program.version}\n")
+        target = str(output / name)
+        _go(go, source, "build", f"-ldflags={program.linker_flags}", "-o", target, path)
+
+
+def _staging_modules(program: Program, go: str, source: Path) -> list[str]:
+    """Kubernetes requires its own libraries at v0.0.0, which nobody publishes."""
+    wanted = f"{program.module}@{program.version}"
+    go_mod = json.loads(_go(go, source, "mod", "download", "-json", wanted))["GoMod"]
+    required = json.loads(_go(go, source, "mod", "edit", "-json", go_mod))["Require"]
+    return [one["Path"] for one in required if one["Version"] == "v0.0.0"]
+
+
+def _go(go: str, folder: Path, *arguments: str) -> str:
+    flags = f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip()
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": flags, "GOWORK": "off"}
+    done = subprocess.run(
+        [go, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise MissingBinariesError(f"go {arguments[0]} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def main() -> None:
+    try:
+        sys.stdout.write(f"{find_or_build()}\n")
+    except MissingBinariesError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
