@@ -1,0 +1,83 @@
+"""Runs programs for the process at the other end of its stdin, and ends them when that is gone.
+
+One JSON command a line, one JSON answer a line: `{"start": name, "argv": [...], "log": path}`
+answers the process id, `{"poll": name}` the exit code or null, `{"kill": name}` the exit code.
+Nobody wants the data afterwards, so programs are killed, not asked. The end of stdin, which also
+a killed parent brings about, ends all of them and removes the folder named on the command line.
+It runs by itself, without the project on its path.
+"""
+
+import ctypes
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    # Handlers, not SIG_IGN: children would inherit the latter. Only the end of stdin ends us.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    keeper = Keeper()
+    try:
+        keeper.serve(sys.stdin, sys.stdout)
+    finally:
+        keeper.kill_all()
+        shutil.rmtree(sys.argv[1], ignore_errors=True)
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def serve(self, commands: TextIO, answers: TextIO) -> None:
+        for line in commands:
+            answers.write(f"{json.dumps(self._obey(json.loads(line)))}\n")
+            answers.flush()
+
+    def kill_all(self) -> None:
+        for name in reversed(list(self._children)):
+            self._kill(name)
+
+    def _obey(self, command: dict[str, Any]) -> int | None:
+        match command:
+            case {"start": name, "argv": argv, "log": log}:
+                return self._start(name, argv, Path(log))
+            case {"poll": name}:
+                return self._children[name].poll()
+            case {"kill": name}:
+                return self._kill(name)
+            case _:
+                raise ValueError(f"unknown command {command}")
+
+    def _start(self, name: str, argv: list[str], log: Path) -> int:
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Safe here: this program has one thread.
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+            )
+        self._children[name] = child
+        return child.pid
+
+    def _kill(self, name: str) -> int:
+        child = self._children.pop(name)
+        child.kill()
+        return child.wait()
+
+
+def die_with_parent() -> None:
+    """For the one case that the end of stdin does not cover: the keeper itself is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
