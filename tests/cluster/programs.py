@@ -1,0 +1,150 @@
+"""The command lines of a control plane on loopback: one function a program."""
+
+import json
+from pathlib import Path
+
+import attrs
+
+ADMIN = "admin"
+
+
+@attrs.frozen(kw_only=True)
+class Layout:
+    """What the programs share: where they are, where they keep things, how they are reached."""
+
+    binaries: Path
+    data: Path
+    logs: Path
+    etcd_port: int
+    peer_port: int
+    api_port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.api_port}"
+
+    @property
+    def etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self.etcd_port}"
+
+    @property
+    def certificate(self) -> Path:
+        """kube-apiserver makes it, signed by itself."""
+        return self.data / "certificates" / "apiserver.crt"
+
+    @property
+    def key(self) -> Path:
+        """The key of that certificate signs the service accounts' tokens too: one less to make."""
+        return self.certificate.with_suffix(".key")
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data / "kubeconfig"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.logs / "audit.log"
+
+
+def write_files(layout: Layout) -> None:
+    """What must be there before the first program starts."""
+    layout.certificate.parent.mkdir(parents=True)
+    _tokens(layout).write_text(f'{layout.token},{ADMIN},{ADMIN},"system:masters"\n')
+    _audit_policy(layout).write_text(
+        json.dumps(
+            {
+                "apiVersion": "audit.k8s.io/v1",
+                "kind": "Policy",
+                "omitStages": ["RequestReceived"],
+                "rules": [{"level": "Metadata"}],
+            }
+        )
+    )
+    layout.kubeconfig.write_text(json.dumps(_kubeconfig(layout)))
+
+
+def etcd(layout: Layout) -> list[str]:
+    peer_url = f"http://127.0.0.1:{layout.peer_port}"
+    return [
+        f"--data-dir={layout.data / 'etcd'}",
+        f"--listen-client-urls={layout.etcd_url}",
+        f"--advertise-client-urls={layout.etcd_url}",
+        f"--listen-peer-urls={peer_url}",
+        f"--initial-advertise-peer-urls={peer_url}",
+        f"--initial-cluster=default={peer_url}",
+        "--socket-reuse-port",  # the harness holds the port
+        "--unsafe-no-fsync",  # nobody wants this data after a power failure
+    ]
+
+
+def apiserver(layout: Layout) -> list[str]:
+    return [
+        f"--etcd-servers={layout.etcd_url}",
+        f"--secure-port={layout.api_port}",
+        "--permit-port-sharing",  # the harness holds the port
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--cert-dir={layout.certificate.parent}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={layout.key}",
+        f"--service-account-signing-key-file={layout.key}",
+        f"--token-auth-file={_tokens(layout)}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        # Nobody runs the node lifecycle that would take the taint of a new node away.
+        "--disable-admission-plugins=TaintNodesByCondition",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        f"--audit-policy-file={_audit_policy(layout)}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=2000",
+    ]
+
+
+def controller_manager(layout: Layout) -> list[str]:
+    return [
+        f"--kubeconfig={layout.kubeconfig}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--controllers=*,-node-lifecycle-controller",  # fake nodes may rest between heartbeats
+        f"--service-account-private-key-file={layout.key}",
+        f"--root-ca-file={layout.certificate}",
+        "--enable-hostpath-provisioner",
+        "--kube-api-qps=2000",
+        "--kube-api-burst=4000",
+    ]
+
+
+def scheduler(layout: Layout) -> list[str]:
+    return [
+        f"--kubeconfig={layout.kubeconfig}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--kube-api-qps=2000",
+        "--kube-api-burst=4000",
+    ]
+
+
+def kwok(layout: Layout) -> list[str]:
+    return [f"--kubeconfig={layout.kubeconfig}", "--manage-all-nodes=true"]
+
+
+def _tokens(layout: Layout) -> Path:
+    return layout.data / "tokens.csv"
+
+
+def _audit_policy(layout: Layout) -> Path:
+    return layout.data / "audit-policy.json"
+
+
+def _kubeconfig(layout: Layout) -> dict[str, object]:
+    cluster = {"server": layout.url, "certificate-authority": str(layout.certificate)}
+    context = {"cluster": "local", "user": ADMIN}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "local", "cluster": cluster}],
+        "users": [{"name": ADMIN, "user": {"token": layout.token}}],
+        "contexts": [{"name": "local", "context": context}],
+        "current-context": "local",
+    }
