@@ -36,3 +36,11 @@ def tests(session: nox.Session) -> None:
     """Everything that needs nothing but Python."""
     install(session, "tests", "local")
     session.run("pytest", "-m", "not cluster", *session.posargs)
+
+
+@nox.session
+def cluster(session: nox.Session) -> None:
+    """The suites against a real control plane, which is built first where none is at hand."""
+    install(session, "tests", "local")
+    session.run("python", "-m", "tests.cluster.binaries")
+    session.run("pytest", "-m", "cluster", *session.posargs)

@@ -9,6 +9,8 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
+pytest_plugins = ["tests.cluster.fixtures"]
+
 SEED = 20_251
 
 hypothesis.settings.register_profile(
