@@ -1,0 +1,223 @@
+"""One watch window: what happens to a collection after a version, until the window ends.
+
+A window ends in order when the server ends it, and otherwise with an error of this room's tree;
+either way the next one continues from the last version that was told. Nothing is promised about
+the order of versions: whoever keeps the objects knows which of them are news.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from enum import StrEnum
+from random import Random
+from typing import Generic, TypeVar
+
+import attrs
+import msgspec
+
+from gpuruntime.kube.answers import Call, Status, api_error, error_of, status_of
+from gpuruntime.kube.client import accept_of, collection_path
+from gpuruntime.kube.errors import (
+    KubeError,
+    MalformedAnswerError,
+    OutcomeUnknownError,
+    UnreachableError,
+)
+from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.models import codec
+from gpuruntime.models.metadata import KubernetesObject, PartialObject
+from gpuruntime.models.resources import Resource
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+SHORTEST_WINDOW_SECONDS = 300
+LONGEST_WINDOW_SECONDS = 600
+# The server sends a bookmark about every minute: a longer silence is a dead connection.
+IDLE_LIMIT_SECONDS = 75.0
+# How long the server may take to end the window that it was asked to end.
+OVERTIME_SECONDS = 30.0
+GONE_REASONS = frozenset({"Expired", "Gone"})
+
+
+class ChangeType(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Change(Generic[ObjectT]):
+    """Of a deleted object it carries the last state, at the version of the deletion."""
+
+    type: ChangeType
+    object: ObjectT
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Bookmark:
+    """Everything up to this version has been told; empty when the server did not name one."""
+
+    resource_version: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Selection:
+    """Which objects of a kind are wanted; what is empty selects all."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+
+EVERYTHING = Selection()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Envelope:
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+
+
+class Lines:
+    """Chunks in, whole lines out; a byte is copied twice, in however many chunks its line came."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """What the last newline leaves over waits for the next chunk, or is dropped with it."""
+        first, *others = chunk.split(b"\n")
+        self._pieces.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._pieces), *others]
+        self._pieces = [lines.pop()]
+        return [line for line in lines if line and not line.isspace()]
+
+
+@asynccontextmanager
+async def open_window(
+    transport: Transport,
+    resource: Resource[ObjectT],
+    resource_version: str,
+    *,
+    rng: Random,
+    selection: Selection = EVERYTHING,
+) -> AsyncIterator[AsyncIterator[Change[ObjectT] | Bookmark]]:
+    """Entered once the server has accepted the watch; only then events can come."""
+    call = Call("watch", str(resource), selection.namespace)
+    seconds = rng.randint(SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
+    request = _request(resource, resource_version, selection, seconds)
+    async with AsyncExitStack() as stack:
+        try:
+            response = await stack.enter_async_context(transport.stream(request))
+        except (UnreachableError, OutcomeUnknownError) as error:
+            raise UnreachableError(f"{call}: {error}") from error
+        ends_at = asyncio.get_running_loop().time() + seconds + OVERTIME_SECONDS
+        chunks = await stack.enter_async_context(aclosing(_chunks(response, call, ends_at)))
+        if response.status != 200:
+            raise await _refusal(response, chunks, call)
+        yield await stack.enter_async_context(aclosing(_events(chunks, resource, call)))
+
+
+def _request(
+    resource: Resource[ObjectT], resource_version: str, selection: Selection, seconds: int
+) -> Request:
+    query = {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": resource_version,
+        "timeoutSeconds": str(seconds),
+        "labelSelector": selection.label_selector,
+        "fieldSelector": selection.field_selector,
+    }
+    return Request(
+        method="GET",
+        path=collection_path(resource, selection.namespace),
+        query=tuple((name, value) for name, value in query.items() if value),
+        accept=accept_of(resource),
+    )
+
+
+async def _chunks(
+    response: StreamResponse, call: Call, ends_at: float
+) -> AsyncGenerator[bytes, None]:
+    """Ends with the body, or when the server overruns the window's time."""
+    loop = asyncio.get_running_loop()
+    chunks = response.chunks()
+    try:
+        while loop.time() < ends_at:
+            async with asyncio.timeout_at(min(loop.time() + IDLE_LIMIT_SECONDS, ends_at)):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+    except TimeoutError as error:
+        if loop.time() < ends_at:
+            raise UnreachableError(f"{call}: silent for {IDLE_LIMIT_SECONDS:g} s") from error
+    except (UnreachableError, OutcomeUnknownError) as error:
+        raise UnreachableError(f"{call}: {error}") from error
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+async def _refusal(
+    response: StreamResponse, chunks: AsyncIterator[bytes], call: Call
+) -> KubeError:
+    body = b"".join([chunk async for chunk in chunks])
+    return error_of(Response(status=response.status, headers=response.headers, body=body), call)
+
+
+async def _events(
+    chunks: AsyncIterator[bytes], resource: Resource[ObjectT], call: Call
+) -> AsyncGenerator[Change[ObjectT] | Bookmark, None]:
+    model: type[Change[ObjectT]] = Change[resource.type]  # type: ignore[name-defined]  # known only now
+    lines = Lines()
+    async for chunk in chunks:
+        for line in lines.feed(chunk):
+            event = _event_of(line, model, call)
+            if event is not None:
+                yield event
+
+
+def _event_of(
+    line: bytes, model: type[Change[ObjectT]], call: Call
+) -> Change[ObjectT] | Bookmark | None:
+    """A change is decoded in one go; whatever does not read as one is looked at again."""
+    try:
+        return codec.decode(line, model)
+    except codec.MalformedObjectError as error:
+        return _other_event_of(line, call, error)
+
+
+def _other_event_of(line: bytes, call: Call, fault: codec.MalformedObjectError) -> Bookmark | None:
+    try:
+        envelope = codec.decode(line, _Envelope)
+    except codec.MalformedObjectError as error:
+        raise MalformedAnswerError(
+            f"{call}: a line that is no event ({error}); "
+            f"check that the address is the API server's"
+        ) from error
+    if envelope.type == "BOOKMARK":
+        return _bookmark_of(envelope.object)
+    if envelope.type == "ERROR":
+        raise _error_in(bytes(envelope.object), call)
+    if envelope.type in ChangeType.__members__:
+        raise MalformedAnswerError(f"{call}: {fault}") from fault
+    return None
+
+
+def _bookmark_of(raw: msgspec.Raw) -> Bookmark:
+    try:
+        metadata = codec.decode(bytes(raw), PartialObject).metadata
+    except codec.MalformedObjectError:
+        return Bookmark()
+    return Bookmark(resource_version=metadata.resourceVersion)
+
+
+def _error_in(body: bytes, call: Call) -> KubeError:
+    """Without a usable code the server has failed, except that a reason alone may say 410."""
+    status = status_of(body) or Status(message=body[:300].decode(errors="replace"))
+    code = 410 if status.reason in GONE_REASONS else status.code
+    return api_error(call, attrs.evolve(status, code=code if code >= 400 else 500))
