@@ -1,0 +1,220 @@
+"""What follows from what happened to a list or a watch: pure, one transition for each rule.
+
+Empty → Listed → Watching: a list makes Listed, an open watch makes Watching, a broken watch goes
+back to Listed, and a version that cannot be resumed goes back to Empty.
+"""
+
+from random import Random
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from gpuruntime.kube.errors import (
+    ApiError,
+    BadRequestError,
+    ExpiredError,
+    InvalidError,
+    KubeError,
+    MalformedAnswerError,
+    ThrottledError,
+)
+
+FIRST_DELAY_SECONDS = 0.8
+LONGEST_DELAY_SECONDS = 30.0
+FORGOTTEN_AFTER_SECONDS = 120.0
+# A window must last that long, or bring something, to count as one.
+SHORTEST_HEALTHY_SECONDS = 1.0
+# A consistent list cannot be older than what was seen before it, unless the server was restored
+# from a backup: its word counts when it stays with it.
+MOST_STALE_LISTS = 3
+# A version whose watch the server breaks off with an error once may be resumed, twice not.
+MOST_REFUSALS = 2
+
+
+class StaleListError(KubeError):
+    """A list that is older than what was seen before it."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Empty:
+    """Nothing can be resumed: list. With a token the pages before it have been read."""
+
+    continue_token: str = ""
+    stale_lists: int = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Listed:
+    """A watch can start from the version. Refusals are errors told since it last moved."""
+
+    version: int
+    refusals: int = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Watching:
+    """The server has accepted a watch from the version."""
+
+    version: int
+    refusals: int = 0
+
+
+State: TypeAlias = Empty | Listed | Watching
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PageRead:
+    """One page, and more to come."""
+
+    continue_token: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ListRead:
+    """The last page."""
+
+    version: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ListFailed:
+    error: KubeError
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WindowOpened:
+    pass
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Told:
+    """An event or a bookmark of that version."""
+
+    version: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WindowEnded:
+    """In order without an error. A window that was never opened lived for 0 seconds."""
+
+    lived_seconds: float
+    has_moved: bool
+    error: KubeError | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoreDoubted:
+    """The store was found to differ from the server."""
+
+
+Outcome: TypeAlias = (
+    PageRead | ListRead | ListFailed | WindowOpened | Told | WindowEnded | StoreDoubted
+)
+
+
+def advance(state: State, outcome: Outcome) -> State:
+    match state:
+        case Empty():
+            return _after_list(state, outcome)
+        case Listed() | Watching():
+            return _after_watch(state, outcome)
+        case _:
+            assert_never(state)
+
+
+def judge_list(state: Empty, version: int, known_version: int) -> ListRead | ListFailed:
+    """The list must not be older than what was known before its first page was asked for."""
+    if version < known_version and state.stale_lists < MOST_STALE_LISTS:
+        fault = f"a list at version {version} is older than {known_version}, seen before it"
+        return ListFailed(error=StaleListError(fault))
+    return ListRead(version=version)
+
+
+def _after_list(state: Empty, outcome: Outcome) -> State:
+    match outcome:
+        case PageRead():
+            return attrs.evolve(state, continue_token=outcome.continue_token)
+        case ListRead():
+            return Listed(version=outcome.version)
+        case ListFailed(error=StaleListError()):
+            return Empty(stale_lists=state.stale_lists + 1)
+        case ListFailed(error=ExpiredError()):
+            return attrs.evolve(state, continue_token="")
+        case _:
+            return state
+
+
+def _after_watch(state: Listed | Watching, outcome: Outcome) -> State:
+    match outcome:
+        case (
+            StoreDoubted() | WindowEnded(error=ExpiredError() | BadRequestError() | InvalidError())
+        ):
+            return Empty()
+        case WindowOpened():
+            return Watching(version=state.version, refusals=state.refusals)
+        case Told() if outcome.version > state.version:
+            return Watching(version=outcome.version)
+        case WindowEnded(error=error):
+            refusals = state.refusals + _is_refusal(state, error)
+            if refusals >= MOST_REFUSALS:
+                return Empty()
+            return Listed(version=state.version, refusals=refusals)
+        case _:
+            return state
+
+
+def _is_refusal(state: Listed | Watching, error: KubeError | None) -> bool:
+    """Told within the stream: a server that only lacks capacity would not have opened it."""
+    if isinstance(state, Listed) or isinstance(error, ThrottledError):
+        return False
+    return isinstance(error, ApiError | MalformedAnswerError)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Health:
+    """How often it failed in a row, and how long it was well in between."""
+
+    failures: int = 0
+    healthy_seconds: float = 0.0
+
+    def after(self, outcome: Outcome) -> "Health":
+        lived = outcome.lived_seconds if isinstance(outcome, WindowEnded) else 0.0
+        healthy_seconds = self.healthy_seconds + lived
+        is_forgotten = healthy_seconds >= FORGOTTEN_AFTER_SECONDS
+        return Health(
+            failures=(0 if is_forgotten else self.failures) + is_failure(outcome),
+            healthy_seconds=0.0 if is_forgotten else healthy_seconds,
+        )
+
+    def delay_seconds(self, outcome: Outcome, rng: Random) -> float:
+        """How long to wait after the outcome, which is already counted here."""
+        if is_failure(outcome):
+            return _retry_after_seconds(outcome) + rng.uniform(0, self._longest_delay_seconds())
+        if isinstance(outcome, WindowEnded):
+            return max(0.0, SHORTEST_HEALTHY_SECONDS - outcome.lived_seconds)
+        return 0.0
+
+    def _longest_delay_seconds(self) -> float:
+        doublings = min(self.failures - 1, 10)
+        return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS)
+
+
+def is_failure(outcome: Outcome) -> bool:
+    match outcome:
+        case ListFailed():
+            return True
+        case WindowEnded(error=None):
+            return outcome.lived_seconds < SHORTEST_HEALTHY_SECONDS and not outcome.has_moved
+        case WindowEnded():
+            return True
+        case _:
+            return False
+
+
+def error_of(outcome: Outcome) -> KubeError | None:
+    return outcome.error if isinstance(outcome, ListFailed | WindowEnded) else None
+
+
+def _retry_after_seconds(outcome: Outcome) -> float:
+    error = error_of(outcome)
+    return (isinstance(error, ApiError) and error.retry_after_seconds) or 0.0

@@ -1,0 +1,179 @@
+"""List, watch, resume, relist: carries a collection's changes into a store, for ever.
+
+What follows from each failure is decided in `recovery`; here is only what it takes to try.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar, assert_never
+
+import structlog
+
+from gpuruntime.informer.collector import paused_collector
+from gpuruntime.informer.recovery import (
+    Empty,
+    Health,
+    Listed,
+    ListFailed,
+    ListRead,
+    Outcome,
+    PageRead,
+    State,
+    StoreDoubted,
+    Told,
+    Watching,
+    WindowEnded,
+    WindowOpened,
+    advance,
+    error_of,
+    judge_list,
+)
+from gpuruntime.informer.source import Source
+from gpuruntime.informer.store import version_number
+from gpuruntime.informer.writer import Draft, Writer
+from gpuruntime.kube.errors import KubeError
+from gpuruntime.kube.watch import Bookmark, Change
+from gpuruntime.models.metadata import KubernetesObject
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+# So many steps without a pause keep the loop's stalls at a few milliseconds.
+EVENTS_WITHOUT_PAUSE = 200
+ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
+
+log = structlog.get_logger()
+
+
+class Reflector(Generic[ObjectT]):
+    """Lists and windows take turns in one task, so that events never race a list."""
+
+    def __init__(self, source: Source[ObjectT], writer: Writer[ObjectT]) -> None:
+        self._source = source
+        self._writer = writer
+        self._draft = writer.begin_list()
+        self._health = Health()
+        self._is_doubted = False
+        self.state: State = Empty()
+        # What failed last, until something came again.
+        self.error: KubeError | None = None
+        # Set once the first list has been announced: what handlers hear before is the backlog.
+        self.synced = asyncio.Event()
+        self.windows_opened = 0
+
+    async def run(self) -> None:
+        while True:
+            outcome = await self._attempt()
+            self._advance(outcome)
+            if isinstance(outcome, ListRead):
+                await self._adopt_list(outcome.version)
+            self._health = self._health.after(outcome)
+            self._source.gauge("informer_failures_in_a_row", self._health.failures)
+            await asyncio.sleep(self._health.delay_seconds(outcome, self._source.rng))
+
+    def doubt(self) -> None:
+        """The store differs from the server: list again, after the next bookmark at the latest."""
+        self._is_doubted = True
+
+    async def _attempt(self) -> Outcome:
+        match self.state:
+            case Empty():
+                return await self._list(self.state)
+            case Listed() | Watching():
+                return await self._watch(self.state.version)
+            case _:
+                assert_never(self.state)
+
+    def _advance(self, outcome: Outcome) -> None:
+        self.state = advance(self.state, outcome)
+        error = error_of(outcome)
+        if error is not None:
+            self._source.count("informer_failures_total", error=type(error).__name__)
+            if type(error) is not type(self.error):
+                log.warning("informer failed", resource=str(self._source), error=str(error))
+            self.error = error
+        elif self.error is not None and isinstance(outcome, PageRead | ListRead | Told):
+            log.info("informer recovered", resource=str(self._source))
+            self.error = None
+
+    async def _list(self, state: Empty) -> Outcome:
+        if not state.continue_token:
+            self._draft = self._writer.begin_list()
+            self._is_doubted = False
+        try:
+            with paused_collector():
+                version = await self._read_pages(self._draft, state.continue_token)
+        except KubeError as error:
+            return ListFailed(error=error)
+        return judge_list(state, version, self._draft.known_version)
+
+    async def _read_pages(self, draft: Draft[ObjectT], continue_token: str) -> int:
+        """Returns the version of the list, which is that of each of its pages."""
+        while True:
+            page = await self._source.page(continue_token)
+            draft.add_page(page.items)
+            continue_token = page.continue_token
+            if not continue_token:
+                return version_number(page.resource_version, f"list {self._source}")
+            self._advance(PageRead(continue_token=continue_token))
+            await asyncio.sleep(0)
+
+    async def _adopt_list(self, version: int) -> None:
+        """Announces what differs in old and new taken together, and lets go of the old."""
+        before = self._writer.adopt_list(self._draft, version)
+        store = self._writer.store
+        keys = [*before, *(key for key, _ in store.items() if key not in before)]
+        for number, key in enumerate(keys, start=1):
+            old, new = before.pop(key, None), store.get(key)
+            if old is not new:
+                self._writer.announce(key, old, new)
+            if number % ANNOUNCEMENTS_WITHOUT_PAUSE == 0:
+                await asyncio.sleep(0)
+        if self.synced.is_set():
+            self._source.count("informer_relists_total")
+        self.synced.set()
+
+    async def _watch(self, version: int) -> Outcome:
+        loop = asyncio.get_running_loop()
+        opened_at: float | None = None
+        error: KubeError | None = None
+        try:
+            async with self._source.window(version) as events:
+                opened_at = loop.time()
+                self._advance(WindowOpened())
+                self.windows_opened += 1
+                await self._take_all(events)
+        except KubeError as caught:
+            error = caught
+        if self._is_doubted and error is None:
+            return StoreDoubted()
+        cause = "ended" if error is None else type(error).__name__
+        self._source.count("informer_watch_restarts_total", cause=cause)
+        return WindowEnded(
+            lived_seconds=0.0 if opened_at is None else loop.time() - opened_at,
+            has_moved=isinstance(self.state, Watching) and self.state.version > version,
+            error=error,
+        )
+
+    async def _take_all(self, events: AsyncIterator[Change[ObjectT] | Bookmark]) -> None:
+        number = 0
+        async for event in events:
+            self._take(event)
+            if self._is_doubted:
+                return
+            number += 1
+            if number % EVENTS_WITHOUT_PAUSE == 0:
+                await asyncio.sleep(0)
+
+    def _take(self, event: Change[ObjectT] | Bookmark) -> None:
+        match event:
+            case Change():
+                self._source.count("informer_events_total", type=event.type)
+                self._advance(Told(version=self._writer.apply(event)))
+            case Bookmark(resource_version=""):
+                pass
+            case Bookmark():
+                version = version_number(event.resource_version, f"bookmark of {self._source}")
+                self._writer.told(version)
+                self._advance(Told(version=version))
+            case _:
+                assert_never(event)

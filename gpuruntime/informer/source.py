@@ -1,0 +1,77 @@
+"""The collection that an informer follows, and by which means."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from random import Random
+from typing import Generic, TypeVar
+
+import attrs
+
+from gpuruntime.kube.answers import Page
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.watch import Bookmark, Change, Selection, open_window
+from gpuruntime.meter import Meter
+from gpuruntime.models.metadata import KubernetesObject, PartialObject
+from gpuruntime.models.resources import Resource
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+# A page of large Pods decodes in about 10 ms, during which the loop stands still.
+PAGE_LIMIT = 500
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Source(Generic[ObjectT]):
+    client: Client
+    resource: Resource[ObjectT]
+    selection: Selection
+    rng: Random
+    meter: Meter
+
+    async def page(self, continue_token: str) -> Page[ObjectT]:
+        return await self.client.list_page(
+            self.resource,
+            namespace=self.selection.namespace,
+            label_selector=self.selection.label_selector,
+            field_selector=self.selection.field_selector,
+            limit=PAGE_LIMIT,
+            continue_token=continue_token,
+        )
+
+    def window(
+        self, version: int
+    ) -> AbstractAsyncContextManager[AsyncIterator[Change[ObjectT] | Bookmark]]:
+        return open_window(
+            self.client.transport,
+            self.resource,
+            str(version),
+            rng=self.rng,
+            selection=self.selection,
+        )
+
+    def of_metadata(self) -> "Source[PartialObject]":
+        """The same objects, of which the server is asked for the metadata only."""
+        resource = Resource(
+            group=self.resource.group,
+            version=self.resource.version,
+            kind=self.resource.kind,
+            plural=self.resource.plural,
+            type=PartialObject,
+            is_namespaced=self.resource.is_namespaced,
+        )
+        return Source(
+            client=self.client,
+            resource=resource,
+            selection=self.selection,
+            rng=self.rng,
+            meter=self.meter,
+        )
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        self.meter.count(name, amount, resource=str(self), **labels)
+
+    def gauge(self, name: str, value: float) -> None:
+        self.meter.gauge(name, value, resource=str(self))
+
+    def __str__(self) -> str:
+        return str(self.resource)

@@ -1,0 +1,149 @@
+"""The one writer of a store: it knows which versions are news, and tells the handlers.
+
+Three sources meet here: lists, events, and the answers to this process's own writes. Whatever
+their order, an object never goes back to an older version, and a deleted one does not come back
+unless it was created again. The store's update and the handlers' calls are one step.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from gpuruntime.informer.compaction import Compaction
+from gpuruntime.informer.store import Index, Store, Tables, version_of
+from gpuruntime.kube.watch import Change, ChangeType
+from gpuruntime.models.metadata import Key, KubernetesObject
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+# The key, the object before (None: it is new) and the object now (None: it is gone). One that
+# was replaced by another of its name while nobody watched is told as one change.
+Handler = Callable[[Key, ObjectT | None, ObjectT | None], None]
+
+# The versions of that many latest deletions are kept, so that a late event revives nothing.
+MOST_TOMBSTONES = 4_096
+
+
+class Draft(Generic[ObjectT]):
+    """A list as far as it was read, kept beside the store that readers see."""
+
+    def __init__(
+        self,
+        held: Store[ObjectT],
+        tables: Tables[ObjectT],
+        compacted: Compaction[ObjectT],
+        known_version: int,
+    ) -> None:
+        self.tables = tables
+        # The highest version seen anywhere before the first page was asked for.
+        self.known_version = known_version
+        # What this process wrote since then.
+        self.written: dict[Key, ObjectT] = {}
+        self._held = held
+        self._compacted = compacted
+
+    def add_page(self, items: Iterable[ObjectT]) -> None:
+        """An object that is held at the same version stays the same object."""
+        for item in items:
+            key = item.metadata.key
+            held = self._held.get(key)
+            is_same = held and held.metadata.resourceVersion == item.metadata.resourceVersion
+            self.tables.put(key, held if held and is_same else self._compacted(item))
+
+
+class Writer(Generic[ObjectT]):
+    """Nothing here awaits. While a list is read no event comes, but answers to writes may."""
+
+    def __init__(
+        self,
+        model: type[ObjectT],
+        indexes: Mapping[str, Index[ObjectT]],
+        handlers: list[Handler[ObjectT]],
+    ) -> None:
+        self._indexes = indexes
+        self._handlers = handlers
+        self._compacted = Compaction(model)
+        self._tables = Tables(indexes)
+        self._draft: Draft[ObjectT] | None = None
+        # Every object is held as it was at this version or later: by the list, by events.
+        self._listed_version = 0
+        self._told_version = 0
+        # The deletions among the events since the list, latest last.
+        self._tombstones: dict[Key, int] = {}
+        # The highest version seen anywhere, also in the answer to a write.
+        self._known_version = 0
+        self.store = Store(self._tables)
+
+    def apply(self, change: Change[ObjectT]) -> int:
+        """Takes an event, unless it is old news; returns its version."""
+        key, version = change.object.metadata.key, version_of(change.object)
+        self.told(version)
+        held = self.store.get(key)
+        if change.type is ChangeType.DELETED:
+            if held is None or version >= version_of(held):
+                self._remove(key, version)
+        elif version > self._version_held(key, held):
+            self._put(key, change.object)
+        return version
+
+    def told(self, version: int) -> None:
+        """All changes up to this version have come."""
+        self._told_version = max(self._told_version, version)
+        self._known_version = max(self._known_version, version)
+
+    def write_through(self, written: ObjectT) -> bool:
+        """Takes the answer to a write of our own, unless it is old news.
+
+        An object that is not held, at a version which the events have passed, was deleted.
+        """
+        key, version = written.metadata.key, version_of(written)
+        held = self.store.get(key)
+        if version <= (self._told_version if held is None else version_of(held)):
+            return False
+        self._known_version = max(self._known_version, version)
+        if self._draft is not None:
+            self._draft.written[key] = written
+        self._put(key, written)
+        return True
+
+    def begin_list(self) -> Draft[ObjectT]:
+        """A draft begun earlier is forgotten."""
+        self._draft = Draft(
+            self.store, Tables(self._indexes), self._compacted, self._known_version
+        )
+        return self._draft
+
+    def adopt_list(self, draft: Draft[ObjectT], version: int) -> dict[Key, ObjectT]:
+        """The list becomes the store, all at once; returns the objects held until now.
+
+        Only to announce the differences is left to the caller: that may take long.
+        """
+        self._draft = None
+        self._tombstones.clear()
+        self._listed_version = self._told_version = self._known_version = version
+        for key, written in draft.written.items():
+            if version_of(written) > version:
+                self._known_version = max(self._known_version, version_of(written))
+                draft.tables.put(key, written)
+        return self._tables.take_over(draft.tables)
+
+    def announce(self, key: Key, old: ObjectT | None, new: ObjectT | None) -> None:
+        for handler in self._handlers:
+            handler(key, old, new)
+
+    def _version_held(self, key: Key, held: ObjectT | None) -> int:
+        """The version that an event has to surpass."""
+        if held is not None:
+            return version_of(held)
+        return max(self._listed_version, self._tombstones.get(key, 0))
+
+    def _put(self, key: Key, new: ObjectT) -> None:
+        self._tombstones.pop(key, None)
+        self.announce(key, self._tables.put(key, self._compacted(new)), new)
+
+    def _remove(self, key: Key, version: int) -> None:
+        self._tombstones[key] = max(version, self._tombstones.pop(key, 0))
+        if len(self._tombstones) > MOST_TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
+        old = self._tables.remove(key)
+        if old is not None:
+            self.announce(key, old, None)
