@@ -1,0 +1,34 @@
+"""Labels and annotations on what we create: who made it, for which unit, by which operation."""
+
+from typing import Final
+
+GROUP: Final = "runtime.lokiwager.io"
+
+APP_NAME: Final = "app.kubernetes.io/name"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+UNIT: Final = f"{GROUP}/unit"
+STORAGE: Final = f"{GROUP}/storage"
+POOL: Final = f"{GROUP}/pool"
+SPEC: Final = f"{GROUP}/spec"
+TENANT: Final = f"{GROUP}/tenant"
+
+UNIT_APP: Final = "gpuruntime-unit"
+STORAGE_APP: Final = "gpuruntime-storage"
+MANAGER: Final = "gpuruntime"
+
+# On a unit, and on the stock unit that is claimed for it.
+OPERATION_ID: Final = f"{GROUP}/operation-id"
+REQUEST_HASH: Final = f"{GROUP}/request-hash"
+CLAIMED_AT: Final = f"{GROUP}/claimed-at"
+
+# On a unit alone. A source stock is written `namespace/name`.
+SOURCE_STOCK: Final = f"{GROUP}/source-stock"
+SOURCE_STOCK_UID: Final = f"{GROUP}/source-stock-uid"
+ACCEPTED_AT: Final = f"{GROUP}/accepted-at"
+
+# On a claimed stock unit alone. A claimant is written `namespace/name`.
+CLAIMED_BY: Final = f"{GROUP}/claimed-by"
+CLAIM_ATTEMPT: Final = f"{GROUP}/claim-attempt"
+
+# On a node, put there by the GPU vendor's feature discovery.
+GPU_PRODUCT: Final = "nvidia.com/gpu.product"
