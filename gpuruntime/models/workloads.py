@@ -1,0 +1,36 @@
+"""Deployments: the spec as it stands, to be compared; the status as values."""
+
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.models.conditions import Condition
+from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.raw import EMPTY, keep
+from gpuruntime.models.resources import Resource
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeploymentStatus:
+    observedGeneration: int = 0
+    replicas: int = 0
+    updatedReplicas: int = 0
+    readyReplicas: int = 0
+    availableReplicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Deployment:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: msgspec.Raw = EMPTY
+    status: DeploymentStatus = DeploymentStatus()
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "spec")
+
+
+DEPLOYMENTS: Final = Resource(
+    group="apps", version="v1", kind="Deployment", plural="deployments", type=Deployment
+)
