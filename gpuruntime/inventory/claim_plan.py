@@ -1,0 +1,278 @@
+"""Which stock to claim, and what an answer to a claim or to a create means: decided purely.
+
+Every step of the claim protocol that could go several ways goes by one of these functions, so
+that the moves of the protocol can be read, and tried, without a cluster.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.envelopes import Envelope, envelope_of
+from gpuruntime.inventory.errors import (
+    InventoryError,
+    NameTakenError,
+    OperationConflictError,
+    OperationFinishedError,
+    UnknownOutcomeError,
+)
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.strict import StrictError
+from gpuruntime.models.units import GPUUnit
+
+Failure: TypeAlias = InventoryError | StrictError
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Wanted:
+    """Whose claim it is to be, and of what; without an envelope any of the specName will do."""
+
+    operation_id: str
+    request_hash: str
+    claimant: Key
+    spec_name: str
+    image: str = ""
+    envelope: Envelope | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Claim:
+    """A stock unit marked for us, as our own PATCH left it.
+
+    An attempt that re-used the claim of another attempt does not own it: it never releases it.
+    `sent_at` is the loop's time before the PATCH left, from which the create's bound counts.
+    """
+
+    stock: GPUUnit
+    is_owned: bool
+    sent_at: float
+
+
+# What the stock unit shows after a PATCH of ours was refused or its answer was lost.
+
+
+@attrs.frozen(slots=True)
+class Won:
+    """Our very PATCH is there: only its answer was lost."""
+
+    stock: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Reusable:
+    """Another attempt of our operation has claimed it: re-stamp it."""
+
+    stock: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class StillFree:
+    """Something else about it changed: claim it at its new version."""
+
+    stock: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Elsewhere:
+    """Claimed by another operation, being deleted, or gone: go on to the next."""
+
+
+Seen: TypeAlias = Won | Reusable | StillFree | Elsewhere
+
+
+def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> Seen:
+    """Raises OperationConflictError where our operation claimed it for another request."""
+    if stock.metadata.uid != uid or provenance.is_terminating(stock):
+        return Elsewhere()
+    if not provenance.is_claimed(stock):
+        return StillFree(stock) if provenance.is_free(stock) else Elsewhere()
+    if provenance.attempt_of(stock) == attempt:
+        return Won(stock)
+    return Reusable(stock) if is_claim_of(stock, wanted) else Elsewhere()
+
+
+def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
+    """Raises OperationConflictError where our operation claimed it for another request."""
+    if not provenance.is_claimed(stock):
+        return False
+    if provenance.operation_of(stock) != wanted.operation_id:
+        return False
+    if provenance.hash_of(stock) != wanted.request_hash:
+        raise operation_conflict(wanted.operation_id)
+    return True
+
+
+def in_order(free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
+    """Same image first, then oldest; each group entered where the operation says.
+
+    Callers spread by their operations, and the same operation sent to two replicas tries the
+    same stock unit in both, so that it finds its own claim instead of making a second one.
+    """
+    fitting = [each for each in free if _fits(each, wanted)]
+    same = [each for each in fitting if each.spec.image == wanted.image]
+    others = [each for each in fitting if each.spec.image != wanted.image]
+    start = int.from_bytes(hashlib.sha256(wanted.operation_id.encode()).digest()[:8])
+    return [*_rotated(same, start), *_rotated(others, start)]
+
+
+def _fits(stock: GPUUnit, wanted: Wanted) -> bool:
+    return (
+        stock.spec.specName == wanted.spec_name
+        and provenance.is_free(stock)
+        and (wanted.envelope is None or envelope_of(stock.spec) == wanted.envelope)
+    )
+
+
+def _rotated(units: list[GPUUnit], start: int) -> list[GPUUnit]:
+    if not units:
+        return []
+    oldest_first = sorted(units, key=_age)
+    first = start % len(units)
+    return oldest_first[first:] + oldest_first[:first]
+
+
+def _age(unit: GPUUnit) -> tuple[str, str]:
+    created_at = unit.metadata.creationTimestamp
+    return (created_at.isoformat() if created_at else "", unit.metadata.name)
+
+
+# What may come of the create, and of reading by name what stands in its way.
+
+
+@attrs.frozen(slots=True)
+class Made:
+    unit: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Exists:
+    """AlreadyExists: somebody's unit has the name."""
+
+
+@attrs.frozen(slots=True)
+class Refused:
+    """Definitely not created, and sending it again would change nothing."""
+
+    error: Failure
+
+
+@attrs.frozen(slots=True)
+class Lost:
+    """Whether it was created, or will be in the next moments, nobody knows."""
+
+    error: Failure
+
+
+@attrs.frozen(slots=True)
+class Found:
+    """What has the name; `lost` is the failure of our create where its answer was lost."""
+
+    unit: GPUUnit
+    lost: Failure | None
+
+
+@attrs.frozen(slots=True)
+class Absent:
+    """Nothing has the name; `lost` as above."""
+
+    lost: Failure | None
+
+
+Outcome: TypeAlias = Made | Exists | Refused | Lost | Found | Absent
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Answer:
+    """The caller's unit. `releases`: our claim goes back, the unit lives from another stock."""
+
+    unit: GPUUnit
+    is_replay: bool
+    releases: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Fail:
+    error: Failure
+    releases: bool = True
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReadByName:
+    lost: Failure | None = None
+
+
+@attrs.frozen(slots=True)
+class StartOver:
+    """What stood in the way is gone; the claim is found again by the replay step."""
+
+
+Move: TypeAlias = Answer | Fail | ReadByName | StartOver
+
+
+def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
+    """`stock_uid` is our claim's, empty for a unit that takes no stock."""
+    match outcome:
+        case Made(unit):
+            return Answer(unit=unit, is_replay=False)
+        case Exists():
+            return ReadByName()
+        case Refused(error):
+            return Fail(error=error)
+        case Lost(error):
+            return ReadByName(lost=error)
+        case Absent(lost):
+            return StartOver() if lost is None else _unknown(wanted, lost)
+        case Found(unit, lost):
+            return _after_reading(unit, lost, wanted, stock_uid)
+        case _:
+            assert_never(outcome)
+
+
+def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_uid: str) -> Move:
+    """A create whose answer was lost may yet land: its claim is left to the grace."""
+    is_ours = provenance.is_of(unit, wanted.operation_id, wanted.request_hash)
+    if not is_ours and lost is not None:
+        return _unknown(wanted, lost)
+    if not is_ours:
+        return Fail(error=_occupied(unit, wanted))
+    names_our_stock = provenance.source_uid_of(unit) == stock_uid
+    if provenance.is_terminating(unit):
+        return Fail(error=operation_finished(wanted.operation_id), releases=not names_our_stock)
+    return Answer(
+        unit=unit,
+        is_replay=lost is None or not names_our_stock,
+        releases=not names_our_stock,
+    )
+
+
+def _occupied(unit: GPUUnit, wanted: Wanted) -> InventoryError:
+    if provenance.operation_of(unit) == wanted.operation_id:
+        return operation_conflict(wanted.operation_id)
+    return name_taken(unit.metadata.key)
+
+
+def _unknown(wanted: Wanted, lost: Failure) -> Fail:
+    message = (
+        f"unit {wanted.claimant}: whether it was created is not known ({lost}); "
+        f"send operation {wanted.operation_id} again"
+    )
+    return Fail(error=UnknownOutcomeError(message), releases=False)
+
+
+def operation_conflict(operation_id: str) -> OperationConflictError:
+    return OperationConflictError(
+        f"operation {operation_id} was sent before with another request: use a new operationID"
+    )
+
+
+def operation_finished(operation_id: str) -> OperationFinishedError:
+    return OperationFinishedError(
+        f"operation {operation_id} is finished, its object was deleted: use a new operationID"
+    )
+
+
+def name_taken(key: Key) -> NameTakenError:
+    return NameTakenError(f"{key} belongs to another operation: choose another name")

@@ -1,0 +1,82 @@
+"""Whose a unit is: what its labels and annotations say of operation, claim and source."""
+
+from datetime import datetime
+
+from gpuruntime.models import labels
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.moments import rfc3339_micro
+from gpuruntime.models.phases import UnitPhase, phase_of
+from gpuruntime.models.units import GPUUnit
+
+CLAIM_MARKS = (
+    labels.CLAIMED_BY,
+    labels.CLAIM_ATTEMPT,
+    labels.OPERATION_ID,
+    labels.REQUEST_HASH,
+    labels.CLAIMED_AT,
+)
+
+
+def operation_of(value: KubernetesObject) -> str:
+    """Empty for what nobody made through an operation, such as by kubectl."""
+    return value.metadata.annotations.get(labels.OPERATION_ID, "")
+
+
+def hash_of(value: KubernetesObject) -> str:
+    return value.metadata.annotations.get(labels.REQUEST_HASH, "")
+
+
+def source_uid_of(unit: GPUUnit) -> str:
+    return unit.metadata.annotations.get(labels.SOURCE_STOCK_UID, "")
+
+
+def source_of(unit: GPUUnit) -> Key | None:
+    return _key(unit.metadata.annotations.get(labels.SOURCE_STOCK, ""))
+
+
+def claimant_of(stock: GPUUnit) -> Key | None:
+    return _key(stock.metadata.annotations.get(labels.CLAIMED_BY, ""))
+
+
+def attempt_of(stock: GPUUnit) -> str:
+    return stock.metadata.annotations.get(labels.CLAIM_ATTEMPT, "")
+
+
+def is_claimed(stock: GPUUnit) -> bool:
+    return labels.CLAIMED_BY in stock.metadata.annotations
+
+
+def is_terminating(value: KubernetesObject) -> bool:
+    return value.metadata.deletionTimestamp is not None
+
+
+def is_ready(unit: GPUUnit) -> bool:
+    return phase_of(unit.status.conditions) is UnitPhase.READY
+
+
+def is_free(stock: GPUUnit) -> bool:
+    """Ready for a claim, as far as the object itself can tell."""
+    return is_ready(stock) and not is_claimed(stock) and not is_terminating(stock)
+
+
+def is_of(value: KubernetesObject, operation_id: str, request_hash: str) -> bool:
+    return (operation_of(value), hash_of(value)) == (operation_id, request_hash)
+
+
+def claim_marks(
+    *, claimant: Key, attempt: str, operation_id: str, request_hash: str, claimed_at: datetime
+) -> JsonObject:
+    """A merge patch that marks a stock unit as claimed, or as claimed anew."""
+    written = (str(claimant), attempt, operation_id, request_hash, rfc3339_micro(claimed_at))
+    return {"metadata": {"annotations": dict(zip(CLAIM_MARKS, written, strict=True))}}
+
+
+def no_claim_marks() -> JsonObject:
+    """A merge patch that makes a stock unit free again."""
+    return {"metadata": {"annotations": dict.fromkeys(CLAIM_MARKS)}}
+
+
+def _key(text: str) -> Key | None:
+    namespace, slash, name = text.partition("/")
+    return Key(namespace, name) if slash else None

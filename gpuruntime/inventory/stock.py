@@ -1,0 +1,228 @@
+"""Claiming stock: the guarded PATCH that gives a ready stock unit to exactly one claimant.
+
+Whoever needs an envelope goes this way: the API for a caller's unit, the manager for a unit
+whose claim was lost. The stock object is the single arbiter; a claim mark is made, re-stamped
+and taken back only at the version that was observed.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from random import Random
+from typing import Final, assert_never
+
+import structlog
+
+from gpuruntime.inventory import claim_plan, provenance
+from gpuruntime.inventory.claim_plan import (
+    Claim,
+    Elsewhere,
+    Reusable,
+    Seen,
+    StillFree,
+    Wanted,
+    Won,
+)
+from gpuruntime.inventory.reservations import Reservations
+from gpuruntime.inventory.shared_reads import SharedReads
+from gpuruntime.inventory.stores import FREE, SOURCE_UID, Cache, free_with
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import (
+    ConflictError,
+    KubeError,
+    MalformedAnswerError,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models import labels
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+
+# So many of the free units are looked at: enough for callers to spread, and never more work.
+HEAD: Final = 256
+
+log = structlog.get_logger()
+
+
+class StockClaims:
+    """One for a process: its callers share what is reserved and what was listed."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        stock: Cache[GPUUnit],
+        units: Cache[GPUUnit],
+        namespace: str,
+        now: Callable[[], datetime],
+        rng: Random,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._client = client
+        self._stock = stock
+        self._units = units
+        self._namespace = namespace
+        self._now = now
+        self._rng = rng
+        self._meter = meter
+        self._reservations = Reservations()
+        self._lists = SharedReads(self._list)
+
+    async def claim(self, wanted: Wanted) -> Claim | None:
+        """None: a consistent read, begun after this call, showed nothing that could be claimed.
+
+        A claim that our operation holds already is re-stamped. Raises OperationConflictError
+        where it holds one for another request, and KubeError.
+        """
+        passed: set[str] = set()
+        while stock := self._pick(self._head(wanted), wanted, passed):
+            if claim := await self._try(stock, wanted):
+                return claim
+            passed.add(stock.metadata.uid)
+        return await self._claim_listed(wanted)
+
+    async def restamp(self, stock: GPUUnit, wanted: Wanted) -> Claim | None:
+        """Takes over our operation's claim from another attempt; None: it is no longer there."""
+        sent_at = asyncio.get_running_loop().time()
+        seen = await self._mark(stock, wanted, self._new_attempt())
+        if not isinstance(seen, Won):
+            return None
+        return Claim(stock=seen.stock, is_owned=False, sent_at=sent_at)
+
+    async def release(self, claim: Claim) -> None:
+        """Only by the attempt that made the claim, at the version that its own PATCH left.
+
+        What fails here is left to the grace.
+        """
+        if not claim.is_owned:
+            return
+        metadata = claim.stock.metadata
+        with self._reservations.hold(claim.stock.spec.specName, metadata.uid):
+            try:
+                freed = await self._client.patch(
+                    GPU_UNITS,
+                    metadata.key,
+                    provenance.no_claim_marks(),
+                    resource_version=metadata.resourceVersion,
+                )
+            except KubeError as error:
+                log.warning("claim left to its grace", stock=str(metadata.key), error=str(error))
+                return
+            self._stock.write_through(freed)
+
+    async def _claim_listed(self, wanted: Wanted) -> Claim | None:
+        """The cache shows nothing: our own writes in flight end first, then a LIST decides."""
+        while True:
+            await self._reservations.settled(wanted.spec_name)
+            listed = await self._lists.get(wanted.spec_name)
+            own = next((each for each in listed if claim_plan.is_claim_of(each, wanted)), None)
+            if own is None and not any(self._claimable(listed, wanted)):
+                return None
+            stock = self._pick(listed, wanted, ())
+            if own is not None:
+                claim = await self.restamp(own, wanted)
+            else:
+                claim = await self._try(stock, wanted) if stock else None
+            if claim is not None:
+                return claim
+
+    async def _list(self, spec_name: str) -> list[GPUUnit]:
+        listed: list[GPUUnit] = []
+        token = ""
+        while True:
+            page = await self._client.list_page(
+                GPU_UNITS,
+                namespace=self._namespace,
+                label_selector=f"{labels.SPEC}={spec_name}",
+                continue_token=token,
+            )
+            listed += page.items
+            token = page.continue_token
+            if not token:
+                return listed
+
+    def _head(self, wanted: Wanted) -> Iterable[GPUUnit]:
+        of_image = self._stock.store.by_index(FREE, free_with(wanted.spec_name, wanted.image))
+        of_spec = self._stock.store.by_index(FREE, wanted.spec_name)
+        head = {each.metadata.uid: each for each in islice(of_image, HEAD)}
+        return (head | {each.metadata.uid: each for each in islice(of_spec, HEAD)}).values()
+
+    def _pick(
+        self, free: Iterable[GPUUnit], wanted: Wanted, passed: Collection[str]
+    ) -> GPUUnit | None:
+        """The first that none of our own callers is trying, and this one has not tried."""
+        for stock in self._claimable(free, wanted):
+            uid = stock.metadata.uid
+            if uid not in passed and not self._reservations.has(wanted.spec_name, uid):
+                return stock
+        return None
+
+    def _claimable(self, free: Iterable[GPUUnit], wanted: Wanted) -> Iterator[GPUUnit]:
+        """A unit that names a stock uid may still start on it, whatever its mark says."""
+        for stock in claim_plan.in_order(free, wanted):
+            if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid):
+                yield stock
+
+    async def _try(self, stock: GPUUnit, wanted: Wanted) -> Claim | None:
+        """Goes on at newer versions for as long as the unit is free."""
+        attempt = self._new_attempt()
+        sent_at = asyncio.get_running_loop().time()
+        with self._reservations.hold(wanted.spec_name, stock.metadata.uid):
+            while True:
+                seen = await self._mark(stock, wanted, attempt)
+                match seen:
+                    case Won(marked):
+                        return Claim(stock=marked, is_owned=True, sent_at=sent_at)
+                    case StillFree(newer):
+                        stock = newer
+                    case Reusable(claimed):
+                        return await self.restamp(claimed, wanted)
+                    case Elsewhere():
+                        return None
+                    case _:
+                        assert_never(seen)
+
+    async def _mark(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Seen:
+        """One PATCH at the version that was observed, and a look where it did not succeed.
+
+        Where neither tells, raises the error of the PATCH: the mark may be there.
+        """
+        try:
+            return await self._patch(stock, wanted, attempt)
+        except NotFoundError:
+            return Elsewhere()
+        except ConflictError:
+            self._meter.count("inventory_claim_conflicts_total")
+            return await self._look(stock, wanted, attempt)
+        except (OutcomeUnknownError, MalformedAnswerError) as lost:
+            try:
+                return await self._look(stock, wanted, attempt)
+            except KubeError as error:
+                raise lost from error
+
+    async def _patch(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Won:
+        marks = provenance.claim_marks(
+            claimant=wanted.claimant,
+            attempt=attempt,
+            operation_id=wanted.operation_id,
+            request_hash=wanted.request_hash,
+            claimed_at=self._now(),
+        )
+        metadata = stock.metadata
+        marked = await self._client.patch(
+            GPU_UNITS, metadata.key, marks, resource_version=metadata.resourceVersion
+        )
+        self._stock.write_through(marked)
+        return Won(marked)
+
+    async def _look(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Seen:
+        try:
+            found = await self._client.get(GPU_UNITS, stock.metadata.key)
+        except NotFoundError:
+            return Elsewhere()
+        self._stock.write_through(found)
+        return claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, wanted)
+
+    def _new_attempt(self) -> str:
+        return f"{self._rng.getrandbits(64):016x}"

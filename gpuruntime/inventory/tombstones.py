@@ -1,0 +1,141 @@
+"""The memory of finished operations: an object's deletion is known longer than the object.
+
+One ConfigMap an operation, in the system namespace, named by the hash of the operationID. It is
+written before the object is deleted, so that whoever sees the object gone can see why. Several
+objects may have carried one operationID (one of them lost a conflict): each has its own entry.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import attrs
+
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.hashing import operation_digest
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import AlreadyExistsError, NotFoundError
+from gpuruntime.models import codec, labels
+from gpuruntime.models.cluster import CONFIG_MAPS, ConfigMap
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.moments import rfc3339
+
+TOMBSTONE_APP: Final = "gpuruntime-tombstone"
+TOMBSTONE_SELECTOR: Final = f"{labels.APP_NAME}={TOMBSTONE_APP}"
+EXPIRES_AT: Final = f"{labels.GROUP}/expires-at"
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Buried:
+    """The object that ended: another one of its operation and name must not start."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    requestHash: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Tombstone:
+    operation_id: str
+    expires_at: datetime
+    buried: tuple[Buried, ...]
+
+    def forbids(self, value: KubernetesObject) -> bool:
+        """Whether a later object of the operation took the name of one that was deleted."""
+        metadata = value.metadata
+        same_name = [each for each in self.buried if each.name == metadata.name]
+        return bool(same_name) and all(each.uid != metadata.uid for each in same_name)
+
+
+class Tombstones:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        retention_seconds: float,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._retention = timedelta(seconds=retention_seconds)
+        self._now = now
+
+    async def find(self, operation_id: str) -> Tombstone | None:
+        """Always a live read."""
+        try:
+            found = await self._client.get(CONFIG_MAPS, self._key(operation_id))
+        except NotFoundError:
+            return None
+        return tombstone_of(found)
+
+    async def write(self, kind: str, value: KubernetesObject) -> None:
+        """Doing it again, also after a lost answer, only counts the retention anew.
+
+        Nothing is written for an object that came without an operation.
+        """
+        operation_id = provenance.operation_of(value)
+        if not operation_id:
+            return
+        body = self._body(operation_id, kind, value)
+        try:
+            await self._client.create(CONFIG_MAPS, body, namespace=self._namespace)
+        except AlreadyExistsError:
+            await self._client.patch(CONFIG_MAPS, self._key(operation_id), body)
+
+    def _key(self, operation_id: str) -> Key:
+        return Key(self._namespace, f"operation-{operation_digest(operation_id)}")
+
+    def _body(self, operation_id: str, kind: str, value: KubernetesObject) -> JsonObject:
+        buried = Buried(
+            kind=kind,
+            namespace=value.metadata.namespace,
+            name=value.metadata.name,
+            uid=value.metadata.uid,
+            requestHash=provenance.hash_of(value),
+        )
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": self._key(operation_id).name,
+                "labels": {
+                    labels.APP_NAME: TOMBSTONE_APP,
+                    labels.MANAGED_BY: labels.MANAGER,
+                },
+                "annotations": {
+                    labels.OPERATION_ID: operation_id,
+                    EXPIRES_AT: rfc3339(self._now() + self._retention),
+                },
+            },
+            "data": {buried.uid: codec.encode(codec.to_json(buried)).decode()},
+        }
+
+
+def tombstone_of(config_map: ConfigMap) -> Tombstone:
+    """Its being there ends the operation, whatever somebody may have written over it."""
+    return Tombstone(
+        operation_id=provenance.operation_of(config_map),
+        expires_at=_expiry_of(config_map),
+        buried=tuple(_buried_in(config_map)),
+    )
+
+
+def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
+    for text in config_map.data.values():
+        with suppress(codec.MalformedObjectError):
+            yield codec.decode(text.encode(), Buried)
+
+
+def _expiry_of(config_map: ConfigMap) -> datetime:
+    """One whose date was lost stays for ever rather than be forgotten early."""
+    try:
+        written = datetime.fromisoformat(config_map.metadata.annotations.get(EXPIRES_AT, ""))
+    except ValueError:
+        return _NEVER
+    return written if written.tzinfo else _NEVER
