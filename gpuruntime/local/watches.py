@@ -1,0 +1,96 @@
+"""Open watches of one kind: who is told of a change, and what each has yet to send."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from gpuruntime.local.selection import Selection, Told
+from gpuruntime.local.stored import Change, split
+
+
+class Watch:
+    """What one client has yet to be told, in order and bounded.
+
+    A client that does not keep up is overrun: its watch forgets everything and ends. The bound is
+    that of the history, so a slow client holds references and never bytes of its own.
+    """
+
+    def __init__(self, selection: Selection, limit: int) -> None:
+        self.selection = selection
+        self.is_overrun = False
+        self._limit = limit
+        self._pending: deque[Told] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def offer(self, change: Change) -> None:
+        told = self.selection.told_by(change)
+        if told is None or self.is_overrun:
+            return
+        if len(self._pending) >= self._limit:
+            self.is_overrun = True
+            self._pending.clear()
+        else:
+            self._pending.append(told)
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def take(self) -> list[Told]:
+        """Everything pending, once."""
+        taken = list(self._pending)
+        self._pending.clear()
+        return taken
+
+    async def wait_until(self, moment: float) -> None:
+        """Until there is something to take, the watch is overrun, or the loop's time has come."""
+        if self._pending or self.is_overrun:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_at(moment, _wake, self._waiter)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Watches:
+    """A change reaches only the watches whose namespace and name it could concern.
+
+    They are told in the order of their beginning: a run must not depend on hashes.
+    """
+
+    def __init__(self) -> None:
+        self._watches: dict[tuple[str, str], dict[Watch, None]] = {}
+
+    def add(self, watch: Watch) -> None:
+        self._watches.setdefault(_place(watch), {})[watch] = None
+
+    def remove(self, watch: Watch) -> None:
+        """Does nothing when it is not there."""
+        there = self._watches.get(_place(watch), {})
+        there.pop(watch, None)
+        if not there:
+            self._watches.pop(_place(watch), None)
+
+    def publish(self, change: Change) -> None:
+        for watch in self._concerned(change):
+            watch.offer(change)
+
+    def _concerned(self, change: Change) -> Iterator[Watch]:
+        namespace, name = split(change.path)
+        places = (("", ""), ("", name), (namespace, ""), (namespace, name))
+        for place in dict.fromkeys(places):
+            yield from self._watches.get(place, ())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._watches.values()))
+
+
+def _place(watch: Watch) -> tuple[str, str]:
+    return watch.selection.namespace, watch.selection.name
