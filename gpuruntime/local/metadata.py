@@ -1,0 +1,181 @@
+"""Metadata: how it is read, and what it must satisfy whatever the kind."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.local.documents import Document, without_nulls
+from gpuruntime.local.faults import Fault, forbidden_field, invalid_value, required, too_long
+from gpuruntime.local.names import label_value_faults, qualified_faults
+from gpuruntime.local.registry import Kind
+
+LONGEST_ANNOTATIONS: Final = 256 * 1024
+STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
+
+# Served by nobody here: ownership of fields belongs to server-side apply, selfLink to the past.
+UNKEPT: Final = ("managedFields", "selfLink")
+
+
+class MistypedError(GpuRuntimeError):
+    """A member of the metadata has another type than all metadata has there."""
+
+
+class _Owner(msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    blockOwnerDeletion: bool = False
+
+
+class _Metadata(msgspec.Struct):
+    """The types of the members; the object itself stays a plain document."""
+
+    name: str = ""
+    generateName: str = ""
+    namespace: str = ""
+    selfLink: str = ""
+    uid: str = ""
+    resourceVersion: str = ""
+    generation: int = 0
+    creationTimestamp: str = ""
+    deletionTimestamp: str = ""
+    deletionGracePeriodSeconds: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    ownerReferences: list[_Owner] = []
+    finalizers: list[str] = []
+    managedFields: list[Any] = []
+
+
+class _Shape(msgspec.Struct):
+    metadata: _Metadata
+
+
+_MEMBERS: Final = frozenset(_Metadata.__struct_fields__)
+_OWNER_MEMBERS: Final = frozenset(_Owner.__struct_fields__)
+
+
+def read_metadata(kind: Kind, document: Document) -> list[str]:
+    """Put the metadata in order, with the types right; the paths of what was unknown and fell."""
+    metadata = without_nulls(document.get("metadata"))
+    if metadata is None:
+        metadata = {}
+    try:
+        msgspec.convert({"metadata": metadata}, _Shape)
+    except msgspec.ValidationError as error:
+        raise _mistyped(kind, error) from error
+    unknown = [f"metadata.{name}" for name in metadata if name not in _MEMBERS]
+    for index, owner in enumerate(metadata.get("ownerReferences", ())):
+        names = [name for name in owner if name not in _OWNER_MEMBERS]
+        unknown += [f"metadata.ownerReferences[{index}].{name}" for name in names]
+        for name in names:
+            del owner[name]
+    document["metadata"] = {
+        name: value
+        for name, value in metadata.items()
+        if name in _MEMBERS and name not in UNKEPT and value not in ("", 0, {}, [])
+    }
+    return unknown
+
+
+def metadata_faults(kind: Kind, metadata: Document) -> list[Fault]:
+    faults = _name_faults(kind, metadata)
+    for key, value in metadata.get("labels", {}).items():
+        faults += [invalid_value("metadata.labels", key, why) for why in qualified_faults(key)]
+        faults += [
+            invalid_value("metadata.labels", value, why) for why in label_value_faults(value)
+        ]
+    faults += _annotation_faults(metadata.get("annotations", {}))
+    faults += _owner_faults(metadata.get("ownerReferences", []))
+    for index, finalizer in enumerate(metadata.get("finalizers", [])):
+        faults += _finalizer_faults(f"metadata.finalizers[{index}]", finalizer)
+    return faults
+
+
+def changed_metadata_faults(metadata: Document, old: Document) -> list[Fault]:
+    """What a change of an existing object's metadata must not touch."""
+    faults = [
+        invalid_value(f"metadata.{name}", metadata.get(name), "field is immutable")
+        for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if metadata.get(name) != old.get(name)
+    ]
+    added = [
+        each for each in metadata.get("finalizers", []) if each not in old.get("finalizers", [])
+    ]
+    if added and "deletionTimestamp" in old:
+        listed = ", ".join(f'"{each}"' for each in added)
+        why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        faults.append(forbidden_field("metadata.finalizers", f"{why} []string{{{listed}}}"))
+    return faults
+
+
+def _name_faults(kind: Kind, metadata: Document) -> list[Fault]:
+    if "name" not in metadata:
+        return [required("metadata.name", "name or generateName is required")]
+    name = metadata["name"]
+    return [invalid_value("metadata.name", name, why) for why in kind.name_faults(name)]
+
+
+def _annotation_faults(annotations: dict[str, str]) -> list[Fault]:
+    faults = [
+        invalid_value("metadata.annotations", key, why)
+        for key in annotations
+        for why in qualified_faults(key.lower())
+    ]
+    if (
+        sum(len(key) + len(value.encode()) for key, value in annotations.items())
+        > LONGEST_ANNOTATIONS
+    ):
+        faults.append(too_long("metadata.annotations", LONGEST_ANNOTATIONS))
+    return faults
+
+
+def _owner_faults(owners: list[Document]) -> list[Fault]:
+    faults = []
+    field = "metadata.ownerReferences"
+    for owner in owners:
+        if not owner.get("apiVersion"):
+            faults.append(invalid_value(f"{field}.apiVersion", "", "version must not be empty"))
+        faults += [
+            invalid_value(f"{field}.{name}", "", "must not be empty")
+            for name in ("kind", "name", "uid")
+            if not owner.get(name)
+        ]
+    controllers = [owner.get("name") for owner in owners if owner.get("controller")]
+    if len(controllers) > 1:
+        why = 'Only one reference can have Controller set to true. Found "true" in references for'
+        detail = f"{why} {controllers[0]} and {controllers[1]}"
+        faults.append(invalid_value(field, owners, detail))
+    return faults
+
+
+def _finalizer_faults(field: str, finalizer: str) -> list[Fault]:
+    faults = [invalid_value(field, finalizer, why) for why in qualified_faults(finalizer)]
+    if not faults and "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+        why = "name is neither a standard finalizer name nor is it fully qualified"
+        faults.append(invalid_value(field, finalizer, why))
+    return faults
+
+
+_GOT: Final = {"int": "number", "float": "number", "str": "string"}
+_WANTED: Final = {"str": "string", "int": "int64", "object": "map[string]string"}
+
+
+def _mistyped(kind: Kind, error: msgspec.ValidationError) -> "MistypedError":
+    """As Go's decoder words it, which takes the metadata of a custom object by itself."""
+    fault, _, path = str(error).partition(" - at `$.")
+    wanted, got = re.findall("`([^`|]+)[^`]*`", fault)
+    member = re.sub(r"\[[^\]]*\]", "", path.rstrip("`"))
+    if member == "metadata":
+        return MistypedError(f"json: cannot unmarshal {_GOT.get(got, got)} into v1.ObjectMeta")
+    if kind.is_custom:
+        member = member.removeprefix("metadata.")
+    struct = "OwnerReference" if "ownerReferences." in member else "ObjectMeta"
+    return MistypedError(
+        f"json: cannot unmarshal {_GOT.get(got, got)} into Go struct field {struct}.{member} "
+        f"of type {_WANTED.get(wanted, wanted)}"
+    )

@@ -1,0 +1,221 @@
+"""Create, update and patch: the rules that hold for objects of every kind.
+
+Each is one synchronous step over the store, so nothing comes between its check and its write.
+Time and identities come from outside: the same calls give the same objects.
+"""
+
+import random
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from gpuruntime.local.deletion import Deletions
+from gpuruntime.local.documents import Document, copy
+from gpuruntime.local.faults import invalid_value
+from gpuruntime.local.metadata import changed_metadata_faults, metadata_faults
+from gpuruntime.local.namespaces import NAMESPACES, require_namespace
+from gpuruntime.local.registry import Kind
+from gpuruntime.local.status import (
+    already_exists,
+    bad_request,
+    conflict,
+    internal_error,
+    invalid,
+    not_found,
+)
+from gpuruntime.local.store import Store, stored_from
+from gpuruntime.local.stored import Stored
+from gpuruntime.local.targets import Target, Written
+from gpuruntime.models.moments import rfc3339
+
+# Without vowels and look-alikes, as Kubernetes chooses the ends of generated names.
+SUFFIX_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH: Final = 5
+LONGEST_GENERATED: Final = 63
+APART_FROM_SPEC: Final = frozenset({"kind", "apiVersion", "metadata", "status"})
+
+
+class Writes:
+    """The documents handed in have been read: their metadata is in order."""
+
+    def __init__(
+        self, store: Store, deletions: Deletions, now: Callable[[], datetime], rng: random.Random
+    ) -> None:
+        self._store = store
+        self._deletions = deletions
+        self._now = now
+        self._rng = rng
+
+    def create(self, target: Target, document: Document, *, is_dry_run: bool = False) -> Written:
+        kind = target.kind
+        document |= {"kind": kind.kind, "apiVersion": kind.api_version}
+        metadata = document["metadata"]
+        _check_namespace(target, metadata)
+        require_namespace(self._store, target)
+        if "resourceVersion" in metadata:
+            raise internal_error("resourceVersion should not be set on objects to be created")
+        self._begin(target, document)
+        kind.rules.fill(document, None)
+        faults = metadata_faults(kind, metadata) + kind.rules.faults(document, None)
+        if faults:
+            raise invalid(kind, metadata.get("name", ""), faults)
+        target = Target(kind=kind, namespace=target.namespace, name=metadata["name"])
+        if self._store.collection(kind).get(target.path) is not None:
+            raise already_exists(kind, target.name)
+        if is_dry_run:
+            return Written(stored=stored_from(kind, target.path, document, 0), is_new=True)
+        return Written(stored=self._store.write(kind, target.path, document), is_new=True)
+
+    def replace(self, target: Target, document: Document, *, is_dry_run: bool = False) -> Written:
+        """A uid that differs is a precondition that did not hold."""
+        stored = self._store.collection(target.kind).get(target.path)
+        _check_name(target, document["metadata"])
+        if stored is None:
+            if target.kind.creates_on_update and not target.subresource:
+                document["metadata"].pop("resourceVersion", None)
+                return self.create(target, document, is_dry_run=is_dry_run)
+            raise not_found(target.kind, target.name)
+        old = stored.document()
+        asked, uid = document["metadata"].get("uid"), old["metadata"]["uid"]
+        if asked and asked != uid:
+            why = f"Precondition failed: UID in precondition: {asked}, UID in object meta: {uid}"
+            raise conflict(target.kind, target.name, why)
+        return self._update(target, stored, old, document, is_dry_run)
+
+    def patch(
+        self,
+        target: Target,
+        amend: Callable[[Document], Document],
+        *,
+        is_dry_run: bool = False,
+    ) -> Written:
+        """`amend` gets a copy; a patch that names no version is no guard."""
+        stored = self._store.collection(target.kind).get(target.path)
+        if stored is None:
+            raise not_found(target.kind, target.name)
+        document = amend(stored.document())
+        _check_name(target, document["metadata"])
+        document["metadata"].setdefault("resourceVersion", str(stored.version))
+        return self._update(target, stored, stored.document(), document, is_dry_run)
+
+    def _begin(self, target: Target, document: Document) -> None:
+        """What only the server may say of a new object."""
+        kind, metadata = target.kind, document["metadata"]
+        if kind.is_namespaced:
+            metadata["namespace"] = target.namespace
+        if "name" not in metadata and "generateName" in metadata:
+            metadata["name"] = self._generated(metadata["generateName"])
+        metadata["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = rfc3339(self._now())
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+            metadata.pop(name, None)
+        if kind.has_generation:
+            metadata["generation"] = 1
+        if kind.has_status and not kind.keeps_first_status:
+            document.pop("status", None)
+
+    def _generated(self, prefix: str) -> str:
+        suffix = "".join(self._rng.choice(SUFFIX_SIGNS) for _ in range(SUFFIX_LENGTH))
+        return prefix[: LONGEST_GENERATED - SUFFIX_LENGTH] + suffix
+
+    def _update(
+        self, target: Target, stored: Stored, old: Document, document: Document, is_dry_run: bool
+    ) -> Written:
+        kind = target.kind
+        _check_namespace(target, document["metadata"])
+        _check_version(target, stored, document["metadata"])
+        document = _merged(target, document, old)
+        kind.rules.fill(document, old)
+        _raise_generation(kind, document, old)
+        metadata, before = document["metadata"], old["metadata"]
+        faults = changed_metadata_faults(metadata, before) + metadata_faults(kind, metadata)
+        faults += kind.rules.faults(document, old)
+        if faults:
+            raise invalid(kind, target.name, faults)
+        if document == old:
+            return Written(stored=stored)
+        if _is_released(kind, document):
+            if not is_dry_run:
+                self._deletions.remove(target)
+            return Written(stored=stored_from(kind, target.path, document, stored.version))
+        if is_dry_run:
+            return Written(stored=stored_from(kind, target.path, document, stored.version))
+        return Written(stored=self._store.write(kind, target.path, document))
+
+
+def _check_name(target: Target, metadata: Document) -> None:
+    name = metadata.get("name", "")
+    if not name:
+        subject = f"the name of the object ({target.name} based on URL)"
+        raise bad_request(f"{subject} was undeterminable: name must be provided")
+    if name != target.name:
+        message = f"the name of the object ({name}) does not match the name on the URL"
+        raise bad_request(f"{message} ({target.name})")
+
+
+def _check_namespace(target: Target, metadata: Document) -> None:
+    """An absent one is that of the request."""
+    if metadata.setdefault("namespace", target.namespace) != target.namespace:
+        message = "the namespace of the provided object does not match the namespace sent on the"
+        raise bad_request(f"{message} request")
+    if not target.namespace:
+        del metadata["namespace"]
+
+
+def _check_version(target: Target, stored: Stored, metadata: Document) -> None:
+    """Absent or zero asks for no guard, which not every kind allows."""
+    text = metadata.get("resourceVersion", "0")
+    if not text.isdecimal():
+        raise internal_error(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    version = int(text)
+    if not version and not target.kind.allows_unconditional_update:
+        fault = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(target.kind, target.name, [fault])
+    if version and version != stored.version:
+        raise conflict(target.kind, target.name)
+
+
+def _merged(target: Target, document: Document, old: Document) -> Document:
+    """A status write changes the status alone, any other write everything else."""
+    if target.subresource == "status":
+        merged = {name: copy(value) for name, value in old.items() if name != "status"}
+        return {**merged, "status": document["status"]} if "status" in document else merged
+    metadata, before = document["metadata"], old["metadata"]
+    for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if name in before:
+            metadata.setdefault(name, before[name])
+    for name in ("creationTimestamp", "generation", "resourceVersion"):
+        metadata.pop(name, None)
+        if name in before:
+            metadata[name] = before[name]
+    if target.kind.has_status:
+        document.pop("status", None)
+        if "status" in old:
+            document["status"] = copy(old["status"])
+    return {**document, "kind": target.kind.kind, "apiVersion": target.kind.api_version}
+
+
+def _raise_generation(kind: Kind, document: Document, old: Document) -> None:
+    if not kind.has_generation:
+        return
+    is_changed = _spec(kind, document) != _spec(kind, old)
+    if kind.annotations_raise_generation:
+        notes, before = (each["metadata"].get("annotations") for each in (document, old))
+        is_changed = is_changed or notes != before
+    if is_changed:
+        document["metadata"]["generation"] = old["metadata"]["generation"] + 1
+
+
+def _spec(kind: Kind, document: Document) -> Document:
+    """Everything but metadata; a status counts where it is no subresource."""
+    apart = APART_FROM_SPEC if kind.has_status else APART_FROM_SPEC - {"status"}
+    return {name: value for name, value in document.items() if name not in apart}
+
+
+def _is_released(kind: Kind, document: Document) -> bool:
+    """Marked for deletion, and its last finalizer gone."""
+    metadata = document["metadata"]
+    is_held = metadata.get("finalizers") or (kind is NAMESPACES and document["spec"])
+    is_due = metadata.get("deletionGracePeriodSeconds", 0) == 0
+    return "deletionTimestamp" in metadata and is_due and not is_held
