@@ -1,0 +1,104 @@
+"""Lists: pages of one consistent snapshot, at the version that was asked for."""
+
+import base64
+import binascii
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.local.options import ListOptions
+from gpuruntime.local.selection import Selection
+from gpuruntime.local.status import bad_request, expired, too_large_version
+from gpuruntime.local.store import Collection, Store
+from gpuruntime.local.stored import Stored
+
+CONTINUE_FORMAT: Final = "meta.k8s.io/v1"
+WHATEVER_VERSION: Final = -1
+
+_PAGE_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. Start a new "
+    "list without it, or go on with the continue token of this response: objects that changed "
+    "since the first page may then be missing or appear twice."
+)
+_VERSION_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Page:
+    """`remaining` is unknown (None) where selectors would have to count."""
+
+    items: list[Stored]
+    version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+def list_page(
+    store: Store, collection: Collection, selection: Selection, options: ListOptions
+) -> Page:
+    """The token holds the version of the first page, so all pages show one moment."""
+    prefix = f"{selection.namespace}/" if selection.namespace else ""
+    after, version = "", store.version
+    if options.continue_token:
+        token = _read_token(options.continue_token)
+        after = prefix + token.start.removeprefix("/")
+        version = store.version if token.rv == WHATEVER_VERSION else token.rv
+        if version < collection.compacted_version:
+            raise expired(_PAGE_TOO_OLD, _token(WHATEVER_VERSION, token.start))
+    elif options.version > store.version:
+        raise too_large_version(options.version, store.version)
+    elif options.is_exact:
+        version = options.version
+        if version < collection.compacted_version:
+            raise expired(_VERSION_TOO_OLD)
+    return _page(collection, selection, prefix, after, version, options.limit)
+
+
+def _page(
+    collection: Collection, selection: Selection, prefix: str, after: str, version: int, limit: int
+) -> Page:
+    snapshot = collection.snapshot(version)
+    items: list[Stored] = []
+    last = ""
+    for stored in snapshot.objects(prefix, after):
+        if selection.name and stored.name != selection.name:
+            continue
+        if not selection.matches(stored):
+            continue
+        if limit and len(items) == limit:
+            last = items[-1].path
+            break
+        items.append(stored)
+    if not last:
+        return Page(items=items, version=version)
+    start = "/" + last.removeprefix(prefix) + "\0"
+    remaining = None if selection.is_filtered else snapshot.count(prefix, last)
+    return Page(
+        items=items,
+        version=version,
+        continue_token=_token(version, start),
+        remaining=remaining,
+    )
+
+
+def _token(version: int, start: str) -> str:
+    data = msgspec.json.encode(_Token(CONTINUE_FORMAT, version, start))
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _read_token(text: str) -> _Token:
+    padded = text + "=" * (-len(text) % 4)
+    try:
+        token = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+    if token.v != CONTINUE_FORMAT or not token.rv or not token.start:
+        raise bad_request("invalid continue token: continue key is not valid")
+    return token
