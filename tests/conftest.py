@@ -19,6 +19,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("fixed")
 
 
+def pytest_configure() -> None:
+    """Python 3.11 makes a loop for whoever asks first, and nobody would close that one."""
+    asyncio.set_event_loop(None)
+
+
 def pytest_report_header() -> str:
     return f"seed: {SEED}"
 
