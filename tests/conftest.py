@@ -24,6 +24,11 @@ def pytest_configure() -> None:
     asyncio.set_event_loop(None)
 
 
+def pytest_configure() -> None:
+    """Without this, plugins that look for a loop outside of any make one and never close it."""
+    asyncio.set_event_loop(None)
+
+
 def pytest_report_header() -> str:
     return f"seed: {SEED}"
 
