@@ -91,8 +91,7 @@ def _unique(*names: str, message: str) -> Rule:
     return Rule(
         text=f"self.all(a, self.exists_one(b, {same}))",
         holds=holds,
-        message=message,
-        reason="FieldValueDuplicate",
+        message=message,  # the reason FieldValueDuplicate would hide it
     )
 
 
