@@ -59,7 +59,7 @@ class StockPoolSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class StockPoolStatus:
-    phase: Annotated[str, Schema(enum=("", *PoolPhase))] = ""
+    phase: Annotated[str, Schema(enum=tuple(PoolPhase))] = ""
     available: Annotated[int, Schema(description="Ready and unclaimed.")] = 0
     claimed: int = 0
     progressing: int = 0

@@ -114,7 +114,7 @@ class Timeline:
 
 @attrs.frozen(kw_only=True, slots=True)
 class GPUUnitStatus:
-    phase: Annotated[str, Schema(enum=("", *UnitPhase))] = ""
+    phase: Annotated[str, Schema(enum=tuple(UnitPhase))] = ""
     readyReplicas: int = 0
     observedGeneration: int = 0
     serviceName: Annotated[str, Schema(maxLength=63)] = ""
