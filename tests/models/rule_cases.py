@@ -1,0 +1,290 @@
+"""Writes that our definitions allow or deny: one table for the twins and for servers.
+
+`RULE_CASES` are within the bounds, so that the rules alone decide; servers are asked all `CASES`.
+Kubernetes adds a cause without a field to some refusals: the rules were not looked at then.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+Document: TypeAlias = dict[str, Any]
+
+DERIVED: Final = f"op-{'0123456789abcdef' * 3:.40}"
+OWNER: Final = {"name": "template", "uid": "5b9c"}
+OTHER_OWNER: Final = {"name": "template", "uid": "77aa"}
+
+LONG_NAMES: Final = tuple(f"{'A' * 250}{number:03}" for number in range(128))
+
+PRODUCT: Final = "spec.gpuProduct"
+PORTS: Final = "spec.template.ports"
+ENVS: Final = "spec.template.envs"
+PRIMARY: Final = "spec.access.primaryPort"
+MOUNT_PATH: Final = "spec.storageMounts[0].mountPath"
+OWNED: Final = "spec.serverless.workerOf"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RuleCase:
+    """A create, or an update of `old`; `denied` is the field that the refusal names."""
+
+    title: str
+    document: Document
+    old: Document | None = None
+    denied: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.document['kind']}-{self.title}".replace(" ", "-")
+
+
+def unit(name: str = "unit", **spec: Any) -> Document:
+    return _document("GPUUnit", name, {"specName": "g1.1"} | spec)
+
+
+def pool(name: str = "pool", **spec: Any) -> Document:
+    return _document("StockPool", name, {"specName": "g1.1", "replicas": 2} | spec)
+
+
+def _document(kind: str, name: str, spec: Document) -> Document:
+    return {
+        "apiVersion": "runtime.lokiwager.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def created(title: str, document: Document, *, denied: str = "") -> RuleCase:
+    return RuleCase(title=title, document=document, denied=denied)
+
+
+def changed(title: str, old: Document, new: Document, *, denied: str = "") -> RuleCase:
+    return RuleCase(title=title, document=new, old=old, denied=denied)
+
+
+def mounting(*paths: str, **spec: Any) -> Document:
+    mounts = [{"name": f"storage-{index}", "mountPath": path} for index, path in enumerate(paths)]
+    return unit(storageMounts=mounts, **spec)
+
+
+def serving(*ports: Any, **access: Any) -> Document:
+    return unit(template={"ports": list(ports)}, access=access)
+
+
+def with_envs(*names: str) -> Document:
+    return unit(template={"envs": [{"name": name, "value": "1"} for name in names]})
+
+
+def function(**serverless: Any) -> Document:
+    return unit(serverless={"requestID": "fn"} | serverless)
+
+
+def port(name: str, number: int, **more: Any) -> Document:
+    return {"name": name, "port": number} | more
+
+
+NAMES: Final = (
+    created("a name of one letter", unit("a")),
+    created("a name that begins with a digit", unit("1a")),
+    created("a name of 63 characters", unit("a" * 63)),
+    created("a name of 64 characters", unit("a" * 64), denied="metadata.name"),
+    created("a name with a dot", unit("a.b"), denied="metadata.name"),
+    created("a name that only begins like a derived one", unit("opera")),
+    created("a name that takes the reserved prefix", unit("op-mine"), denied="metadata.name"),
+    created("a derived name", unit(DERIVED)),
+    created("a derived pool's unit", unit(f"{DERIVED}-17")),
+    created("a derived function's worker", unit(f"{DERIVED}-w-3")),
+    created("a digest cut short", unit(DERIVED[:-1]), denied="metadata.name"),
+    created("a digest too long", unit(f"{DERIVED}0"), denied="metadata.name"),
+    created("an ordinal of zero", unit(f"{DERIVED}-0"), denied="metadata.name"),
+    created("a digest with a word behind", unit(f"{DERIVED}-mine"), denied="metadata.name"),
+    created("a name of 52 characters", pool("a" * 52)),
+    created("a name of 53 characters", pool("a" * 53), denied="metadata.name"),
+    created("a name with a dot", pool("a.b"), denied="metadata.name"),
+    created("a name that takes the reserved prefix", pool("op-mine"), denied="metadata.name"),
+    created("a derived name", pool(DERIVED)),
+    created("a derived name with an ordinal", pool(f"{DERIVED}-1"), denied="metadata.name"),
+)
+
+ENVELOPE: Final = tuple(
+    case
+    for make in (unit, pool)
+    for case in (
+        changed("the same spec again", make(cpu="1", gpu=1), make(cpu="1", gpu=1)),
+        changed("another image", make(image="a:1"), make(image="a:2")),
+        changed("another specName", make(), make(specName="g1.2"), denied="spec.specName"),
+        changed("another gpu", make(gpu=1), make(gpu=2), denied="spec.gpu"),
+        changed("a gpu where none was", make(), make(gpu=1), denied="spec.gpu"),
+        changed("a gpu taken away", make(gpu=1), make(), denied="spec.gpu"),
+        changed("no gpu, now in words", make(), make(gpu=0)),
+        changed("another product", make(gpuProduct="A"), make(gpuProduct="B"), denied=PRODUCT),
+        changed("a product where none was", make(), make(gpuProduct="A"), denied=PRODUCT),
+        changed("a product taken away", make(gpuProduct="A"), make(), denied=PRODUCT),
+        changed("no product, now in words", make(), make(gpuProduct="")),
+        changed("another cpu", make(cpu="1"), make(cpu="2"), denied="spec.cpu"),
+        changed(
+            "the same cpu in other words", make(cpu="1"), make(cpu="1000m"), denied="spec.cpu"
+        ),
+        changed("a cpu where the default was", make(), make(cpu="1"), denied="spec.cpu"),
+        changed("a cpu where an empty one was", make(cpu=""), make(cpu="1"), denied="spec.cpu"),
+        changed("a cpu taken away", make(cpu="1"), make(), denied="spec.cpu"),
+        changed("no cpu, now in words", make(), make(cpu="")),
+        changed("a cpu spoilt", make(cpu="1"), make(cpu="one"), denied="spec.cpu"),
+        changed("a cpu mended", make(cpu="one"), make(cpu="1")),
+        changed("a cpu mended by the default", make(cpu="one"), make()),
+        changed("a cpu that stays bad", make(cpu="one"), make(cpu="two")),
+        changed("a cpu of zero mended", make(cpu="0"), make(cpu="1")),
+        changed("a cpu below zero mended", make(cpu="-1"), make(cpu="1")),
+        changed("a memory mended", make(memory="16 Gi"), make(memory="16Gi")),
+        changed("a memory past all bounds mended", make(memory="1Ei"), make(memory="1Gi")),
+        changed("a huge memory", make(memory="1E"), make(memory="1Gi"), denied="spec.memory"),
+        changed("a tiny memory", make(memory="1n"), make(memory="1Gi"), denied="spec.memory"),
+        changed("another memory", make(memory="1Gi"), make(memory="2Gi"), denied="spec.memory"),
+    )
+)
+
+TEMPLATES: Final = (
+    created("ports that differ", serving(port("http", 80), port("admin", 81))),
+    created("a name twice", serving(port("http", 80), port("http", 81)), denied=PORTS),
+    created("a port twice", serving(port("a", 80), port("b", 80)), denied=PORTS),
+    created("a port of two protocols", serving(port("a", 80), port("b", 80, protocol="UDP"))),
+    created("envs that differ", with_envs("A", "B")),
+    created("an env twice", with_envs("A", "B", "A"), denied="spec.template.envs"),
+    created("an env of the platform", with_envs("A", "GPU_COUNT"), denied=f"{ENVS}[1].name"),
+    created("an env of the platform in small letters", with_envs("gpu_count")),
+    created("a primary port", serving(port("http", 80), primaryPort="http")),
+    created("no primary port", serving(port("http", 80), scheme="https")),
+    created("an empty primary port", serving(port("http", 80), primaryPort="")),
+    created("a primary port before its ports", serving(primaryPort="http")),
+    created("a primary port without a template", unit(access={"primaryPort": "http"})),
+    created(
+        "a primary port that is none", serving(port("a", 80), primaryPort="b"), denied=PRIMARY
+    ),
+)
+
+STORAGE: Final = (
+    created("two mounts", mounting("/data", "/models")),
+    created("a hidden folder", mounting("/root/.cache")),
+    created("a folder of three dots", mounting("/.../..a/a..")),
+    created("a relative path", mounting("data"), denied=MOUNT_PATH),
+    created("an empty path", mounting(""), denied=MOUNT_PATH),
+    created("the root", mounting("/"), denied=MOUNT_PATH),
+    created("a slash at the end", mounting("/data/"), denied=MOUNT_PATH),
+    created("two slashes", mounting("/data//a"), denied=MOUNT_PATH),
+    created("a step up", mounting("/data/../etc"), denied=MOUNT_PATH),
+    created("a step nowhere", mounting("/data/."), denied=MOUNT_PATH),
+    created("a colon", mounting("/da:ta"), denied=MOUNT_PATH),
+    created("the shared memory", mounting("/dev/shm"), denied=MOUNT_PATH),
+    created("the processes", mounting("/proc"), denied=MOUNT_PATH),
+    created("a name that begins like a kernel path", mounting("/device", "/data/dev")),
+    created("a path twice", mounting("/data", "/data"), denied="spec.storageMounts"),
+    created(
+        "a storage twice",
+        unit(storageMounts=[{"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/b"}]),
+        denied="spec.storageMounts",
+    ),
+)
+
+FUNCTIONS: Final = (
+    created("a function with its defaults", function()),
+    created("as many workers as there may be", function(minAvailableCount=3, maxWorkers=3)),
+    created(
+        "more workers than there may be",
+        function(minAvailableCount=3, maxWorkers=2),
+        denied="spec.serverless.minAvailableCount",
+    ),
+    created(
+        "more workers than the default",
+        function(minAvailableCount=11),
+        denied="spec.serverless.minAvailableCount",
+    ),
+    created(
+        "one worker with a storage",
+        mounting("/data", serverless={"requestID": "fn", "maxWorkers": 1}),
+    ),
+    created(
+        "ten workers with a storage",
+        mounting("/data", serverless={"requestID": "fn"}),
+        denied="spec.serverless.maxWorkers",
+    ),
+    created("a worker", function(workerOf=OWNER)),
+    changed(
+        "a worker's new limit", function(workerOf=OWNER), function(workerOf=OWNER, maxAttempts=2)
+    ),
+    changed("a unit that becomes a function", unit(), function()),
+    changed("a function that becomes a plain unit", function(), unit()),
+    changed(
+        "a function that becomes a worker", function(), function(workerOf=OWNER), denied=OWNED
+    ),
+    changed("a unit that becomes a worker", unit(), function(workerOf=OWNER), denied=OWNED),
+    changed("a worker let go", function(workerOf=OWNER), function(), denied=OWNED),
+    changed("a worker made a plain unit", function(workerOf=OWNER), unit(), denied=OWNED),
+    changed(
+        "a worker handed on",
+        function(workerOf=OWNER),
+        function(workerOf=OTHER_OWNER),
+        denied=OWNED,
+    ),
+)
+
+BOUNDS: Final = (
+    created("a specName of 63 characters", unit(specName="g" * 63)),
+    created("a specName of 64 characters", unit(specName="g" * 64), denied="spec.specName"),
+    created("a specName in capitals", unit(specName="G1"), denied="spec.specName"),
+    created("a specName that ends with a dot", unit(specName="g1."), denied="spec.specName"),
+    created("a specName with a line's end", unit(specName="g1\n"), denied="spec.specName"),
+    created("an image with a blank", unit(image="a b"), denied="spec.image"),
+    created("a bad quantity", unit(cpu="not-a-quantity", memory="-1")),
+    created("an endless quantity", unit(cpu="1" * 65), denied="spec.cpu"),
+    created("a gpu below zero", unit(gpu=-1), denied="spec.gpu"),
+    created("a product that is no label", unit(gpuProduct="a/b"), denied=PRODUCT),
+    created("the lowest and the highest port", serving(port("a", 1), port("b", 65535))),
+    created("port zero", serving(port("a", 0)), denied=f"{PORTS}[0].port"),
+    created("a port too high", serving(port("a", 65536)), denied=f"{PORTS}[0].port"),
+    created("a port of digits", serving(port("80", 80)), denied=f"{PORTS}[0].name"),
+    created("a port of digits and a letter", serving(port("8-0-a-1", 80))),
+    created("a port with two hyphens", serving(port("a--b", 80)), denied=f"{PORTS}[0].name"),
+    created("a port in capitals", serving(port("HTTP", 80)), denied=f"{PORTS}[0].name"),
+    created(
+        "an unknown protocol",
+        serving(port("a", 80, protocol="ICMP")),
+        denied=f"{PORTS}[0].protocol",
+    ),
+    created("33 ports", serving(*(port(f"p{n}", n) for n in range(1, 34))), denied=PORTS),
+    created("as many envs as there may be, with the longest names", with_envs(*LONG_NAMES)),
+    created("one env too many", with_envs(*LONG_NAMES, "A"), denied=ENVS),
+    created("an env that begins with a digit", with_envs("1A"), denied=f"{ENVS}[0].name"),
+    created("a scheme in capitals", serving(scheme="HTTP"), denied="spec.access.scheme"),
+    created("an unknown readiness", serving(readiness="http"), denied="spec.access.readiness"),
+    created(
+        "a storage with a dot",
+        unit(storageMounts=[{"name": "a.b", "mountPath": "/a"}]),
+        denied="spec.storageMounts[0].name",
+    ),
+    created("17 mounts", mounting(*(f"/{n}" for n in range(17))), denied="spec.storageMounts"),
+    created(
+        "a requestID in capitals", function(requestID="Fn"), denied="spec.serverless.requestID"
+    ),
+    created("no workers", function(maxWorkers=0), denied="spec.serverless.maxWorkers"),
+    created("1000 workers", function(maxWorkers=1000)),
+    created("1001 workers", function(maxWorkers=1001), denied="spec.serverless.maxWorkers"),
+    created(
+        "a socket without a folder",
+        function(framework={"socketPath": "/framework.sock"}),
+        denied="spec.serverless.framework.socketPath",
+    ),
+    created(
+        "a relative URL",
+        function(framework={"invokePath": "invoke"}),
+        denied="spec.serverless.framework.invokePath",
+    ),
+    created("an empty pool", pool(replicas=0)),
+    created("a pool below zero", pool(replicas=-1), denied="spec.replicas"),
+    created("a pool of 10,000", pool(replicas=10_000)),
+    created("a pool of 10,001", pool(replicas=10_001), denied="spec.replicas"),
+    created("a pool that never refills", pool(refill="Never")),
+    created("an unknown refill", pool(refill="Sometimes"), denied="spec.refill"),
+)
+
+RULE_CASES: Final = (*NAMES, *ENVELOPE, *TEMPLATES, *STORAGE, *FUNCTIONS)
+CASES: Final = (*RULE_CASES, *BOUNDS)
