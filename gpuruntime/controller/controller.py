@@ -1,0 +1,122 @@
+"""Workers over a queue, and the one table from the outcome of a reconcile to its next time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+import structlog
+
+from gpuruntime.controller.gravity import gravest, retry_after_seconds
+from gpuruntime.controller.result import Result
+from gpuruntime.errors import TerminalError
+from gpuruntime.kube.errors import ConflictError, KubeError
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.workqueue.queue import QueueShutDownError, WorkQueue
+
+log = structlog.get_logger()
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class Controller(Generic[KeyT]):
+    """Reconciles each key of the queue, never one key twice at once."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue[KeyT],
+        reconcile: Callable[[KeyT], Awaitable[Result]],
+        *,
+        workers: int,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._name = name
+        self._queue = queue
+        self._reconcile = reconcile
+        self._workers = workers
+        self._meter = meter
+        # Set while no worker lives.
+        self._is_at_rest = asyncio.Event()
+        self._is_at_rest.set()
+
+    async def run(self) -> None:
+        """Lives until it is cancelled, or until its queue is shut down and no key is in hand."""
+        self._is_at_rest.clear()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(self._workers):
+                    tasks.create_task(self._work(), name=f"{self._name}-worker-{number}")
+        finally:
+            self._is_at_rest.set()
+
+    async def drain(self) -> None:
+        """No key is taken from here on; ends with the work in hand."""
+        self._queue.shut_down()
+        await self._is_at_rest.wait()
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self._queue.get()
+            except QueueShutDownError:
+                return
+            try:
+                with structlog.contextvars.bound_contextvars(controller=self._name, key=str(key)):
+                    await self._serve(key)
+            finally:
+                self._queue.done(key)
+            # A reconcile that finds nothing to do never waits: without this a long queue of such
+            # keys would hold the loop until its end.
+            await asyncio.sleep(0)
+
+    async def _serve(self, key: KeyT) -> None:
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        outcome = self._settle(key, await self._attempt(key))
+        self._meter.count("reconciles_total", controller=self._name, outcome=outcome)
+        seconds = loop.time() - started_at
+        self._meter.observe("reconcile_seconds", seconds, controller=self._name)
+
+    async def _attempt(self, key: KeyT) -> Result | BaseException:
+        try:
+            return await self._reconcile(key)
+        except Exception as error:  # noqa: BLE001  # the table below logs and retries every error
+            return error
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            # Something the reconcile waited for was cancelled, not this worker: it lives on.
+            return error
+
+    def _settle(self, key: KeyT, outcome: Result | BaseException) -> str:
+        """The table; answers the outcome's name for the metric."""
+        if isinstance(outcome, Result):
+            self._queue.forget(key)
+            if outcome.requeue_after_seconds is None:
+                return "done"
+            self._queue.add_after(key, outcome.requeue_after_seconds)
+            return "requeued"
+        worst = gravest(outcome)
+        match worst:
+            case TerminalError():
+                self._queue.forget(key)
+                log.warning("given up until the object changes", error=str(worst))
+                return "terminal"
+            case ConflictError():
+                seconds = self._queue.add_rate_limited(key)
+                log.debug("view was stale", error=str(worst), retry_in_seconds=seconds)
+                return "conflict"
+            case KubeError():
+                asked = retry_after_seconds(outcome)
+                seconds = self._queue.add_rate_limited(key, at_least_seconds=asked)
+                log.warning("cluster request failed", error=str(worst), retry_in_seconds=seconds)
+                return "cluster_error"
+            case _:
+                seconds = self._queue.add_rate_limited(key)
+                log.error("reconcile failed", exc_info=outcome, retry_in_seconds=seconds)
+                return "failed"
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
