@@ -276,3 +276,9 @@ def operation_finished(operation_id: str) -> OperationFinishedError:
 
 def name_taken(key: Key) -> NameTakenError:
     return NameTakenError(f"{key} belongs to another operation: choose another name")
+
+
+def function_taken(request_id: str) -> NameTakenError:
+    return NameTakenError(
+        f"function {request_id} belongs to another unit: choose another requestID"
+    )

@@ -1,7 +1,8 @@
 """What a use case ends with instead of a result: a subclass for each code that callers see."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from gpuruntime.errors import GpuRuntimeError
@@ -104,11 +105,16 @@ class UnknownOutcomeError(InventoryError):
     code = "timeout"
 
 
-@contextmanager
-def kube_errors_translated() -> Iterator[None]:
-    """Around a whole use case: what kube says becomes what the caller is told."""
+@asynccontextmanager
+async def bounded(what: str, seconds: float) -> AsyncIterator[None]:
+    """Around a whole use case: ends it in time, and tells what kube says as callers hear it."""
     try:
-        yield
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise UnknownOutcomeError(
+            f"{what} did not end within {seconds:g} s, what it did is not known: send it again"
+        ) from error
     except KubeError as error:
         raise translated(error) from error
 

@@ -22,6 +22,7 @@ from typing import (
 import attrs
 
 from gpuruntime.inventory.constraints import Check, read
+from gpuruntime.inventory.options import Namespaces
 from gpuruntime.models import rules
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.pools import MOST_REPLICAS, Refill
@@ -41,15 +42,6 @@ from gpuruntime.models.units import MOST_GPUS, Access, StorageMount
 ValueT = TypeVar("ValueT")
 
 ENVELOPE: Final = ("specName", "cpu", "memory", "gpu", "gpuProduct")
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Namespaces:
-    """Where our objects live; a request may name these places and no others."""
-
-    stock: str = "runtime-stock"
-    instance: str = "runtime-instance"
-    system: str = "runtime-system"
 
 
 class Unset(Enum):

@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
+from gpuruntime.models.metadata import KubernetesObject
+from gpuruntime.models.resources import Resource
 
 ResultT = TypeVar("ResultT")
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class SharedReads(Generic[ResultT]):
@@ -41,3 +45,19 @@ class SharedReads(Generic[ResultT]):
         finally:
             del self._reading[subject]
             reading.cancel()
+
+
+async def list_all(
+    client: Client, resource: Resource[ObjectT], *, namespace: str, label_selector: str = ""
+) -> list[ObjectT]:
+    """Every page of one consistent list."""
+    found: list[ObjectT] = []
+    token = ""
+    while True:
+        page = await client.list_page(
+            resource, namespace=namespace, label_selector=label_selector, continue_token=token
+        )
+        found += page.items
+        token = page.continue_token
+        if not token:
+            return found

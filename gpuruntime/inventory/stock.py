@@ -25,7 +25,7 @@ from gpuruntime.inventory.claim_plan import (
     Won,
 )
 from gpuruntime.inventory.reservations import Reservations
-from gpuruntime.inventory.shared_reads import SharedReads
+from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import FREE, SOURCE_UID, Cache, free_with
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
@@ -128,19 +128,12 @@ class StockClaims:
                 return claim
 
     async def _list(self, spec_name: str) -> list[GPUUnit]:
-        listed: list[GPUUnit] = []
-        token = ""
-        while True:
-            page = await self._client.list_page(
-                GPU_UNITS,
-                namespace=self._namespace,
-                label_selector=f"{labels.SPEC}={spec_name}",
-                continue_token=token,
-            )
-            listed += page.items
-            token = page.continue_token
-            if not token:
-                return listed
+        return await list_all(
+            self._client,
+            GPU_UNITS,
+            namespace=self._namespace,
+            label_selector=f"{labels.SPEC}={spec_name}",
+        )
 
     def _head(self, wanted: Wanted) -> Iterable[GPUUnit]:
         of_image = self._stock.store.by_index(FREE, free_with(wanted.spec_name, wanted.image))

@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import attrs
 
 from gpuruntime.inventory import provenance
+from gpuruntime.models import labels
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit
@@ -13,11 +14,15 @@ from gpuruntime.models.units import GPUUnit
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 ReadT_co = TypeVar("ReadT_co", bound=KubernetesObject, covariant=True)
 
+# The key, the object before, and the object now; None where there is none.
+Handler: TypeAlias = Callable[[Key, ObjectT | None, ObjectT | None], None]
+
 FREE: Final = "free"
 OPERATION: Final = "operation"
 SPEC: Final = "spec"
 SOURCE_UID: Final = "source-uid"
 FUNCTION: Final = "function"
+POOL: Final = "pool"
 
 
 class Store(Protocol[ReadT_co]):
@@ -39,6 +44,10 @@ class Cache(Protocol[ObjectT]):
 
     @property
     def store(self) -> Store[ObjectT]: ...
+
+    def add_handler(self, handler: Handler[ObjectT]) -> None:
+        """To be called before the informer runs."""
+        ...
 
     def write_through(self, written: ObjectT) -> bool:
         """Takes the answer of our own write, unless a newer version is known."""
@@ -70,6 +79,11 @@ def _by_spec(value: GPUUnit | StockPool) -> Iterator[str]:
     yield value.spec.specName
 
 
+def _by_pool(stock: GPUUnit) -> Iterator[str]:
+    if pool := stock.metadata.labels.get(labels.POOL):
+        yield pool
+
+
 def _by_source_uid(unit: GPUUnit) -> Iterator[str]:
     if uid := provenance.source_uid_of(unit):
         yield uid
@@ -93,6 +107,7 @@ STOCK_INDEXES: Final[UnitIndexes] = {
     FREE: _if_free,
     OPERATION: _by_operation,
     SPEC: _by_spec,
+    POOL: _by_pool,
 }
 UNIT_INDEXES: Final[UnitIndexes] = {
     OPERATION: _by_operation,

@@ -1,0 +1,168 @@
+"""The objects that the use cases write, as bodies of requests."""
+
+from datetime import datetime
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.inventory.hashing import compact, derived_name, request_hash
+from gpuruntime.inventory.requests import CreatePool, CreateUnit, SeedStock
+from gpuruntime.models import codec, labels
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.moments import rfc3339_micro
+from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool, StockPoolSpec
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
+
+# Which request made a pool: what its job is called.
+OPERATION_TYPE: Final = f"{labels.GROUP}/operation-type"
+SEED_STOCK_UNITS: Final = "seed_stock_units"
+CREATE_STOCK_POOL: Final = "create_stock_pool"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitOrder:
+    """One request for a unit, as it was accepted."""
+
+    request: CreateUnit
+    request_hash: str
+    key: Key
+    accepted_at: datetime
+
+    @property
+    def takes_stock(self) -> bool:
+        """A unit that declares a function is a template only: its workers take stock."""
+        return self.request.serverless is None
+
+
+def unit_order(request: CreateUnit, namespace: str, accepted_at: datetime) -> UnitOrder:
+    return UnitOrder(
+        request=request,
+        request_hash=request_hash(request),
+        key=Key(namespace, request.name or derived_name(request.operationID)),
+        accepted_at=accepted_at,
+    )
+
+
+def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
+    """The stock's envelope, the caller's part, and where both came from."""
+    request = order.request
+    spec = GPUUnitSpec(
+        specName=request.specName,
+        image=request.image,
+        cpu=stock.spec.cpu if stock else "",
+        memory=stock.spec.memory if stock else "",
+        gpu=stock.spec.gpu if stock else 0,
+        gpuProduct=stock.spec.gpuProduct if stock else "",
+        template=request.template,
+        access=request.access,
+        storageMounts=request.storageMounts,
+        serverless=request.serverless,
+    )
+    tenant = {labels.TENANT: request.tenant} if request.tenant else {}
+    metadata: JsonObject = {
+        "name": order.key.name,
+        "namespace": order.key.namespace,
+        "labels": {
+            labels.APP_NAME: labels.UNIT_APP,
+            labels.MANAGED_BY: labels.MANAGER,
+            labels.UNIT: order.key.name,
+            labels.SPEC: request.specName,
+            **tenant,
+        },
+        "annotations": {
+            labels.OPERATION_ID: request.operationID,
+            labels.REQUEST_HASH: order.request_hash,
+            labels.ACCEPTED_AT: rfc3339_micro(order.accepted_at),
+            **(_source(stock) if stock else {}),
+        },
+    }
+    return _body(GPU_UNITS, metadata, compact(spec))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolOrder:
+    """One request for a pool, in either form."""
+
+    request: SeedStock | CreatePool
+    request_hash: str
+    key: Key
+
+    @property
+    def operation_id(self) -> str:
+        return self.request.operationID
+
+
+def pool_order(request: SeedStock | CreatePool, namespace: str) -> PoolOrder:
+    chosen = "" if isinstance(request, SeedStock) else request.name
+    return PoolOrder(
+        request=request,
+        request_hash=request_hash(request),
+        key=Key(namespace, chosen or derived_name(request.operationID)),
+    )
+
+
+def new_pool(order: PoolOrder) -> JsonObject:
+    request, key = order.request, order.key
+    spec = StockPoolSpec(
+        specName=request.specName,
+        cpu=request.cpu,
+        memory=request.memory,
+        gpu=request.gpu,
+        gpuProduct=request.gpuProduct,
+        replicas=request.replicas,
+        **_stocking(request),
+    )
+    metadata: JsonObject = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels.MANAGED_BY: labels.MANAGER,
+            labels.POOL: key.name,
+            labels.SPEC: request.specName,
+        },
+        "annotations": {
+            labels.OPERATION_ID: request.operationID,
+            labels.REQUEST_HASH: order.request_hash,
+            OPERATION_TYPE: operation_type(request),
+        },
+    }
+    return _body(STOCK_POOLS, metadata, compact(spec))
+
+
+def operation_type(request: SeedStock | CreatePool) -> str:
+    return SEED_STOCK_UNITS if isinstance(request, SeedStock) else CREATE_STOCK_POOL
+
+
+def operation_type_of(pool: StockPool) -> str:
+    return pool.metadata.annotations.get(OPERATION_TYPE, "")
+
+
+def replacement(value: GPUUnit | StockPool) -> JsonObject:
+    """Guarded by the version that the value has; the status is not in it."""
+    resource = GPU_UNITS if isinstance(value, GPUUnit) else STOCK_POOLS
+    return _body(resource, codec.to_json(value.metadata), compact(value.spec))
+
+
+def _stocking(request: SeedStock | CreatePool) -> dict[str, Any]:
+    if isinstance(request, SeedStock):
+        return {"refill": Refill.NEVER}
+    return {"image": request.image, "template": request.template, "refill": request.refill}
+
+
+def _source(stock: GPUUnit) -> dict[str, str]:
+    return {
+        labels.SOURCE_STOCK: str(stock.metadata.key),
+        labels.SOURCE_STOCK_UID: stock.metadata.uid,
+        labels.CLAIMED_AT: stock.metadata.annotations[labels.CLAIMED_AT],
+    }
+
+
+def _body(resource: Resource[Any], metadata: JsonObject, spec: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }

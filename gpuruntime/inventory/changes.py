@@ -1,0 +1,76 @@
+"""Changing the spec of an object: fields given replace, and whoever came between is respected."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from gpuruntime.inventory.bodies import replacement
+from gpuruntime.inventory.requests import UNSET, UpdatePool, UpdateUnit
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import ConflictError, MalformedAnswerError, OutcomeUnknownError
+from gpuruntime.models import codec
+from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.pools import StockPool, StockPoolSpec
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.schemas import schema_of
+from gpuruntime.models.strict import StrictError
+from gpuruntime.models.units import GPUUnit, GPUUnitSpec
+from gpuruntime.models.validation import broken_rules
+
+ObjectT = TypeVar("ObjectT", GPUUnit, StockPool)
+SpecT = TypeVar("SpecT", GPUUnitSpec, StockPoolSpec)
+
+_SCHEMAS = {model: schema_of(model) for model in (GPUUnitSpec, StockPoolSpec)}
+
+
+def etag_of(value: KubernetesObject) -> str:
+    """Changes with the spec, and not with the status."""
+    return f'"{value.metadata.uid}.{value.metadata.generation}"'
+
+
+def changed(spec: SpecT, request: UpdateUnit | UpdatePool) -> SpecT:
+    """Null gives a field its default. Raises StrictError where the rest does not go with it."""
+    defaults = {field.name: field.default for field in attrs.fields(type(spec))}
+    given = {
+        name: defaults[name] if value is None else value
+        for name, value in _members(request)
+        if value is not UNSET
+    }
+    after = attrs.evolve(spec, **given)
+    schema = _SCHEMAS[type(spec)]
+    problems = tuple(broken_rules(schema, codec.to_json(after), old=codec.to_json(spec)))
+    if problems:
+        raise StrictError(problems)
+    return after
+
+
+async def rewrite(
+    client: Client,
+    resource: Resource[ObjectT],
+    key: Key,
+    edit: Callable[[ObjectT], ObjectT],
+) -> ObjectT:
+    """Replaces what is there by what `edit` makes of it, anew for each version that came between.
+
+    What `edit` leaves as it is costs no write. Goes on for as long as others write, so whoever
+    calls bounds the time. Raises KubeError, NotFoundError among them, and what `edit` raises.
+    """
+    asked: ObjectT | None = None
+    while True:
+        found = await client.get(resource, key)
+        if asked is not None and found.spec == asked.spec:
+            return found
+        edited = edit(found)
+        if edited == found:
+            return found
+        try:
+            return await client.replace(resource, key, replacement(edited))
+        except ConflictError:
+            asked = None
+        except (OutcomeUnknownError, MalformedAnswerError):
+            asked = edited
+
+
+def _members(request: UpdateUnit | UpdatePool) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(request, field.name)) for field in attrs.fields(type(request))]

@@ -1,0 +1,59 @@
+"""The use cases of one process, put together: what roles build and routes hold."""
+
+import asyncio
+
+import attrs
+
+from gpuruntime.inventory.attempts import Attempts
+from gpuruntime.inventory.deletion import Deletions
+from gpuruntime.inventory.jobs import Jobs
+from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.pools import Pools
+from gpuruntime.inventory.stock import StockClaims
+from gpuruntime.inventory.tombstones import Tombstones
+from gpuruntime.inventory.units import Units
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Inventory:
+    units: Units
+    pools: Pools
+    jobs: Jobs
+
+
+def inventory_of(means: Means, tasks: asyncio.TaskGroup) -> Inventory:
+    """Before the informers of its caches run. Attempts end as tasks of the role's group."""
+    tombstones, attempts = tombstones_of(means), Attempts(tasks)
+    deletions = Deletions(means.client, tombstones)
+    units = Units(
+        means,
+        stock=stock_claims_of(means),
+        tombstones=tombstones,
+        deletions=deletions,
+        attempts=attempts,
+    )
+    pools = Pools(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
+    return Inventory(units=units, pools=pools, jobs=Jobs(means))
+
+
+def tombstones_of(means: Means) -> Tombstones:
+    """The manager writes and sweeps them too."""
+    return Tombstones(
+        means.client,
+        namespace=means.options.namespaces.system,
+        retention_seconds=means.options.retention_seconds,
+        now=means.now,
+    )
+
+
+def stock_claims_of(means: Means) -> StockClaims:
+    """The manager claims for units whose claim was lost."""
+    return StockClaims(
+        means.client,
+        stock=means.caches.stock,
+        units=means.caches.units,
+        namespace=means.options.namespaces.stock,
+        now=means.now,
+        rng=means.rng,
+        meter=means.meter,
+    )

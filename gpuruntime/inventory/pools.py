@@ -1,0 +1,215 @@
+"""The use cases on pools: seed stock, create, read, list, change and delete.
+
+A pool is the whole record of its operation. It needs no stock, so one write makes it; what is
+known of the operation is looked for first, because operationIDs are one name space over units
+and pools. Where two kinds are sent under one operationID to two replicas within the lag of their
+caches, both may be made: a single write arbitrates within a kind only.
+"""
+
+from contextlib import AbstractAsyncContextManager
+
+import attrs
+
+from gpuruntime.inventory import claim_plan, provenance
+from gpuruntime.inventory.attempts import Attempts
+from gpuruntime.inventory.bodies import (
+    PoolOrder,
+    new_pool,
+    operation_type,
+    operation_type_of,
+    pool_order,
+)
+from gpuruntime.inventory.changes import changed, rewrite
+from gpuruntime.inventory.deletion import Deletions
+from gpuruntime.inventory.envelopes import envelope_of
+from gpuruntime.inventory.errors import (
+    PoolNotFoundError,
+    SpecConflictError,
+    UnknownOutcomeError,
+    bounded,
+)
+from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.requests import CreatePool, SeedStock, UpdatePool
+from gpuruntime.inventory.stores import OPERATION, SPEC
+from gpuruntime.inventory.tombstones import Tombstones
+from gpuruntime.kube.errors import (
+    AlreadyExistsError,
+    MalformedAnswerError,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.pools import STOCK_POOLS, StockPool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolCreation:
+    pool: StockPool
+    is_replay: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolPage:
+    """`next` is what to ask for after this page; None: it was the last."""
+
+    pools: list[StockPool]
+    next: Key | None = None
+
+
+class Pools:
+    """Raises InventoryError, and StrictError where the cluster's own validation refuses."""
+
+    def __init__(
+        self, means: Means, *, tombstones: Tombstones, deletions: Deletions, attempts: Attempts
+    ) -> None:
+        self._means = means
+        self._cache = means.caches.pools
+        self._namespace = means.options.namespaces.stock
+        self._tombstones = tombstones
+        self._deletions = deletions
+        self._attempts = attempts
+
+    async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
+        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+        order = pool_order(request, self._namespace)
+        return await self._attempts.run(request.operationID, lambda: self._attempt(order))
+
+    async def get(self, name: str) -> StockPool:
+        cached = self._cache.store.get(self._key(name))
+        if cached is not None and not self._deletions.has_deleted(cached):
+            return cached
+        async with self._bounded(f"reading pool {name}"):
+            return await self._live(name)
+
+    def page(self, *, limit: int, after: Key | None = None) -> PoolPage:
+        """Sorted by name, from the cache alone."""
+        pools = sorted(self._cache.store.values(), key=_name_of)
+        rest = [pool for pool in pools if after is None or _name_of(pool) > after.name]
+        kept = rest[:limit]
+        return PoolPage(pools=kept, next=kept[-1].metadata.key if len(rest) > limit else None)
+
+    async def update(self, name: str, request: UpdatePool) -> StockPool:
+        def edit(pool: StockPool) -> StockPool:
+            return attrs.evolve(pool, spec=changed(pool.spec, request))
+
+        async with self._bounded(f"update of pool {name}"):
+            try:
+                updated = await rewrite(self._means.client, STOCK_POOLS, self._key(name), edit)
+            except NotFoundError as error:
+                raise _not_found(name) from error
+        self._cache.write_through(updated)
+        return updated
+
+    async def delete(self, name: str) -> None:
+        """Its unclaimed stock goes with it; a second time raises PoolNotFoundError."""
+        async with self._bounded(f"deletion of pool {name}"):
+            await self._deletions.delete(STOCK_POOLS, await self._live(name))
+
+    async def _attempt(self, order: PoolOrder) -> PoolCreation:
+        async with self._bounded(f"operation {order.operation_id}"):
+            while True:
+                if pool := await self._replay(order):
+                    return PoolCreation(pool=pool, is_replay=True)
+                self._demand_one_envelope(order)
+                if creation := await self._create(order):
+                    return creation
+
+    async def _replay(self, order: PoolOrder) -> StockPool | None:
+        """The pool of an earlier attempt; raises where the operation is of something else."""
+        caches = self._means.caches
+        for cache in (caches.units, caches.stock):
+            if cache.store.by_index(OPERATION, order.operation_id):
+                raise claim_plan.operation_conflict(order.operation_id)
+        for cached in self._cache.store.by_index(OPERATION, order.operation_id):
+            self._demand_same(order, cached)
+            if live := await self._read(cached.metadata.key):
+                return self._demand_same(order, live)
+        if await self._tombstones.find(order.operation_id):
+            raise claim_plan.operation_finished(order.operation_id)
+        return None
+
+    async def _create(self, order: PoolOrder) -> PoolCreation | None:
+        """None: what had the name is gone again."""
+        try:
+            body = new_pool(order)
+            pool = await self._means.client.create(
+                STOCK_POOLS, body, namespace=order.key.namespace
+            )
+        except AlreadyExistsError:
+            found = await self._read(order.key)
+            if found is None:
+                return None
+            return PoolCreation(pool=self._demand_same(order, found), is_replay=True)
+        except (OutcomeUnknownError, MalformedAnswerError) as error:
+            found = await self._read(order.key)
+            if found is None or not _is_of(found, order):
+                raise UnknownOutcomeError(
+                    f"pool {order.key}: whether it was created is not known; "
+                    f"send operation {order.operation_id} again"
+                ) from error
+            return PoolCreation(pool=found, is_replay=False)
+        self._cache.write_through(pool)
+        return PoolCreation(pool=pool, is_replay=False)
+
+    def _demand_same(self, order: PoolOrder, pool: StockPool) -> StockPool:
+        if provenance.operation_of(pool) != order.operation_id:
+            raise claim_plan.name_taken(pool.metadata.key)
+        if not _is_of(pool, order):
+            raise claim_plan.operation_conflict(order.operation_id)
+        if provenance.is_terminating(pool):
+            raise claim_plan.operation_finished(order.operation_id)
+        return pool
+
+    def _demand_one_envelope(self, order: PoolOrder) -> None:
+        """A courtesy: a pool with another envelope would seed nothing, and only say so later."""
+        spec_name, asked = order.request.specName, envelope_of(order.request)
+        for pool in self._cache.store.by_index(SPEC, spec_name):
+            if envelope_of(pool.spec) != asked:
+                raise _spec_conflict(spec_name, f"pool {pool.metadata.name}")
+        for unit in self._means.caches.stock.store.by_index(SPEC, spec_name):
+            if not envelope_of(unit.spec).may_equal(asked):
+                raise _spec_conflict(spec_name, f"stock unit {unit.metadata.name}")
+
+    async def _live(self, name: str) -> StockPool:
+        pool = await self._read(self._key(name))
+        if pool is None:
+            raise _not_found(name)
+        return pool
+
+    async def _read(self, key: Key) -> StockPool | None:
+        try:
+            pool = await self._means.client.get(STOCK_POOLS, key)
+        except NotFoundError:
+            return None
+        self._cache.write_through(pool)
+        return pool
+
+    def _key(self, name: str) -> Key:
+        """Raises PoolNotFoundError for what cannot be a pool's name."""
+        if not is_dns_label(name):
+            raise _not_found(name)
+        return Key(self._namespace, name)
+
+    def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
+        return bounded(what, self._means.options.attempt_seconds)
+
+
+def _is_of(pool: StockPool, order: PoolOrder) -> bool:
+    """Two kinds of request may have one hash: which one it was is part of the pool."""
+    is_same_type = operation_type_of(pool) == operation_type(order.request)
+    return is_same_type and provenance.is_of(pool, order.operation_id, order.request_hash)
+
+
+def _name_of(pool: StockPool) -> str:
+    return pool.metadata.name
+
+
+def _not_found(name: str) -> PoolNotFoundError:
+    return PoolNotFoundError(f"pool {name} does not exist")
+
+
+def _spec_conflict(spec_name: str, holder: str) -> SpecConflictError:
+    return SpecConflictError(
+        f"{spec_name} has another envelope in {holder}: use that one, or another specName"
+    )

@@ -1,0 +1,217 @@
+"""The use cases on units: create, read, list, change and delete."""
+
+import asyncio
+from collections.abc import Collection, Iterator
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+
+import attrs
+
+from gpuruntime.inventory.attempts import Attempts
+from gpuruntime.inventory.bodies import UnitOrder, unit_order
+from gpuruntime.inventory.changes import changed, etag_of, rewrite
+from gpuruntime.inventory.claim_plan import function_taken
+from gpuruntime.inventory.claims import Attempt, Creation
+from gpuruntime.inventory.deletion import Deletions
+from gpuruntime.inventory.errors import (
+    InventoryError,
+    PreconditionFailedError,
+    UnitNotFoundError,
+    bounded,
+)
+from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.ordering import UnitsByName
+from gpuruntime.inventory.requests import CreateUnit, UpdateUnit
+from gpuruntime.inventory.stock import StockClaims
+from gpuruntime.inventory.stores import FUNCTION, Cache
+from gpuruntime.inventory.tombstones import Tombstones
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import labels
+from gpuruntime.models.functions import Serverless
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.phases import UnitPhase, phase_of
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
+
+
+class Lifecycle(StrEnum):
+    """Units that serve somebody, units that wait in stock, or both."""
+
+    INSTANCE = "instance"
+    STOCK = "stock"
+    ALL = "all"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitQuery:
+    """What is empty or None is not asked for; `after` is the last key of the page before."""
+
+    lifecycle: Lifecycle = Lifecycle.INSTANCE
+    phase: UnitPhase | None = None
+    spec_name: str = ""
+    tenant: str = ""
+    limit: int = 100
+    after: Key | None = None
+
+    def wants(self, unit: GPUUnit) -> bool:
+        return (
+            (not self.spec_name or unit.spec.specName == self.spec_name)
+            and (not self.tenant or unit.metadata.labels.get(labels.TENANT) == self.tenant)
+            and (self.phase is None or phase_of(unit.status.conditions) is self.phase)
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitPage:
+    """`next` is what to ask for after this page; None: it was the last."""
+
+    units: list[GPUUnit]
+    next: Key | None = None
+
+
+class Units:
+    """Made before the informers of its caches run. Raises InventoryError and StrictError."""
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        stock: StockClaims,
+        tombstones: Tombstones,
+        deletions: Deletions,
+        attempts: Attempts,
+    ) -> None:
+        self._means = means
+        self._stock = stock
+        self._tombstones = tombstones
+        self._deletions = deletions
+        self._attempts = attempts
+        caches = means.caches
+        self._ordered = {
+            Lifecycle.INSTANCE: UnitsByName(caches.units),
+            Lifecycle.STOCK: UnitsByName(caches.stock),
+            Lifecycle.ALL: UnitsByName(caches.units, caches.stock),
+        }
+
+    async def create(self, request: CreateUnit) -> Creation:
+        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+        namespace = self._means.options.namespaces.instance
+        order = unit_order(request, namespace, self._means.now())
+        return await self._attempts.run(request.operationID, lambda: self._attempt(order))
+
+    async def get(self, name: str, lifecycle: Lifecycle = Lifecycle.INSTANCE) -> GPUUnit:
+        """Of the stock where the lifecycle is STOCK, else of the units that serve."""
+        cache, key = self._place(name, lifecycle)
+        cached = cache.store.get(key)
+        if cached is not None and not self._deletions.has_deleted(cached):
+            return cached
+        async with self._bounded(f"reading unit {name}"):
+            return await self._live(cache, key)
+
+    def page(self, query: UnitQuery) -> UnitPage:
+        """Sorted by name, from the caches alone."""
+        units: list[GPUUnit] = []
+        for unit in self._after(query):
+            if not query.wants(unit):
+                continue
+            if len(units) == query.limit:
+                return UnitPage(units=units, next=units[-1].metadata.key)
+            units.append(unit)
+        return UnitPage(units=units)
+
+    async def update(
+        self, name: str, request: UpdateUnit, *, if_match: Collection[str] | None = None
+    ) -> GPUUnit:
+        """With `if_match`, ETags of which the live unit must have one, no other change is lost."""
+        cache, key = self._place(name, Lifecycle.INSTANCE)
+
+        def edit(unit: GPUUnit) -> GPUUnit:
+            if if_match is not None and etag_of(unit) not in if_match:
+                raise PreconditionFailedError(
+                    f"unit {name} changed meanwhile, it is {etag_of(unit)}: read it again"
+                )
+            return attrs.evolve(unit, spec=self._changed(unit, request))
+
+        async with self._bounded(f"update of unit {name}"):
+            try:
+                updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
+            except NotFoundError as error:
+                raise _not_found(name) from error
+        cache.write_through(updated)
+        return updated
+
+    async def delete(self, name: str) -> None:
+        """The tombstone is there before the unit goes; a second time raises UnitNotFoundError."""
+        cache, key = self._place(name, Lifecycle.INSTANCE)
+        async with self._bounded(f"deletion of unit {name}"):
+            unit = await self._live(cache, key)
+            await self._deletions.delete(GPU_UNITS, unit)
+
+    async def _attempt(self, order: UnitOrder) -> Creation:
+        attempt = Attempt(order, self._means, self._stock, self._tombstones)
+        started = asyncio.get_running_loop().time()
+        outcome = "stopped"
+        try:
+            async with self._bounded(f"operation {order.request.operationID}"):
+                creation = await attempt.run()
+            outcome = "replayed" if creation.is_replay else "created"
+            return creation
+        except InventoryError as error:
+            outcome = error.code
+            raise
+        finally:
+            taken = asyncio.get_running_loop().time() - started
+            self._means.meter.observe("inventory_create_seconds", taken, outcome=outcome)
+
+    def _after(self, query: UnitQuery) -> Iterator[GPUUnit]:
+        namespaces = self._means.options.namespaces
+        caches = {
+            namespaces.instance: self._means.caches.units,
+            namespaces.stock: self._means.caches.stock,
+        }
+        for key in self._ordered[query.lifecycle].after(query.after):
+            unit = caches[key.namespace].store.get(key)
+            if unit is not None:
+                yield unit
+
+    def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
+        """A worker goes on working for its function; a function has one unit that declares it."""
+        spec = changed(unit.spec, _for_worker(unit, request))
+        function = spec.serverless
+        if function is None or function.workerOf:
+            return spec
+        owners = self._means.caches.units.store.by_index(FUNCTION, function.requestID)
+        if any(owner.metadata.uid != unit.metadata.uid for owner in owners):
+            raise function_taken(function.requestID)
+        return spec
+
+    async def _live(self, cache: Cache[GPUUnit], key: Key) -> GPUUnit:
+        try:
+            unit = await self._means.client.get(GPU_UNITS, key)
+        except NotFoundError as error:
+            raise _not_found(key.name) from error
+        cache.write_through(unit)
+        return unit
+
+    def _place(self, name: str, lifecycle: Lifecycle) -> tuple[Cache[GPUUnit], Key]:
+        """Raises UnitNotFoundError for what cannot be a unit's name."""
+        if not is_dns_label(name):
+            raise _not_found(name)
+        namespaces, caches = self._means.options.namespaces, self._means.caches
+        if lifecycle is Lifecycle.STOCK:
+            return caches.stock, Key(namespaces.stock, name)
+        return caches.units, Key(namespaces.instance, name)
+
+    def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
+        return bounded(what, self._means.options.attempt_seconds)
+
+
+def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
+    now, given = unit.spec.serverless, request.serverless
+    if now is None or now.workerOf is None or not isinstance(given, Serverless):
+        return request
+    return attrs.evolve(request, serverless=attrs.evolve(given, workerOf=now.workerOf))
+
+
+def _not_found(name: str) -> UnitNotFoundError:
+    return UnitNotFoundError(f"unit {name} does not exist")
