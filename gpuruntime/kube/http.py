@@ -1,0 +1,184 @@
+"""The transport over HTTP: kubernetes_asyncio's connections, our deadlines and renewals."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
+from urllib.parse import urlencode
+
+import aiohttp
+import attrs
+from yarl import URL
+
+from gpuruntime.kube.access import Access, Source
+from gpuruntime.kube.credentials import Connection, Credentials
+from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
+from gpuruntime.kube.transport import Request, Response, StreamResponse
+
+# With the defaults it is what lies between the renew deadline and the end of the lease: a write
+# that the fence let pass starts before anybody else may lead.
+CONNECT_TIMEOUT_SECONDS = 5.0
+UNAUTHORIZED = 401
+
+
+async def connect(source: Source, *, now: Callable[[], datetime]) -> "HttpTransport":
+    """Raises ConfigurationError; that the server is there is not tried."""
+    credentials = Credentials(source, now=now)
+    try:
+        await credentials.start()
+    except BaseException:
+        await credentials.close()
+        raise
+    return HttpTransport(credentials)
+
+
+class HttpTransport:
+    """Repeats a request once, and only one that the server refused for its credentials."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    async def request(self, request: Request) -> Response:
+        deadline = _loop_time() + request.timeout_seconds
+        connection = await self._credentials.current(deadline)
+        response = await _exchange(request, connection, deadline)
+        if response.status == UNAUTHORIZED:
+            renewed = await self._credentials.renewed(connection, deadline)
+            if renewed is not None:
+                response = await _exchange(request, renewed, deadline)
+        return response
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[StreamResponse]:
+        deadline = _loop_time() + request.timeout_seconds
+        connection = await self._credentials.current(deadline)
+        async with AsyncExitStack() as stack:
+            response = await _begin_stream(stack, request, connection, deadline)
+            if response.status == UNAUTHORIZED:
+                renewed = await self._credentials.renewed(connection, deadline)
+                if renewed is not None:
+                    response = await _begin_stream(stack, request, renewed, deadline)
+            yield _Stream(response)
+
+    async def close(self) -> None:
+        await self._credentials.close()
+
+
+@attrs.frozen(slots=True)
+class _Stream:
+    _response: aiohttp.ClientResponse
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _headers(self._response)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnreachableError(f"the stream broke: {_reason(error)}") from error
+
+
+async def _exchange(request: Request, connection: Connection, deadline: float) -> Response:
+    session = connection.sessions.requests
+    async with connection.sessions.use(), _translated(request, connection.access):
+        async with asyncio.timeout_at(deadline):
+            async with await _send(request, connection, session, deadline) as response:
+                body = await response.read()
+                return Response(status=response.status, headers=_headers(response), body=body)
+
+
+async def _begin_stream(
+    stack: AsyncExitStack, request: Request, connection: Connection, deadline: float
+) -> aiohttp.ClientResponse:
+    session = connection.sessions.streams
+    await stack.enter_async_context(connection.sessions.use())
+    async with _translated(request, connection.access), asyncio.timeout_at(deadline):
+        response = await _send(request, connection, session, deadline)
+    stack.callback(response.close)
+    return response
+
+
+async def _send(
+    request: Request, connection: Connection, session: aiohttp.ClientSession, deadline: float
+) -> aiohttp.ClientResponse:
+    """The fence stands last, behind every wait for credentials."""
+    access, left = connection.access, deadline - _loop_time()
+    if left <= 0:
+        raise UnreachableError(f"{access.server}: not sent: the deadline passed before")
+    if request.fence is not None:
+        request.fence()
+    configuration = access.configuration
+    return await session.request(
+        request.method,
+        _url(access, request),
+        data=request.body,
+        headers=_request_headers(access, request),
+        allow_redirects=False,
+        proxy=configuration.proxy,
+        proxy_headers=configuration.proxy_headers,
+        server_hostname=configuration.tls_server_name,
+        timeout=_connect_timeout(left),
+    )
+
+
+@asynccontextmanager
+async def _translated(request: Request, access: Access) -> AsyncIterator[None]:
+    try:
+        yield
+    except (
+        aiohttp.ClientConnectorError,
+        aiohttp.ConnectionTimeoutError,
+        aiohttp.ClientHttpProxyError,
+        aiohttp.InvalidURL,
+    ) as error:
+        raise UnreachableError(
+            f"cannot connect to {access.server} ({access.origin}): {_reason(error)}"
+        ) from error
+    except TimeoutError as error:
+        raise OutcomeUnknownError(
+            f"{access.server}: no answer within {request.timeout_seconds:g} s"
+        ) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise OutcomeUnknownError(f"{access.server}: no answer: {_reason(error)}") from error
+
+
+def _connect_timeout(left: float) -> aiohttp.ClientTimeout:
+    """It passes well before the deadline, so that a write that was not sent is known as such."""
+    return aiohttp.ClientTimeout(total=None, connect=min(CONNECT_TIMEOUT_SECONDS, left / 2))
+
+
+def _url(access: Access, request: Request) -> URL:
+    query = f"?{urlencode(request.query)}" if request.query else ""
+    return URL(f"{access.server}{request.path}{query}", encoded=True)
+
+
+def _request_headers(access: Access, request: Request) -> dict[str, str]:
+    headers = {
+        "Accept": request.accept,
+        # A compressed list costs the loop more to unpack than the network to carry.
+        "Accept-Encoding": "identity",
+        "User-Agent": "gpuruntime",
+    }
+    if request.body is not None:
+        headers["Content-Type"] = request.content_type
+    if access.authorization:
+        headers["Authorization"] = access.authorization
+    return headers
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
