@@ -5,17 +5,33 @@ import re
 from typing import Final
 
 LONGEST_LABEL: Final = 63
-_DIGEST: Final = 8
+_LONGEST_SUBDOMAIN: Final = 253
+# 48 bits of a SHA-256: too many for two names to meet by chance, few enough to leave the name.
+_DIGEST: Final = 12
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 def is_dns_label(text: str, *, longest: int = LONGEST_LABEL) -> bool:
     return len(text) <= longest and _LABEL.fullmatch(text) is not None
 
 
+def is_dns_subdomain(text: str) -> bool:
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_label_key(text: str) -> bool:
+    """A name, and before it a domain and a slash where the key is not the user's own."""
+    domain, slash, name = text.rpartition("/")
+    if slash and not is_dns_subdomain(domain):
+        return False
+    return bool(name) and is_label_value(name)
+
+
 def is_label_value(text: str) -> bool:
-    return len(text) <= LONGEST_LABEL and _LABEL_VALUE.fullmatch(text) is not None
+    """The empty text is one."""
+    return not text or (len(text) <= LONGEST_LABEL and _QUALIFIED.fullmatch(text) is not None)
 
 
 def cut_with_hash(name: str, *, longest: int = LONGEST_LABEL) -> str:
