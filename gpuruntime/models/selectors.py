@@ -8,11 +8,10 @@ from typing import Final
 import attrs
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.models.names import is_label_value
+from gpuruntime.models.names import is_label_key, is_label_value
 
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_NAME}")
-_LONGEST_NAME: Final = 63
+_INTEGER = re.compile(r"[0-9]{1,63}")
+_GREATEST_INTEGER: Final = 2**63 - 1
 _REQUIREMENT = re.compile(
     r"""\s*(?:
         (?P<absent>!)\s*(?P<absent_key>[^\s!=<>(),]+)
@@ -61,10 +60,11 @@ class Requirement:
 
     def _compares(self, present: str | None) -> bool:
         (bound,) = self.values
-        if present is None or not re.fullmatch(r"[+-]?[0-9]+", present):
+        if present is None or not _is_integer(present):
             return False
-        is_greater = int(present) > int(bound)
-        return is_greater if self.operator is Operator.GREATER else int(present) < int(bound)
+        if self.operator is Operator.GREATER:
+            return int(present) > int(bound)
+        return int(present) < int(bound)
 
 
 @attrs.frozen(slots=True)
@@ -159,16 +159,24 @@ def _requirement(found: re.Match[str]) -> Requirement:
 
 
 def _checked(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
-    if not _KEY.fullmatch(key) or len(key.rpartition("/")[2]) > _LONGEST_NAME:
+    if not is_label_key(key):
         raise InvalidSelectorError(f"{key!r} is no label key")
-    if operator in (Operator.GREATER, Operator.LESS):
-        if not re.fullmatch(r"[+-]?[0-9]+", values[0]):
-            raise InvalidSelectorError(f"{key}: {values[0]!r} is no integer to compare with")
-    else:
-        for value in values:
-            if not is_label_value(value):
-                raise InvalidSelectorError(f"{key}: {value!r} is no label value")
+    if bool(values) is (operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST)):
+        raise InvalidSelectorError(
+            f"{key}: {operator} {'takes no values' if values else 'needs a value'}"
+        )
+    is_compared = operator in (Operator.GREATER, Operator.LESS)
+    for value in values:
+        if not is_label_value(value):
+            raise InvalidSelectorError(f"{key}: {value!r} is no label value")
+        if is_compared and not _is_integer(value):
+            raise InvalidSelectorError(f"{key}: {value!r} is no integer to compare with")
     return Requirement(key=key, operator=operator, values=frozenset(values))
+
+
+def _is_integer(label_value: str) -> bool:
+    """A label's value has no sign, and the API server reads 64 bits."""
+    return bool(_INTEGER.fullmatch(label_value)) and int(label_value) <= _GREATEST_INTEGER
 
 
 def _field_requirement(text: str) -> FieldRequirement:

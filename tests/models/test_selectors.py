@@ -59,11 +59,20 @@ def test_a_selector_does_not_match(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["=a", "a in b", "a in (b", "a=b,,c", "a=b,", ",", "a=b c", "-a=b", "a=-b", "a>b", "a=b=c"],
+    [
+        *["=a", "a in b", "a in (b", "a in (b c)", "a=b,,c", "a=b,", ",", "a=b c", "a=b=c"],
+        *["!a=b", "a!b", "!", "-a=b", "a=-b", "a..b/c=d", f"{'a' * 64}=b", f"a={'b' * 64}"],
+        *["a>b", "a>", "a>-1", f"a>{2**63}", f"a<{'9' * 5_000}"],
+    ],
 )
 def test_what_is_no_selector_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(InvalidSelectorError):
         parse_label_selector(text)
+
+
+def test_a_label_beyond_64_bits_is_no_integer() -> None:
+    assert parse_label_selector("size>1").matches({"size": str(2**63 - 1)})
+    assert not parse_label_selector("size>1").matches({"size": str(2**63)})
 
 
 def test_field_selectors_compare_whole_values() -> None:
@@ -81,5 +90,20 @@ def test_the_form_that_objects_hold_means_the_same() -> None:
     assert held.matches(LABELS)
     assert not held.matches({"app": "web"})
     assert selector_of({}, (requirement_of("missing", "DoesNotExist", ()),)).matches(LABELS)
-    with pytest.raises(InvalidSelectorError, match="'Equals' is not one of"):
-        requirement_of("a", "Equals", ("b",))
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "fault"),
+    [
+        ("Equals", ("b",), "'Equals' is not one of"),
+        ("In", (), "a: in needs a value"),
+        ("NotIn", (), "a: notin needs a value"),
+        ("Exists", ("b",), "a: exists takes no values"),
+        ("DoesNotExist", ("b",), "a: ! takes no values"),
+    ],
+)
+def test_an_expression_has_values_exactly_where_its_operator_takes_them(
+    operator: str, values: tuple[str, ...], fault: str
+) -> None:
+    with pytest.raises(InvalidSelectorError, match=fault):
+        requirement_of("a", operator, values)
