@@ -2,7 +2,7 @@
 
 What is a quantity here is one to CEL's `isQuantity` and has the same value there. The other way
 round three oddities that Kubernetes takes are refused: numbers without a digit (`+`, `Ki`),
-exponents past three digits, and texts past 128 characters.
+exponents above 999, and texts past 128 characters.
 """
 
 import re
@@ -142,11 +142,12 @@ def _decimal_power(text: str, suffix: str) -> tuple[int, Format]:
             f"{' '.join(filter(None, _DECIMAL_POWERS))} or {' '.join(_BINARY_POWERS)}"
         )
     power = int(exponent["power"])
-    if abs(power) > _MAX_EXPONENT:
+    if power > _MAX_EXPONENT:
         raise InvalidQuantityError(
             f"quantity {text!r} has an exponent beyond {_MAX_EXPONENT}: nothing is that large"
         )
-    return power, Format.EXPONENT
+    # No text is long enough for its value to be seen past that far behind the point.
+    return max(power, -_MAX_EXPONENT), Format.EXPONENT
 
 
 def _scaled(number: int, power: int) -> int:

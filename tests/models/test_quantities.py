@@ -92,7 +92,8 @@ def test_the_canonical_form_is_what_the_api_server_prints(text: str, canonical: 
 
 
 @pytest.mark.parametrize(
-    ("text", "nanos"), [("0.9n", 1), ("-0.9n", -1), ("1.1n", 2), ("1e-999", 1), ("0.0n", 0)]
+    ("text", "nanos"),
+    [("0.9n", 1), ("-0.9n", -1), ("1.1n", 2), ("1e-999", 1), ("1e-9999999", 1), ("0.0n", 0)],
 )
 def test_finer_than_a_billionth_rounds_away_from_zero(text: str, nanos: int) -> None:
     assert parse_quantity(text).nanos == nanos
