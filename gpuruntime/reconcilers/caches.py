@@ -1,0 +1,52 @@
+"""What the manager mirrors of the cluster, and by what it finds things there."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.models import labels
+from gpuruntime.models.cluster import ConfigMap, PriorityClass
+from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.network import Service
+from gpuruntime.models.pods import Pod
+from gpuruntime.models.pools import StockPool
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.workloads import Deployment
+
+# A Pod's unit is known by its label: its owner is a ReplicaSet, which is not mirrored.
+UNIT: Final = "unit"
+SOURCE_POOL: Final = "source-pool"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Caches:
+    """Units, Deployments and Pods are of both namespaces; the keys tell them apart."""
+
+    units: Cache[GPUUnit]
+    stock: Cache[GPUUnit]
+    pools: Cache[StockPool]
+    deployments: Mapping[str, Cache[Deployment]]
+    services: Cache[Service]
+    pods: Mapping[str, Cache[Pod]]
+    tombstones: Cache[ConfigMap]
+    priorities: Cache[PriorityClass]
+
+    def pods_of(self, key: Key) -> tuple[Pod, ...]:
+        return tuple(self.pods[key.namespace].store.by_index(UNIT, key.name))
+
+
+def by_unit(value: KubernetesObject) -> Iterator[str]:
+    """The index UNIT."""
+    name = value.metadata.labels.get(labels.UNIT, "")
+    if name:
+        yield name
+
+
+def by_source_pool(unit: GPUUnit) -> Iterator[str]:
+    """The index SOURCE_POOL: the pool whose stock an active unit took."""
+    source = provenance.source_of(unit)
+    if source is not None:
+        yield source.name.rpartition("-")[0]

@@ -1,0 +1,144 @@
+"""Writes one child of a unit so that it is as it should be, or says whose it is instead."""
+
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+import attrs
+import msgspec
+import structlog
+
+from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+)
+from gpuruntime.models import codec
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key, ObjectMeta
+from gpuruntime.models.reasons import UnitReason
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.reconcilers.drift import Child, patch_towards
+
+log = structlog.get_logger()
+
+# What the server refuses for what it says, and will refuse again until something else changes.
+REFUSALS = (BadRequestError, ForbiddenError, InvalidError)
+
+
+class HasSpec(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def spec(self) -> msgspec.Raw: ...
+
+
+LiveT = TypeVar("LiveT", bound=HasSpec)
+
+
+class ChildSyncError(GpuRuntimeError):
+    """The child cannot be made as it should be; the message says why, for the unit's status."""
+
+    def __init__(self, reason: UnitReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ChildKeeper(Generic[LiveT]):
+    """Of one kind of children; `reason` is what the unit shows where one cannot be kept."""
+
+    client: Client
+    cache: Cache[LiveT]
+    resource: Resource[LiveT]
+    reason: UnitReason
+
+    def find(self, key: Key) -> LiveT | None:
+        return self.cache.store.get(key)
+
+    def owned(self, key: Key, unit: GPUUnit) -> LiveT | None:
+        live = self.find(key)
+        return live if live is not None and is_owned_by(live, unit) else None
+
+    async def keep(self, unit: GPUUnit, key: Key, desired: Child) -> LiveT:
+        """The child as it is after the write, if one was needed."""
+        live = self.find(key)
+        try:
+            if live is None:
+                return await self._create(unit, key, desired)
+            return await self._mend(unit, live, desired)
+        except REFUSALS as error:
+            raise ChildSyncError(self.reason, str(error)) from error
+
+    async def drop(self, unit: GPUUnit, key: Key) -> None:
+        """Removes a child that is no longer wanted; another owner's is none of our business."""
+        live = self.owned(key, unit)
+        if live is None or live.metadata.deletionTimestamp is not None:
+            return
+        try:
+            await self.client.delete(self.resource, key, uid=live.metadata.uid)
+        except NotFoundError:
+            return
+        log.info("child removed", kind=self.resource.kind, child=str(key))
+
+    async def _create(self, unit: GPUUnit, key: Key, desired: Child) -> LiveT:
+        try:
+            made = await self.client.create(
+                self.resource, desired.annotated(), namespace=key.namespace
+            )
+        except AlreadyExistsError:
+            # The cache lags behind; what is there is judged as if it had been seen.
+            made = await self.client.get(self.resource, key)
+            self.cache.write_through(made)
+            return await self._mend(unit, made, desired)
+        self.cache.write_through(made)
+        log.info("child created", kind=self.resource.kind, child=str(key))
+        return made
+
+    async def _mend(self, unit: GPUUnit, live: LiveT, desired: Child) -> LiveT:
+        if not is_owned_by(live, unit):
+            raise ChildSyncError(self.reason, self._refusal(live))
+        patch = patch_towards(desired, _as_json(live))
+        if not patch or live.metadata.deletionTimestamp is not None:
+            return live
+        mended = await self.client.patch(
+            self.resource,
+            live.metadata.key,
+            patch,
+            resource_version=live.metadata.resourceVersion,
+        )
+        self.cache.write_through(mended)
+        log.info("child changed", kind=self.resource.kind, child=str(live.metadata.key))
+        return mended
+
+    def _refusal(self, live: LiveT) -> str:
+        owner = live.metadata.controller_owner
+        whose = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
+        return (
+            f"{self.resource.kind} {live.metadata.key} {whose}: it is left as it is; "
+            "delete or rename it to let the unit have its own"
+        )
+
+
+def is_owned_by(live: HasSpec, unit: GPUUnit) -> bool:
+    owner = live.metadata.controller_owner
+    return owner is not None and owner.uid == unit.metadata.uid
+
+
+def owners_of(live: HasSpec) -> Iterable[str]:
+    """The units that a child belongs to, by name: an index."""
+    owner = live.metadata.controller_owner
+    if owner is not None and owner.kind == "GPUUnit":
+        yield owner.name
+
+
+def _as_json(live: HasSpec) -> JsonObject:
+    """Only what a child of ours sets: the metadata that we compare, and the spec."""
+    metadata = codec.to_json(live.metadata)
+    return {"metadata": metadata, "spec": codec.decode_object(bytes(live.spec))}

@@ -1,0 +1,97 @@
+"""The memory of operations that ended: written for deletions seen, swept when it expires."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.inventory.tombstones import Tombstones, tombstone_of
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import KubeError, NotFoundError
+from gpuruntime.models.cluster import CONFIG_MAPS, ConfigMap
+from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.workqueue.queue import WorkQueue
+
+log = structlog.get_logger()
+
+SWEEP_SECONDS: Final = 60.0
+# So many are looked at between two turns of the loop.
+SLICE: Final = 500
+
+
+class Undertaker:
+    """Writes the tombstone of each active unit that is seen to be gone.
+
+    The API writes one before it deletes; this is for deletions by anybody else. The loser of an
+    operation's conflict gets none: the operation lives on in the winner.
+    """
+
+    def __init__(self, tombstones: Tombstones, queue: WorkQueue[Key]) -> None:
+        self._tombstones = tombstones
+        self._queue = queue
+        self._gone: dict[Key, GPUUnit] = {}
+
+    def notice(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        """A handler of the units' informer."""
+        if new is None and old is not None and _ends_its_operation(old):
+            self._gone[key] = old
+            self._queue.add(key)
+
+    async def reconcile(self, key: Key) -> Result:
+        unit = self._gone.get(key)
+        if unit is not None:
+            await self._tombstones.write(GPU_UNITS.kind, unit)
+            if self._gone.get(key) is unit:
+                del self._gone[key]
+        return DONE
+
+
+class Sweeper:
+    """Removes tombstones past their time, guarded by their uid."""
+
+    def __init__(
+        self, client: Client, cache: Cache[ConfigMap], now: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._now = now
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.sweep()
+            except KubeError as error:
+                log.warning("sweep cut short, the next one goes on", error=str(error))
+
+    async def sweep(self) -> None:
+        for number, held in enumerate(tuple(self._cache.store.values())):
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+            if tombstone_of(held).expires_at < self._now():
+                await self._remove(held)
+
+    async def _remove(self, held: ConfigMap) -> None:
+        try:
+            await self._client.delete(
+                CONFIG_MAPS,
+                held.metadata.key,
+                uid=held.metadata.uid,
+                resource_version=held.metadata.resourceVersion,
+            )
+        except NotFoundError:
+            return
+
+
+def _ends_its_operation(unit: GPUUnit) -> bool:
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    has_lost = ready is not None and ready.reason == UnitReason.OPERATION_CONFLICT
+    return bool(provenance.operation_of(unit)) and not has_lost

@@ -1,0 +1,78 @@
+"""The status of a pool as a function of the stock that was taken."""
+
+from datetime import datetime
+
+import attrs
+
+from gpuruntime.models.conditions import Condition, with_condition
+from gpuruntime.models.phases import pool_phase_of
+from gpuruntime.models.pools import Refill, StockPool, StockPoolStatus
+from gpuruntime.models.reasons import ConditionType, PoolReason
+from gpuruntime.reconcilers.pool_plan import Stocktaking
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolVerdict:
+    reason: PoolReason
+    message: str
+
+
+def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
+    """Of a pool that can be carried out."""
+    if stock.failed:
+        first = min(unit.metadata.name for unit in stock.failed)
+        words = next(
+            each.status.conditions[0].message
+            for each in stock.failed
+            if each.metadata.name == first
+        )
+        text = f"{len(stock.failed)} units cannot start, {first}: {words}"
+        return PoolVerdict(reason=PoolReason.STOCK_FAILED, message=text)
+    if is_used_up(pool, stock):
+        return PoolVerdict(reason=PoolReason.STOCK_CONSUMED, message="no stock is left")
+    if _is_complete(pool, stock):
+        return PoolVerdict(
+            reason=PoolReason.STOCK_READY, message=f"{len(stock.ready)} units are ready"
+        )
+    return PoolVerdict(reason=PoolReason.STOCK_PROGRESSING, message="stock is being made")
+
+
+def is_used_up(pool: StockPool, stock: Stocktaking) -> bool:
+    """Nothing is there, and nothing will come by itself."""
+    is_seeded = pool.spec.refill == Refill.NEVER and stock.highest >= pool.spec.replicas
+    return not stock.living and (is_seeded or not pool.spec.replicas)
+
+
+def pool_status(
+    pool: StockPool, stock: Stocktaking, verdict: PoolVerdict, *, recorded: int, now: datetime
+) -> StockPoolStatus:
+    """`recorded` is the highest ordinal of which no create can still be on its way."""
+    is_ready = verdict.reason is PoolReason.STOCK_READY
+    condition = Condition(
+        type=ConditionType.READY,
+        status="True" if is_ready else "False",
+        reason=verdict.reason,
+        message=verdict.message,
+        observedGeneration=pool.metadata.generation,
+    )
+    conditions = with_condition(pool.status.conditions, condition, now=now)
+    return attrs.evolve(
+        pool.status,
+        phase=pool_phase_of(conditions),
+        available=len(stock.ready),
+        claimed=len(stock.claimed),
+        progressing=len(stock.progressing),
+        failed=len(stock.failed),
+        seeded=recorded,
+        consumed=max(0, recorded - stock.living),
+        observedGeneration=pool.metadata.generation,
+        conditions=conditions,
+    )
+
+
+def _is_complete(pool: StockPool, stock: Stocktaking) -> bool:
+    if stock.progressing:
+        return False
+    if pool.spec.refill == Refill.NEVER:
+        return stock.highest >= pool.spec.replicas
+    return len(stock.ready) >= pool.spec.replicas

@@ -1,0 +1,109 @@
+"""What running units of both namespaces have in common: their children and their status."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import attrs
+import structlog
+
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.kube.client import Client
+from gpuruntime.models import codec
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.network import Service
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.workloads import Deployment
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
+from gpuruntime.reconcilers.children import child_key, deployment_of, service_of
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.pod_template import Placement
+from gpuruntime.reconcilers.unit_status import Verdict, running_verdict, status_of
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Runner:
+    """The Service is there before the Deployment, so that a Pod that is ready can be reached."""
+
+    client: Client
+    caches: Caches
+    options: UnitOptions
+    deployments: Mapping[str, ChildKeeper[Deployment]]
+    services: ChildKeeper[Service]
+    now: Callable[[], datetime]
+
+    async def run(self, unit: GPUUnit) -> None:
+        """Raises ChildSyncError, once told in the status, so that the key is tried again."""
+        key = child_key(unit)
+        try:
+            await self._keep_service(unit, key)
+            desired = deployment_of(unit, self.options, self._placement(unit))
+            deployment = await self.deployments[key.namespace].keep(unit, key, desired)
+        except ChildSyncError as error:
+            await self.report(unit, Verdict(reason=error.reason, message=str(error)))
+            raise
+        pods = self.caches.pods_of(unit.metadata.key)
+        await self.report(unit, running_verdict(unit, deployment, pods), deployment)
+
+    async def report(
+        self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
+    ) -> None:
+        """Writes the status if it differs from the one that is there."""
+        key = unit.metadata.key
+        kept = deployment or self.deployment_of(unit)
+        status = status_of(
+            unit,
+            verdict,
+            deployment=kept,
+            pods=self.caches.pods_of(key),
+            options=self.options,
+            now=self.now(),
+        )
+        if status == unit.status:
+            return
+        written = await self.client.patch(
+            GPU_UNITS,
+            key,
+            {"status": codec.to_json(status)},
+            resource_version=unit.metadata.resourceVersion,
+            subresource="status",
+        )
+        self._cache_of(key).write_through(written)
+        if status.phase != unit.status.phase:
+            log.info("phase changed", phase=str(status.phase), reason=str(verdict.reason))
+
+    def deployment_of(self, unit: GPUUnit) -> Deployment | None:
+        return self.deployments[unit.metadata.namespace].owned(child_key(unit), unit)
+
+    async def _keep_service(self, unit: GPUUnit, key: Key) -> None:
+        desired = service_of(unit, self.options)
+        if desired is not None:
+            await self.services.keep(unit, key, desired)
+        elif unit.metadata.namespace == self.options.instance_namespace:
+            await self.services.drop(unit, key)
+
+    def _placement(self, unit: GPUUnit) -> Placement:
+        if unit.metadata.namespace == self.options.stock_namespace:
+            priority = self._known_priority(self.options.stock_priority)
+            return Placement(priority_class=priority, ends_at_once=True)
+        return Placement(
+            priority_class=self._known_priority(self.options.instance_priority),
+            preferred_node=self._preferred_node(unit),
+        )
+
+    def _preferred_node(self, unit: GPUUnit) -> str:
+        """That of the stock it takes over, which has the seat; later the one it last ran on."""
+        source = provenance.source_of(unit)
+        stock = self.caches.stock.store.get(source) if source else None
+        return stock.status.nodeName if stock else unit.status.nodeName
+
+    def _known_priority(self, name: str) -> str:
+        """A Pod that names a class which is not there would be refused."""
+        return name if self.caches.priorities.store.get(Key("", name)) else ""
+
+    def _cache_of(self, key: Key) -> Cache[GPUUnit]:
+        is_stock = key.namespace == self.options.stock_namespace
+        return self.caches.stock if is_stock else self.caches.units

@@ -1,0 +1,158 @@
+"""An active unit made true: it passes the gate, its children are kept, its status tells."""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import attrs
+import structlog
+
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.stores import OPERATION
+from gpuruntime.inventory.tombstones import Tombstone, Tombstones
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import validation
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.reasons import UnitReason
+from gpuruntime.models.strict import Problem
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.reclaim import Reclaimer
+from gpuruntime.reconcilers.running import Runner
+from gpuruntime.reconcilers.start_plan import (
+    Candidate,
+    ClaimAgain,
+    Gate,
+    Lose,
+    Remove,
+    Start,
+    Term,
+    Wait,
+    gate,
+    has_started,
+)
+from gpuruntime.reconcilers.unit_status import Verdict
+
+log = structlog.get_logger()
+
+# How often a unit whose stock is lost looks for another, beside the events of new stock.
+LOOK_AGAIN_SECONDS: Final = 30.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitReconciler:
+    client: Client
+    caches: Caches
+    runner: Runner
+    reclaimer: Reclaimer
+    tombstones: Tombstones
+    term: Callable[[], Term]
+
+    async def reconcile(self, key: Key) -> Result:
+        unit = self.caches.units.store.get(key)
+        if unit is None or provenance.is_terminating(unit):
+            return DONE
+        problems = validation.unit_problems(unit)
+        if problems:
+            await self.runner.report(unit, invalid_verdict(problems))
+            return DONE
+        if self._is_function_template(unit):
+            message = "the template of a function: its workers are units of their own"
+            verdict = Verdict(reason=UnitReason.SCALED_TO_ZERO, message=message)
+            await self.runner.report(unit, verdict)
+            return DONE
+        return await self._pass(unit, await self._gate(unit))
+
+    async def _pass(self, unit: GPUUnit, found: Gate) -> Result:
+        match found:
+            case Start():
+                await self.runner.run(unit)
+                return DONE
+            case Wait(message, seconds):
+                await self._hold(unit, UnitReason.DEPLOYMENT_PROGRESSING, message)
+                return Result(requeue_after_seconds=seconds)
+            case Lose(winner):
+                await self._hold(
+                    unit,
+                    UnitReason.OPERATION_CONFLICT,
+                    f"operation {provenance.operation_of(unit)} belongs to unit {winner}: "
+                    "delete this unit to free the stock that it holds",
+                )
+                return DONE
+            case Remove():
+                await self._remove(unit)
+                return DONE
+            case ClaimAgain(message):
+                return await self._claim_again(unit, message)
+            case _:
+                assert_never(found)
+
+    async def _gate(self, unit: GPUUnit) -> Gate:
+        """Reads live only what a first start depends on: the tombstone, rivals and the stock."""
+        if self._has_started(unit):
+            return Start()
+        return gate(
+            Candidate(unit=unit, has_started=False),
+            rivals=await self._rivals(unit),
+            tombstone=await self._tombstone(unit),
+            stock=await self._stock(unit),
+            term=self.term(),
+        )
+
+    def _has_started(self, unit: GPUUnit) -> bool:
+        return has_started(unit, has_deployment=self.runner.deployment_of(unit) is not None)
+
+    async def _rivals(self, unit: GPUUnit) -> tuple[Candidate, ...]:
+        operation = provenance.operation_of(unit)
+        if not operation:
+            return ()
+        cached = tuple(self.caches.units.store.by_index(OPERATION, operation))
+        rivals = []
+        for each in cached:
+            if each.metadata.uid == unit.metadata.uid:
+                continue
+            live = await self._live_unit(each.metadata.key)
+            if live is not None and live.metadata.uid == each.metadata.uid:
+                rivals.append(Candidate(unit=live, has_started=self._has_started(live)))
+        return tuple(rivals)
+
+    async def _tombstone(self, unit: GPUUnit) -> Tombstone | None:
+        operation = provenance.operation_of(unit)
+        return await self.tombstones.find(operation) if operation else None
+
+    async def _stock(self, unit: GPUUnit) -> GPUUnit | None:
+        source = provenance.source_of(unit)
+        return await self._live_unit(source) if source else None
+
+    async def _live_unit(self, key: Key) -> GPUUnit | None:
+        try:
+            return await self.client.get(GPU_UNITS, key)
+        except NotFoundError:
+            return None
+
+    async def _claim_again(self, unit: GPUUnit, message: str) -> Result:
+        """The unit's own change brings it back; without stock it waits for the next one."""
+        if await self.reclaimer.claim_for(unit):
+            return DONE
+        text = f"{message}; no ready stock of {unit.spec.specName} is left: waits for some"
+        await self._hold(unit, UnitReason.CLAIM_LOST, text)
+        return Result(requeue_after_seconds=LOOK_AGAIN_SECONDS)
+
+    async def _remove(self, unit: GPUUnit) -> None:
+        try:
+            await self.client.delete(GPU_UNITS, unit.metadata.key, uid=unit.metadata.uid)
+        except NotFoundError:
+            return
+        log.warning("unit of a finished operation removed", uid=unit.metadata.uid)
+
+    async def _hold(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
+        await self.runner.report(unit, Verdict(reason=reason, message=message))
+
+    def _is_function_template(self, unit: GPUUnit) -> bool:
+        return unit.spec.serverless is not None and unit.spec.serverless.workerOf is None
+
+
+def invalid_verdict(problems: tuple[Problem, ...]) -> Verdict:
+    message = "; ".join(str(problem) for problem in problems)
+    return Verdict(reason=validation.reason_of(problems), message=message)

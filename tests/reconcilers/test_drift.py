@@ -1,0 +1,133 @@
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.reconcilers.drift import (
+    APPLIED,
+    MOST_REMEMBERED,
+    Child,
+    decode_applied,
+    inputs_hash,
+    patch_towards,
+)
+
+
+def child(spec: dict[str, Any], *, inputs: str = "1:a", revision: int = 1) -> Child:
+    return Child(inputs=inputs, revision=revision, body={"spec": spec})
+
+
+def live(applied: Child, **changes: Any) -> dict[str, Any]:
+    body = applied.annotated()
+    return {**body, "spec": {**applied.body["spec"], **changes}}
+
+
+def test_a_child_as_it_was_applied_needs_no_write() -> None:
+    assert patch_towards(child({"a": 1}), live(child({"a": 1}))) == {}
+
+
+def test_what_the_server_defaults_is_no_drift() -> None:
+    desired = child({"containers": [{"name": "x"}], "empty": {}, "none": []})
+    present = live(desired, containers=[{"name": "x", "policy": "Always"}], extra={"b": 1})
+    del present["spec"]["empty"]
+    assert patch_towards(desired, present) == {}
+
+
+def test_a_changed_member_is_put_back_and_nothing_else() -> None:
+    desired = child({"a": 1, "b": {"c": 2, "d": 3}})
+    assert patch_towards(desired, live(desired, b={"c": 9, "d": 3})) == {"spec": {"b": {"c": 2}}}
+
+
+def test_a_list_is_put_back_whole() -> None:
+    desired = child({"args": ["a", "b"]})
+    assert patch_towards(desired, live(desired, args=["a"])) == {"spec": {"args": ["a", "b"]}}
+    assert patch_towards(desired, live(desired, args=["b", "a"])) == {"spec": {"args": ["a", "b"]}}
+
+
+def test_quantities_are_compared_by_value() -> None:
+    desired = child({"resources": {"limits": {"cpu": "1000m", "memory": "1Gi"}}})
+    present = live(desired, resources={"limits": {"cpu": "1", "memory": "1024Mi"}})
+    assert patch_towards(desired, present) == {}
+    present = live(desired, resources={"limits": {"cpu": "2", "memory": "1Gi"}})
+    assert patch_towards(desired, present) == {"spec": {"resources": {"limits": {"cpu": "1000m"}}}}
+
+
+def test_other_texts_that_look_like_quantities_are_compared_as_texts() -> None:
+    desired = child({"labels": {"size": "1"}})
+    assert patch_towards(desired, live(desired, labels={"size": "1000m"})) != {}
+
+
+def test_a_member_that_is_no_longer_wanted_is_removed() -> None:
+    before = child({"selector": {"a": "1", "b": "2"}})
+    desired = child({"selector": {"a": "1"}}, inputs="1:b")
+    assert patch_towards(desired, live(before))["spec"] == {"selector": {"b": None}}
+
+
+def test_a_member_that_is_no_longer_wanted_inside_a_list_replaces_the_list() -> None:
+    before = child({"containers": [{"name": "x", "command": ["sh"]}]})
+    desired = child({"containers": [{"name": "x"}]}, inputs="1:b")
+    assert patch_towards(desired, live(before))["spec"] == {"containers": [{"name": "x"}]}
+
+
+@pytest.mark.parametrize("revision", [0, 2])
+def test_another_revision_of_our_code_changes_nothing_while_the_inputs_are_the_same(
+    revision: int,
+) -> None:
+    running = live(child({"shape": "old"}))
+    assert patch_towards(child({"shape": "new"}, revision=revision), running) == {}
+
+
+def test_under_another_revision_drift_is_still_healed_towards_what_was_applied() -> None:
+    running = live(child({"shape": "old"}), shape="edited by hand")
+    assert patch_towards(child({"shape": "new"}, revision=2), running) == {
+        "spec": {"shape": "old"}
+    }
+
+
+def test_new_inputs_bring_the_new_shape_and_remember_it() -> None:
+    desired = child({"shape": "new"}, inputs="1:b", revision=2)
+    patch = patch_towards(desired, live(child({"shape": "old"})))
+    assert patch["spec"] == {"shape": "new"}
+    assert decode_applied(patch["metadata"]["annotations"][APPLIED]) == desired  # type: ignore[index,call-overload,arg-type]  # JSON
+
+
+def test_a_hash_of_an_unknown_rule_counts_as_unchanged() -> None:
+    running = live(child({"shape": "theirs"}, inputs="7:zzz"))
+    assert patch_towards(child({"shape": "ours"}), running) == {}
+
+
+def test_a_child_whose_annotation_was_lost_is_compared_with_what_we_want() -> None:
+    desired = child({"a": 1})
+    patch = patch_towards(desired, {"spec": {"a": 2}})
+    assert patch["spec"] == {"a": 1}
+    assert "metadata" in patch
+
+
+def test_a_child_too_large_to_remember_still_converges_and_survives_upgrades() -> None:
+    large = child({"args": ["x" * MOST_REMEMBERED]})
+    running = live(large)
+    assert len(running["metadata"]["annotations"][APPLIED]) < 1_000
+    assert patch_towards(large, running) == {}
+    assert patch_towards(large, live(large, args=[]))["spec"] == large.body["spec"]
+    assert patch_towards(child({"args": ["new"]}, revision=2), running) == {}
+
+
+def test_only_what_differs_from_its_default_is_hashed() -> None:
+    @attrs.frozen(kw_only=True)
+    class Inner:
+        port: int = 1
+
+    @attrs.frozen(kw_only=True)
+    class Before:
+        image: str = ""
+        inner: Inner = Inner()
+
+    @attrs.frozen(kw_only=True)
+    class After:
+        image: str = ""
+        inner: Inner = Inner()
+        added: str = "default"
+
+    assert inputs_hash(Before(image="a")) == inputs_hash(After(image="a"))
+    assert inputs_hash(Before(image="a")) != inputs_hash(Before(image="b"))
+    assert inputs_hash(Before(inner=Inner(port=2))) != inputs_hash(Before())
