@@ -1,0 +1,61 @@
+"""The servers that every test here runs against, and the ground each test stands on."""
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.conformance import servers
+from tests.conformance.calls import Api
+from tests.conformance.definitions import define, gadget_definition, widget_definition
+from tests.conformance.objects import CONFIG_MAPS, GADGETS, NAMESPACES, WIDGETS, named
+
+_numbers = itertools.count(1)
+
+
+REAL = "real"
+EMBEDDED = {"in-process": servers.in_process, "http": servers.over_http}
+
+
+@pytest_asyncio.fixture(params=[pytest.param(REAL, marks=pytest.mark.cluster), *EMBEDDED])
+async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
+    if request.param == REAL:
+        opened = servers.real(request.getfixturevalue("cluster"))
+    else:
+        opened = EMBEDDED[request.param]()
+    async with opened as one:
+        yield one
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no other test of this run has."""
+    return f"t{next(_numbers)}"
+
+
+@pytest_asyncio.fixture
+async def namespace(api: Api, unique: str) -> str:
+    """A namespace for this test alone; a server that lives on keeps it to its own end."""
+    (await api.post(NAMESPACES.path(), named(NAMESPACES, unique))).ok(201)
+    return unique
+
+
+@pytest.fixture
+def maps(namespace: str) -> str:
+    """The path of the test's own ConfigMaps."""
+    return CONFIG_MAPS.path(namespace=namespace)
+
+
+@pytest_asyncio.fixture
+async def widgets(api: Api, namespace: str) -> str:
+    """The path of the test's own Widgets, whose kind is served."""
+    await define(api, widget_definition())
+    return WIDGETS.path(namespace=namespace)
+
+
+@pytest_asyncio.fixture
+async def gadgets(api: Api) -> str:
+    """The path of all Gadgets, which have no namespace."""
+    await define(api, gadget_definition())
+    return GADGETS.path()

@@ -1,0 +1,63 @@
+"""The servers under test: the real one, and the embedded one behind both of its fronts."""
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import aiohttp
+
+from gpuruntime.local.http import serve
+from gpuruntime.local.server import Server
+from gpuruntime.local.transport import InProcessTransport
+from tests.cluster.controlplane import ControlPlane
+from tests.conformance.calls import Api
+from tests.conformance.http import PlainTransport
+
+SEED = 7
+
+
+@asynccontextmanager
+async def real(plane: ControlPlane) -> AsyncIterator[Api]:
+    tls = ssl.create_default_context(cafile=plane.certificate)
+    headers = {"Authorization": f"Bearer {plane.token}"}
+
+    def forget() -> None:
+        """What the API server keeps in memory goes with it, and etcd has nothing else."""
+        listed = plane.request("GET", "/api/v1/configmaps?limit=1")
+        plane.kill("kube-apiserver")
+        plane.compact(int(listed["metadata"]["resourceVersion"]))
+        plane.start("kube-apiserver")
+        plane.wait_until_ready()
+
+    async def forget_history() -> None:
+        await asyncio.to_thread(forget)
+
+    async with aiohttp.ClientSession(headers=headers) as session:
+        yield Api(PlainTransport(session, plane.url, tls), forget_history)
+
+
+@asynccontextmanager
+async def in_process() -> AsyncIterator[Api]:
+    server = embedded()
+    yield Api(InProcessTransport(server), forgetting(server))
+
+
+@asynccontextmanager
+async def over_http() -> AsyncIterator[Api]:
+    server = embedded()
+    async with serve(server) as url, aiohttp.ClientSession() as session:
+        yield Api(PlainTransport(session, url), forgetting(server))
+
+
+def embedded() -> Server:
+    return Server(now=lambda: datetime.now(UTC), rng=random.Random(SEED))
+
+
+def forgetting(server: Server) -> Callable[[], Awaitable[None]]:
+    async def forget_history() -> None:
+        server.compact()
+
+    return forget_history
