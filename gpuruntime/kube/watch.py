@@ -145,15 +145,17 @@ async def _chunks(
     """Ends with the body, or when the server overruns the window's time."""
     loop = asyncio.get_running_loop()
     chunks = response.chunks()
+    until = ends_at
     try:
-        while loop.time() < ends_at:
-            async with asyncio.timeout_at(min(loop.time() + IDLE_LIMIT_SECONDS, ends_at)):
+        while True:
+            until = min(loop.time() + IDLE_LIMIT_SECONDS, ends_at)
+            async with asyncio.timeout_at(until):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 return
             yield chunk
     except TimeoutError as error:
-        if loop.time() < ends_at:
+        if until < ends_at:
             raise UnreachableError(f"{call}: silent for {IDLE_LIMIT_SECONDS:g} s") from error
     except (UnreachableError, OutcomeUnknownError) as error:
         raise UnreachableError(f"{call}: {error}") from error
