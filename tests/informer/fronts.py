@@ -41,7 +41,7 @@ class DirectTransport:
     """Refuses every connection while it is down."""
 
     def __init__(self, server: ModelServer) -> None:
-        self._server = server
+        self.server = server
         self.is_down = False
 
     async def request(self, request: Request) -> Response:
@@ -56,10 +56,10 @@ class DirectTransport:
 
     def _answer(self, request: Request) -> Answer:
         if self.is_down:
-            self._server.note_refused()
+            self.server.note_refused()
             raise UnreachableError("the connection was refused")
         is_metadata = "as=PartialObjectMetadataList" in request.accept
-        return self._server.answer(dict(request.query), is_metadata=is_metadata)
+        return self.server.answer(dict(request.query), is_metadata=is_metadata)
 
 
 class HttpFront:

@@ -8,7 +8,8 @@ from random import Random
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
-from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models import codec
+from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from tests.kube.things import THINGS, Thing
 
@@ -18,6 +19,7 @@ class CountingMeter:
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
+        self.gauges: dict[str, float] = {}
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         details = [value for label, value in sorted(labels.items()) if label != "resource"]
@@ -25,7 +27,7 @@ class CountingMeter:
             self.sums[title] = self.sums.get(title, 0) + amount
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
-        pass
+        self.gauges[name] = value if "resource" in labels else -1
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         pass
@@ -53,15 +55,14 @@ class Heard:
 class Followed:
     """One informer over things, with a handler that hears all."""
 
-    def __init__(
-        self, transport: Transport, *, meter: Meter = NullMeter(), is_checked: bool = False
-    ) -> None:
+    def __init__(self, transport: Transport, *, is_checked: bool = False) -> None:
         self.heard = Heard()
+        self.meter = CountingMeter()
         self.informer = Informer(
             Client(transport),
             THINGS,
             rng=Random(7),
-            meter=meter,
+            meter=self.meter,
             indexes={"size": lambda found: (found.spec.size,)},
             is_checked=is_checked,
         )
@@ -73,6 +74,10 @@ class Followed:
             key: (held.metadata.resourceVersion, held.spec.size)
             for key, held in self.informer.store.items()
         }
+
+    def write(self, document: JsonObject) -> bool:
+        """As after a write of this process's own, which the server answered with the document."""
+        return self.informer.write_through(codec.decode(codec.encode(document), Thing))
 
 
 @asynccontextmanager

@@ -15,6 +15,8 @@ from tests.kube.things import KEY, THINGS, thing
 Document: TypeAlias = dict[str, Any]
 Query: TypeAlias = dict[str, str]
 BOOKMARK_SECONDS = 60.0
+# Below this, two times of the virtual clock are the same.
+A_MOMENT = 0.001
 FIRST_VERSION = 100
 
 
@@ -41,6 +43,7 @@ class Call:
 @attrs.frozen
 class Event:
     version: int
+    at: float
     line: bytes
 
 
@@ -56,8 +59,14 @@ class ModelServer:
         self.history: list[Event] = []
         self.compacted = 0
         self.calls: list[Call] = []
-        self.scripts: dict[str, deque[Script]] = {"list": deque(), "watch": deque()}
+        self.scripts: dict[str, deque[Script]] = {
+            "list": deque(),
+            "metadata": deque(),
+            "watch": deque(),
+        }
         self.has_bookmarks = True
+        # How long an event is on its way to a watch.
+        self.lag_seconds = 0.0
         self._lists: dict[int, list[Document]] = {}
         self._news = asyncio.Event()
 
@@ -80,11 +89,6 @@ class ModelServer:
         self._record("DELETED", last)
         return last
 
-    def lose(self, name: str) -> None:
-        """A change that no watch is told of."""
-        self.delete(name)
-        self.history.pop()
-
     def compact(self) -> None:
         """Neither a watch nor a continue token from before this is served any more."""
         self.version += 1
@@ -105,9 +109,8 @@ class ModelServer:
     def answer(self, query: Query, *, is_metadata: bool = False) -> Answer:
         verb = "watch" if "watch" in query else "metadata" if is_metadata else "list"
         self.calls.append(Call(asyncio.get_running_loop().time(), verb, query))
-        scripts = self.scripts.get(verb)
-        if scripts:
-            return scripts.popleft()(self, query)
+        if self.scripts[verb]:
+            return self.scripts[verb].popleft()(self, query)
         if verb == "watch":
             return self.watch(query)
         return self.page(query, kind="PartialObjectMetadata" if is_metadata else THINGS.kind)
@@ -135,31 +138,41 @@ class ModelServer:
             return refusal(410, "Expired", "too old resource version")
         return Answer(chunks=self.events(query))
 
-    async def events(self, query: Query, *, until: float = math.inf) -> AsyncIterator[bytes]:
+    async def events(self, query: Query) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         told = int(query["resourceVersion"])
-        ends_at = min(loop.time() + int(query["timeoutSeconds"]), until)
+        ends_at = loop.time() + int(query["timeoutSeconds"])
         bookmark_at = loop.time() + BOOKMARK_SECONDS
-        while loop.time() < ends_at:
+        while ends_at - loop.time() > A_MOMENT:
             news = self._news
-            for event in [event for event in self.history if event.version > told]:
+            arrived, due_at = self._arrived(told)
+            for event in arrived:
                 told = event.version
                 yield event.line
-            if self.has_bookmarks and loop.time() >= bookmark_at:
+            if self.has_bookmarks and bookmark_at - loop.time() < A_MOMENT:
                 bookmark_at = loop.time() + BOOKMARK_SECONDS
-                told = self.version
+                told = max([told, *([self.version] if due_at == math.inf else [])])
                 yield bookmark(told)
-            await _wait(news, min(ends_at, bookmark_at))
+            await _wait(news, min(ends_at, bookmark_at, due_at))
+
+    def _arrived(self, told: int) -> tuple[list[Event], float]:
+        """The events that a watch hears now, and when it would hear the next one."""
+        horizon = asyncio.get_running_loop().time() - self.lag_seconds
+        later = [event for event in self.history if event.version > told]
+        arrived = [event for event in later if event.at <= horizon + A_MOMENT]
+        left = later[len(arrived) :]
+        return arrived, left[0].at + self.lag_seconds if left else math.inf
 
     def _record(self, kind: str, document: Document) -> None:
-        self.history.append(Event(self.version, event(kind, document)))
+        now = asyncio.get_running_loop().time()
+        self.history.append(Event(self.version, now, event(kind, document)))
         news, self._news = self._news, asyncio.Event()
         news.set()
 
 
 async def _wait(news: asyncio.Event, until: float) -> None:
     try:
-        async with asyncio.timeout_at(until):
+        async with asyncio.timeout_at(until if until < math.inf else None):
             await news.wait()
     except TimeoutError:
         pass

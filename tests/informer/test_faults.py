@@ -15,7 +15,7 @@ from gpuruntime.kube.errors import (
 )
 from gpuruntime.models.metadata import Key
 from tests.informer.fronts import HttpFront, http_transport
-from tests.informer.harness import CountingMeter, Followed, running
+from tests.informer.harness import Followed, running
 from tests.informer.model import (
     Answer,
     ModelServer,
@@ -61,17 +61,12 @@ class Scene:
 
 
 @pytest.fixture
-def meter() -> CountingMeter:
-    return CountingMeter()
-
-
-@pytest.fixture
-async def scene(tmp_path: Path, meter: CountingMeter) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     server = ModelServer()
     server.put("anvil")
     server.put("bellows")
     async with http_transport(server, tmp_path) as (transport, front):
-        yield Scene(server, front, Followed(transport, meter=meter))
+        yield Scene(server, front, Followed(transport))
 
 
 def key(name: str) -> Key:
@@ -184,7 +179,7 @@ async def test_a_server_that_never_speaks_is_asked_seldom(scene: Scene) -> None:
     ids=["status", "status-gone", "in-stream", "in-stream-without-code"],
 )
 async def test_an_expired_version_leads_to_a_new_list_that_finds_what_was_deleted(
-    scene: Scene, meter: CountingMeter, script: Script
+    scene: Scene, script: Script
 ) -> None:
     scene.server.script("watch", say(), script)
     async with running(scene.informer):
@@ -196,7 +191,7 @@ async def test_an_expired_version_leads_to_a_new_list_that_finds_what_was_delete
         scene.assert_in_step()
         assert scene.heard.names == ["anvil", "bellows", "bellows", "chisel"]
         assert scene.lists() == 2
-        assert meter.sums["informer_relists_total"] == 1
+        assert scene.followed.meter.sums["informer_relists_total"] == 1
 
 
 async def test_expired_versions_without_end_do_not_mean_lists_without_pause(scene: Scene) -> None:
@@ -351,15 +346,13 @@ async def test_a_server_that_is_away_for_a_minute_is_asked_seldom_and_resumed_wi
         assert scene.informer.error is None
 
 
-async def test_a_dead_server_is_asked_at_most_every_fourth_second(
-    scene: Scene, meter: CountingMeter
-) -> None:
+async def test_a_dead_server_is_asked_at_most_every_fourth_second(scene: Scene) -> None:
     async with running(scene.informer):
         await scene.front.down()
         await asyncio.sleep(60)
-        before = meter.sums["informer_failures_total"]
+        before = scene.followed.meter.sums["informer_failures_total"]
         await asyncio.sleep(3_600)
-        rate = (meter.sums["informer_failures_total"] - before) / 3_600
+        rate = (scene.followed.meter.sums["informer_failures_total"] - before) / 3_600
 
         assert 1 / 60 <= rate <= MOST_REQUESTS_PER_SECOND
 
