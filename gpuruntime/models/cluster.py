@@ -38,6 +38,20 @@ class Node:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ResourceQuotaStatus:
+    """Quantities by resource name: `hard` bounds what `used` sums up."""
+
+    hard: dict[str, str] = attrs.field(factory=dict)
+    used: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ResourceQuota:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    status: ResourceQuotaStatus = attrs.field(factory=ResourceQuotaStatus)
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class PriorityClass:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     value: int = 0
@@ -111,6 +125,9 @@ class Event:
 
 NODES: Final = Resource(
     group="", version="v1", kind="Node", plural="nodes", type=Node, is_namespaced=False
+)
+RESOURCE_QUOTAS: Final = Resource(
+    group="", version="v1", kind="ResourceQuota", plural="resourcequotas", type=ResourceQuota
 )
 PRIORITY_CLASSES: Final = Resource(
     group="scheduling.k8s.io",
