@@ -55,7 +55,8 @@ def named(of: Resource[PartialObject], name: str, **members: Any) -> Document:
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Document:
-    return named(CONFIG_MAPS, name, metadata=metadata, data=data or {})
+    members = {"data": data} if data else {}
+    return named(CONFIG_MAPS, name, metadata=metadata, **members)
 
 
 def owner(document: Document, **members: Any) -> Document:

@@ -225,3 +225,21 @@ async def test_null_members_are_as_good_as_absent(api: Api, maps: str) -> None:
     made = (await api.post(maps, body)).ok(201)
     assert made.keys() == {"apiVersion", "kind", "metadata"}
     assert not {"labels", "annotations", "finalizers"} & made["metadata"].keys()
+
+
+async def test_empty_members_are_as_good_as_absent(api: Api, maps: str) -> None:
+    body: Document = {**config_map("a"), "data": {}, "binaryData": {}}
+    body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
+    made = (await api.post(maps, body)).ok(201)
+    assert made.keys() == {"apiVersion", "kind", "metadata"}
+    emptied = {"labels", "annotations", "finalizers", "ownerReferences"}
+    assert not emptied & made["metadata"].keys()
+
+
+async def test_empty_members_of_a_pod_template_are_as_good_as_absent(
+    api: Api, namespace: str
+) -> None:
+    spec = await template_of(api, namespace, env=[], args=[], ports=[], volumeMounts=[])
+    assert not {"env", "args", "ports", "volumeMounts"} & spec["containers"][0].keys()
+    assert spec["containers"][0]["resources"] == {}
+    assert spec["securityContext"] == {}
