@@ -44,3 +44,10 @@ def cluster(session: nox.Session) -> None:
     install(session, "tests", "local")
     session.run("python", "-m", "tests.cluster.binaries")
     session.run("pytest", "-m", "cluster", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The budgets as ratios, measured side by side in one run."""
+    install(session, "bench", "local")
+    session.run("python", "-m", "tests.bench")

@@ -20,11 +20,6 @@ hypothesis.settings.load_profile("fixed")
 
 
 def pytest_configure() -> None:
-    """Python 3.11 makes a loop for whoever asks first, and nobody would close that one."""
-    asyncio.set_event_loop(None)
-
-
-def pytest_configure() -> None:
     """Without this, plugins that look for a loop outside of any make one and never close it."""
     asyncio.set_event_loop(None)
 

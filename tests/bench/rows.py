@@ -1,0 +1,33 @@
+"""What a bench measured, against its budget, as one table."""
+
+import attrs
+
+# Machines differ from run to run by this much; a budget missed by more is missed.
+TOLERANCE = 1.25
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Row:
+    """`at_most` and `at_least` are budgets; a row without either is there to compare with."""
+
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        if self.at_most is not None and self.value > self.at_most * TOLERANCE:
+            return True
+        return self.at_least is not None and self.value < self.at_least / TOLERANCE
+
+    @property
+    def budget(self) -> str:
+        if self.at_most is not None:
+            return f"≤ {self.at_most:g}"
+        return f"≥ {self.at_least:g}" if self.at_least is not None else ""
+
+    def __str__(self) -> str:
+        verdict = "MISSED" if self.is_missed else ""
+        return f"{self.name:<58} {self.value:>12,.3f} {self.unit:<10} {self.budget:<10} {verdict}"
