@@ -38,7 +38,7 @@ def running_verdict(unit: GPUUnit, deployment: Deployment, pods: tuple[Pod, ...]
     living = [pod for pod in pods if pod.metadata.deletionTimestamp is None]
     if unit.spec.suspended:
         return _suspended(pods)
-    if _is_current(deployment) and deployment.status.readyReplicas:
+    if is_current(deployment) and deployment.status.readyReplicas:
         return Verdict(reason=UnitReason.DEPLOYMENT_READY, message="the Pod is ready")
     failure = failure_of(pods)
     if failure is not None:
@@ -78,7 +78,7 @@ def status_of(
     )
 
 
-def _is_current(deployment: Deployment) -> bool:
+def is_current(deployment: Deployment) -> bool:
     status = deployment.status
     is_observed = status.observedGeneration >= deployment.metadata.generation
     return is_observed and status.updatedReplicas == status.replicas == 1

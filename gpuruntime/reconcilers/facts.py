@@ -1,0 +1,87 @@
+"""What of an object its reconcilers read: a change of anything else wakes nobody."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpuruntime.inventory import provenance
+from gpuruntime.models import labels
+from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.network import Service
+from gpuruntime.models.pods import Pod
+from gpuruntime.models.pools import StockPool
+from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.workloads import Deployment
+from gpuruntime.reconcilers.drift import APPLIED
+from gpuruntime.reconcilers.pod_failures import failure_of
+from gpuruntime.reconcilers.unit_status import is_current
+
+# The index over active units: the specName of which a unit waits for stock.
+WAITING: Final = "waiting"
+
+
+def by_wait(unit: GPUUnit) -> Iterator[str]:
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    if ready is not None and ready.reason == UnitReason.CLAIM_LOST:
+        yield unit.spec.specName
+
+
+def asked(value: GPUUnit | StockPool | None) -> object:
+    """What somebody wants of it; its status is what we answer."""
+    if value is None:
+        return None
+    metadata = value.metadata
+    return (
+        metadata.uid,
+        metadata.generation,
+        metadata.annotations,
+        metadata.labels,
+        metadata.finalizers,
+        metadata.deletionTimestamp is None,
+    )
+
+
+def has_begun(unit: GPUUnit | None) -> bool:
+    """Its source stock may go from then on."""
+    return unit is not None and unit.status.timeline.createdAt is not None
+
+
+def counted(stock: GPUUnit | None) -> object:
+    """As which kind of stock its pool counts it."""
+    if stock is None:
+        return None
+    is_terminating = provenance.is_terminating(stock)
+    return (stock.status.phase, provenance.is_claimed(stock), is_terminating)
+
+
+def shape(child: Deployment | Service | None) -> object:
+    """What drift is judged by. One that we have just made is as we made it."""
+    if child is None:
+        return None
+    metadata = child.metadata
+    return (metadata.labels, metadata.annotations, metadata.ownerReferences, bytes(child.spec))
+
+
+def is_news(old: Deployment | Service | None, new: Deployment | Service | None) -> bool:
+    if old is None and new is not None and APPLIED in new.metadata.annotations:
+        return False
+    return shape(old) != shape(new)
+
+
+def readiness(deployment: Deployment | None) -> object:
+    if deployment is None:
+        return None
+    status = deployment.status
+    refusals = [each.message for each in status.conditions if each.type == "ReplicaFailure"]
+    return (is_current(deployment) and status.readyReplicas > 0, refusals)
+
+
+def trouble(pod: Pod | None) -> object:
+    """Why it does not run, and whether it is on its way out."""
+    if pod is None:
+        return (None, False)
+    return (failure_of((pod,)), pod.metadata.deletionTimestamp is not None)
+
+
+def unit_name(child: Deployment | Service | Pod | None) -> str:
+    return child.metadata.labels.get(labels.UNIT, "") if child else ""
