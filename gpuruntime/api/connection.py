@@ -1,0 +1,35 @@
+"""How this process stands to its cluster, as the roles tell it."""
+
+import attrs
+
+from gpuruntime.api.errors import NotServingError
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Connection:
+    """A snapshot: whoever serves a request asks for a new one."""
+
+    is_enabled: bool = True
+    is_connected: bool = False
+    is_synced: bool = False
+    is_queue_connected: bool = False
+    is_stopping: bool = False
+    # Why the cluster cannot be reached; empty while it can.
+    error: str = ""
+
+    @property
+    def is_serving(self) -> bool:
+        return self.is_enabled and self.is_connected and self.is_synced and not self.is_stopping
+
+
+def demand_cluster(connection: Connection) -> None:
+    """Raises NotServingError unless units and pools can be read and written."""
+    if connection.is_stopping:
+        raise NotServingError("this process is stopping: send the request again")
+    if not connection.is_enabled:
+        raise NotServingError("kubernetes is off here: start with kubernetes.mode auto")
+    if not connection.is_connected:
+        reason = connection.error or "no answer yet"
+        raise NotServingError(f"the cluster cannot be reached: {reason}")
+    if not connection.is_synced:
+        raise NotServingError("the caches are not synced yet: send the request again")

@@ -1,0 +1,67 @@
+"""From a route to what aiohttp calls: read the request, call the handler, encode its reply."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler as WebHandler
+
+from gpuruntime.api.connection import Connection, demand_cluster
+from gpuruntime.api.documents import read_document
+from gpuruntime.api.queries import read_query
+from gpuruntime.api.routing import Answer, Call, Form, Reply, Route
+from gpuruntime.models.strict import Problem, StrictError
+
+_encoder = msgspec.json.Encoder()
+
+
+def web_handler(route: Route, connection: Callable[[], Connection]) -> WebHandler:
+    """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        query: Any = read_query(request.query, route.query)
+        body = await _body(request, route)
+        if route.needs_cluster:
+            demand_cluster(connection())
+        reply = await route.handler(Call(request=request, query=query, body=body))
+        if isinstance(reply, web.StreamResponse):
+            return reply
+        return encoded(reply, route.answer(reply.status))
+
+    return handle
+
+
+def encoded(reply: Reply, answer: Answer) -> web.Response:
+    return web.Response(
+        status=reply.status,
+        body=_bytes(reply, answer.form),
+        headers={**_type(answer), **reply.headers},
+    )
+
+
+def _type(answer: Answer) -> dict[str, str]:
+    return {} if answer.form is Form.EMPTY else {hdrs.CONTENT_TYPE: answer.media_type}
+
+
+def _bytes(reply: Reply, form: Form) -> bytes | None:
+    match form:
+        case Form.ONE:
+            return _encoder.encode({"data": reply.data})
+        case Form.PAGE:
+            return _encoder.encode({"data": reply.data, "next": reply.next})
+        case Form.RAW:
+            return reply.data if isinstance(reply.data, bytes) else _encoder.encode(reply.data)
+        case Form.EMPTY:
+            return None
+
+
+async def _body(request: web.Request, route: Route) -> Any:
+    if route.body is None:
+        return None
+    try:
+        data = await request.read()
+    except (web.RequestPayloadError, ConnectionError) as error:
+        message = "the body ended early, or is not encoded as its head says"
+        raise StrictError((Problem(field="", message=message),)) from error
+    return read_document(data).parsed(route.body.parse)

@@ -1,0 +1,45 @@
+"""What this room refuses before a use case is asked; each has the code that callers see."""
+
+from typing import ClassVar
+
+from gpuruntime.errors import GpuRuntimeError
+
+
+class RequestError(GpuRuntimeError):
+    """`code` is the word that callers branch on; the message is for people."""
+
+    code: ClassVar[str]
+
+
+class UnknownPathError(RequestError):
+    """Nothing is served there, or nothing is there yet."""
+
+    code = "not_found"
+
+
+class MethodNotAllowedError(RequestError):
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(f"{method} is not served here: use {', '.join(allowed)}")
+        self.allowed = allowed
+
+
+class BodyTooLargeError(RequestError):
+    code = "body_too_large"
+
+
+class UnsupportedMediaTypeError(RequestError):
+    code = "unsupported_media_type"
+
+
+class NotServingError(RequestError):
+    """The cluster is off or away, the caches are not synced, or this process is stopping."""
+
+    code = "service_unavailable"
+
+
+class DeadlineError(RequestError):
+    """The time of a request is over; what it did is not known."""
+
+    code = "timeout"

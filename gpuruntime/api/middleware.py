@@ -1,0 +1,142 @@
+"""Around every handler, outermost first; the order is the architecture.
+
+Request id: everything below may name it. Access: counts and logs what callers really got.
+Problems: every failure becomes an answer. Limits: refused before a byte of a body is read.
+Deadline: the handler and the reading of its body end in time.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final, TypeAlias
+
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
+
+from gpuruntime.api.errors import BodyTooLargeError, DeadlineError, UnsupportedMediaTypeError
+from gpuruntime.api.problems import KNOWN, bug_answer, problem_answer
+from gpuruntime.api.routing import JSON, route_of
+from gpuruntime.meter import Meter
+
+Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+REQUEST_ID: Final = "X-Request-Id"
+_SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_ID_KEY: Final = web.RequestKey("request_id", str)
+_NO_ROUTE = "unknown"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+
+log = structlog.get_logger()
+
+
+def middlewares(
+    *, rng: Random, meter: Meter, body_limit: int, deadline_seconds: float
+) -> tuple[Middleware, ...]:
+    return (
+        request_id(rng),
+        access(meter),
+        problems,
+        limits(body_limit),
+        deadline(deadline_seconds),
+    )
+
+
+def request_id(rng: Random) -> Middleware:
+    @web.middleware
+    async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
+        given = request.headers.get(REQUEST_ID, "")
+        known = given if _SANE_ID.fullmatch(given) else f"{rng.getrandbits(128):032x}"
+        request[_ID_KEY] = known
+        with structlog.contextvars.bound_contextvars(request_id=known):
+            return await handler(request)
+
+    return middleware
+
+
+async def mark(request: web.Request, response: web.StreamResponse) -> None:
+    """Before the head of any answer leaves, also of a streamed one."""
+    response.headers[REQUEST_ID] = request.get(_ID_KEY, "")
+    response.headers[hdrs.SERVER] = "gpuruntime"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
+
+
+def access(meter: Meter) -> Middleware:
+    @web.middleware
+    async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
+        started = asyncio.get_running_loop().time()
+        status = 0
+        try:
+            response = await handler(request)
+            status = response.status
+            return response
+        finally:
+            taken = asyncio.get_running_loop().time() - started
+            _tell(meter, request, status, taken)
+
+    return middleware
+
+
+def _tell(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
+    """Without a status the request was cut off by the end of the process."""
+    route = route_of(request)
+    labels = {
+        "method": request.method if request.method in _METHODS else "other",
+        "route": route.path if route else _NO_ROUTE,
+    }
+    meter.count("http_requests_total", 1, code=str(status), **labels)
+    meter.observe("http_request_seconds", seconds, **labels)
+    told = log.info if request.method in ("POST", "PUT", "DELETE") else log.debug
+    told("request served", path=request.path, status=status, seconds=round(seconds, 6), **labels)
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Next) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except KNOWN as error:
+        return problem_answer(error, request.method)
+    except Exception:
+        log.exception("request failed by a fault of ours", path=request.path)
+        return bug_answer(request[_ID_KEY])
+
+
+def limits(body_limit: int) -> Middleware:
+    """A body that does not tell its length is measured while it is read."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
+        route = route_of(request)
+        if route and route.body:
+            if (request.content_length or 0) > body_limit:
+                raise BodyTooLargeError(f"the body is larger than {body_limit} bytes: send less")
+            if request.content_type != JSON:
+                raise UnsupportedMediaTypeError(f"send the body as {JSON}")
+        return await handler(request)
+
+    return middleware
+
+
+def deadline(seconds: float) -> Middleware:
+    """A use case that writes goes on behind the answer, to its end or to its release."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
+        route = route_of(request)
+        if route and route.is_streamed:
+            return await handler(request)
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                return await handler(request)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            raise DeadlineError(
+                f"no outcome within {seconds:g} s, what happened is not known: "
+                f"the same operationID can safely be sent again"
+            ) from error
+
+    return middleware

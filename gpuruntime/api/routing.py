@@ -1,0 +1,118 @@
+"""One table of routes: path, handler, models and answers stand together.
+
+The router, the readers of queries and bodies, the encoder and the OpenAPI document are all made
+from the same `Route`, so what is served and what is documented cannot differ.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import attrs
+from aiohttp import web
+
+ModelT = TypeVar("ModelT")
+QueryT = TypeVar("QueryT")
+BodyT = TypeVar("BodyT")
+
+JSON: Final = "application/json"
+HTML: Final = "text/html"
+TEXT: Final = "text/plain"
+
+# Codes that many routes may end with: all of them, those that need the cluster, those that write.
+LOCAL: Final = ("invalid_request", "timeout", "internal_error")
+CLUSTER: Final = ("forbidden", "too_many_requests", "service_unavailable")
+READ: Final = (*LOCAL, *CLUSTER)
+WRITE: Final = (*READ, "body_too_large", "unsupported_media_type")
+
+
+@attrs.frozen(slots=True)
+class NoQuery:
+    """A route without parameters: any is one too many."""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Body(Generic[BodyT]):
+    model: type[BodyT]
+    parse: Callable[[object], BodyT]
+
+
+class Form(StrEnum):
+    # {"data": …}
+    ONE = "one"
+    # {"data": […], "next": …}
+    PAGE = "page"
+    # No body.
+    EMPTY = "empty"
+    # Bytes of a media type of their own.
+    RAW = "raw"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Answer:
+    """A success that a route documents; `headers` gives each header's meaning."""
+
+    status: int
+    description: str
+    form: Form = Form.ONE
+    model: Any = None
+    media_type: str = JSON
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Reply:
+    """What a handler gives: its status has to be one of its route's answers."""
+
+    status: int = 200
+    data: object = None
+    next: str = ""
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Call(Generic[QueryT, BodyT]):
+    """One request, read and judged."""
+
+    request: web.Request
+    query: QueryT
+    body: BodyT
+
+    def path(self, name: str) -> str:
+        return self.request.match_info[name]
+
+
+Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResponse]]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Route:
+    """`name` is what generated clients call it; `errors` are the codes it may end with.
+
+    A streamed route has no deadline but the one it keeps until its first byte.
+    """
+
+    name: str
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: tuple[Answer, ...]
+    errors: tuple[str, ...] = ()
+    query: type = NoQuery
+    body: Body[Any] | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    needs_cluster: bool = True
+    is_streamed: bool = False
+    tag: str = "units"
+
+    def answer(self, status: int) -> Answer:
+        return next(each for each in self.answers if each.status == status)
+
+
+# Which route an aiohttp route stands for; unknown paths stand for none.
+ROUTES: Final = web.AppKey("routes", dict[web.AbstractRoute, Route])
+
+
+def route_of(request: web.Request) -> Route | None:
+    return request.app[ROUTES].get(request.match_info.route)
