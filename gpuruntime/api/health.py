@@ -1,0 +1,78 @@
+"""How this process is doing: answered from memory, whatever the cluster does."""
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+
+import attrs
+
+from gpuruntime.api.connection import Connection
+from gpuruntime.api.counts import StockState
+from gpuruntime.api.fleet import Fleet, gpu_products_of
+
+
+class HealthStatus(StrEnum):
+    OK = "ok"
+    # It answers, and has to refuse what needs the cluster.
+    DEGRADED = "degraded"
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class HealthView:
+    """Counts are as of the caches, so of the moment in which the cluster was last heard."""
+
+    status: HealthStatus
+    version: str
+    startedAt: datetime
+    uptimeSeconds: float
+    kubernetesConnected: bool
+    kubernetesError: str
+    cacheSynced: bool
+    queueConnected: bool
+    activeUnitCount: int
+    stockUnitCount: int
+    readyStockCount: int
+    nodeCount: int
+    readyNodeCount: int
+    totalGPUCapacity: int
+    totalGPUAllocatable: int
+    gpuProducts: list[str]
+
+
+class Health:
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        connection: Callable[[], Connection],
+        now: Callable[[], datetime],
+        version: str,
+    ) -> None:
+        self._fleet = fleet
+        self._connection = connection
+        self._now = now
+        self._version = version
+        self._started_at = now()
+
+    def view(self) -> HealthView:
+        connection, nodes = self._connection(), self._fleet.nodes()
+        is_well = connection.is_serving or not connection.is_enabled
+        uptime = self._now() - self._started_at
+        return HealthView(
+            status=HealthStatus.OK if is_well else HealthStatus.DEGRADED,
+            version=self._version,
+            startedAt=self._started_at,
+            uptimeSeconds=max(0.0, uptime.total_seconds()),
+            kubernetesConnected=connection.is_connected,
+            kubernetesError=connection.error,
+            cacheSynced=connection.is_synced,
+            queueConnected=connection.is_queue_connected,
+            activeUnitCount=self._fleet.active.total,
+            stockUnitCount=self._fleet.stock.total,
+            readyStockCount=self._fleet.stock.in_state(StockState.AVAILABLE),
+            nodeCount=len(nodes),
+            readyNodeCount=sum(node.ready for node in nodes),
+            totalGPUCapacity=sum(node.gpuCapacity for node in nodes),
+            totalGPUAllocatable=sum(node.gpuAllocatable for node in nodes),
+            gpuProducts=[found.product for found in gpu_products_of(nodes) if found.product],
+        )
