@@ -1,0 +1,110 @@
+"""The application of the REST API: what roles hand in, and the routes that come of it.
+
+It reads no settings and starts nothing: whoever made it serves it, and drains by ending the
+server first and the operations behind it afterwards.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+from typing import Final
+
+import attrs
+from aiohttp import web
+
+from gpuruntime.api.connection import Connection
+from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
+from gpuruntime.api.dispatch import web_handler
+from gpuruntime.api.encoding import UnitEncoder
+from gpuruntime.api.fleet import Fleet
+from gpuruntime.api.health import Health
+from gpuruntime.api.log_routes import log_route
+from gpuruntime.api.middleware import mark, middlewares
+from gpuruntime.api.routing import ROUTES, Route
+from gpuruntime.api.status_routes import status_routes
+from gpuruntime.api.stock_routes import stock_routes
+from gpuruntime.api.swagger import with_document
+from gpuruntime.api.unit_events import UnitEvents
+from gpuruntime.api.unit_logs import UnitLogs
+from gpuruntime.api.unit_routes import unit_routes
+from gpuruntime.inventory.inventory import Inventory
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.inventory.stores import Caches, Store
+from gpuruntime.kube.client import Client
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.cluster import Node, ResourceQuota
+
+BODY_LIMIT: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ApiOptions:
+    """The deadline is above the use cases' own bounds, so that theirs tell what was at work."""
+
+    version: str
+    namespaces: Namespaces = Namespaces()
+    gpu_resource: str = "nvidia.com/gpu"
+    deadline_seconds: float = 65.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Backend:
+    """What the routes work on; `nodes` and `quotas` may be of informers that are still empty."""
+
+    inventory: Inventory
+    caches: Caches
+    nodes: Store[Node]
+    quotas: Store[ResourceQuota]
+    client: Client
+    connection: Callable[[], Connection]
+    now: Callable[[], datetime]
+    rng: Random
+    meter: Meter = NullMeter()
+
+
+def make_app(backend: Backend, options: ApiOptions) -> web.Application:
+    app = web.Application(
+        client_max_size=BODY_LIMIT,
+        middlewares=middlewares(
+            rng=backend.rng,
+            meter=backend.meter,
+            body_limit=BODY_LIMIT,
+            deadline_seconds=options.deadline_seconds,
+        ),
+    )
+    app.on_response_prepare.append(mark)
+    app[ROUTES] = {}
+    for route in with_document(routes_of(backend, options), version=options.version):
+        handler = web_handler(route, backend.connection)
+        for method in _methods_of(route):
+            served = app.router.add_route(method, route.path, handler)
+            app[ROUTES][served] = route
+    return app
+
+
+def _methods_of(route: Route) -> tuple[str, ...]:
+    """HEAD is GET without a body, which aiohttp leaves out."""
+    return ("GET", "HEAD") if route.method == "GET" else (route.method,)
+
+
+def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
+    inventory, client = backend.inventory, backend.client
+    fleet = Fleet(
+        nodes=backend.nodes,
+        quotas=backend.quotas,
+        stock=UnitCounts(backend.caches.stock, stock_state_of),
+        active=UnitCounts(backend.caches.units, active_state_of),
+        gpu_resource=options.gpu_resource,
+    )
+    health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)
+    return (
+        *status_routes(health, fleet),
+        *stock_routes(inventory, options.namespaces),
+        *unit_routes(
+            inventory.units,
+            UnitEvents(client),
+            UnitEncoder(options.namespaces),
+            options.namespaces,
+        ),
+        log_route(inventory.units, UnitLogs(client)),
+    )

@@ -1,0 +1,38 @@
+"""The routes that tell how the service and the fleet are doing."""
+
+from gpuruntime.api.fleet import Fleet, FleetView
+from gpuruntime.api.health import Health, HealthView
+from gpuruntime.api.routing import LOCAL, READ, Answer, Call, NoQuery, Reply, Route
+from gpuruntime.api.stock_routes import OPERATOR
+
+
+def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
+    async def read_health(_: Call[NoQuery, None]) -> Reply:
+        return Reply(data=health.view())
+
+    async def read_fleet(_: Call[NoQuery, None]) -> Reply:
+        return Reply(data=fleet.view())
+
+    return (
+        Route(
+            name="getHealth",
+            method="GET",
+            path="/api/v1/health",
+            handler=read_health,
+            summary="How the service is doing, whatever the cluster does",
+            answers=(Answer(status=200, description="Always.", model=HealthView),),
+            errors=LOCAL,
+            needs_cluster=False,
+            tag="status",
+        ),
+        Route(
+            name="getInventory",
+            method="GET",
+            path=f"{OPERATOR}/inventory",
+            handler=read_fleet,
+            summary="Nodes, GPUs, stock and units per specName, quotas",
+            answers=(Answer(status=200, description="As of the caches.", model=FleetView),),
+            errors=READ,
+            tag="status",
+        ),
+    )

@@ -1,0 +1,194 @@
+"""The operator's routes: seed stock, follow jobs, keep pools."""
+
+from functools import partial
+from typing import Any, Final
+
+from gpuruntime.api.pages import PageQuery, cursor_after, cursor_after_key, key_of, position_of
+from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
+from gpuruntime.api.views import PoolView, pool_view
+from gpuruntime.inventory.inventory import Inventory
+from gpuruntime.inventory.jobs import Job, Jobs
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.inventory.pools import Pools
+from gpuruntime.inventory.requests import (
+    CreatePool,
+    SeedStock,
+    UpdatePool,
+    parse_create_pool,
+    parse_seed_stock,
+    parse_update_pool,
+)
+
+OPERATOR: Final = "/api/v1/operator"
+POOLS: Final = f"{OPERATOR}/stockpools"
+POOL: Final = f"{POOLS}/{{name}}"
+JOBS: Final = f"{OPERATOR}/jobs"
+JOB: Final = f"{JOBS}/{{operationID}}"
+_CONFLICTS = ("operation_conflict", "operation_finished", "name_taken", "spec_conflict")
+_REPLAYED = {"Idempotent-Replay": "true"}
+
+
+def stock_routes(inventory: Inventory, namespaces: Namespaces) -> tuple[Route, ...]:
+    return (
+        *_job_routes(_JobHandlers(inventory.pools, inventory.jobs)),
+        *_pool_routes(_PoolHandlers(inventory.pools), namespaces),
+    )
+
+
+def _job_routes(handlers: "_JobHandlers") -> tuple[Route, ...]:
+    return (
+        Route(
+            method="POST",
+            path=f"{OPERATOR}/stock-units",
+            name="seedStockUnits",
+            handler=handlers.seed,
+            summary="Make so many stock units, once",
+            body=Body(model=SeedStock, parse=parse_seed_stock),
+            answers=_accepted("The job, as far as it is now.", Job),
+            errors=(*WRITE, *_CONFLICTS),
+            tag="stock",
+        ),
+        Route(
+            method="GET",
+            path=JOBS,
+            name="listJobs",
+            handler=handlers.list,
+            summary="List jobs by operationID",
+            query=PageQuery,
+            answers=(
+                Answer(status=200, description="A page of jobs.", form=Form.PAGE, model=Job),
+            ),
+            errors=READ,
+            tag="stock",
+        ),
+        Route(
+            method="GET",
+            path=JOB,
+            name="getJob",
+            handler=handlers.get,
+            summary="Follow a job",
+            answers=(Answer(status=200, description="The job.", model=Job),),
+            errors=(*READ, "job_not_found"),
+            tag="stock",
+        ),
+    )
+
+
+def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Route, ...]:
+    return (
+        Route(
+            method="POST",
+            path=POOLS,
+            name="createPool",
+            handler=handlers.create,
+            summary="Create a pool of stock",
+            body=Body(model=CreatePool, parse=partial(parse_create_pool, namespaces=namespaces)),
+            answers=_accepted("The pool, as far as it is now.", PoolView),
+            errors=(*WRITE, *_CONFLICTS),
+            tag="stock",
+        ),
+        Route(
+            method="GET",
+            path=POOLS,
+            name="listPools",
+            handler=handlers.list,
+            summary="List pools by name",
+            query=PageQuery,
+            answers=(
+                Answer(status=200, description="A page of pools.", form=Form.PAGE, model=PoolView),
+            ),
+            errors=READ,
+            tag="stock",
+        ),
+        Route(
+            method="GET",
+            path=POOL,
+            name="getPool",
+            handler=handlers.get,
+            summary="Read a pool",
+            answers=(Answer(status=200, description="The pool.", model=PoolView),),
+            errors=(*READ, "stockpool_not_found"),
+            tag="stock",
+        ),
+        Route(
+            method="PUT",
+            path=POOL,
+            name="updatePool",
+            handler=handlers.update,
+            summary="Change a pool",
+            body=Body(model=UpdatePool, parse=parse_update_pool),
+            answers=(Answer(status=200, description="The changed pool.", model=PoolView),),
+            errors=(*WRITE, "stockpool_not_found"),
+            tag="stock",
+        ),
+        Route(
+            method="DELETE",
+            path=POOL,
+            name="deletePool",
+            handler=handlers.delete,
+            summary="Delete a pool and its unclaimed stock",
+            answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
+            errors=(*READ, "stockpool_not_found"),
+            tag="stock",
+        ),
+    )
+
+
+def _accepted(description: str, model: Any) -> tuple[Answer, ...]:
+    return (
+        Answer(status=202, description=description, model=model),
+        Answer(
+            status=200,
+            description="The operation was accepted before: how it stands now.",
+            model=model,
+            headers=_REPLAYED,
+        ),
+    )
+
+
+class _JobHandlers:
+    def __init__(self, pools: Pools, jobs: Jobs) -> None:
+        self._pools = pools
+        self._jobs = jobs
+
+    async def seed(self, call: Call[NoQuery, SeedStock]) -> Reply:
+        creation = await self._pools.create(call.body)
+        return _accepted_reply(self._jobs.of(creation.pool), is_replay=creation.is_replay)
+
+    async def list(self, call: Call[PageQuery, None]) -> Reply:
+        cursor = call.query.cursor
+        after = position_of(cursor, parts=1)[0] if cursor else ""
+        page = self._jobs.page(limit=call.query.limit, after=after)
+        return Reply(data=page.jobs, next=cursor_after(page.next) if page.next else "")
+
+    async def get(self, call: Call[NoQuery, None]) -> Reply:
+        return Reply(data=await self._jobs.get(call.path("operationID")))
+
+
+class _PoolHandlers:
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+
+    async def create(self, call: Call[NoQuery, CreatePool]) -> Reply:
+        creation = await self._pools.create(call.body)
+        return _accepted_reply(pool_view(creation.pool), is_replay=creation.is_replay)
+
+    async def list(self, call: Call[PageQuery, None]) -> Reply:
+        page = self._pools.page(limit=call.query.limit, after=key_of(call.query.cursor))
+        return Reply(
+            data=[pool_view(pool) for pool in page.pools], next=cursor_after_key(page.next)
+        )
+
+    async def get(self, call: Call[NoQuery, None]) -> Reply:
+        return Reply(data=pool_view(await self._pools.get(call.path("name"))))
+
+    async def update(self, call: Call[NoQuery, UpdatePool]) -> Reply:
+        return Reply(data=pool_view(await self._pools.update(call.path("name"), call.body)))
+
+    async def delete(self, call: Call[NoQuery, None]) -> Reply:
+        await self._pools.delete(call.path("name"))
+        return Reply(status=204)
+
+
+def _accepted_reply(data: object, *, is_replay: bool) -> Reply:
+    return Reply(data=data, headers=_REPLAYED) if is_replay else Reply(status=202, data=data)

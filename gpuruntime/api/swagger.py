@@ -1,0 +1,81 @@
+"""The document and a page that shows it, from this process alone: no other host is asked."""
+
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from typing import Final
+
+from swagger_ui_bundle import swagger_ui_path
+
+from gpuruntime.api.openapi import openapi_document
+from gpuruntime.api.routing import HTML, JSON, LOCAL, Answer, Call, Form, NoQuery, Reply, Route
+from gpuruntime.models import codec
+
+DOCUMENT: Final = "/openapi.json"
+PAGE: Final = "/swagger/index.html"
+_ASSETS: Final = {
+    "swagger-ui.css": "text/css",
+    "swagger-ui-bundle.js": "text/javascript",
+    "favicon-32x32.png": "image/png",
+}
+_HTML: Final = b"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>gpuruntime API</title>
+<link rel="icon" href="favicon-32x32.png">
+<link rel="stylesheet" href="swagger-ui.css">
+</head>
+<body>
+<div id="page"></div>
+<script src="swagger-ui-bundle.js"></script>
+<script>
+SwaggerUIBundle({url: "../openapi.json", dom_id: "#page", validatorUrl: null});
+</script>
+</body>
+</html>
+"""
+
+
+def with_document(routes: Iterable[Route], *, version: str) -> tuple[Route, ...]:
+    """The routes and those that describe them; the page's own files are served undescribed."""
+
+    @cache
+    def document() -> bytes:
+        return codec.encode(openapi_document(described, version=version))
+
+    described = (
+        *routes,
+        _route("getDocument", DOCUMENT, document, JSON, "The OpenAPI document of this service"),
+        _route("showDocument", PAGE, lambda: _HTML, HTML, "The document as a page to try"),
+    )
+    assets = (
+        _route(name, f"/swagger/{name}", partial(_asset, name), media_type, "A file of the page")
+        for name, media_type in _ASSETS.items()
+    )
+    return (*described, *assets)
+
+
+def _route(
+    name: str, path: str, read: Callable[[], bytes], media_type: str, summary: str
+) -> Route:
+    async def handler(_: Call[NoQuery, None]) -> Reply:
+        return Reply(data=read())
+
+    return Route(
+        name=name,
+        method="GET",
+        path=path,
+        handler=handler,
+        summary=summary,
+        answers=(Answer(status=200, description=summary, form=Form.RAW, media_type=media_type),),
+        errors=LOCAL,
+        needs_cluster=False,
+        tag="document",
+    )
+
+
+@cache
+def _asset(name: str) -> bytes:
+    """Read once, from the disk of this machine."""
+    content: bytes = (swagger_ui_path / name).read_bytes()
+    return content

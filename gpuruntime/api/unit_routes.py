@@ -1,0 +1,214 @@
+"""The routes of units: create, list, read, change, delete, and what happened to them."""
+
+from functools import partial
+from typing import Annotated, Final
+
+import attrs
+
+from gpuruntime.api.encoding import UnitEncoder
+from gpuruntime.api.etags import IF_MATCH, if_match
+from gpuruntime.api.pages import (
+    DEFAULT_LIMIT,
+    Cursor,
+    Limit,
+    PageQuery,
+    cursor_after,
+    cursor_after_key,
+    key_of,
+    position_of,
+)
+from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
+from gpuruntime.api.unit_events import EventView, UnitEvents
+from gpuruntime.api.views import UnitView
+from gpuruntime.inventory.changes import etag_of
+from gpuruntime.inventory.claims import Timings
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.inventory.requests import (
+    CreateUnit,
+    UpdateUnit,
+    parse_create_unit,
+    parse_update_unit,
+)
+from gpuruntime.inventory.units import Lifecycle, UnitQuery, Units
+from gpuruntime.models.phases import UnitPhase
+from gpuruntime.models.schemas import Schema
+from gpuruntime.models.texts import LabelValue, SpecName
+from gpuruntime.models.units import GPUUnit
+
+UNITS: Final = "/api/v1/gpu-units"
+UNIT: Final = f"{UNITS}/{{name}}"
+_ETAG = {"ETag": "Changes with the unit's spec; for If-Match."}
+_CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ListUnits:
+    """Filters hold together: a unit has to pass all that are given."""
+
+    phase: UnitPhase | None = None
+    specName: SpecName = ""
+    lifecycle: Lifecycle = Lifecycle.INSTANCE
+    tenant: LabelValue = ""
+    limit: Limit = DEFAULT_LIMIT
+    cursor: Cursor = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReadUnit:
+    lifecycle: Annotated[
+        str, Schema(enum=(Lifecycle.INSTANCE, Lifecycle.STOCK), description="Where to look.")
+    ] = Lifecycle.INSTANCE
+
+
+def unit_routes(
+    units: Units, events: UnitEvents, encoder: UnitEncoder, namespaces: Namespaces
+) -> tuple[Route, ...]:
+    handlers = _UnitHandlers(units, events, encoder)
+    return (
+        Route(
+            method="POST",
+            path=UNITS,
+            name="createUnit",
+            handler=handlers.create,
+            summary="Claim stock and start a unit on it",
+            body=Body(model=CreateUnit, parse=partial(parse_create_unit, namespaces=namespaces)),
+            answers=(
+                Answer(
+                    status=201,
+                    description="The unit was created.",
+                    model=UnitView,
+                    headers={**_ETAG, "Server-Timing": "Milliseconds in each step."},
+                ),
+                Answer(
+                    status=200,
+                    description="The operation was done before: the unit as it is now.",
+                    model=UnitView,
+                    headers={**_ETAG, "Idempotent-Replay": "true"},
+                ),
+            ),
+            errors=(*WRITE, *_CONFLICTS, "insufficient_capacity"),
+        ),
+        Route(
+            method="GET",
+            path=UNITS,
+            name="listUnits",
+            handler=handlers.list,
+            summary="List units by name",
+            query=ListUnits,
+            answers=(
+                Answer(status=200, description="A page of units.", form=Form.PAGE, model=UnitView),
+            ),
+            errors=READ,
+        ),
+        Route(
+            method="GET",
+            path=UNIT,
+            name="getUnit",
+            handler=handlers.get,
+            summary="Read a unit",
+            query=ReadUnit,
+            answers=(Answer(status=200, description="The unit.", model=UnitView, headers=_ETAG),),
+            errors=(*READ, "gpuunit_not_found"),
+        ),
+        Route(
+            method="PUT",
+            path=UNIT,
+            name="updateUnit",
+            handler=handlers.update,
+            summary="Change a unit",
+            body=Body(model=UpdateUnit, parse=parse_update_unit),
+            headers=IF_MATCH,
+            answers=(
+                Answer(status=200, description="The changed unit.", model=UnitView, headers=_ETAG),
+            ),
+            errors=(*WRITE, "gpuunit_not_found", "name_taken", "precondition_failed"),
+        ),
+        Route(
+            method="DELETE",
+            path=UNIT,
+            name="deleteUnit",
+            handler=handlers.delete,
+            summary="Delete a unit",
+            answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
+            errors=(*READ, "gpuunit_not_found"),
+        ),
+        Route(
+            method="GET",
+            path=f"{UNIT}/events",
+            name="listUnitEvents",
+            handler=handlers.events,
+            summary="What happened to a unit and its Pods, newest first",
+            query=PageQuery,
+            answers=(
+                Answer(
+                    status=200, description="A page of events.", form=Form.PAGE, model=EventView
+                ),
+            ),
+            errors=(*READ, "gpuunit_not_found"),
+        ),
+    )
+
+
+class _UnitHandlers:
+    def __init__(self, units: Units, events: UnitEvents, encoder: UnitEncoder) -> None:
+        self._units = units
+        self._events = events
+        self._encoder = encoder
+
+    async def create(self, call: Call[NoQuery, CreateUnit]) -> Reply:
+        creation = await self._units.create(call.body)
+        name = creation.unit.metadata.name
+        headers = {"Server-Timing": server_timing(creation.timings)}
+        if creation.is_replay:
+            return self._shown(creation.unit, headers={**headers, "Idempotent-Replay": "true"})
+        headers["Location"] = f"{UNITS}/{name}"
+        return self._shown(creation.unit, status=201, headers=headers)
+
+    async def list(self, call: Call[ListUnits, None]) -> Reply:
+        asked = call.query
+        page = self._units.page(
+            UnitQuery(
+                lifecycle=asked.lifecycle,
+                phase=asked.phase,
+                spec_name=asked.specName,
+                tenant=asked.tenant,
+                limit=asked.limit,
+                after=key_of(asked.cursor),
+            )
+        )
+        return Reply(
+            data=[self._encoder.encoded(unit) for unit in page.units],
+            next=cursor_after_key(page.next),
+        )
+
+    async def get(self, call: Call[ReadUnit, None]) -> Reply:
+        lifecycle = Lifecycle(call.query.lifecycle)
+        return self._shown(await self._units.get(call.path("name"), lifecycle))
+
+    async def update(self, call: Call[NoQuery, UpdateUnit]) -> Reply:
+        matching = if_match(call.request)
+        unit = await self._units.update(call.path("name"), call.body, if_match=matching)
+        return self._shown(unit)
+
+    async def delete(self, call: Call[NoQuery, None]) -> Reply:
+        await self._units.delete(call.path("name"))
+        return Reply(status=204)
+
+    async def events(self, call: Call[PageQuery, None]) -> Reply:
+        cursor = call.query.cursor
+        after = position_of(cursor, parts=2) if cursor else ()
+        unit = await self._units.get(call.path("name"))
+        page = await self._events.page(unit, limit=call.query.limit, after=after)
+        return Reply(data=page.events, next=cursor_after(*page.next) if page.next else "")
+
+    def _shown(
+        self, unit: GPUUnit, *, status: int = 200, headers: dict[str, str] | None = None
+    ) -> Reply:
+        data = self._encoder.encoded(unit)
+        return Reply(status=status, data=data, headers={"ETag": etag_of(unit), **(headers or {})})
+
+
+def server_timing(timings: Timings) -> str:
+    """Milliseconds, as browsers and proxies read them."""
+    steps = ("replay", "claim", "create")
+    return ", ".join(f"{step};dur={getattr(timings, step) * 1000:.3f}" for step in steps)
