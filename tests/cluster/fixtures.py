@@ -5,18 +5,34 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from tests.cluster import binaries
-from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.controlplane import ControlPlane, Options, control_plane
+
+RUNNING = pytest.StashKey[list[ControlPlane]]()
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[ControlPlane]:
+    """Whoever takes a part of it away needs one of their own: see `started`."""
+    yield from started(tmp_path_factory, pytestconfig)
+
+
+def started(
+    tmp_path_factory: pytest.TempPathFactory,
+    config: pytest.Config,
+    options: Options | None = None,
+) -> Iterator[ControlPlane]:
     """The logs stay in pytest's own temporary folder, which keeps those of the last runs."""
     try:
         folder = binaries.find()
     except binaries.MissingBinariesError as error:
         pytest.fail(str(error), pytrace=False)
-    with control_plane(folder, tmp_path_factory.mktemp("cluster-logs")) as plane:
+    running = config.stash.setdefault(RUNNING, [])
+    with control_plane(folder, tmp_path_factory.mktemp("cluster-logs"), options) as plane:
+        running.append(plane)
         yield plane
+        running.remove(plane)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -24,8 +40,8 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    plane = getattr(item, "funcargs", {}).get("cluster")
-    if report.failed and isinstance(plane, ControlPlane):
-        for name, tail in plane.log_tails().items():
-            report.sections.append((f"the end of {name}'s log, {plane.layout.logs}", tail))
+    if report.failed and item.get_closest_marker("cluster"):
+        for plane in item.config.stash.get(RUNNING, []):
+            for name, tail in plane.log_tails().items():
+                report.sections.append((f"the end of {plane.layout.logs}/{name}.log", tail))
     return report

@@ -6,7 +6,6 @@ from gpuruntime.kube.errors import (
     AlreadyExistsError,
     BadRequestError,
     ConflictError,
-    ExpiredError,
     InvalidError,
     MalformedAnswerError,
     NotFoundError,
@@ -125,14 +124,3 @@ async def test_a_kind_that_nobody_serves(api: Api, namespace: str) -> None:
     )
     with pytest.raises(MalformedAnswerError, match="that it serves things"):
         await api.client.list_page(unknown, namespace=namespace)
-
-
-async def test_a_list_that_the_server_has_forgotten(api: Api, namespace: str) -> None:
-    for name in ("a", "b"):
-        await stored(api, namespace, name)
-    first = await api.client.list_page(CONFIG_MAPS, namespace=namespace, limit=1)
-    await stored(api, namespace, "c")
-    await api.forget_history()
-    token = first.continue_token
-    with pytest.raises(ExpiredError):
-        await api.client.list_page(CONFIG_MAPS, namespace=namespace, continue_token=token)

@@ -1,10 +1,23 @@
 """A version that the server has forgotten: 410 Expired, and how to go on."""
 
+from collections.abc import Iterator
+
 import pytest
 import pytest_asyncio
 
+from gpuruntime.kube.errors import ExpiredError
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.fixtures import started
 from tests.conformance.calls import Api, Document
-from tests.conformance.objects import config_map
+from tests.conformance.objects import CONFIG_MAPS, config_map
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[ControlPlane]:
+    """Its own: the real server forgets by a restart, which the common one's controllers feel."""
+    yield from started(tmp_path_factory, pytestconfig)
 
 
 @pytest_asyncio.fixture
@@ -41,6 +54,14 @@ async def test_a_list_that_is_broken_off_can_go_on_with_what_is_there_now(
     fresh = answer.body["metadata"]["continue"]
     rest = (await api.get(maps, continue_=fresh, **query)).ok(200)
     assert [one["metadata"]["name"] for one in rest["items"]] == ["b", "c"]
+
+
+async def test_the_client_tells_an_expired_list_from_other_refusals(
+    api: Api, namespace: str, forgotten: Document
+) -> None:
+    token = forgotten["metadata"]["continue"]
+    with pytest.raises(ExpiredError):
+        await api.client.list_page(CONFIG_MAPS, namespace=namespace, continue_token=token)
 
 
 @pytest.mark.usefixtures("forgotten")

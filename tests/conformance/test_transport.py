@@ -1,7 +1,7 @@
-"""Our transport over HTTP with the kubeconfig, the certificates and the tokens of a real server."""
+"""Our transport over HTTP with the kubeconfig, certificates and tokens of a real server."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from gpuruntime.kube.http import HttpTransport, connect
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.metadata import Key
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.fixtures import started
 from tests.conformance.calls import Watch
 from tests.conformance.objects import CONFIG_MAPS, NAMESPACES, config_map
 
@@ -24,6 +25,14 @@ pytestmark = pytest.mark.cluster
 
 async def opened(kubeconfig: Path) -> HttpTransport:
     return await connect(Kubeconfig(str(kubeconfig)), now=lambda: datetime.now(UTC))
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[ControlPlane]:
+    """Its own: the controllers of the common one would come back late from an outage."""
+    yield from started(tmp_path_factory, pytestconfig)
 
 
 @pytest_asyncio.fixture
