@@ -1,5 +1,7 @@
 """One bad field of an object, worded as Kubernetes words the causes of a 422."""
 
+from typing import Any
+
 import attrs
 
 from gpuruntime.local.documents import Document, encode_value
@@ -28,7 +30,13 @@ def invalid_value(field: str, value: object, detail: str) -> Fault:
     return Fault(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: {detail}")
 
 
-def not_supported(field: str, value: object, supported: list[str]) -> Fault:
+def type_invalid(field: str, named: str, wanted: str) -> Fault:
+    """The value is told by its type's name alone, as the schema validator of Go does."""
+    told = f'{field} in body must be of type {wanted}: "{named}"'
+    return Fault(field, "FieldValueTypeInvalid", f'Invalid value: "{named}": {told}')
+
+
+def not_supported(field: str, value: object, supported: list[Any]) -> Fault:
     listed = ", ".join(quoted(each) for each in supported)
     message = f"Unsupported value: {quoted(value)}: supported values: {listed}"
     return Fault(field, "FieldValueNotSupported", message)

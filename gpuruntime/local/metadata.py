@@ -1,25 +1,25 @@
 """Metadata: how it is read, and what it must satisfy whatever the kind."""
 
-import re
 from typing import Any, Final
 
 import msgspec
 
-from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.local.documents import Document, without_nulls
 from gpuruntime.local.faults import Fault, forbidden_field, invalid_value, required, too_long
 from gpuruntime.local.names import label_value_faults, qualified_faults
 from gpuruntime.local.registry import Kind
+from gpuruntime.local.shapes import check_shape
 
 LONGEST_ANNOTATIONS: Final = 256 * 1024
-STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
+STANDARD_FINALIZERS: Final = (
+    "orphan",
+    "foregroundDeletion",
+    "kubernetes",
+    "customresourcecleanup.apiextensions.k8s.io",
+)
 
 # Served by nobody here: ownership of fields belongs to server-side apply, selfLink to the past.
 UNKEPT: Final = ("managedFields", "selfLink")
-
-
-class MistypedError(GpuRuntimeError):
-    """A member of the metadata has another type than all metadata has there."""
 
 
 class _Owner(msgspec.Struct):
@@ -51,10 +51,6 @@ class _Metadata(msgspec.Struct):
     managedFields: list[Any] = []
 
 
-class _Shape(msgspec.Struct):
-    metadata: _Metadata
-
-
 _MEMBERS: Final = frozenset(_Metadata.__struct_fields__)
 _OWNER_MEMBERS: Final = frozenset(_Owner.__struct_fields__)
 
@@ -64,10 +60,8 @@ def read_metadata(kind: Kind, document: Document) -> list[str]:
     metadata = without_nulls(document.get("metadata"))
     if metadata is None:
         metadata = {}
-    try:
-        msgspec.convert({"metadata": metadata}, _Shape)
-    except msgspec.ValidationError as error:
-        raise _mistyped(kind, error) from error
+    # Go takes the metadata of a custom object by itself, and that of a built-in one as a member.
+    check_shape(metadata, _Metadata, "ObjectMeta", "" if kind.is_custom else "metadata")
     unknown = [f"metadata.{name}" for name in metadata if name not in _MEMBERS]
     for index, owner in enumerate(metadata.get("ownerReferences", ())):
         names = [name for name in owner if name not in _OWNER_MEMBERS]
@@ -159,23 +153,3 @@ def _finalizer_faults(field: str, finalizer: str) -> list[Fault]:
         why = "name is neither a standard finalizer name nor is it fully qualified"
         faults.append(invalid_value(field, finalizer, why))
     return faults
-
-
-_GOT: Final = {"int": "number", "float": "number", "str": "string"}
-_WANTED: Final = {"str": "string", "int": "int64", "object": "map[string]string"}
-
-
-def _mistyped(kind: Kind, error: msgspec.ValidationError) -> "MistypedError":
-    """As Go's decoder words it, which takes the metadata of a custom object by itself."""
-    fault, _, path = str(error).partition(" - at `$.")
-    wanted, got = re.findall("`([^`|]+)[^`]*`", fault)
-    member = re.sub(r"\[[^\]]*\]", "", path.rstrip("`"))
-    if member == "metadata":
-        return MistypedError(f"json: cannot unmarshal {_GOT.get(got, got)} into v1.ObjectMeta")
-    if kind.is_custom:
-        member = member.removeprefix("metadata.")
-    struct = "OwnerReference" if "ownerReferences." in member else "ObjectMeta"
-    return MistypedError(
-        f"json: cannot unmarshal {_GOT.get(got, got)} into Go struct field {struct}.{member} "
-        f"of type {_WANTED.get(wanted, wanted)}"
-    )

@@ -10,10 +10,11 @@ from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.transport import JSON, MERGE_PATCH
 from gpuruntime.local.documents import Document, decode, encode
 from gpuruntime.local.faults import invalid_value
-from gpuruntime.local.metadata import MistypedError, read_metadata
+from gpuruntime.local.metadata import read_metadata
 from gpuruntime.local.options import Validation
 from gpuruntime.local.patches import merge_patch
 from gpuruntime.local.registry import Kind
+from gpuruntime.local.shapes import MistypedError
 from gpuruntime.local.status import (
     StatusError,
     bad_request,

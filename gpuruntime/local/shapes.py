@@ -1,0 +1,37 @@
+"""The types of members where the server itself reads them, refused as Go refuses them."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from gpuruntime.errors import GpuRuntimeError
+
+_GOT: Final = {"int": "number", "float": "number", "str": "string"}
+_WANTED: Final = {"str": "string", "int": "int64", "object": "map[string]string"}
+
+
+class MistypedError(GpuRuntimeError):
+    """A member has another type than its kind gives it."""
+
+
+def check_shape(value: Any, shape: Any, struct: str, path: str = "") -> None:
+    """`struct` and `path` are what Go's message names before the member itself."""
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise MistypedError(_worded(str(error), struct, path)) from error
+
+
+def _worded(fault: str, struct: str, path: str) -> str:
+    types, _, place = fault.partition(" - at `$")
+    names = re.findall("`([^`|]+)[^`]*`", types)
+    if len(names) != 2:  # a message of another form: a number out of range
+        return f"json: {fault}"
+    wanted, got = names
+    member = re.sub(r"\[[^\]]*\]", "", place.rstrip("`")).removeprefix(".")
+    named = ".".join(part for part in (struct, path, member) if part)
+    return (
+        f"json: cannot unmarshal {_GOT.get(got, got)} into Go struct field {named} "
+        f"of type {_WANTED.get(wanted, wanted)}"
+    )
