@@ -1,14 +1,14 @@
 """Deletion: preconditions, finalizers, grace, and namespaces that empty themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import attrs
 
+from gpuruntime.local.containers import Container
 from gpuruntime.local.documents import Document
-from gpuruntime.local.namespaces import FINALIZER, NAMESPACES, TERMINATING, UNDELETABLE
-from gpuruntime.local.status import forbidden, not_found, unmet_precondition
+from gpuruntime.local.status import not_found, unmet_precondition
 from gpuruntime.local.store import Store, stored_from
 from gpuruntime.local.stored import Stored
 from gpuruntime.local.targets import Target
@@ -42,8 +42,11 @@ class Deleted:
 class Deletions:
     """An object with finalizers or grace left is marked; any other is gone at once."""
 
-    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, containers: Sequence[Container], now: Callable[[], datetime]
+    ) -> None:
         self._store = store
+        self._containers = containers
         self._now = now
 
     def delete(self, target: Target, options: DeleteOptions) -> Deleted:
@@ -52,8 +55,9 @@ class Deletions:
             raise not_found(target.kind, target.name)
         document = stored.document()
         _check_preconditions(target, document, options)
-        if target.kind is NAMESPACES:
-            return self._terminate(target, stored, options)
+        for container in self._containers:
+            if target.kind is container.kind:
+                return self._terminate(container, target, stored, options)
         grace = self._grace_seconds(target, document, options)
         metadata = document["metadata"]
         if grace is not None and grace == metadata.get("deletionGracePeriodSeconds", 0) > 0:
@@ -69,8 +73,10 @@ class Deletions:
     def remove(self, target: Target) -> None:
         """Take it out of the store, whatever finalizers it has."""
         self._store.remove(target.kind, target.path)
-        if target.namespace:
-            self._finish(target.namespace)
+        for container in self._containers:
+            name = container.name_for(target)
+            if name is not None:
+                self._finish(container, name)
 
     def _removed(self, target: Target, stored: Stored, options: DeleteOptions) -> Deleted:
         if not options.is_dry_run:
@@ -105,58 +111,43 @@ class Deletions:
     def _write(
         self, target: Target, stored: Stored, document: Document, options: DeleteOptions
     ) -> Stored:
-        if not document["metadata"]["finalizers"]:
-            del document["metadata"]["finalizers"]
+        if not document["metadata"].get("finalizers"):
+            document["metadata"].pop("finalizers", None)
         if document == stored.document():
             return stored
         if options.is_dry_run:
             return stored_from(target.kind, target.path, document, stored.version)
         return self._store.write(target.kind, target.path, document)
 
-    def _terminate(self, target: Target, stored: Stored, options: DeleteOptions) -> Deleted:
-        """A namespace shows that it terminates, loses its contents and then goes."""
-        if target.name in UNDELETABLE:
-            raise forbidden(target.kind, target.name, "this namespace may not be deleted")
+    def _terminate(
+        self, container: Container, target: Target, stored: Stored, options: DeleteOptions
+    ) -> Deleted:
         document = stored.document()
         if "deletionTimestamp" not in document["metadata"]:
             document["metadata"]["deletionTimestamp"] = rfc3339(self._now())
-            document["metadata"].setdefault("finalizers", [])
-            document["status"]["phase"] = TERMINATING
+            container.mark(document)
             stored = self._write(target, stored, document, options)
         if not options.is_dry_run:
-            self._empty(target.name)
-            self._finish(target.name)
+            for inner in container.contents(target.name):
+                if self._store.collection(inner.kind).get(inner.path) is not None:
+                    self.delete(inner, DeleteOptions(propagation="Background"))
+            self._finish(container, target.name)
         return Deleted(stored=stored, is_gone=False)
 
-    def _empty(self, namespace: str) -> None:
-        options = DeleteOptions(propagation="Background")
-        for target in self._contents(namespace):
-            if self._store.collection(target.kind).get(target.path) is not None:
-                self.delete(target, options)
-
-    def _finish(self, namespace: str) -> None:
-        """The last object of a terminating namespace takes the namespace with it."""
-        stored = self._store.collection(NAMESPACES).get(namespace)
-        if stored is None or stored.fields["status.phase"] != TERMINATING:
+    def _finish(self, container: Container, name: str) -> None:
+        """The last of its contents takes a terminating container with it."""
+        stored = self._store.collection(container.kind).get(name)
+        if stored is None or b'"deletionTimestamp"' not in stored.body:
             return
-        if self._contents(namespace):
+        if container.contents(name):
             return
-        target = Target(kind=NAMESPACES, name=namespace)
+        target = Target(kind=container.kind, name=name)
         document = stored.document()
-        document["spec"] = {}
+        container.release(document)
         if document["metadata"].get("finalizers"):
-            if FINALIZER in stored.document()["spec"].get("finalizers", []):
-                self._store.write(NAMESPACES, target.path, document)
+            self._write(target, stored, document, DeleteOptions())
         else:
-            self._store.remove(NAMESPACES, target.path)
-
-    def _contents(self, namespace: str) -> list[Target]:
-        return [
-            Target(kind=collection.kind, namespace=namespace, name=stored.name)
-            for collection in self._store.collections()
-            if collection.kind.is_namespaced
-            for stored in collection.present(f"{namespace}/")
-        ]
+            self._store.remove(container.kind, name)
 
 
 def _check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:

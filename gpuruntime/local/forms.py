@@ -1,6 +1,5 @@
 """The forms in which objects are shown: whole, or as their metadata alone."""
 
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 import msgspec
@@ -33,20 +32,24 @@ class WholeForm:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._cut = 0 if kind.is_custom else len(kind.head)
+        self._cut = len(kind.stored_head)
+        self._is_stored = kind.head == kind.stored_head
 
     def one(self, stored: Stored) -> bytes:
-        return stored.body
+        return stored.body if self._is_stored else self._kind.head + stored.body[self._cut :]
 
     def many(self, page: Page) -> bytes:
         kind, cut = self._kind, self._cut
-        bodies: Iterable[bytes] = (stored.body for stored in page.items)
-        if cut:
-            bodies = (b"{" + body[cut:] for body in bodies)
-        return _listed(f"{kind.kind}List", kind.api_version, page, b",".join(bodies))
+        bodies = (
+            map(self.one, page.items)
+            if kind.is_custom
+            else (b"{" + stored.body[cut:] for stored in page.items)
+        )
+        list_kind = kind.list_kind or f"{kind.kind}List"
+        return _listed(list_kind, kind.api_version, page, b",".join(bodies))
 
     def told(self, stored: Stored) -> bytes:
-        return stored.body
+        return self.one(stored)
 
     def bookmark(self, version: int, *, ends_initial_events: bool) -> bytes:
         return _bookmark(self._kind.kind, self._kind.api_version, version, ends_initial_events)

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from gpuruntime.local.documents import Document, encode_value
+from gpuruntime.local.documents import Document, encode
 from gpuruntime.local.faults import Fault
 from gpuruntime.local.names import NameRule, subdomain_faults
 
@@ -42,17 +42,20 @@ class NoRules:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Kind:
-    """A kind in one version, which here is also its stored one."""
+    """A kind in one version; objects are stored in one of its versions, by default this one."""
 
     group: str = ""
     version: str = "v1"
+    stored_version: str = ""
     kind: str
+    list_kind: str = ""
     plural: str
     singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     is_namespaced: bool = True
     is_custom: bool = False
+    is_terminating: bool = False
     has_status: bool = False
     keeps_first_status: bool = False
     has_generation: bool = False
@@ -82,10 +85,17 @@ class Kind:
         return {name: _text(document, path) for name, path in self.field_paths.items()}
 
     @cached_property
+    def stored_api_version(self) -> str:
+        return attrs.evolve(self, version=self.stored_version or self.version).api_version
+
+    @cached_property
     def head(self) -> bytes:
-        """How every stored body of this kind begins; items of built-in lists leave it out."""
-        kind, version = encode_value(self.kind), encode_value(self.api_version)
-        return b'{"kind":' + kind + b',"apiVersion":' + version + b","
+        """How a body of this kind begins in this version."""
+        return _head(self.kind, self.api_version)
+
+    @cached_property
+    def stored_head(self) -> bytes:
+        return _head(self.kind, self.stored_api_version)
 
 
 class Registry:
@@ -113,6 +123,10 @@ class Registry:
 def fields(*paths: str) -> dict[str, str]:
     """Field selectors that are named like what they select."""
     return {path: path for path in paths}
+
+
+def _head(kind: str, api_version: str) -> bytes:
+    return encode({"kind": kind, "apiVersion": api_version})[:-1] + b","
 
 
 def _text(document: Document, path: str) -> str:

@@ -13,6 +13,8 @@ import attrs
 
 from gpuruntime.kube.transport import JSON, Request, Response
 from gpuruntime.local.builtin_kinds import BUILTIN_KINDS
+from gpuruntime.local.containers import DefinitionContainer, NamespaceContainer
+from gpuruntime.local.definitions import Definitions
 from gpuruntime.local.deletion import Deletions
 from gpuruntime.local.documents import encode
 from gpuruntime.local.listing import list_page
@@ -39,8 +41,10 @@ from gpuruntime.local.status import (
 )
 from gpuruntime.local.store import Store
 from gpuruntime.local.streams import Stream, WatchStream, WholeAnswer
+from gpuruntime.local.structural import Twins
 from gpuruntime.local.targets import Target, Written
 from gpuruntime.local.writes import Writes
+from gpuruntime.models.rules import TWINS
 
 LIMITS: Final = {
     "protobuf": "bodies are refused with 415, answers are JSON",
@@ -56,16 +60,24 @@ class ServerOptions:
 
 
 class Server:
+    """`twins` are the Python twins of the CEL rules that definitions may hold, by their texts."""
+
     def __init__(
         self,
         *,
         now: Callable[[], datetime],
         rng: random.Random,
+        twins: Twins = TWINS,
         options: ServerOptions = ServerOptions(),
     ) -> None:
         self.registry = Registry(BUILTIN_KINDS)
         self.store = Store(options.history_limit)
-        self._deletions = Deletions(self.store, now)
+        self._definitions = Definitions(self.store, self.registry, twins, now)
+        containers = (
+            NamespaceContainer(self.store),
+            DefinitionContainer(self.store, self._definitions.kind, now),
+        )
+        self._deletions = Deletions(self.store, containers, now)
         self._writes = Writes(self.store, self._deletions, now, rng)
         for name in INITIAL:
             document = {"metadata": {"name": name}}
@@ -79,7 +91,7 @@ class Server:
     def handle(self, request: Request) -> Response:
         """Any request but a watch, for which see open_stream."""
         try:
-            target = target_of(self.registry, request.path)
+            target = self._target(request)
             if target is None:
                 return _page_not_found()
             return self._answer(target, request, first_values(request.query))
@@ -93,7 +105,7 @@ class Server:
     def open_stream(self, request: Request) -> Stream:
         """From now on nothing is missed; whoever opens it closes it."""
         try:
-            target = target_of(self.registry, request.path)
+            target = self._target(request)
             if target is None or target.name or not self.is_stream(request):
                 return WholeAnswer(self.handle(request))
             query = first_values(request.query)
@@ -106,6 +118,10 @@ class Server:
             )
         except StatusError as refusal:
             return WholeAnswer(refusal.response())
+
+    def _target(self, request: Request) -> Target | None:
+        self._definitions.refresh()
+        return target_of(self.registry, request.path)
 
     def _answer(self, target: Target, request: Request, query: Query) -> Response:
         match request.method, bool(target.name):

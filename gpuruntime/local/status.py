@@ -139,8 +139,9 @@ def too_large_version(asked: int, current: int) -> StatusError:
     return StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
-def method_not_allowed() -> StatusError:
-    message = "the server does not allow this method on the requested resource"
+def method_not_allowed(
+    message: str = "the server does not allow this method on the requested resource",
+) -> StatusError:
     return StatusError(405, "MethodNotAllowed", message, {})
 
 

@@ -23,10 +23,10 @@ class Collection:
     with the changes since then taken back. What it no longer holds is compacted.
     """
 
-    def __init__(self, kind: Kind, history_limit: int) -> None:
+    def __init__(self, kind: Kind, history_limit: int, begun_version: int) -> None:
         self.kind = kind
         self.watches = Watches()
-        self.compacted_version = 0
+        self.version = self.compacted_version = begun_version
         self._objects: dict[str, Stored] = {}
         self._paths: list[str] = []
         self._history: deque[Change] = deque()
@@ -51,6 +51,7 @@ class Collection:
             if change.before is None:
                 insort(self._paths, change.path)
             self._objects[change.path] = change.after
+        self.version = change.version
         self._history.append(change)
         self.compact(self._history_limit)
         self.watches.publish(change)
@@ -114,16 +115,23 @@ class Store:
         self.version = FIRST_VERSION
         self.history_limit = history_limit
         self._collections: dict[tuple[str, str], Collection] = {}
+        self._dropped: dict[tuple[str, str], int] = {}
 
     def collection(self, kind: Kind) -> Collection:
         place = (kind.group, kind.plural)
         found = self._collections.get(place)
         if found is None:
-            found = self._collections[place] = Collection(kind, self.history_limit)
+            begun = self._dropped.get(place, 0)
+            found = self._collections[place] = Collection(kind, self.history_limit, begun)
         return found
 
     def drop(self, kind: Kind) -> None:
-        self._collections.pop((kind.group, kind.plural), None)
+        """Its watches end, and nothing of its past can be read any more."""
+        place = (kind.group, kind.plural)
+        dropped = self._collections.pop(place, None)
+        if dropped is not None:
+            self._dropped[place] = self.version
+            dropped.watches.close()
 
     def collections(self) -> Iterator[Collection]:
         return iter(list(self._collections.values()))
@@ -149,5 +157,5 @@ def stored_from(kind: Kind, path: str, document: Document, version: int) -> Stor
     if version:
         metadata["resourceVersion"] = str(version)
     rest = {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
-    body = encode({"kind": kind.kind, "apiVersion": kind.api_version, **rest})
+    body = encode({"kind": kind.kind, "apiVersion": kind.stored_api_version, **rest})
     return Stored(path, version, body, metadata.get("labels") or {}, kind.fields_of(document))

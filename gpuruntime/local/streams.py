@@ -103,7 +103,7 @@ class WatchStream:
         loop = asyncio.get_running_loop()
         end = loop.time() + (self._options.timeout_seconds or LONGEST_WATCH_SECONDS)
         mark = _next_mark(loop.time(), end)
-        while loop.time() < end and not self._watch.is_overrun:
+        while loop.time() < end and not self._watch.is_over:
             await self._watch.wait_until(min(mark, end))
             told = self._watch.take()
             if told:

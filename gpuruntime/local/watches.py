@@ -11,26 +11,31 @@ from gpuruntime.local.stored import Change, split
 class Watch:
     """What one client has yet to be told, in order and bounded.
 
-    A client that does not keep up is overrun: its watch forgets everything and ends. The bound is
-    that of the history, so a slow client holds references and never bytes of its own.
+    The watch of a client that does not keep up forgets everything and ends. The bound is that of
+    the history, so a slow client holds references and never bytes of its own.
     """
 
     def __init__(self, selection: Selection, limit: int) -> None:
         self.selection = selection
-        self.is_overrun = False
+        self.is_over = False
         self._limit = limit
         self._pending: deque[Told] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
     def offer(self, change: Change) -> None:
         told = self.selection.told_by(change)
-        if told is None or self.is_overrun:
+        if told is None or self.is_over:
             return
         if len(self._pending) >= self._limit:
-            self.is_overrun = True
-            self._pending.clear()
-        else:
-            self._pending.append(told)
+            self.end()
+            return
+        self._pending.append(told)
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def end(self) -> None:
+        self.is_over = True
+        self._pending.clear()
         if self._waiter is not None:
             _wake(self._waiter)
 
@@ -41,8 +46,8 @@ class Watch:
         return taken
 
     async def wait_until(self, moment: float) -> None:
-        """Until there is something to take, the watch is overrun, or the loop's time has come."""
-        if self._pending or self.is_overrun:
+        """Until there is something to take, the watch is over, or the loop's time has come."""
+        if self._pending or self.is_over:
             return
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
@@ -77,6 +82,12 @@ class Watches:
         there.pop(watch, None)
         if not there:
             self._watches.pop(_place(watch), None)
+
+    def close(self) -> None:
+        """End them all: what they watch is served no more."""
+        for there in self._watches.values():
+            for watch in there:
+                watch.end()
 
     def publish(self, change: Change) -> None:
         for watch in self._concerned(change):

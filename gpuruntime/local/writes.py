@@ -22,6 +22,7 @@ from gpuruntime.local.status import (
     conflict,
     internal_error,
     invalid,
+    method_not_allowed,
     not_found,
 )
 from gpuruntime.local.store import Store, stored_from
@@ -49,7 +50,11 @@ class Writes:
 
     def create(self, target: Target, document: Document, *, is_dry_run: bool = False) -> Written:
         kind = target.kind
-        document |= {"kind": kind.kind, "apiVersion": kind.api_version}
+        if kind.is_terminating:
+            raise method_not_allowed(
+                "create not allowed while custom resource definition is terminating"
+            )
+        document |= {"kind": kind.kind, "apiVersion": kind.stored_api_version}
         metadata = document["metadata"]
         _check_namespace(target, metadata)
         require_namespace(self._store, target)
@@ -94,7 +99,8 @@ class Writes:
         stored = self._store.collection(target.kind).get(target.path)
         if stored is None:
             raise not_found(target.kind, target.name)
-        document = amend(stored.document())
+        shown = {**stored.document(), "apiVersion": target.kind.api_version}
+        document = amend(shown)
         _check_name(target, document["metadata"])
         document["metadata"].setdefault("resourceVersion", str(stored.version))
         return self._update(target, stored, stored.document(), document, is_dry_run)
@@ -193,7 +199,7 @@ def _merged(target: Target, document: Document, old: Document) -> Document:
         document.pop("status", None)
         if "status" in old:
             document["status"] = copy(old["status"])
-    return {**document, "kind": target.kind.kind, "apiVersion": target.kind.api_version}
+    return {**document, "kind": target.kind.kind, "apiVersion": target.kind.stored_api_version}
 
 
 def _raise_generation(kind: Kind, document: Document, old: Document) -> None:

@@ -1,0 +1,137 @@
+"""The custom kinds of a server: they follow the definitions that it holds."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from gpuruntime.local.definition_rules import DefinitionRules, spec_of
+from gpuruntime.local.definition_shapes import DefinitionSpec, Schema, Version
+from gpuruntime.local.documents import Document
+from gpuruntime.local.faults import Fault
+from gpuruntime.local.judging import faults_of
+from gpuruntime.local.pruning import fill, prune
+from gpuruntime.local.registry import Kind, Registry, fields
+from gpuruntime.local.store import Store
+from gpuruntime.local.structural import Compiler, Node, Twins
+
+
+class CustomRules:
+    """The rules of a custom kind are its schema."""
+
+    def __init__(self, schema: Node) -> None:
+        self._schema = schema
+
+    def prune(self, document: Document) -> list[str]:
+        return prune(self._schema, document)
+
+    def fill(self, document: Document, old: Document | None) -> None:  # noqa: ARG002
+        fill(self._schema, document)
+
+    def faults(self, document: Document, old: Document | None) -> list[Fault]:
+        return faults_of(self._schema, document, old)
+
+
+class Definitions:
+    """Keeps the registry's custom kinds at what the definitions say."""
+
+    def __init__(
+        self, store: Store, registry: Registry, twins: Twins, now: Callable[[], datetime]
+    ) -> None:
+        self.kind = Kind(
+            group="apiextensions.k8s.io",
+            kind="CustomResourceDefinition",
+            plural="customresourcedefinitions",
+            singular="customresourcedefinition",
+            short_names=("crd", "crds"),
+            categories=("api-extensions",),
+            is_namespaced=False,
+            has_status=True,
+            has_generation=True,
+            allows_unconditional_update=False,
+            rules=DefinitionRules(twins, now, self._accepted_beside),
+        )
+        self._store = store
+        self._registry = registry
+        self._twins = twins
+        self._seen_version = 0
+        self._kinds: dict[str, tuple[int, list[Kind]]] = {}
+        registry.add(self.kind)
+
+    def refresh(self) -> None:
+        """Before a request looks for its kind; costs nothing while no definition changes."""
+        collection = self._store.collection(self.kind)
+        if collection.version == self._seen_version:
+            return
+        self._seen_version = collection.version
+        present = {stored.path: stored for stored in collection.present()}
+        for path in [path for path in self._kinds if path not in present]:
+            _, kinds = self._kinds.pop(path)
+            for kind in kinds:
+                self._registry.remove(kind)
+                self._store.drop(kind)
+        for path, stored in present.items():
+            version, kinds = self._kinds.get(path, (0, []))
+            if version != stored.version:
+                self._serve(path, stored.version, kinds, stored.document())
+
+    def _serve(self, path: str, version: int, before: list[Kind], document: Document) -> None:
+        for kind in before:
+            self._registry.remove(kind)
+        kinds = self._kinds_of(document) if _is_established(document) else []
+        for kind in kinds:
+            self._registry.add(kind)
+        self._kinds[path] = version, kinds
+
+    def _kinds_of(self, document: Document) -> list[Kind]:
+        spec = spec_of(document)
+        (stored,) = (version.name for version in spec.versions if version.storage)
+        is_terminating = "deletionTimestamp" in document["metadata"]
+        return [
+            self._kind(spec, version, version.schema.openAPIV3Schema, stored, is_terminating)
+            for version in spec.versions
+            if version.served and version.schema and version.schema.openAPIV3Schema
+        ]
+
+    def _kind(
+        self,
+        spec: DefinitionSpec,
+        version: Version,
+        schema: Schema,
+        stored_version: str,
+        is_terminating: bool,
+    ) -> Kind:
+        names, subresources = spec.names, version.subresources
+        paths = (each.jsonPath.removeprefix(".") for each in version.selectableFields)
+        return Kind(
+            group=spec.group,
+            version=version.name,
+            stored_version=stored_version,
+            kind=names.kind,
+            list_kind=names.listKind,
+            plural=names.plural,
+            singular=names.singular,
+            short_names=tuple(names.shortNames),
+            categories=tuple(names.categories),
+            is_namespaced=spec.scope == "Namespaced",
+            is_custom=True,
+            is_terminating=is_terminating,
+            has_status=subresources is not None and subresources.status is not None,
+            has_generation=True,
+            allows_unconditional_update=False,
+            rules=CustomRules(Compiler(self._twins).compile(schema, "")),
+            field_paths=fields(*paths),
+        )
+
+    def _accepted_beside(self, name: str) -> list[DefinitionSpec]:
+        documents = [
+            stored.document()
+            for stored in self._store.collection(self.kind).present()
+            if stored.path != name
+        ]
+        return [spec_of(each) for each in documents if _is_established(each)]
+
+
+def _is_established(document: Document) -> bool:
+    return any(
+        each["type"] == "Established" and each["status"] == "True"
+        for each in document["status"]["conditions"]
+    )
