@@ -4,9 +4,10 @@ Every step of the claim protocol that could go several ways goes by one of these
 that the moves of the protocol can be read, and tried, without a cluster.
 """
 
-import hashlib
 from collections.abc import Iterable
-from typing import TypeAlias, assert_never
+from datetime import UTC, datetime
+from typing import Final, TypeAlias, assert_never
+from zlib import crc32
 
 import attrs
 
@@ -22,6 +23,8 @@ from gpuruntime.inventory.errors import (
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPUUnit
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 Failure: TypeAlias = InventoryError | StrictError
 
@@ -106,37 +109,30 @@ def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
 
 
 def in_order(free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
-    """Same image first, then oldest; each group entered where the operation says.
+    """Of free stock of the specName: same image first, then oldest.
 
-    Callers spread by their operations, and the same operation sent to two replicas tries the
-    same stock unit in both, so that it finds its own claim instead of making a second one.
+    Each group is entered where the operation says. So callers spread, and one operation sent to
+    two replicas tries the same stock unit in both: it meets its own claim there instead of
+    making a second one.
     """
-    fitting = [each for each in free if _fits(each, wanted)]
+    fitting = sorted((each for each in free if _fits(each, wanted)), key=_age)
     same = [each for each in fitting if each.spec.image == wanted.image]
     others = [each for each in fitting if each.spec.image != wanted.image]
-    start = int.from_bytes(hashlib.sha256(wanted.operation_id.encode()).digest()[:8])
+    start = crc32(wanted.operation_id.encode())
     return [*_rotated(same, start), *_rotated(others, start)]
 
 
 def _fits(stock: GPUUnit, wanted: Wanted) -> bool:
-    return (
-        stock.spec.specName == wanted.spec_name
-        and provenance.is_free(stock)
-        and (wanted.envelope is None or envelope_of(stock.spec) == wanted.envelope)
-    )
+    return wanted.envelope is None or envelope_of(stock.spec) == wanted.envelope
 
 
 def _rotated(units: list[GPUUnit], start: int) -> list[GPUUnit]:
-    if not units:
-        return []
-    oldest_first = sorted(units, key=_age)
-    first = start % len(units)
-    return oldest_first[first:] + oldest_first[:first]
+    first = start % len(units) if units else 0
+    return units[first:] + units[:first]
 
 
-def _age(unit: GPUUnit) -> tuple[str, str]:
-    created_at = unit.metadata.creationTimestamp
-    return (created_at.isoformat() if created_at else "", unit.metadata.name)
+def _age(unit: GPUUnit) -> tuple[datetime, str]:
+    return (unit.metadata.creationTimestamp or _NEVER, unit.metadata.name)
 
 
 # What may come of the create, and of reading by name what stands in its way.

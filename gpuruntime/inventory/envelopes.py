@@ -33,10 +33,7 @@ class Envelope:
     def may_equal(self, other: "Envelope") -> bool:
         """What one of them leaves open is a default that only the manager knows."""
         mine, theirs = attrs.astuple(self, recurse=False), attrs.astuple(other, recurse=False)
-        return all(
-            a == b or a == "" or b == ""  # a quantity of nothing is not empty
-            for a, b in zip(mine, theirs, strict=True)
-        )
+        return all(a == b or "" in (a, b) for a, b in zip(mine, theirs, strict=True))
 
 
 def envelope_of(spec: HasEnvelope) -> Envelope:

@@ -6,7 +6,8 @@ and taken back only at the version that was observed.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from itertools import islice
 from random import Random
@@ -24,6 +25,7 @@ from gpuruntime.inventory.claim_plan import (
     Wanted,
     Won,
 )
+from gpuruntime.inventory.peers import Peers
 from gpuruntime.inventory.reservations import Reservations
 from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import FREE, SOURCE_UID, Cache, free_with
@@ -40,7 +42,7 @@ from gpuruntime.models import labels
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 
 # So many of the free units are looked at: enough for callers to spread, and never more work.
-HEAD: Final = 256
+HEAD: Final = 128
 
 log = structlog.get_logger()
 
@@ -64,9 +66,10 @@ class StockClaims:
         self._units = units
         self._namespace = namespace
         self._now = now
-        self._rng = rng
         self._meter = meter
         self._reservations = Reservations()
+        self._peers = Peers(rng)
+        self._beyond_share: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._lists = SharedReads(self._list)
 
     async def claim(self, wanted: Wanted) -> Claim | None:
@@ -76,16 +79,22 @@ class StockClaims:
         where it holds one for another request, and KubeError.
         """
         passed: set[str] = set()
-        while stock := self._pick(self._head(wanted), wanted, passed):
+        while stock := self._pick(self._known(wanted), wanted, passed, ours_only=True):
             if claim := await self._try(stock, wanted):
                 return claim
             passed.add(stock.metadata.uid)
+        if self._pick(self._known(wanted), wanted, passed):
+            # What is left is the share of others: one caller at a time meets them there.
+            async with self._beyond_share[wanted.spec_name]:
+                stock = self._pick(self._known(wanted), wanted, passed)
+                if stock and (claim := await self._try(stock, wanted)):
+                    return claim
         return await self._claim_listed(wanted)
 
     async def restamp(self, stock: GPUUnit, wanted: Wanted) -> Claim | None:
         """Takes over our operation's claim from another attempt; None: it is no longer there."""
         sent_at = asyncio.get_running_loop().time()
-        seen = await self._mark(stock, wanted, self._new_attempt())
+        seen = await self._mark(stock, wanted, self._peers.new_attempt())
         if not isinstance(seen, Won):
             return None
         return Claim(stock=seen.stock, is_owned=False, sent_at=sent_at)
@@ -117,15 +126,19 @@ class StockClaims:
             await self._reservations.settled(wanted.spec_name)
             listed = await self._lists.get(wanted.spec_name)
             own = next((each for each in listed if claim_plan.is_claim_of(each, wanted)), None)
-            if own is None and not any(self._claimable(listed, wanted)):
+            free = self._claimable(filter(provenance.is_free, listed), wanted)
+            if own is None and not free:
                 return None
-            stock = self._pick(listed, wanted, ())
-            if own is not None:
-                claim = await self.restamp(own, wanted)
-            else:
-                claim = await self._try(stock, wanted) if stock else None
-            if claim is not None:
+            if claim := await self._claim_seen(own, free, wanted):
                 return claim
+
+    async def _claim_seen(
+        self, own: GPUUnit | None, free: Iterable[GPUUnit], wanted: Wanted
+    ) -> Claim | None:
+        if own is not None:
+            return await self.restamp(own, wanted)
+        stock = self._pick(free, wanted, ())
+        return await self._try(stock, wanted) if stock else None
 
     async def _list(self, spec_name: str) -> list[GPUUnit]:
         return await list_all(
@@ -135,31 +148,42 @@ class StockClaims:
             label_selector=f"{labels.SPEC}={spec_name}",
         )
 
-    def _head(self, wanted: Wanted) -> Iterable[GPUUnit]:
+    def _known(self, wanted: Wanted) -> list[GPUUnit]:
         of_image = self._stock.store.by_index(FREE, free_with(wanted.spec_name, wanted.image))
         of_spec = self._stock.store.by_index(FREE, wanted.spec_name)
         head = {each.metadata.uid: each for each in islice(of_image, HEAD)}
-        return (head | {each.metadata.uid: each for each in islice(of_spec, HEAD)}).values()
+        if len(head) < HEAD:
+            head |= {each.metadata.uid: each for each in islice(of_spec, HEAD)}
+        return self._claimable(head.values(), wanted)
+
+    def _claimable(self, free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
+        """A unit that names a stock uid may still start on it, whatever its mark says."""
+        return [
+            stock
+            for stock in claim_plan.in_order(free, wanted)
+            if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid)
+        ]
 
     def _pick(
-        self, free: Iterable[GPUUnit], wanted: Wanted, passed: Collection[str]
+        self,
+        claimable: Iterable[GPUUnit],
+        wanted: Wanted,
+        passed: Collection[str],
+        *,
+        ours_only: bool = False,
     ) -> GPUUnit | None:
         """The first that none of our own callers is trying, and this one has not tried."""
-        for stock in self._claimable(free, wanted):
+        for stock in claimable:
             uid = stock.metadata.uid
-            if uid not in passed and not self._reservations.has(wanted.spec_name, uid):
+            if uid in passed or self._reservations.has(wanted.spec_name, uid):
+                continue
+            if not ours_only or self._peers.leaves_to_us(stock):
                 return stock
         return None
 
-    def _claimable(self, free: Iterable[GPUUnit], wanted: Wanted) -> Iterator[GPUUnit]:
-        """A unit that names a stock uid may still start on it, whatever its mark says."""
-        for stock in claim_plan.in_order(free, wanted):
-            if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid):
-                yield stock
-
     async def _try(self, stock: GPUUnit, wanted: Wanted) -> Claim | None:
         """Goes on at newer versions for as long as the unit is free."""
-        attempt = self._new_attempt()
+        attempt = self._peers.new_attempt()
         sent_at = asyncio.get_running_loop().time()
         with self._reservations.hold(wanted.spec_name, stock.metadata.uid):
             while True:
@@ -215,7 +239,7 @@ class StockClaims:
         except NotFoundError:
             return Elsewhere()
         self._stock.write_through(found)
-        return claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, wanted)
-
-    def _new_attempt(self) -> str:
-        return f"{self._rng.getrandbits(64):016x}"
+        seen = claim_plan.seen_after_patch(found, stock.metadata.uid, attempt, wanted)
+        if isinstance(seen, Elsewhere):
+            self._peers.meet(found)
+        return seen
