@@ -34,7 +34,7 @@ class Fault:
     is_answer_lost: bool = False
     # The caller hears of a lost answer first, and the server does it so much later.
     lands_after_seconds: float | None = None
-    # Called once the server has answered, before the caller hears of it.
+    # Called once the request is done or lost, before its caller hears of it.
     then: Callable[[], None] | None = None
 
 
@@ -141,9 +141,11 @@ class FaultyTransport:
         rule = next((rule for rule in self._rules if rule.hits(request)), None)
         fault = rule.fault if rule else Fault()
         await asyncio.sleep(self._latency() + fault.before_seconds)
-        response = await self._performed(request, fault)
-        if fault.then:
-            fault.then()
+        try:
+            response = await self._performed(request, fault)
+        finally:
+            if fault.then:
+                fault.then()
         await asyncio.sleep(self._latency() + fault.after_seconds)
         if fault.is_answer_lost or self._is_cut:
             raise OutcomeUnknownError(f"{request.method} {request.path}: answer lost")

@@ -141,6 +141,17 @@ async def test_a_cut_process_neither_hears_nor_sends(
     assert stored(server) == ["a"]
 
 
+async def test_a_process_can_be_cut_just_before_a_write(
+    server: Server, transport: FaultyTransport
+) -> None:
+    transport.on("POST", "configmaps", Fault(is_dropped=True, then=transport.cut))
+    with pytest.raises(OutcomeUnknownError):
+        await transport.request(creation("a"))
+    with pytest.raises(UnreachableError):
+        await transport.request(ask("GET", MAPS))
+    assert stored(server) == []
+
+
 async def test_a_held_watch_tells_nothing_until_it_is_released(
     server: Server, transport: FaultyTransport
 ) -> None:
