@@ -1,0 +1,96 @@
+"""The conditions that a Deployment goes through, with the words of the real controller."""
+
+import json
+from datetime import timedelta
+
+import attrs
+
+from gpuruntime.local.deployment_plan import Observed
+from gpuruntime.local.deployment_status import deployment_status, seconds_to_deadline
+from gpuruntime.local.template_hash import LABEL, template_hash
+from gpuruntime.local.wire import wire
+from gpuruntime.local.workload_conditions import find
+from gpuruntime.local.workload_objects import DeploymentStatus, ReplicaSet
+from tests.local.controllers.things import MOMENT, TEMPLATE, deployment, replica_set
+
+HASH = template_hash(json.dumps(TEMPLATE).encode())
+LATER = MOMENT + timedelta(seconds=5)
+
+
+def new_set(size: int, **status: object) -> ReplicaSet:
+    labels = {"labels": {LABEL: HASH}}
+    return replica_set("web-x", metadata=labels, replicas=size, status=status)
+
+
+def observed(status: DeploymentStatus, *sets: ReplicaSet, replicas: int = 2) -> Observed:
+    shown = attrs.evolve(deployment(replicas=replicas), status=status)
+    return Observed(deployment=shown, replica_sets=sets)
+
+
+def reasons(status: DeploymentStatus) -> dict[str, tuple[str, str]]:
+    return {each.type: (each.status, each.reason) for each in status.conditions}
+
+
+def test_a_rollout_tells_created_then_updated_then_available() -> None:
+    created = deployment_status(observed(DeploymentStatus()), now=MOMENT, created="web-x")
+    assert reasons(created) == {
+        "Available": ("False", "MinimumReplicasUnavailable"),
+        "Progressing": ("True", "NewReplicaSetCreated"),
+    }
+
+    starting = observed(created, new_set(2, replicas=2))
+    updated = deployment_status(starting, now=LATER)
+    assert reasons(updated)["Progressing"] == ("True", "ReplicaSetUpdated")
+    assert (updated.updatedReplicas, updated.unavailableReplicas) == (2, 2)
+
+    running = observed(updated, new_set(2, replicas=2, readyReplicas=2, availableReplicas=2))
+    available = deployment_status(running, now=LATER)
+    assert reasons(available) == {
+        "Available": ("True", "MinimumReplicasAvailable"),
+        "Progressing": ("True", "NewReplicaSetAvailable"),
+    }
+    progressing = find(available.conditions, "Progressing")
+    assert progressing is not None
+    assert progressing.message == 'ReplicaSet "web-x" has successfully progressed.'
+    assert (progressing.lastUpdateTime, progressing.lastTransitionTime) == (LATER, MOMENT)
+
+
+def test_a_status_is_written_once() -> None:
+    view = observed(DeploymentStatus(), new_set(2, replicas=2))
+    first = deployment_status(view, now=MOMENT)
+    again = attrs.evolve(view, deployment=attrs.evolve(view.deployment, status=first))
+    assert deployment_status(again, now=LATER) == first
+
+
+def test_counts_that_are_zero_are_not_written() -> None:
+    status = deployment_status(observed(DeploymentStatus(), new_set(0), replicas=0), now=MOMENT)
+    assert set(wire(status)) == {"observedGeneration", "conditions"}
+
+
+def test_a_rollout_that_does_not_move_is_late_after_its_deadline() -> None:
+    started = deployment_status(observed(DeploymentStatus()), now=MOMENT, created="web-x")
+    stuck = observed(started, new_set(2))
+    assert seconds_to_deadline(stuck, now=MOMENT) == 601.0
+
+    late = deployment_status(stuck, now=MOMENT + timedelta(seconds=601))
+    assert reasons(late)["Progressing"] == ("False", "ProgressDeadlineExceeded")
+
+
+def test_a_finished_rollout_is_never_late() -> None:
+    done = new_set(2, replicas=2, availableReplicas=2)
+    finished = deployment_status(observed(DeploymentStatus(), done), now=MOMENT)
+    broken = observed(finished, new_set(2, replicas=2))
+    assert seconds_to_deadline(broken, now=MOMENT) is None
+    much_later = deployment_status(broken, now=MOMENT + timedelta(hours=1))
+    assert reasons(much_later)["Progressing"] == ("True", "NewReplicaSetAvailable")
+
+
+def test_a_replica_set_that_cannot_create_pods_speaks_for_its_deployment() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+    status = deployment_status(
+        observed(DeploymentStatus(), new_set(2, conditions=[failure])), now=MOMENT
+    )
+    assert reasons(status)["ReplicaFailure"] == ("True", "FailedCreate")
+
+    healed = deployment_status(observed(status, new_set(2)), now=LATER)
+    assert "ReplicaFailure" not in reasons(healed)
