@@ -1,18 +1,25 @@
 """The children of a unit as they should be: the Deployment and, where it serves, the Service."""
 
-from typing import Final
+from typing import Any, Final
 
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import cut_with_hash
+from gpuruntime.models.network import SERVICES
+from gpuruntime.models.resources import Resource
 from gpuruntime.models.templates import Port
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.drift import Child, inputs_hash
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement, labels_of, pod_template, primary_port
 
 PREFIX: Final = "unit-"
+# A Pod has to stay ready so long before a crash is forgiven; the first readiness counts at once.
+MIN_READY_SECONDS: Final = 10
+_POD: Final = ("spec", "template", "spec")
+POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
 
 
 def child_key(unit: GPUUnit) -> Key:
@@ -26,10 +33,11 @@ def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> 
         "replicas": 0 if unit.spec.suspended else 1,
         "strategy": {"type": "Recreate"},
         "revisionHistoryLimit": 1,
+        "minReadySeconds": MIN_READY_SECONDS,
         "selector": {"matchLabels": selector},
         "template": pod_template(unit, options, placement),
     }
-    return _child(unit, options, api_version="apps/v1", kind="Deployment", spec=spec)
+    return _child(unit, options, DEPLOYMENTS, spec)
 
 
 def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
@@ -42,7 +50,7 @@ def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
         "selector": {labels.UNIT: unit.metadata.name},
         "ports": [_service_port(port) for port in ports],
     }
-    return _child(unit, options, api_version="v1", kind="Service", spec=spec)
+    return _child(unit, options, SERVICES, spec)
 
 
 def access_url(unit: GPUUnit, options: UnitOptions) -> str:
@@ -64,7 +72,7 @@ def _service_port(port: Port) -> JsonObject:
 
 
 def _child(
-    unit: GPUUnit, options: UnitOptions, *, api_version: str, kind: str, spec: JsonObject
+    unit: GPUUnit, options: UnitOptions, resource: Resource[Any], spec: JsonObject
 ) -> Child:
     owner: JsonObject = {
         "apiVersion": GPU_UNITS.api_version,
@@ -82,11 +90,14 @@ def _child(
         "ownerReferences": [owner],
     }
     body: JsonObject = {
-        "apiVersion": api_version,
-        "kind": kind,
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
         "metadata": metadata,
         "spec": spec,
     }
     return Child(
-        inputs=inputs_hash(unit.spec), revision=options.template_revision, body=dict(body)
+        inputs=inputs_hash(unit.spec),
+        revision=options.template_revision,
+        body=body,
+        surroundings=POD_SURROUNDINGS if resource is DEPLOYMENTS else (),
     )

@@ -3,11 +3,13 @@
 A child carries one annotation of ours: what was last applied, the hash of the inputs it was made
 from, and the revision of the code that made it. While the inputs are the same, drift is judged
 against what was last applied, whatever a newer or older version of our code would write today:
-an upgrade restarts nobody's Pod.
+an upgrade restarts nobody's Pod. Neither does a change of the inputs that changes no member but
+those that come from the child's surroundings.
 """
 
 import hashlib
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -19,69 +21,118 @@ from gpuruntime.models.quantities import is_quantity, parse_quantity
 APPLIED: Final = f"{GROUP}/applied"
 # The rule by which `inputs_hash` is made; a hash of another rule proves no change.
 INPUTS_RULE: Final = "1"
-# All annotations of an object together may have 256 KiB.
+# Bytes; all annotations of an object together may have 256 KiB.
 MOST_REMEMBERED: Final = 200_000
 # Members whose texts are quantities: `1000m` and `1` are the same there.
 QUANTITIES: Final = frozenset({"limits", "requests", "sizeLimit"})
 
 
+Path: TypeAlias = tuple[str, ...]
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Child:
-    """A child as it should be; `inputs` is the hash of what asked for it."""
+    """A child as it should be; `inputs` is the hash of what asked for it.
+
+    `surroundings` are the members that nobody asked for, such as a preferred node.
+    """
 
     inputs: str
     revision: int
-    body: dict[str, Any]  # JSON, decoded from the annotation
+    body: JsonObject
+    surroundings: tuple[Path, ...] = ()
 
     def annotated(self) -> JsonObject:
         """The body to create, with the annotation that remembers it."""
-        return _with_annotation(self.body, encode_applied(self))
+        return _with_annotation(self.body, encode_applied(_applied(self)))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Applied:
+    """What the annotation remembers; the body is empty where it is too large for one.
+
+    `shape` is the hash of the body without its surroundings.
+    """
+
+    inputs: str
+    revision: int
+    shape: str = ""
+    body: dict[str, Any]  # JSON, decoded from the annotation
 
 
 def inputs_hash(spec: object) -> str:
     """Only what differs from its default counts, so that a new field changes no old hash."""
-    digest = hashlib.sha256(codec.encode_canonical(_differing(spec))).hexdigest()
-    return f"{INPUTS_RULE}:{digest[:16]}"
+    return f"{INPUTS_RULE}:{_digest(_differing(spec))}"
 
 
-def encode_applied(child: Child) -> str:
-    """Without the child itself where it is too large for an annotation."""
-    record: JsonObject = {"inputs": child.inputs, "revision": child.revision, "body": child.body}
-    text = codec.encode_canonical(record).decode()
-    if len(text) > MOST_REMEMBERED:
-        return codec.encode_canonical({**record, "body": {}}).decode()
-    return text
+def encode_applied(applied: Applied) -> str:
+    encoded = codec.encode_canonical(codec.to_json(applied))
+    if len(encoded) > MOST_REMEMBERED:
+        encoded = codec.encode_canonical(codec.to_json(attrs.evolve(applied, body={})))
+    return encoded.decode()
 
 
-def decode_applied(text: str) -> Child | None:
+def decode_applied(text: str) -> Applied | None:
     """None for a text that is not ours: the child is then compared with what we want."""
     try:
-        return codec.decode(text.encode(), Child)
+        return codec.decode(text.encode(), Applied)
     except codec.MalformedObjectError:
         return None
 
 
 def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
     """The merge patch that ends the drift of the live child; empty when there is none."""
-    present = _annotation(live)
-    applied = decode_applied(present)
-    target = _target(desired, applied)
-    patch = _difference(target.body, live, applied.body if applied else {})
-    annotation = encode_applied(target)
-    return patch if annotation == present else _with_annotation(patch, annotation)
+    applied = decode_applied(_annotation(live))
+    body, remembered = _target(desired, applied)
+    patch = _difference(body, live, applied.body if applied else {})
+    if remembered is applied:
+        return patch
+    return _with_annotation(patch, encode_applied(remembered))
 
 
-def _target(desired: Child, applied: Child | None) -> Child:
-    if applied is None or _asks_anew(desired, applied):
-        return desired
-    is_forgotten = not applied.body and applied.revision == desired.revision
-    return desired if is_forgotten else applied
+def _target(desired: Child, applied: Applied | None) -> tuple[JsonObject, Applied]:
+    """What the child is held to, and what is remembered of it."""
+    wanted = _applied(desired)
+    if applied is None:
+        return desired.body, wanted
+    is_same_shape = applied.shape == wanted.shape
+    asks_anew = _asks_anew(desired, applied)
+    if asks_anew and not is_same_shape:
+        return desired.body, wanted
+    kept = applied.body
+    if not kept and is_same_shape:
+        kept = _without(desired.body, desired.surroundings)
+    return kept, attrs.evolve(applied, inputs=desired.inputs) if asks_anew else applied
 
 
-def _asks_anew(desired: Child, applied: Child) -> bool:
+def _asks_anew(desired: Child, applied: Applied) -> bool:
     """An unknown rule counts as unchanged: two versions of ours never fight over a Pod."""
     is_known = applied.inputs.startswith(f"{INPUTS_RULE}:")
     return is_known and applied.inputs != desired.inputs
+
+
+def _applied(child: Child) -> Applied:
+    return Applied(
+        inputs=child.inputs,
+        revision=child.revision,
+        shape=_digest(_without(child.body, child.surroundings)),
+        body=dict(child.body),
+    )
+
+
+def _without(body: JsonObject, paths: Iterable[Path]) -> JsonObject:
+    kept: JsonObject = dict(body)
+    for name, *rest in paths:
+        inner = kept.get(name)
+        if not rest:
+            kept.pop(name, None)
+        elif isinstance(inner, dict):
+            kept[name] = _without(inner, (tuple(rest),))
+    return kept
+
+
+def _digest(value: JsonValue) -> str:
+    return hashlib.sha256(codec.encode_canonical(value)).hexdigest()[:16]
 
 
 def _difference(

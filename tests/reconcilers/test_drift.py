@@ -6,6 +6,7 @@ import pytest
 from gpuruntime.reconcilers.drift import (
     APPLIED,
     MOST_REMEMBERED,
+    Applied,
     Child,
     decode_applied,
     inputs_hash,
@@ -19,7 +20,18 @@ def child(spec: dict[str, Any], *, inputs: str = "1:a", revision: int = 1) -> Ch
 
 def live(applied: Child, **changes: Any) -> dict[str, Any]:
     body = applied.annotated()
-    return {**body, "spec": {**applied.body["spec"], **changes}}
+    return {**body, "spec": {**spec_of(applied.body), **changes}}
+
+
+def spec_of(body: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = body["spec"]
+    return spec
+
+
+def remembered(body: Any) -> Applied:
+    applied = decode_applied(body["metadata"]["annotations"][APPLIED])
+    assert applied is not None
+    return applied
 
 
 def test_a_child_as_it_was_applied_needs_no_write() -> None:
@@ -88,7 +100,55 @@ def test_new_inputs_bring_the_new_shape_and_remember_it() -> None:
     desired = child({"shape": "new"}, inputs="1:b", revision=2)
     patch = patch_towards(desired, live(child({"shape": "old"})))
     assert patch["spec"] == {"shape": "new"}
-    assert decode_applied(patch["metadata"]["annotations"][APPLIED]) == desired  # type: ignore[index,call-overload,arg-type]  # JSON
+    assert remembered(patch) == remembered(desired.annotated())
+
+
+def test_new_inputs_that_change_no_member_are_remembered_and_touch_nothing_else() -> None:
+    """Else the next version of our code would take them for new, and restart the Pod."""
+    desired = child({"shape": "same"}, inputs="1:b")
+    patch = patch_towards(desired, live(child({"shape": "same"})))
+    assert patch.keys() == {"metadata"}
+    assert remembered(patch).inputs == "1:b"
+
+
+def test_an_annotation_of_a_newer_version_is_left_as_it_is() -> None:
+    running = live(child({"a": 1}))
+    text = running["metadata"]["annotations"][APPLIED]
+    running["metadata"]["annotations"][APPLIED] = text.replace("{", '{"added":1,', 1)
+    assert patch_towards(child({"a": 1}), running) == {}
+
+
+def placed(node: str, *, inputs: str = "1:a", image: str = "x") -> Child:
+    return Child(
+        inputs=inputs,
+        revision=1,
+        body={"spec": {"image": image, "node": node}},
+        surroundings=(("spec", "node"),),
+    )
+
+
+def test_what_comes_from_the_surroundings_moves_nothing_by_itself() -> None:
+    assert patch_towards(placed("b"), live(placed("a"))) == {}
+
+
+def test_new_inputs_that_change_only_the_surroundings_move_nothing() -> None:
+    patch = patch_towards(placed("b", inputs="1:b"), live(placed("a")))
+    assert patch.keys() == {"metadata"}
+
+
+def test_new_inputs_bring_the_surroundings_along() -> None:
+    patch = patch_towards(placed("b", inputs="1:b", image="y"), live(placed("a")))
+    assert patch["spec"] == {"image": "y", "node": "b"}
+
+
+def test_surroundings_of_a_child_too_large_to_remember_move_nothing_either() -> None:
+    large = "x" * MOST_REMEMBERED
+    assert patch_towards(placed("b", image=large), live(placed("a", image=large))) == {}
+
+
+def test_the_size_of_what_is_remembered_is_counted_in_bytes() -> None:
+    text = live(child({"args": ["é" * (MOST_REMEMBERED // 2)]}))
+    assert len(text["metadata"]["annotations"][APPLIED].encode()) <= MOST_REMEMBERED
 
 
 def test_a_hash_of_an_unknown_rule_counts_as_unchanged() -> None:
@@ -108,7 +168,7 @@ def test_a_child_too_large_to_remember_still_converges_and_survives_upgrades() -
     running = live(large)
     assert len(running["metadata"]["annotations"][APPLIED]) < 1_000
     assert patch_towards(large, running) == {}
-    assert patch_towards(large, live(large, args=[]))["spec"] == large.body["spec"]
+    assert patch_towards(large, live(large, args=[]))["spec"] == spec_of(large.body)
     assert patch_towards(child({"args": ["new"]}, revision=2), running) == {}
 
 
