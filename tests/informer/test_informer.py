@@ -11,11 +11,13 @@ from tests.informer.model import (
     Answer,
     ModelServer,
     Query,
+    bookmark,
     listing,
     refuse,
+    say_then_go_on,
     sorted_objects,
 )
-from tests.kube.things import KEY, Thing
+from tests.kube.things import KEY, Thing, thing
 
 pytestmark = pytest.mark.looptime
 
@@ -128,6 +130,16 @@ async def test_a_write_of_our_own_is_seen_at_once_and_its_event_is_no_news(
         assert followed.view() == server.truth()
         await asyncio.sleep(10)
         assert followed.heard.names.count("anvil") == 2
+
+
+async def test_an_answer_that_a_bookmark_has_passed_is_that_of_a_deleted_object(
+    server: ModelServer, followed: Followed
+) -> None:
+    server.script("watch", say_then_go_on(bookmark(500)))
+    async with running(followed.informer):
+        await asyncio.sleep(1)
+        assert not followed.write(thing("chisel", version="400"))
+        assert key("chisel") not in followed.informer.store
 
 
 async def test_writes_and_deletions_while_a_list_is_read_are_all_there_after_it(

@@ -178,6 +178,7 @@ def test_a_server_restored_from_a_backup_is_believed_again_after_its_list(
     writer.apply(put(anvil(102, name="bellows")))
     assert held_version(writer) == "101"
     assert Key(KEY.namespace, "bellows") in writer.store
+    assert writer.begin_list().known_version == 102
 
 
 def test_deletions_are_remembered_only_up_to_a_bound(writer: Writer[Thing]) -> None:
