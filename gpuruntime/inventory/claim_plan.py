@@ -4,8 +4,8 @@ Every step of the claim protocol that could go several ways goes by one of these
 that the moves of the protocol can be read, and tried, without a cluster.
 """
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, assert_never
 from zlib import crc32
 
@@ -25,6 +25,7 @@ from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPUUnit
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
+_YOUNG: Final = timedelta(seconds=2)
 
 Failure: TypeAlias = InventoryError | StrictError
 
@@ -133,6 +134,34 @@ def _rotated(units: list[GPUUnit], start: int) -> list[GPUUnit]:
 
 def _age(unit: GPUUnit) -> tuple[datetime, str]:
     return (unit.metadata.creationTimestamp or _NEVER, unit.metadata.name)
+
+
+def is_unsettled(
+    listed: Iterable[GPUUnit], unit_of: Callable[[Key], GPUUnit | None], now: datetime
+) -> bool:
+    """Whether a claim was just made that goes back: its operation holds, or lives from, another.
+
+    It comes of one request that reached two replicas at once. Such stock is about to be free, so
+    it is too early to say that there is none.
+    """
+    young = [each for each in listed if _is_young(each, now)]
+    operations = {provenance.operation_of(each) for each in young}
+    return len(operations) < len(young) or any(_is_superfluous(each, unit_of) for each in young)
+
+
+def _is_young(stock: GPUUnit, now: datetime) -> bool:
+    moment = provenance.claimed_at(stock)
+    return moment is not None and moment.tzinfo is not None and abs(now - moment) < _YOUNG
+
+
+def _is_superfluous(stock: GPUUnit, unit_of: Callable[[Key], GPUUnit | None]) -> bool:
+    claimant = provenance.claimant_of(stock)
+    unit = unit_of(claimant) if claimant else None
+    return (
+        unit is not None
+        and provenance.operation_of(unit) == provenance.operation_of(stock)
+        and provenance.source_uid_of(unit) != stock.metadata.uid
+    )
 
 
 # What may come of the create, and of reading by name what stands in its way.

@@ -43,6 +43,14 @@ def attempt_of(stock: GPUUnit) -> str:
     return stock.metadata.annotations.get(labels.CLAIM_ATTEMPT, "")
 
 
+def claimed_at(stock: GPUUnit) -> datetime | None:
+    """By the clock of whoever made the claim; None where there is no such moment."""
+    try:
+        return datetime.fromisoformat(stock.metadata.annotations.get(labels.CLAIMED_AT, ""))
+    except ValueError:
+        return None
+
+
 def is_claimed(stock: GPUUnit) -> bool:
     return labels.CLAIMED_BY in stock.metadata.annotations
 

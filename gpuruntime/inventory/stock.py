@@ -43,6 +43,9 @@ from gpuruntime.models.units import GPU_UNITS, GPUUnit
 
 # So many of the free units are looked at: enough for callers to spread, and never more work.
 HEAD: Final = 128
+# For stock that is about to be given back, as long as its three requests may take.
+PATIENCE_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.05
 
 log = structlog.get_logger()
 
@@ -122,14 +125,18 @@ class StockClaims:
 
     async def _claim_listed(self, wanted: Wanted) -> Claim | None:
         """The cache shows nothing: our own writes in flight end first, then a LIST decides."""
+        loop = asyncio.get_running_loop()
+        patience_ends_at = loop.time() + PATIENCE_SECONDS
         while True:
             await self._reservations.settled(wanted.spec_name)
             listed = await self._lists.get(wanted.spec_name)
             own = next((each for each in listed if claim_plan.is_claim_of(each, wanted)), None)
             free = self._claimable(filter(provenance.is_free, listed), wanted)
             if own is None and not free:
-                return None
-            if claim := await self._claim_seen(own, free, wanted):
+                if not self._is_unsettled(listed) or loop.time() > patience_ends_at:
+                    return None
+                await asyncio.sleep(PAUSE_SECONDS)
+            elif claim := await self._claim_seen(own, free, wanted):
                 return claim
 
     async def _claim_seen(
@@ -139,6 +146,9 @@ class StockClaims:
             return await self.restamp(own, wanted)
         stock = self._pick(free, wanted, ())
         return await self._try(stock, wanted) if stock else None
+
+    def _is_unsettled(self, listed: Iterable[GPUUnit]) -> bool:
+        return claim_plan.is_unsettled(listed, self._units.store.get, self._now())
 
     async def _list(self, spec_name: str) -> list[GPUUnit]:
         return await list_all(

@@ -25,11 +25,11 @@ from gpuruntime.inventory.stores import (
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request
 from gpuruntime.kube.watch import Selection
-from gpuruntime.local.registry import Kind
 from gpuruntime.local.server import Server
 from gpuruntime.local.transport import InProcessTransport
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models import labels
+from gpuruntime.models.crds import crds
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
@@ -40,6 +40,7 @@ Document = dict[str, Any]
 NAMESPACES = Namespaces()
 OPTIONS = Options()
 STOCK, INSTANCE, SYSTEM = NAMESPACES.stock, NAMESPACES.instance, NAMESPACES.system
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 START = datetime(2025, 1, 1, tzinfo=UTC)
 READY = {
     "type": "Ready",
@@ -58,8 +59,8 @@ def clock() -> datetime:
 class Cluster:
     def __init__(self, seed: int = 7) -> None:
         self.server = Server(now=clock, rng=Random(seed))
-        for resource in (GPU_UNITS, STOCK_POOLS):
-            self.server.registry.add(_kind_of(resource))
+        for definition in crds():
+            self.call("POST", DEFINITIONS, definition)
         for name in (STOCK, INSTANCE, SYSTEM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
 
@@ -142,20 +143,6 @@ def notes(document: Mapping[str, Any]) -> dict[str, str]:
     """The annotations."""
     annotations: dict[str, str] = document["metadata"].get("annotations", {})
     return annotations
-
-
-def _kind_of(resource: Resource[Any]) -> Kind:
-    return Kind(
-        group=resource.group,
-        version=resource.version,
-        kind=resource.kind,
-        plural=resource.plural,
-        is_custom=True,
-        has_status=True,
-        has_generation=True,
-        allows_unconditional_update=False,
-        returns_deleted=False,
-    )
 
 
 @attrs.frozen(kw_only=True)

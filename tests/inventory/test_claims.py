@@ -79,13 +79,14 @@ async def test_the_unit_has_the_envelope_of_its_stock_and_the_rest_of_its_caller
         )
     [unit], [stock] = cluster.units, cluster.claimed
     assert unit["spec"] == {
+        "suspended": False,
         "specName": "g1.1",
         "cpu": "4",
         "memory": "16Gi",
         "gpu": 1,
         "gpuProduct": "A100",
         "image": "python:3.12",
-        "template": {"ports": [{"name": "http", "port": 80}]},
+        "template": {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]},
     }
     assert unit["metadata"]["labels"] == {
         labels.APP_NAME: labels.UNIT_APP,
