@@ -179,6 +179,8 @@ class ControlPlane:
             path = Path(volume["spec"].get("hostPath", {}).get("path", "/"))
             if path.parent == HOST_PATH_ROOT:
                 shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # not there, or another control plane's volumes are in it
+            HOST_PATH_ROOT.rmdir()
 
 
 @contextmanager
