@@ -1,0 +1,141 @@
+"""The API before an embedded cluster, over HTTP; every answer is held to the document."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import attrs
+from aiohttp import ClientResponse, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from gpuruntime.api.app import ApiOptions, Backend, make_app
+from gpuruntime.api.connection import Connection
+from gpuruntime.informer.store import Store, Tables
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.transport import Transport
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.cluster import Node, ResourceQuota
+from tests.api.conformity import Promises
+from tests.inventory.cluster import Cluster, Replica, clock, replica
+
+UNITS = "/api/v1/gpu-units"
+STOCK_UNITS = "/api/v1/operator/stock-units"
+JOBS = "/api/v1/operator/jobs"
+POOLS = "/api/v1/operator/stockpools"
+WELL = Connection(is_connected=True, is_synced=True)
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    bytes: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.bytes)
+
+    @property
+    def data(self) -> Any:
+        return self.body["data"]
+
+    @property
+    def code(self) -> str:
+        code: str = self.body["error"]["code"]
+        return code
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields at fault, as details name them."""
+        return [detail["field"] for detail in self.body["error"]["details"]]
+
+
+class Service:
+    def __init__(
+        self,
+        client: TestClient[web.Request, web.Application],
+        replica: Replica,
+        nodes: Tables[Node],
+        quotas: Tables[ResourceQuota],
+    ) -> None:
+        self.client = client
+        self.replica = replica
+        self.nodes = nodes
+        self.quotas = quotas
+        self.connection = WELL
+        self._promises: Promises | None = None
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        if data is None and body is not None:
+            data = json.dumps(body).encode()
+        headers = {
+            **({"Content-Type": "application/json"} if data is not None else {}),
+            **(headers or {}),
+        }
+        async with self.client.request(method, path, data=data, headers=headers) as response:
+            return await self._held(method, path, response)
+
+    async def create(self, operation: str = "one", **members: object) -> Answer:
+        return await self.call("POST", UNITS, unit_order(operation, **members))
+
+    async def _held(self, method: str, path: str, response: ClientResponse) -> Answer:
+        content = await response.read()
+        answer = Answer(status=response.status, headers=response.headers, bytes=content)
+        is_json = response.content_type == "application/json" and content
+        (await self.promises()).assert_kept(
+            method,
+            path.partition("?")[0],
+            answer.status,
+            answer.headers,
+            answer.body if is_json else content,
+        )
+        return answer
+
+    async def promises(self) -> Promises:
+        if self._promises is None:
+            async with self.client.get("/openapi.json") as response:
+                self._promises = Promises(await response.json())
+        return self._promises
+
+
+def unit_order(operation: str = "one", **members: object) -> dict[str, object]:
+    return {"operationID": operation, "specName": "g1.1", "image": "python:3.12", **members}
+
+
+@asynccontextmanager
+async def service(
+    cluster: Cluster,
+    *,
+    meter: Meter = NullMeter(),
+    deadline_seconds: float = 65.0,
+    around: Callable[[Transport], Transport] = lambda inner: inner,
+) -> AsyncIterator[Service]:
+    """`around` wraps the transport of whatever the API itself reads live."""
+    nodes: Tables[Node] = Tables({})
+    quotas: Tables[ResourceQuota] = Tables({})
+    async with replica(cluster) as process:
+        backend = Backend(
+            inventory=process.inventory,
+            caches=process.means.caches,
+            nodes=Store(nodes),
+            quotas=Store(quotas),
+            client=Client(around(process.transport)),
+            connection=lambda: served.connection,
+            now=clock,
+            rng=Random(1),
+            meter=meter,
+        )
+        app = make_app(backend, ApiOptions(version="1.2.3", deadline_seconds=deadline_seconds))
+        async with TestClient(TestServer(app)) as client:
+            served = Service(client, process, nodes, quotas)
+            yield served
