@@ -23,6 +23,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 CHECK_SECONDS = 3_600.0
 # Longer than a silent connection lives: an event that has not come by then does not come.
 SETTLE_SECONDS = 90.0
+CATCH_UP_SECONDS = 0.5
 MOST_SETTLINGS = 5
 EXAMPLES_LOGGED = 5
 
@@ -86,6 +87,21 @@ class DivergenceCheck(Generic[ObjectT]):
                 await self._check()
             except KubeError as error:
                 log.info("divergence not checked", resource=str(self._source), error=str(error))
+
+    async def catch_up(self) -> None:
+        """Ends once the store holds everything that the server had when this was called.
+
+        A failed request is tried again: whoever waits here must not go on without it.
+        """
+        suspects: frozenset[Difference] | None = None
+        while suspects is None or suspects:
+            try:
+                found = await self._differences()
+                suspects = found if suspects is None else suspects & found
+            except KubeError as error:
+                log.warning("catching up is held up", resource=str(self._source), error=str(error))
+            if suspects is None or suspects:
+                await asyncio.sleep(CATCH_UP_SECONDS)
 
     async def _check(self) -> None:
         suspects = await self._differences()

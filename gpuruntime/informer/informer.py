@@ -79,6 +79,10 @@ class Informer(Generic[ObjectT]):
         """
         return self._writer.write_through(written)
 
+    async def catch_up(self) -> None:
+        """After the first sync: ends once all that the server has at this moment is known here."""
+        await self._check.catch_up()
+
     async def run(self) -> None:
         """For ever: whatever the server does is retried, and only a fault of ours ends it."""
         async with asyncio.TaskGroup() as tasks:

@@ -39,6 +39,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 # So many steps without a pause keep the loop's stalls at a few milliseconds.
 EVENTS_WITHOUT_PAUSE = 200
+OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
 log = structlog.get_logger()
@@ -110,12 +111,13 @@ class Reflector(Generic[ObjectT]):
         """Returns the version of the list, which is that of each of its pages."""
         while True:
             page = await self._source.page(continue_token)
-            draft.add_page(page.items)
+            for start in range(0, len(page.items), OBJECTS_WITHOUT_PAUSE):
+                await asyncio.sleep(0)
+                draft.add(page.items[start : start + OBJECTS_WITHOUT_PAUSE])
             continue_token = page.continue_token
             if not continue_token:
                 return version_number(page.resource_version, f"list {self._source}")
             self._advance(PageRead(continue_token=continue_token))
-            await asyncio.sleep(0)
 
     async def _adopt_list(self, version: int) -> None:
         """Announces what differs in old and new taken together, and lets go of the old."""

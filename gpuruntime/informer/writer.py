@@ -41,7 +41,7 @@ class Draft(Generic[ObjectT]):
         self._held = held
         self._compacted = compacted
 
-    def add_page(self, items: Iterable[ObjectT]) -> None:
+    def add(self, items: Iterable[ObjectT]) -> None:
         """An object that is held at the same version stays the same object."""
         for item in items:
             key = item.metadata.key

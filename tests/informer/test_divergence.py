@@ -3,12 +3,19 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuruntime.informer.divergence import CHECK_SECONDS
-from gpuruntime.models.metadata import Key
+from gpuruntime.informer.divergence import (
+    CHECK_SECONDS,
+    Difference,
+    Identity,
+    Snapshot,
+    differences,
+)
+from gpuruntime.informer.store import Store, Tables
+from gpuruntime.models.metadata import Key, ObjectMeta
 from tests.informer.fronts import DirectTransport
 from tests.informer.harness import Followed, running
 from tests.informer.model import ModelServer, Script, refuse
-from tests.kube.things import KEY
+from tests.kube.things import KEY, Thing
 
 pytestmark = pytest.mark.looptime
 
@@ -26,6 +33,35 @@ async def server() -> ModelServer:
 @pytest.fixture
 def followed(server: ModelServer) -> Followed:
     return Followed(DirectTransport(server), is_checked=True)
+
+
+def held(**versions: int) -> Store[Thing]:
+    tables: Tables[Thing] = Tables({})
+    for name, version in versions.items():
+        metadata = ObjectMeta(namespace="lab", name=name, resourceVersion=str(version))
+        tables.put(metadata.key, Thing(metadata=metadata))
+    return Store(tables)
+
+
+def snapshot(version: int, **versions: int) -> Snapshot:
+    objects = {
+        Key("lab", name): Identity(uid=f"uid-{name}", version=each)
+        for name, each in versions.items()
+    }
+    return Snapshot(version=version, objects=objects)
+
+
+def test_a_store_differs_where_it_is_behind() -> None:
+    found = differences(snapshot(50, older=20, lost=30), held(older=10, surplus=50))
+    assert found == {
+        Difference(Key("lab", "older"), "10", "uid-older"),
+        Difference(Key("lab", "lost"), "", "uid-lost"),
+        Difference(Key("lab", "surplus"), "50", ""),
+    }
+
+
+def test_a_store_that_is_ahead_of_the_snapshot_does_not_differ() -> None:
+    assert not differences(snapshot(50, same=20, newer=30), held(same=20, newer=60, created=51))
 
 
 async def test_a_store_that_is_right_is_checked_about_hourly_by_one_list_of_metadata(
@@ -132,3 +168,25 @@ async def test_nothing_is_judged_while_no_window_stays_open(
         assert followed.meter.sums[DIVERGED] == 1
         assert followed.informer.store.get(Key(KEY.namespace, "anvil")) is not None
         assert followed.view() == server.truth()
+
+
+async def test_catching_up_ends_once_what_the_server_had_is_known(
+    server: ModelServer, followed: Followed
+) -> None:
+    """The stream lags: only the list tells that something is missing here."""
+    server.lag_seconds = 30.0
+    async with running(followed.informer):
+        server.put("drill")
+        await followed.informer.catch_up()
+
+        assert followed.view() == server.truth()
+
+
+async def test_catching_up_does_not_wait_for_what_comes_later(
+    server: ModelServer, followed: Followed
+) -> None:
+    async with running(followed.informer):
+        started = asyncio.get_running_loop().time()
+        await followed.informer.catch_up()
+
+        assert asyncio.get_running_loop().time() - started < 1.0
