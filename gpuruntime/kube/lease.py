@@ -1,0 +1,276 @@
+"""Leader election by a Lease: at most one process believes that it leads, whatever fails.
+
+What holds it: the leader counts from the start of its last successful write and stops at the
+renew deadline; others count the longer lease duration from when they first saw that write. Each
+counts on a monotonic clock of its own, and no time in the Lease is trusted. Every write is guarded
+by the version it was decided on, so of two that decide alike only one succeeds.
+
+Two things are assumed: the clocks run equally fast within the margin between deadline and
+duration, and the identity belongs to one process alone, a restarted one included.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+
+import attrs
+from structlog import get_logger
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import (
+    ConflictError,
+    KubeError,
+    LeadershipLostError,
+    NotFoundError,
+    NotLeadingError,
+)
+from gpuruntime.kube.transport import Transport
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.cluster import LEASES, Lease
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.moments import rfc3339_micro
+
+log = get_logger()
+
+NEVER = -math.inf
+JITTER = 0.2
+SHORTEST_PAUSE_SECONDS = 0.2
+JUST_AFTER_SECONDS = 0.01  # so that whoever sleeps to the deadline wakes behind it
+RELEASED_DURATION_SECONDS = 1  # what other electors of Kubernetes leave behind as well
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LeaseOptions:
+    """Duration > deadline > period; the identity is unique to this process."""
+
+    key: Key
+    identity: str
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
+
+    @property
+    def request_timeout_seconds(self) -> float:
+        """A stalled request leaves time for more before the deadline."""
+        return self.renew_deadline_seconds / 3
+
+    @property
+    def attempt_timeout_seconds(self) -> float:
+        """An attempt is a look and a write."""
+        return 2 * self.request_timeout_seconds
+
+
+class Elector:
+    """Leads once and no more: whoever has lost the lease ends its process and starts afresh."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        options: LeaseOptions,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        rng: Random,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self.leading = asyncio.Event()
+        # Whether the Lease came from nobody: nobody's requests can still be on their way.
+        self.follows_clean_end = False
+        self._client = Client(
+            transport, meter=meter, timeout_seconds=options.request_timeout_seconds
+        )
+        self._options = options
+        self._clock = clock
+        self._now = now
+        self._rng = rng
+        self._meter = meter
+        self._open_until = NEVER
+        # The Lease as our own last write left it; None once anybody may have written after it.
+        self._own: Lease | None = None
+        self._has_written = False
+        self._fault = ""
+        self._seen_version = ""
+        self._rival = ""
+        self._rival_until = NEVER
+
+    @property
+    def is_leading(self) -> bool:
+        return self._clock() < self._open_until
+
+    def fence(self) -> None:
+        """Raises NotLeadingError as soon as no write may start any more."""
+        if not self.is_leading:
+            raise NotLeadingError(
+                f"lease {self._options.key}: not held by {self._options.identity} any more: "
+                "no write may start"
+            )
+
+    async def run(self) -> None:
+        """Ends by LeadershipLostError, or by cancellation, which releases the lease.
+
+        Whatever writes under the fence has to have ended before it is cancelled.
+        """
+        try:
+            await self._acquire()
+            await self._keep()
+        except asyncio.CancelledError:
+            self._shut()
+            await self._release()
+            raise
+        finally:
+            self._shut()
+
+    async def _acquire(self) -> None:
+        while True:
+            open_until = await self._attempt(self._options.attempt_timeout_seconds)
+            if self._clock() < open_until:
+                break
+            await asyncio.sleep(self._jittered_period())
+        self._open_until = open_until
+        self._tell(is_leading=True)
+        self.leading.set()
+        log.info("leading", lease=str(self._options.key), identity=self._options.identity)
+
+    async def _keep(self) -> None:
+        """The old deadline decides, also over a renewal whose answer comes after it."""
+        taken = 0.0
+        while True:
+            pause = max(self._jittered_period() - taken, SHORTEST_PAUSE_SECONDS)
+            await asyncio.sleep(min(pause, self._left() + JUST_AFTER_SECONDS))
+            started, open_until = self._clock(), NEVER
+            if self.is_leading:
+                limit = min(self._options.attempt_timeout_seconds, self._left())
+                open_until = await self._attempt(limit)
+            taken = self._clock() - started
+            if not self.is_leading:
+                raise self._lost(
+                    f"not renewed in time: {self._fault or 'the process was held up'}"
+                )
+            if self._rival:
+                raise self._lost(f"held by {self._rival}")
+            self._open_until = max(self._open_until, open_until)
+
+    async def _attempt(self, limit_seconds: float) -> float:
+        """Until when the fence may be open by it: NEVER after a failure or before a rival."""
+        try:
+            async with asyncio.timeout(limit_seconds):
+                return await self._take()
+        except (KubeError, TimeoutError) as error:
+            self._own = None
+            self._fault = str(error) or f"no answer within {limit_seconds:.1f} s"
+            self._meter.count("lease_failures_total", lease=self._options.key.name)
+            log.warning("lease not written", lease=str(self._options.key), error=self._fault)
+            return NEVER
+
+    async def _take(self) -> float:
+        lease = self._own or await self._look()
+        started = self._clock()
+        if started < self._rival_until:
+            return NEVER
+        if not self.leading.is_set():
+            is_free = lease is None or not lease.spec.holderIdentity
+            self.follows_clean_end = is_free and not self._rival
+        self._has_written = True
+        self._own = await (self._create() if lease is None else self._renew(lease))
+        self._fault = ""
+        self._observe(self._own)
+        return started + self._options.renew_deadline_seconds
+
+    async def _look(self) -> Lease | None:
+        """A rival whose Lease was deleted under it still has its time."""
+        try:
+            lease = await self._client.get(LEASES, self._options.key)
+        except NotFoundError:
+            return None
+        self._observe(lease)
+        return lease
+
+    def _observe(self, lease: Lease) -> None:
+        if lease.metadata.resourceVersion == self._seen_version:
+            return
+        self._seen_version = lease.metadata.resourceVersion
+        holder, known = lease.spec.holderIdentity, self._rival
+        self._rival = "" if holder == self._options.identity else holder
+        promised = max(self._options.lease_duration_seconds, lease.spec.leaseDurationSeconds)
+        self._rival_until = self._clock() + promised if self._rival else NEVER
+        if self._rival not in {"", known}:
+            log.info("lease held elsewhere", lease=str(self._options.key), holder=holder)
+
+    async def _create(self) -> Lease:
+        key = self._options.key
+        body: JsonObject = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"namespace": key.namespace, "name": key.name},
+            "spec": self._spec(acquired=True, transitions=0),
+        }
+        return await self._client.create(LEASES, body, namespace=key.namespace)
+
+    async def _renew(self, lease: Lease) -> Lease:
+        is_ours = lease.spec.holderIdentity == self._options.identity
+        transitions = lease.spec.leaseTransitions + (0 if is_ours else 1)
+        return await self._patch(lease, self._spec(acquired=not is_ours, transitions=transitions))
+
+    async def _patch(self, lease: Lease, spec: JsonObject) -> Lease:
+        return await self._client.patch(
+            LEASES,
+            self._options.key,
+            {"spec": spec},
+            resource_version=lease.metadata.resourceVersion,
+        )
+
+    def _spec(self, *, acquired: bool, transitions: int) -> JsonObject:
+        moment = rfc3339_micro(self._now())
+        spec: JsonObject = {
+            "holderIdentity": self._options.identity,
+            "leaseDurationSeconds": math.ceil(self._options.lease_duration_seconds),
+            "leaseTransitions": transitions,
+            "renewTime": moment,
+        }
+        return {**spec, "acquireTime": moment} if acquired else spec
+
+    async def _release(self) -> None:
+        """A write of ours may still be on its way: then one more look and one more try."""
+        if not self._has_written:
+            return
+        try:
+            async with asyncio.timeout(self._options.request_timeout_seconds):
+                try:
+                    await self._give_back()
+                except ConflictError:
+                    self._own = None
+                    await self._give_back()
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease not released", lease=str(self._options.key), error=str(error))
+
+    async def _give_back(self) -> None:
+        lease = self._own or await self._look()
+        if lease is None or lease.spec.holderIdentity != self._options.identity:
+            return
+        released: JsonObject = {
+            "holderIdentity": None,
+            "leaseDurationSeconds": RELEASED_DURATION_SECONDS,
+            "renewTime": rfc3339_micro(self._now()),
+        }
+        await self._patch(lease, released)
+        log.info("lease released", lease=str(self._options.key))
+
+    def _lost(self, reason: str) -> LeadershipLostError:
+        return LeadershipLostError(f"lease {self._options.key}: {reason}")
+
+    def _shut(self) -> None:
+        self._open_until = NEVER
+        self.leading.clear()
+        self._tell(is_leading=False)
+
+    def _tell(self, *, is_leading: bool) -> None:
+        self._meter.gauge("lease_leading", float(is_leading), lease=self._options.key.name)
+
+    def _left(self) -> float:
+        return self._open_until - self._clock()
+
+    def _jittered_period(self) -> float:
+        return self._options.retry_period_seconds * self._rng.uniform(1 - JITTER, 1 + JITTER)
