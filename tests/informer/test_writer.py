@@ -34,7 +34,7 @@ def writer(heard: Heard) -> Writer[Thing]:
 
 def relist(writer: Writer[Thing], version: int, *items: Thing) -> None:
     draft = writer.begin_list()
-    draft.add_page(items)
+    draft.add(items)
     writer.adopt_list(draft, version)
 
 
@@ -86,7 +86,7 @@ def test_a_created_object_is_held_before_its_event_comes(writer: Writer[Thing]) 
 def test_a_list_read_while_an_object_was_written_does_not_go_back(writer: Writer[Thing]) -> None:
     relist(writer, 10, anvil(10))
     draft = writer.begin_list()
-    draft.add_page([anvil(10)])
+    draft.add([anvil(10)])
     writer.write_through(anvil(12))
     before = writer.adopt_list(draft, 11)
     assert held_version(writer) == "12"
