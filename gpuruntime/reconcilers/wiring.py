@@ -52,7 +52,7 @@ class Reconcilers:
         self._around = around
         self.informers = Informers(around)
         self._caches = self.informers.caches()
-        self._is_leading = False
+        self.is_leading = False
         self._unit_queue: WorkQueue[Key] = WorkQueue("unit", meter=around.meter)
         self._stock_queue: WorkQueue[Key] = WorkQueue("stock", meter=around.meter)
         self._pool_queue: WorkQueue[Key] = WorkQueue("pool", meter=around.meter)
@@ -85,7 +85,7 @@ class Reconcilers:
             await informer.synced.wait()
         for informer in (self.informers.units, self.informers.stock, self.informers.pools):
             await informer.catch_up()
-        self._is_leading = True
+        self.is_leading = True
         self._take_backlog()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
@@ -185,7 +185,7 @@ class Reconcilers:
                 queue.add(held.metadata.key, is_backlog=True)
 
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if not self._is_leading:
+        if not self.is_leading:
             return
         if asked(old) != asked(new) and new is not None:
             self._unit_queue.add(key)
@@ -195,7 +195,7 @@ class Reconcilers:
             self._wake_rivals(new or old, key)
 
     def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if not self._is_leading:
+        if not self.is_leading:
             return
         if new is not None and asked(old) != asked(new):
             self._stock_queue.add(key)
@@ -205,7 +205,7 @@ class Reconcilers:
             self._wake_waiting(new)
 
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
-        if not self._is_leading:
+        if not self.is_leading:
             return
         if new is not None and asked(old) != asked(new):
             self._pool_queue.add(key)
@@ -215,7 +215,7 @@ class Reconcilers:
                     self._stock_queue.add(unit.metadata.key)
 
     def _undertake(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if self._is_leading:
+        if self.is_leading:
             self._undertaker.notice(key, old, new)
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
@@ -233,7 +233,7 @@ class Reconcilers:
 
     def _wake_owner(self, namespace: str, child: Deployment | Service | Pod | None) -> None:
         name = unit_name(child)
-        if not name or not self._is_leading:
+        if not name or not self.is_leading:
             return
         is_stock = namespace == self._around.options.stock_namespace
         (self._stock_queue if is_stock else self._unit_queue).add(Key(namespace, name))

@@ -1,0 +1,148 @@
+"""The manager: caches on every replica, reconcilers on the one that leads."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from random import Random, SystemRandom
+from typing import Final
+
+import structlog
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.lease import Elector, LeaseOptions
+from gpuruntime.kube.transport import Transport
+from gpuruntime.models.metadata import Key
+from gpuruntime.observe.listener import operations_listener
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.observe.reporter import GarbagePauses, measure_loop_lag, report_status
+from gpuruntime.reconcilers.informers import Surroundings
+from gpuruntime.reconcilers.start_plan import Term
+from gpuruntime.reconcilers.wiring import Reconcilers
+from gpuruntime.roles.cluster import cluster_transport, wall_clock
+from gpuruntime.roles.translation import unit_options_of
+from gpuruntime.settings import Settings
+
+log = structlog.get_logger()
+
+STOPPING: Final = "stopping"
+
+
+class Manager:
+    """Without an election it leads at once; an identity belongs to one process alone."""
+
+    def __init__(self, settings: Settings, *, transport: Transport | None = None) -> None:
+        """A given transport is the caller's: it is neither tried nor closed."""
+        self._settings = settings
+        self._transport = transport
+        self._registry = Registry()
+        self._identity = (
+            f"{socket.gethostname()}-{os.getpid()}-{SystemRandom().randbytes(4).hex()}"
+        )
+        self._reconcilers: Reconcilers | None = None
+        self._is_stopping = False
+        self._led_since = 0.0
+        self._is_clean_term = False
+
+    async def run(self) -> None:
+        if self._transport is not None:
+            await self._serve(self._transport)
+            return
+        async with cluster_transport(self._settings.kubernetes) as transport:
+            await self._serve(transport)
+
+    async def drain(self) -> None:
+        """The lease is given back when `run` is cancelled, after the last write."""
+        self._is_stopping = True
+        if self._reconcilers is not None:
+            await self._reconcilers.drain()
+
+    async def _serve(self, transport: Transport) -> None:
+        elector = self._elector(transport)
+        fence = elector.fence if elector else None
+        self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)
+        clock = asyncio.get_running_loop().time
+        address = self._settings.operations.listen
+        with GarbagePauses(self._registry, clock):
+            async with (
+                operations_listener(
+                    host=address.host,
+                    port=address.port,
+                    registry=self._registry,
+                    not_ready=self._not_ready,
+                ),
+                asyncio.TaskGroup() as tasks,
+            ):
+                if elector is not None:
+                    tasks.create_task(elector.run(), name="elector")
+                tasks.create_task(reconcilers.run_caches(), name="caches")
+                tasks.create_task(self._lead(elector, reconcilers), name="lead")
+                tasks.create_task(self._report(), name="status")
+                tasks.create_task(measure_loop_lag(self._registry), name="loop-lag")
+
+    async def _lead(self, elector: Elector | None, reconcilers: Reconcilers) -> None:
+        if elector is not None:
+            await elector.leading.wait()
+            self._is_clean_term = elector.follows_clean_end
+        self._led_since = asyncio.get_running_loop().time()
+        await reconcilers.run()
+
+    def _term(self) -> Term:
+        age = asyncio.get_running_loop().time() - self._led_since
+        return Term(age_seconds=age, is_clean=self._is_clean_term)
+
+    def _elector(self, transport: Transport) -> Elector | None:
+        chosen = self._settings.leaderElection
+        if not self._settings.elects_leader:
+            return None
+        options = LeaseOptions(
+            key=Key(self._settings.namespaces.system, chosen.leaseName),
+            identity=self._identity,
+            lease_duration_seconds=chosen.leaseDuration,
+            renew_deadline_seconds=chosen.renewDeadline,
+            retry_period_seconds=chosen.retryPeriod,
+        )
+        return Elector(
+            transport,
+            options,
+            clock=asyncio.get_running_loop().time,
+            now=wall_clock,
+            rng=Random(),  # noqa: S311 - jitter
+            meter=self._registry,
+        )
+
+    def _make_reconcilers(
+        self, transport: Transport, fence: Callable[[], None] | None
+    ) -> Reconcilers:
+        return Reconcilers(
+            Surroundings(
+                client=Client(transport, meter=self._registry, fence=fence),
+                options=unit_options_of(self._settings),
+                retention_seconds=self._settings.operationRetention,
+                term=self._term,
+                now=wall_clock,
+                rng=Random(),  # noqa: S311 - jitter
+                meter=self._registry,
+            )
+        )
+
+    def _not_ready(self) -> str:
+        if self._is_stopping:
+            return STOPPING
+        unsynced = self._reconcilers.unsynced if self._reconcilers else ["everything"]
+        return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
+
+    async def _report(self) -> None:
+        await report_status(self._facts, interval_seconds=self._settings.reportInterval)
+
+    def _facts(self) -> Mapping[str, object]:
+        assert self._reconcilers is not None
+        informers = self._reconcilers.informers
+        return {
+            "role": "manager",
+            "leading": self._reconcilers.is_leading,
+            "units": len(informers.units.store),
+            "stock": len(informers.stock.store),
+            "pools": len(informers.pools.store),
+            "unsynced": self._reconcilers.unsynced,
+        }

@@ -1,0 +1,41 @@
+"""The configuration as the small options that each room takes."""
+
+import attrs
+
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
+from gpuruntime.settings import PodSecurity, Settings
+
+
+def namespaces_of(settings: Settings) -> Namespaces:
+    names = settings.namespaces
+    return Namespaces(stock=names.stock, instance=names.instance, system=names.system)
+
+
+def unit_options_of(settings: Settings) -> UnitOptions:
+    return UnitOptions(
+        stock_namespace=settings.namespaces.stock,
+        instance_namespace=settings.namespaces.instance,
+        system_namespace=settings.namespaces.system,
+        cluster_domain=settings.kubernetes.clusterDomain,
+        gpu_resource=settings.gpuResource,
+        is_restricted=settings.podSecurity is PodSecurity.RESTRICTED,
+        stock_priority=settings.priorityClasses.stock,
+        instance_priority=settings.priorityClasses.instance,
+        pod_defaults=_pod_defaults(settings),
+    )
+
+
+def _pod_defaults(settings: Settings) -> PodDefaults:
+    given = settings.podDefaults
+    return PodDefaults(
+        cpu=given.cpu,
+        memory=given.memory,
+        image_pull_secrets=given.imagePullSecrets,
+        tolerations=tuple(
+            {name: value for name, value in attrs.asdict(each).items() if value not in ("", None)}
+            for each in given.tolerations
+        ),
+        node_selector=given.nodeSelector,
+        runtime_class=given.runtimeClassName,
+    )
