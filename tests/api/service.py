@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from io import BytesIO
 from random import Random
 from typing import Any
 
@@ -78,11 +79,10 @@ class Service:
     ) -> Answer:
         if data is None and body is not None:
             data = json.dumps(body).encode()
-        headers = {
-            **({"Content-Type": "application/json"} if data is not None else {}),
-            **(headers or {}),
-        }
-        async with self.client.request(method, path, data=data, headers=headers) as response:
+        types = {} if data is None else {"Content-Type": "application/json"}
+        payload = None if data is None else BytesIO(data)
+        headers = {**types, **(headers or {})}
+        async with self.client.request(method, path, data=payload, headers=headers) as response:
             return await self._held(method, path, response)
 
     async def create(self, operation: str = "one", **members: object) -> Answer:

@@ -1,0 +1,129 @@
+"""The document: made from the routes, whole, and true to OpenAPI 3.0.3."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.service import UNITS, Service, service
+from tests.inventory.cluster import Cluster
+
+pytestmark = pytest.mark.looptime
+
+ROUTES = {
+    "/api/v1/health": {"get"},
+    "/api/v1/operator/stock-units": {"post"},
+    "/api/v1/operator/jobs": {"get"},
+    "/api/v1/operator/jobs/{operationID}": {"get"},
+    "/api/v1/operator/stockpools": {"get", "post"},
+    "/api/v1/operator/stockpools/{name}": {"get", "put", "delete"},
+    "/api/v1/operator/inventory": {"get"},
+    "/api/v1/gpu-units": {"get", "post"},
+    "/api/v1/gpu-units/{name}": {"get", "put", "delete"},
+    "/api/v1/gpu-units/{name}/events": {"get"},
+    "/api/v1/gpu-units/{name}/logs": {"get"},
+    "/openapi.json": {"get"},
+    "/swagger/index.html": {"get"},
+}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Service]:
+    async with service(Cluster()) as served:
+        yield served
+
+
+@pytest.fixture
+async def document(api: Service) -> Any:
+    answer = await api.call("GET", "/openapi.json")
+    return answer.body
+
+
+def operations(document: Any) -> Iterator[tuple[str, Any]]:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            yield path, operation
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for item in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from nodes(item)
+
+
+async def test_every_route_of_the_contract_is_described(document: Any) -> None:
+    assert document["openapi"] == "3.0.3"
+    assert {path: set(methods) for path, methods in document["paths"].items()} == ROUTES
+
+
+async def test_every_operation_has_a_name_of_its_own(document: Any) -> None:
+    names = [operation["operationId"] for _, operation in operations(document)]
+    assert len(names) == len(set(names))
+
+
+async def test_every_reference_leads_somewhere_and_stands_alone(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    for node in nodes(document):
+        if "$ref" in node:
+            assert list(node) == ["$ref"]
+            assert node["$ref"].removeprefix("#/components/schemas/") in schemas
+
+
+async def test_every_parameter_of_a_path_is_declared(document: Any) -> None:
+    for path, operation in operations(document):
+        declared = [each["name"] for each in operation["parameters"] if each["in"] == "path"]
+        assert declared == re.findall(r"\{(\w+)\}", path)
+
+
+async def test_bodies_are_closed_and_answers_may_grow(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    for name in ("CreateUnit", "UpdateUnit", "SeedStock", "CreatePool", "UpdatePool", "Template"):
+        assert schemas[name]["additionalProperties"] is False
+    assert "additionalProperties" not in schemas["UnitView"]
+
+
+async def test_bounds_and_defaults_are_those_that_the_reader_holds(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    replicas = schemas["SeedStock"]["properties"]["replicas"]
+    assert (replicas["minimum"], replicas["maximum"]) == (1, 10_000)
+    assert schemas["CreatePool"]["properties"]["refill"]["default"] == "Always"
+    assert schemas["CreateUnit"]["required"] == ["operationID", "specName", "image"]
+    limit = next(
+        each["schema"]
+        for each in document["paths"][UNITS]["get"]["parameters"]
+        if each["name"] == "limit"
+    )
+    assert limit == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+
+
+async def test_null_is_allowed_exactly_where_it_clears(document: Any) -> None:
+    properties = document["components"]["schemas"]["UpdateUnit"]["properties"]
+    assert all(member.get("nullable") for member in properties.values())
+    pool = document["components"]["schemas"]["UpdatePool"]["properties"]
+    assert not pool["replicas"].get("nullable")
+    assert pool["template"]["nullable"]
+
+
+async def test_nothing_of_kubernetes_own_schemas_is_left_in_it(document: Any) -> None:
+    assert not [name for node in nodes(document) for name in node if name.startswith("x-")]
+
+
+async def test_the_page_and_its_files_come_from_here(api: Service) -> None:
+    page = await api.call("GET", "/swagger/index.html")
+    text = page.bytes.decode()
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert "://" not in text
+    for name in re.findall(r'(?:src|href)="([^"]+)"', text):
+        async with api.client.get(f"/swagger/{name}") as response:
+            assert response.status == 200
+            assert len(await response.read()) > 500
+
+
+async def test_the_document_and_the_page_need_no_cluster(api: Service) -> None:
+    api.replica.transport.cut()
+    for path in ("/openapi.json", "/swagger/index.html"):
+        assert (await api.call("GET", path)).status == 200
