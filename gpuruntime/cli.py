@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     manager = commands.add_parser("manager", help="reconcile units and pools (one leader)")
     _add_role_flags(manager)
     manager.set_defaults(command=_manager)
+    commands.add_parser("crds", help="print the CRDs as YAML").set_defaults(command=_crds)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
     return parser
 
@@ -73,6 +74,13 @@ def _manager(options: argparse.Namespace) -> int:
     return lifecycle.run_to_exit(
         lambda: manager.Manager(loaded), grace_seconds=loaded.shutdownGrace
     )
+
+
+def _crds(_: argparse.Namespace) -> int:
+    from gpuruntime.models import crds
+
+    print(crds.render(), end="")  # noqa: T201 - the command's answer
+    return 0
 
 
 def _version(_: argparse.Namespace) -> int:
