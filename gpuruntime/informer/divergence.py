@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 import attrs
 import structlog
 
-from gpuruntime.informer.recovery import Watching
+from gpuruntime.informer.pacing import batches
+from gpuruntime.informer.recovery import Empty, Health, ListFailed, Watching
 from gpuruntime.informer.reflector import Reflector
 from gpuruntime.informer.source import Source
 from gpuruntime.informer.store import Store, version_number, version_of
@@ -23,9 +24,9 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 CHECK_SECONDS = 3_600.0
 # Longer than a silent connection lives: an event that has not come by then does not come.
 SETTLE_SECONDS = 90.0
-CATCH_UP_SECONDS = 0.5
 MOST_SETTLINGS = 5
 EXAMPLES_LOGGED = 5
+KEYS_WITHOUT_PAUSE = 2_000
 
 log = structlog.get_logger()
 
@@ -53,23 +54,29 @@ class Difference:
     server_uid: str
 
 
-def differences(snapshot: Snapshot, store: Store[ObjectT]) -> frozenset[Difference]:
-    """Where the store is behind. To be ahead of the snapshot is what events do to it."""
-    behind = (
-        Difference(key, held.metadata.resourceVersion if held else "", listed.uid)
-        for key, listed in snapshot.objects.items()
-        if (held := store.get(key)) is None or version_of(held) < listed.version
-    )
-    surplus = (
-        Difference(key, held.metadata.resourceVersion, "")
-        for key, held in store.items()
-        if key not in snapshot.objects and version_of(held) <= snapshot.version
-    )
-    return frozenset({*behind, *surplus})
+async def differences(snapshot: Snapshot, store: Store[ObjectT]) -> frozenset[Difference]:
+    found = []
+    for keys in ([*snapshot.objects], [*store.keys()]):
+        async for batch in batches(keys, KEYS_WITHOUT_PAUSE):
+            found += [difference(snapshot, key, store.get(key)) for key in batch]
+    return frozenset(each for each in found if each is not None)
 
 
-class DivergenceCheck(Generic[ObjectT]):
-    """A difference is counted, logged, and healed by a new list."""
+def difference(snapshot: Snapshot, key: Key, held: KubernetesObject | None) -> Difference | None:
+    """Only to be behind counts: to be ahead of the snapshot is what events do."""
+    listed = snapshot.objects.get(key)
+    if held is None:
+        return Difference(key, "", listed.uid) if listed else None
+    version = version_of(held)
+    if listed and version < listed.version:
+        return Difference(key, held.metadata.resourceVersion, listed.uid)
+    if not listed and version <= snapshot.version:
+        return Difference(key, held.metadata.resourceVersion, "")
+    return None
+
+
+class Comparison(Generic[ObjectT]):
+    """What has diverged is counted, logged, and healed by a new list."""
 
     def __init__(
         self, source: Source[ObjectT], store: Store[ObjectT], reflector: Reflector[ObjectT]
@@ -93,15 +100,30 @@ class DivergenceCheck(Generic[ObjectT]):
 
         A failed request is tried again: whoever waits here must not go on without it.
         """
-        suspects: frozenset[Difference] | None = None
-        while suspects is None or suspects:
+        snapshot = await self._snapshot_at_last()
+        missing = [found.key for found in await differences(snapshot, self._store)]
+        while not self._has_passed(snapshot.version):
+            missing = [key for key in missing if difference(snapshot, key, self._store.get(key))]
+            if not missing:
+                return
+            self._reflector.moved.clear()
+            await self._reflector.moved.wait()
+
+    async def _snapshot_at_last(self) -> Snapshot:
+        health = Health()
+        while True:
             try:
-                found = await self._differences()
-                suspects = found if suspects is None else suspects & found
+                return await self._snapshot()
             except KubeError as error:
+                failed = ListFailed(error=error)
+                health = health.after(failed)
                 log.warning("catching up is held up", resource=str(self._source), error=str(error))
-            if suspects is None or suspects:
-                await asyncio.sleep(CATCH_UP_SECONDS)
+                await asyncio.sleep(health.delay_seconds(failed, self._source.rng))
+
+    def _has_passed(self, version: int) -> bool:
+        """Events come in order: whatever is still missing then came and went."""
+        state = self._reflector.state
+        return not isinstance(state, Empty) and state.version >= version
 
     async def _check(self) -> None:
         suspects = await self._differences()
@@ -119,7 +141,7 @@ class DivergenceCheck(Generic[ObjectT]):
             self._reflector.doubt()
 
     async def _differences(self) -> frozenset[Difference]:
-        return differences(await self._snapshot(), self._store)
+        return await differences(await self._snapshot(), self._store)
 
     async def _snapshot(self) -> Snapshot:
         objects: dict[Key, Identity] = {}

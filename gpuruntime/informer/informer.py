@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Generic, TypeVar
 
-from gpuruntime.informer.divergence import DivergenceCheck
+from gpuruntime.informer.divergence import Comparison
 from gpuruntime.informer.recovery import State
 from gpuruntime.informer.reflector import Reflector
 from gpuruntime.informer.source import Source
@@ -22,9 +22,10 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class Informer(Generic[ObjectT]):
-    """Handlers are called without a pause after the store's update, and must not await either.
+    """Handlers are plain functions, called in one step with the store's update.
 
-    Every change is announced at least once; several changes of one object may be told as one.
+    Only a list is taken as a whole first and announced bit by bit after that. Every change is
+    announced at least once; several changes of one object may be told as one.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Informer(Generic[ObjectT]):
         self._handlers: list[Handler[ObjectT]] = []
         self._writer = Writer(resource.type, indexes or {}, self._handlers)
         self._reflector = Reflector(source, self._writer)
-        self._check = DivergenceCheck(source, self.store, self._reflector)
+        self._comparison = Comparison(source, self.store, self._reflector)
         self._is_checked = is_checked
         self.resource = resource
 
@@ -81,11 +82,11 @@ class Informer(Generic[ObjectT]):
 
     async def catch_up(self) -> None:
         """After the first sync: ends once all that the server has at this moment is known here."""
-        await self._check.catch_up()
+        await self._comparison.catch_up()
 
     async def run(self) -> None:
         """For ever: whatever the server does is retried, and only a fault of ours ends it."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name=f"reflect {self.resource}")
             if self._is_checked:
-                tasks.create_task(self._check.run(), name=f"check {self.resource}")
+                tasks.create_task(self._comparison.run(), name=f"check {self.resource}")

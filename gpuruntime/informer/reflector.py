@@ -10,6 +10,7 @@ from typing import Generic, TypeVar, assert_never
 import structlog
 
 from gpuruntime.informer.collector import paused_collector
+from gpuruntime.informer.pacing import batches
 from gpuruntime.informer.recovery import (
     Empty,
     Health,
@@ -59,6 +60,8 @@ class Reflector(Generic[ObjectT]):
         self.error: KubeError | None = None
         # Set once the first list has been announced: what handlers hear before is the backlog.
         self.synced = asyncio.Event()
+        # Set at each step: whoever waits for one clears it first.
+        self.moved = asyncio.Event()
         self.windows_opened = 0
 
     async def run(self) -> None:
@@ -86,6 +89,7 @@ class Reflector(Generic[ObjectT]):
 
     def _advance(self, outcome: Outcome) -> None:
         self.state = advance(self.state, outcome)
+        self.moved.set()
         error = error_of(outcome)
         if error is not None:
             self._source.count("informer_failures_total", error=type(error).__name__)
@@ -111,9 +115,8 @@ class Reflector(Generic[ObjectT]):
         """Returns the version of the list, which is that of each of its pages."""
         while True:
             page = await self._source.page(continue_token)
-            for start in range(0, len(page.items), OBJECTS_WITHOUT_PAUSE):
-                await asyncio.sleep(0)
-                draft.add(page.items[start : start + OBJECTS_WITHOUT_PAUSE])
+            async for items in batches(page.items, OBJECTS_WITHOUT_PAUSE):
+                draft.add(items)
             continue_token = page.continue_token
             if not continue_token:
                 return version_number(page.resource_version, f"list {self._source}")
@@ -124,12 +127,11 @@ class Reflector(Generic[ObjectT]):
         before = self._writer.adopt_list(self._draft, version)
         store = self._writer.store
         keys = [*before, *(key for key, _ in store.items() if key not in before)]
-        for number, key in enumerate(keys, start=1):
-            old, new = before.pop(key, None), store.get(key)
-            if old is not new:
-                self._writer.announce(key, old, new)
-            if number % ANNOUNCEMENTS_WITHOUT_PAUSE == 0:
-                await asyncio.sleep(0)
+        async for batch in batches(keys, ANNOUNCEMENTS_WITHOUT_PAUSE):
+            for key in batch:
+                old, new = before.pop(key, None), store.get(key)
+                if old is not new:
+                    self._writer.announce(key, old, new)
         if self.synced.is_set():
             self._source.count("informer_relists_total")
         self.synced.set()

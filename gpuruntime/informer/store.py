@@ -13,8 +13,10 @@ Index = Callable[[ObjectT], Iterable[Hashable]]
 
 
 def version_of(value: KubernetesObject) -> int:
-    metadata = value.metadata
-    return version_number(metadata.resourceVersion, str(metadata.key))
+    try:
+        return int(value.metadata.resourceVersion)
+    except ValueError as error:
+        raise _no_number(value.metadata.resourceVersion, str(value.metadata.key)) from error
 
 
 def version_number(text: str, subject: str) -> int:
@@ -22,10 +24,14 @@ def version_number(text: str, subject: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise MalformedAnswerError(
-            f"{subject} carries the resourceVersion {text!r}, which is no number: "
-            f"check that the address is an API server's"
-        ) from error
+        raise _no_number(text, subject) from error
+
+
+def _no_number(text: str, subject: str) -> MalformedAnswerError:
+    return MalformedAnswerError(
+        f"{subject} carries the resourceVersion {text!r}, which is no number: "
+        f"check that the address is an API server's"
+    )
 
 
 class Tables(Generic[ObjectT]):

@@ -51,8 +51,8 @@ def snapshot(version: int, **versions: int) -> Snapshot:
     return Snapshot(version=version, objects=objects)
 
 
-def test_a_store_differs_where_it_is_behind() -> None:
-    found = differences(snapshot(50, older=20, lost=30), held(older=10, surplus=50))
+async def test_a_store_differs_where_it_is_behind() -> None:
+    found = await differences(snapshot(50, older=20, lost=30), held(older=10, surplus=50))
     assert found == {
         Difference(Key("lab", "older"), "10", "uid-older"),
         Difference(Key("lab", "lost"), "", "uid-lost"),
@@ -60,8 +60,9 @@ def test_a_store_differs_where_it_is_behind() -> None:
     }
 
 
-def test_a_store_that_is_ahead_of_the_snapshot_does_not_differ() -> None:
-    assert not differences(snapshot(50, same=20, newer=30), held(same=20, newer=60, created=51))
+async def test_a_store_that_is_ahead_of_the_snapshot_does_not_differ() -> None:
+    ahead = held(same=20, newer=60, created=51)
+    assert not await differences(snapshot(50, same=20, newer=30), ahead)
 
 
 async def test_a_store_that_is_right_is_checked_about_hourly_by_one_list_of_metadata(
@@ -182,9 +183,40 @@ async def test_catching_up_ends_once_what_the_server_had_is_known(
         assert followed.view() == server.truth()
 
 
-async def test_catching_up_does_not_wait_for_what_comes_later(
+async def test_catching_up_does_not_end_halfway(server: ModelServer, followed: Followed) -> None:
+    server.lag_seconds = 30.0
+    async with running(followed.informer):
+        server.put("anvil", size=2)
+        await asyncio.sleep(10)
+        server.put("anvil", size=3)
+        server.put("drill")
+        server.delete("drill")
+        await followed.informer.catch_up()
+
+        assert followed.view() == server.truth()
+
+
+async def test_catching_up_ends_also_when_an_event_was_lost(
     server: ModelServer, followed: Followed
 ) -> None:
+    async with running(followed.informer):
+        lose_change(server)
+        async with asyncio.timeout(90):
+            await followed.informer.catch_up()
+
+
+async def test_catching_up_asks_a_failing_server_seldom(
+    server: ModelServer, followed: Followed
+) -> None:
+    server.script("metadata", *[refuse(500, "InternalError")] * 1_000)
+    async with running(followed.informer):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(600):
+                await followed.informer.catch_up()
+        assert len(server.called("metadata")) < 0.25 * 600
+
+
+async def test_catching_up_does_not_wait_for_what_comes_later(followed: Followed) -> None:
     async with running(followed.informer):
         started = asyncio.get_running_loop().time()
         await followed.informer.catch_up()

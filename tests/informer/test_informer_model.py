@@ -151,6 +151,7 @@ class InformerMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_last_announced_is_what_the_store_holds_once_synced(self) -> None:
+        self.run(asyncio.sleep(0.001))
         if self.followed.informer.synced.is_set():
             assert self.followed.heard.last == dict(self.followed.informer.store.items())
 
