@@ -26,9 +26,16 @@ class Probe:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class Variable:
+    name: str = ""
+    value: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Container:
     name: str = ""
     image: str = ""
+    env: tuple[Variable, ...] = ()
     resources: Requirements = Requirements()
     restartPolicy: str = ""
     readinessProbe: Probe | None = None
