@@ -1,0 +1,229 @@
+"""Events about our objects, for `kubectl describe`: said at once, sent when there is time.
+
+They are the core group's: its count is what kubectl shows and what our API reads, and describe
+finds them by involvedObject. Losing one is allowed and counted; holding up a reconcile is not.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+from typing import TypeVar
+
+import attrs
+from structlog import get_logger
+
+from gpuruntime.kube.buckets import Buckets
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ThrottledError,
+    UnavailableError,
+    UnreachableError,
+)
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models import codec
+from gpuruntime.models.cluster import EVENTS, Event, ObjectReference
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key, KubernetesObject, ObjectMeta
+from gpuruntime.models.moments import rfc3339
+from gpuruntime.models.resources import Resource
+
+log = get_logger()
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+LONGEST_MESSAGE_BYTES = 1024  # the API server refuses a longer one
+LONGEST_NAME = 230  # with the suffix, below a name's limit of 253
+LARGEST_BACKLOG = 1000
+REMEMBERED_EVENTS = 4096
+# As client-go has it: a burst of 25 an object, then one in five minutes.
+BURST = 25
+SECONDS_PER_EVENT = 300.0
+ATTEMPTS = 5
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+TRANSIENT = (OutcomeUnknownError, ThrottledError, UnavailableError, UnreachableError)
+
+
+@attrs.frozen(slots=True)
+class _Identity:
+    """Events that are equal in this are one Event with a count."""
+
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+@attrs.define(slots=True)
+class _Pending:
+    name: str
+    first_at: datetime
+    last_at: datetime
+    count: int = 1
+
+
+@attrs.frozen(slots=True)
+class _Sent:
+    key: Key
+    version: str
+    count: int
+
+
+def reference_to(resource: Resource[ObjectT], metadata: ObjectMeta) -> ObjectReference:
+    return ObjectReference(
+        apiVersion=resource.api_version,
+        kind=resource.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+    )
+
+
+class EventRecorder:
+    """`record` may be called at any time; nothing is sent but while `run` runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        component: str,
+        now: Callable[[], datetime],
+        rng: Random,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._now = now
+        self._rng = rng
+        self._meter = meter
+        self._buckets = Buckets(
+            burst=BURST, seconds_per_token=SECONDS_PER_EVENT, capacity=REMEMBERED_EVENTS
+        )
+        self._pending: OrderedDict[_Identity, _Pending] = OrderedDict()
+        self._sent: OrderedDict[_Identity, _Sent] = OrderedDict()
+        self._wake = asyncio.Event()
+
+    def record(
+        self, about: ObjectReference, reason: str, message: str, *, is_warning: bool = False
+    ) -> None:
+        """Never waits and never fails; what is too much is dropped and counted."""
+        identity = _Identity(
+            about, "Warning" if is_warning else "Normal", reason, shortened(message)
+        )
+        moment = asyncio.get_running_loop().time()
+        if not self._buckets.take((about.uid, about.namespace, about.name), moment):
+            self._drop("rate")
+        elif identity in self._pending:
+            pending = self._pending[identity]
+            pending.count, pending.last_at = pending.count + 1, self._now()
+        elif len(self._pending) >= LARGEST_BACKLOG:
+            self._drop("backlog")
+        else:
+            self._pending[identity] = self._new(about)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """One at a time, in the order of their first record."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                identity, pending = self._pending.popitem(last=False)
+                try:
+                    await self._deliver(identity, pending)
+                except asyncio.CancelledError:
+                    self._drop("stopped", 1 + len(self._pending))
+                    raise
+
+    def _new(self, about: ObjectReference) -> _Pending:
+        """The name is chosen once, so that a second try of a create makes no second Event."""
+        moment = self._now()
+        suffix = f"{self._rng.getrandbits(64):016x}"
+        return _Pending(f"{about.name[:LONGEST_NAME]}.{suffix}", moment, moment)
+
+    async def _deliver(self, identity: _Identity, pending: _Pending) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        for _ in range(ATTEMPTS):
+            try:
+                await self._send(identity, pending)
+            except TRANSIENT as error:
+                asked = error.retry_after_seconds if isinstance(error, ApiError) else None
+                await asyncio.sleep(max(pause, asked or 0.0))
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            except KubeError as error:
+                log.debug("event refused", about=identity.about.name, error=str(error))
+                self._drop("refused")
+                return
+            else:
+                self._meter.count("events_sent_total")
+                return
+        self._drop("unavailable")
+
+    async def _send(self, identity: _Identity, pending: _Pending) -> None:
+        known = self._sent.pop(identity, None)
+        event = await self._counted_up(known, pending) if known else None
+        if event is None:
+            event = await self._created(identity, pending)
+        if event is not None:
+            self._remember(identity, event)
+
+    async def _counted_up(self, known: _Sent, pending: _Pending) -> Event | None:
+        """None when the Event has expired or is not as we left it: then it is a new one."""
+        patch: JsonObject = {
+            "count": known.count + pending.count,
+            "lastTimestamp": rfc3339(pending.last_at),
+        }
+        try:
+            return await self._client.patch(
+                EVENTS, known.key, patch, resource_version=known.version
+            )
+        except (NotFoundError, ConflictError):
+            return None
+
+    async def _created(self, identity: _Identity, pending: _Pending) -> Event | None:
+        """None when an earlier try of ours has made it."""
+        namespace = identity.about.namespace or "default"
+        body: JsonObject = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"namespace": namespace, "name": pending.name},
+            "involvedObject": codec.to_json(identity.about),
+            "type": identity.type,
+            "reason": identity.reason,
+            "message": identity.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "count": pending.count,
+            "firstTimestamp": rfc3339(pending.first_at),
+            "lastTimestamp": rfc3339(pending.last_at),
+        }
+        try:
+            return await self._client.create(EVENTS, body, namespace=namespace)
+        except AlreadyExistsError:
+            return None
+
+    def _remember(self, identity: _Identity, event: Event) -> None:
+        metadata = event.metadata
+        self._sent[identity] = _Sent(metadata.key, metadata.resourceVersion, event.count)
+        if len(self._sent) > REMEMBERED_EVENTS:
+            self._sent.popitem(last=False)
+
+    def _drop(self, cause: str, amount: int = 1) -> None:
+        self._meter.count("events_dropped_total", amount, cause=cause)
+
+
+def shortened(message: str) -> str:
+    """At most as many bytes as the API server takes, and no half character."""
+    encoded = message.encode()
+    if len(encoded) <= LONGEST_MESSAGE_BYTES:
+        return message
+    cut = encoded[: LONGEST_MESSAGE_BYTES - len("…".encode())]
+    return cut.decode(errors="ignore") + "…"
