@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from gpuruntime.inventory.errors import UnknownOutcomeError
+from gpuruntime.inventory.errors import ClusterUnavailableError, UnknownOutcomeError
 
 ResultT = TypeVar("ResultT")
 
@@ -26,10 +26,13 @@ class Attempts:
         while before := self._running.get(operation):
             await asyncio.wait([before])
         outcome: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        conduct = self._conduct(operation, attempt, outcome)
+        try:
+            self._tasks.create_task(conduct, name=f"operation {operation}")
+        except RuntimeError as error:  # the group takes no more tasks
+            conduct.close()
+            raise ClusterUnavailableError("this process is stopping: ask again") from error
         self._running[operation] = outcome
-        self._tasks.create_task(
-            self._conduct(operation, attempt, outcome), name=f"operation {operation}"
-        )
         return await self._outcome_of(operation, outcome)
 
     async def _conduct(

@@ -33,7 +33,7 @@ def inventory_of(means: Means, tasks: asyncio.TaskGroup) -> Inventory:
         attempts=attempts,
     )
     pools = Pools(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
-    return Inventory(units=units, pools=pools, jobs=Jobs(means))
+    return Inventory(units=units, pools=pools, jobs=Jobs(means, deletions))
 
 
 def tombstones_of(means: Means) -> Tombstones:

@@ -8,6 +8,7 @@ import attrs
 
 from gpuruntime.inventory import provenance
 from gpuruntime.inventory.bodies import operation_type_of
+from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import JobNotFoundError, bounded
 from gpuruntime.inventory.hashing import derived_name
 from gpuruntime.inventory.options import Means
@@ -107,8 +108,9 @@ def highest_ordinal(units: Iterable[GPUUnit]) -> int:
 class Jobs:
     """A job lives as long as its pool, and any replica tells the same of it."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: Means, deletions: Deletions) -> None:
         self._means = means
+        self._deletions = deletions
         self._namespace = means.options.namespaces.stock
         self._lists = SharedReads(self._list_live)
 
@@ -121,7 +123,8 @@ class Jobs:
     async def get(self, operation_id: str) -> Job:
         """Raises JobNotFoundError only after a look at the cluster itself."""
         for pool in self._means.caches.pools.store.by_index(OPERATION, operation_id):
-            return self.of(pool)
+            if not self._deletions.has_deleted(pool):
+                return self.of(pool)
         async with bounded(f"reading job {operation_id}", self._means.options.attempt_seconds):
             found = await self._live(operation_id)
         if found is None:

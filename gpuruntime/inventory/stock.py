@@ -220,8 +220,9 @@ class StockClaims:
         except NotFoundError:
             return Elsewhere()
         except ConflictError:
-            self._meter.count("inventory_claim_conflicts_total")
-            return await self._look(stock, wanted, attempt)
+            seen = await self._look(stock, wanted, attempt)
+            self._meter.count("inventory_claim_conflicts_total", seen=type(seen).__name__)
+            return seen
         except (OutcomeUnknownError, MalformedAnswerError) as lost:
             try:
                 return await self._look(stock, wanted, attempt)

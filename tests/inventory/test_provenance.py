@@ -1,0 +1,72 @@
+"""What labels and annotations say, also where somebody wrote them by hand."""
+
+import pytest
+
+from gpuruntime.inventory import provenance
+from gpuruntime.inventory.envelopes import envelope_of
+from gpuruntime.models import labels
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.units import GPUUnitSpec
+from tests.inventory.units import CLAIMANT, MOMENT, claimed, stock
+
+
+def test_a_claim_says_whose_it_is_and_since_when() -> None:
+    unit = claimed(attempt="a.7")
+    assert provenance.is_claimed(unit)
+    assert provenance.claimant_of(unit) == CLAIMANT
+    assert provenance.attempt_of(unit) == "a.7"
+    assert provenance.claimed_at(unit) == MOMENT
+    assert provenance.is_of(unit, "one", "h1")
+    assert not provenance.is_of(unit, "one", "h2")
+
+
+def test_what_is_not_claimed_says_nothing() -> None:
+    unit = stock()
+    assert not provenance.is_claimed(unit)
+    assert provenance.claimant_of(unit) is None
+    assert provenance.claimed_at(unit) is None
+    assert provenance.operation_of(unit) == provenance.attempt_of(unit) == ""
+
+
+def test_marks_that_make_no_sense_are_no_names_and_no_moments() -> None:
+    unit = stock(annotations={labels.CLAIMED_BY: "nobody", labels.CLAIMED_AT: "yesterday"})
+    assert provenance.is_claimed(unit)
+    assert provenance.claimant_of(unit) is None
+    assert provenance.claimed_at(unit) is None
+
+
+def test_a_source_is_a_key() -> None:
+    unit = stock(annotations={labels.SOURCE_STOCK: "runtime-stock/p-1"})
+    assert provenance.source_of(unit) == Key("runtime-stock", "p-1")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_equal"),
+    [
+        ({"memory": "1Gi"}, {"memory": "1024Mi"}, True),
+        ({"cpu": "0.5"}, {"cpu": "500m"}, True),
+        ({"cpu": "x"}, {"cpu": "x"}, True),
+        ({"cpu": "x"}, {"cpu": "y"}, False),
+        ({"cpu": "1"}, {}, False),
+        ({"gpu": 1}, {"gpu": 2}, False),
+        ({"gpuProduct": "A100"}, {"gpuProduct": "H100"}, False),
+        ({"image": "a"}, {"image": "b"}, True),
+    ],
+)
+def test_envelopes_are_equal_by_value(
+    one: dict[str, str], other: dict[str, str], is_equal: bool
+) -> None:
+    first, second = (
+        envelope_of(GPUUnitSpec(specName="g1", **members))  # type: ignore[arg-type]  # a table
+        for members in (one, other)
+    )
+    assert (first == second) is is_equal
+
+
+def test_an_envelope_may_equal_one_that_leaves_something_to_the_manager() -> None:
+    bare = envelope_of(GPUUnitSpec(specName="g1", gpu=1))
+    filled = envelope_of(GPUUnitSpec(specName="g1", gpu=1, cpu="1", memory="1Gi"))
+    larger = envelope_of(GPUUnitSpec(specName="g1", gpu=2, cpu="1", memory="1Gi"))
+    assert bare.may_equal(filled)
+    assert filled.may_equal(bare)
+    assert not bare.may_equal(larger)
