@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.local.notes import Note
 from gpuruntime.local.pod_objects import Container, Pod
 from gpuruntime.local.simulation import Failure, Fault, Pace, failure_of, run_seconds
 
@@ -36,15 +37,6 @@ class Ended:
     at: float
     exit_code: int = 0
     message: str = ""
-
-
-@attrs.frozen(slots=True)
-class Note:
-    """An event about the container."""
-
-    reason: str
-    message: str
-    is_warning: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)

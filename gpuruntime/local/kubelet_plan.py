@@ -9,13 +9,13 @@ import attrs
 from gpuruntime.local.container_course import (
     NEVER,
     Ended,
-    Note,
     Plot,
     Runs,
     Stage,
     Waits,
     reached,
 )
+from gpuruntime.local.notes import Note
 from gpuruntime.local.pod_objects import (
     Address,
     Container,
