@@ -32,6 +32,10 @@ class Promises:
             responses = operation["responses"]
             assert str(status) in responses, f"{method} {path}: {status} is not described"
             answer = responses[str(status)]
+        if status >= 400 and isinstance(body, dict):
+            code = body["error"]["code"]
+            told = answer.get("description", "not_found, method_not_allowed").split(", ")
+            assert code in told, f"{method} {path}: {code} is not described"
         for name in answer.get("headers", {}):
             is_optional = name in ("Idempotent-Replay", "Server-Timing", "Retry-After", "ETag")
             assert name in headers or (is_optional and status >= 400), f"{name} is missing"

@@ -112,12 +112,25 @@ def unit_order(operation: str = "one", **members: object) -> dict[str, object]:
     return {"operationID": operation, "specName": "g1.1", "image": "python:3.12", **members}
 
 
+class _Server(TestServer):
+    """aiohttp's own one cancels a handler whose caller left; a server in a role does not."""
+
+    def __init__(self, app: web.Application, *, cancels_handlers: bool) -> None:
+        super().__init__(app)
+        self._cancels_handlers = cancels_handlers
+
+    async def _make_runner(self, **options: Any) -> web.AppRunner:
+        options["handler_cancellation"] = self._cancels_handlers
+        return web.AppRunner(self.app, **options)
+
+
 @asynccontextmanager
 async def service(
     cluster: Cluster,
     *,
     meter: Meter = NullMeter(),
     deadline_seconds: float = 65.0,
+    cancels_handlers: bool = False,
     around: Callable[[Transport], Transport] = lambda inner: inner,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live."""
@@ -136,6 +149,6 @@ async def service(
             meter=meter,
         )
         app = make_app(backend, ApiOptions(version="1.2.3", deadline_seconds=deadline_seconds))
-        async with TestClient(TestServer(app)) as client:
+        async with TestClient(_Server(app, cancels_handlers=cancels_handlers)) as client:
             served = Service(client, process, nodes, quotas)
             yield served

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import attrs
 import pytest
+from aiohttp import ClientTimeout
 
 from gpuruntime.api.log_routes import LOOK_EVERY_SECONDS
 from gpuruntime.kube.errors import UnreachableError
@@ -174,7 +175,8 @@ async def test_a_followed_log_has_no_deadline(cluster: Cluster, served: Served) 
         yield b"at last\n"
 
     served.logs.answer = LogStream(slow)
-    async with served.api.client.get(f"{LOG}?follow=true", timeout=None) as response:
+    asked = served.api.client.get(f"{LOG}?follow=true", timeout=ClientTimeout(total=7_200))
+    async with asked as response:
         assert await response.read() == b"at last\n"
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import attrs
 import pytest
 
 from tests.api.service import UNITS, Service, service
@@ -167,29 +168,37 @@ async def test_a_change_without_if_match_survives_others_changes(api: Service) -
     assert (answer.status, answer.data["image"]) == (200, "python:3.13")
 
 
+@pytest.mark.parametrize("cancels_handlers", [False, True])
 async def test_a_caller_who_leaves_does_not_stop_a_creation(
-    cluster: Cluster, api: Service
+    cluster: Cluster, cancels_handlers: bool
 ) -> None:
-    api.replica.transport.on("POST", "gpuunits", Fault(before_seconds=5.0))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1.0):
-            await api.create(name="demo")
-    await asyncio.sleep(10.0)
-    cluster.assert_sound()
-    assert [unit["metadata"]["name"] for unit in cluster.units] == ["demo"]
-    assert (await api.create(name="demo")).status == 200
+    cluster.add_stock(3)
+    async with service(cluster, cancels_handlers=cancels_handlers) as api:
+        api.replica.transport.on("POST", "gpuunits", Fault(before_seconds=5.0))
+        await _leave(api)
+        cluster.assert_sound()
+        assert [unit["metadata"]["name"] for unit in cluster.units] == ["demo"]
+        assert (await api.create(name="demo")).status == 200
 
 
+@pytest.mark.parametrize("cancels_handlers", [False, True])
 async def test_a_refused_creation_gives_the_stock_back_although_the_caller_left(
-    cluster: Cluster, api: Service
+    cluster: Cluster, cancels_handlers: bool
 ) -> None:
-    refusal = refused(403, "Forbidden")
-    api.replica.transport.on("POST", "gpuunits", Fault(before_seconds=5.0, answer=refusal.answer))
+    cluster.add_stock(3)
+    refusal = attrs.evolve(refused(403, "Forbidden"), before_seconds=5.0)
+    async with service(cluster, cancels_handlers=cancels_handlers) as api:
+        api.replica.transport.on("POST", "gpuunits", refusal)
+        await _leave(api)
+        assert (cluster.units, cluster.claimed) == ([], [])
+
+
+async def _leave(api: Service) -> None:
+    """After a second, while the creation is on its way; then gives it the time to end."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):
             await api.create(name="demo")
     await asyncio.sleep(10.0)
-    assert (cluster.units, cluster.claimed) == ([], [])
 
 
 async def test_a_quota_that_forbids_the_unit_is_told_as_forbidden(api: Service) -> None:
