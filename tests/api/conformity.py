@@ -34,7 +34,7 @@ class Promises:
             answer = responses[str(status)]
         if status >= 400 and isinstance(body, dict):
             code = body["error"]["code"]
-            told = answer.get("description", "not_found, method_not_allowed").split(", ")
+            told = str(answer.get("description", "not_found, method_not_allowed")).split(", ")
             assert code in told, f"{method} {path}: {code} is not described"
         for name in answer.get("headers", {}):
             is_optional = name in ("Idempotent-Replay", "Server-Timing", "Retry-After", "ETag")
