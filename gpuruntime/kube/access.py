@@ -66,19 +66,36 @@ def access_of(
     return Access(
         origin=origin,
         configuration=configuration,
-        authorization=str(configuration.api_key.get("BearerToken", "")).strip(),
+        authorization=_authorization(origin, configuration),
         expires_at=expires_at,
         inline=inline or {},
         fingerprint=_fingerprint(origin, configuration, inline or {}),
     )
 
 
+def is_http_url(text: object) -> bool:
+    try:
+        url = urlsplit(text) if isinstance(text, str) else urlsplit("")
+        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
+
+
 def _usable_proxy(origin: str, proxy: str | None) -> str | None:
-    if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
-        raise ConfigurationError(
-            f"{origin}: the proxy's scheme is {urlsplit(proxy).scheme!r}: use an http or https one"
-        )
+    if proxy and not is_http_url(proxy):
+        kind = proxy.partition("://")[0]
+        raise ConfigurationError(f"{origin}: the proxy is no http or https URL but a {kind!r} one")
     return proxy
+
+
+def _authorization(origin: str, configuration: Any) -> str:
+    authorization = str(configuration.api_key.get("BearerToken", "")).strip()
+    if not (authorization.isascii() and authorization.isprintable()):
+        raise ConfigurationError(
+            f"{origin}: the token holds characters that no header can carry: "
+            "check that it is one line of text"
+        )
+    return authorization
 
 
 def _fingerprint(origin: str, configuration: Any, inline: Mapping[str, bytes]) -> str:

@@ -7,19 +7,22 @@ programs, so it runs in a worker thread.
 import asyncio
 import base64
 import binascii
+import logging
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.access import CERTIFICATES, Access, Source, access_of
+from gpuruntime.kube.access import CERTIFICATES, Access, Source, access_of, is_http_url
 from gpuruntime.kube.exec_plugin import ExecPlugin, PluginCredential
 from gpuruntime.kube.incluster import InCluster
 from gpuruntime.kube.kubeconfig import DEFAULT_LOCATION, Members, Selection, read_selection
+
+# Its lines would come unstructured among ours, and every fault it tells reaches us as an error.
+logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
 
 
 class Kubeconfig:
@@ -54,7 +57,7 @@ class Kubeconfig:
 
     def _demand_same_server(self, selection: Selection) -> None:
         server = selection.cluster.get("server")
-        if not isinstance(server, str) or not urlsplit(server).hostname:
+        if not is_http_url(server):
             raise ConfigurationError(
                 f"{selection.origin}: the cluster's server {server!r} is no URL: "
                 "give one like https://10.0.0.1:6443"

@@ -7,16 +7,27 @@ import pytest
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     BadRequestError,
+    ForbiddenError,
     NotLeadingError,
     OutcomeUnknownError,
     UnreachableError,
 )
-from gpuruntime.kube.transport import JSON, MERGE_PATCH
+from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request, Response
 from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.resources import Resource
-from tests.kube.things import KEY, THING_METADATA, THINGS, always, answer, thing, thing_list
+from tests.kube.things import (
+    KEY,
+    THING_METADATA,
+    THINGS,
+    ScriptedTransport,
+    always,
+    answer,
+    failure,
+    thing,
+    thing_list,
+)
 
 WRITES = ["create", "replace", "patch", "delete"]
 
@@ -165,6 +176,18 @@ async def test_a_read_whose_answer_is_lost_is_no_more_than_unreachable() -> None
         await client.get(THINGS, KEY)
     with pytest.raises(UnreachableError):
         await client.list_page(THINGS)
+
+
+async def test_a_right_that_lacks_for_one_kind_does_not_touch_the_others() -> None:
+    async def script(request: Request) -> Response:
+        is_allowed = "/things" in request.path
+        return answer(thing()) if is_allowed else failure(403, "Forbidden", "no right to pods")
+
+    pods = Resource(group="", version="v1", kind="Pod", plural="pods", type=THINGS.type)
+    client = Client(ScriptedTransport(script))
+    with pytest.raises(ForbiddenError, match="get pods lab/anvil: 403 Forbidden: no right"):
+        await client.get(pods, KEY)
+    assert (await client.get(THINGS, KEY)).metadata.key == KEY
 
 
 class Ledger:

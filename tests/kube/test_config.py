@@ -1,6 +1,7 @@
 """Every way to the API server, and one clear line for every fault on it."""
 
 import base64
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,30 @@ def test_a_fault_in_a_user_is_one_line(tmp_path: Path, user: dict[str, Any], fau
 
 def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path, SERVER, cluster={"proxy-url": "socks5://proxy:1"})
-    assert "use an http or https one" in fault_of(Kubeconfig(str(config)))
+    assert "no http or https URL but a 'socks5' one" in fault_of(Kubeconfig(str(config)))
+
+
+@pytest.mark.parametrize(
+    "server", ["10.0.0.1:6443", "ftp://a", "https://", "https://a:999999", "https://[::", "a b"]
+)
+def test_a_server_that_is_no_url_is_the_operators_fault(tmp_path: Path, server: str) -> None:
+    message = fault_of(Kubeconfig(str(write_kubeconfig(tmp_path, server))))
+    assert f"the cluster's server {server!r} is no URL" in message
+
+
+def test_a_token_that_no_header_can_carry_is_refused_and_not_quoted(tmp_path: Path) -> None:
+    user = {"token": "secret\nlines"}
+    message = fault_of(Kubeconfig(str(write_kubeconfig(tmp_path, SERVER, user=user))))
+    assert "one line of text" in message
+    assert "secret" not in message
+
+
+def test_the_library_says_nothing_in_our_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    Kubeconfig(str(write_kubeconfig(tmp_path, SERVER, user={"token": "t"}))).load()
+    assert [record.name for record in caplog.records if record.name != "asyncio"] == []
 
 
 def in_cluster(directory: Path, **environment: str) -> InCluster:
