@@ -1,9 +1,10 @@
 import asyncio
+import gc
 from itertools import pairwise
 
 import pytest
 
-from gpuruntime.informer.reflector import ANNOUNCEMENTS_WITHOUT_PAUSE
+from gpuruntime.informer.reflector import ANNOUNCEMENTS_WITHOUT_PAUSE, EVENTS_WITHOUT_PAUSE
 from gpuruntime.models.metadata import Key
 from tests.informer.fronts import DirectTransport
 from tests.informer.harness import Followed, running
@@ -12,6 +13,7 @@ from tests.informer.model import (
     ModelServer,
     Query,
     bookmark,
+    event,
     listing,
     refuse,
     say_then_go_on,
@@ -106,19 +108,49 @@ async def test_others_get_their_turn_while_many_objects_are_announced(
 ) -> None:
     for number in range(3 * ANNOUNCEMENTS_WITHOUT_PAUSE):
         server.put(f"nail-{number:04}")
+    steps = await announced_per_turn(followed, len(server.objects))
+    assert max(steps) <= ANNOUNCEMENTS_WITHOUT_PAUSE
+
+
+async def test_others_get_their_turn_while_many_events_come_at_once(
+    server: ModelServer, followed: Followed
+) -> None:
+    count = 5 * EVENTS_WITHOUT_PAUSE
+    lines = [event("ADDED", thing(f"nail-{n:04}", version=str(500 + n))) for n in range(count)]
+    server.script("watch", say_then_go_on(b"".join(lines)))
+    steps = await announced_per_turn(followed, len(server.objects) + count)
+    assert max(steps) <= EVENTS_WITHOUT_PAUSE
+
+
+async def announced_per_turn(followed: Followed, count: int) -> list[int]:
+    """How many changes were heard from one turn of the loop to the next."""
     turns: list[int] = []
 
-    async def watch_turns() -> None:
-        while not followed.informer.synced.is_set():
+    async def take_turns() -> None:
+        while len(followed.heard.changes) < count:
             turns.append(len(followed.heard.changes))
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(watch_turns())
+        tasks.create_task(take_turns())
         async with running(followed.informer):
-            pass
-    steps = {after - before for before, after in pairwise(turns)}
-    assert max(steps) <= ANNOUNCEMENTS_WITHOUT_PAUSE
+            await asyncio.sleep(1)
+    return [after - before for before, after in pairwise([*turns, len(followed.heard.changes)])]
+
+
+async def test_the_garbage_collector_is_off_while_a_list_is_read(
+    server: ModelServer, followed: Followed
+) -> None:
+    seen: list[bool] = []
+
+    def note(server: ModelServer, query: Query) -> Answer:
+        seen.append(gc.isenabled())
+        return server.page(query)
+
+    server.script("list", refuse(403, "Forbidden"), note)
+    async with running(followed.informer):
+        assert seen == [False]
+        assert gc.isenabled()
 
 
 async def test_a_write_of_our_own_is_seen_at_once_and_its_event_is_no_news(

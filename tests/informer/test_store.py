@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +17,9 @@ def thing_of(key: Key, size: int) -> Thing:
     return Thing(metadata=metadata, spec=ThingSpec(size=size))
 
 
-def digits(found: Thing) -> list[str]:
+def digits(found: Thing) -> Iterator[str]:
     """Several values for some objects, none for others."""
-    return sorted(set(str(found.spec.size)) - {"0"})
+    yield from sorted(set(str(found.spec.size)) - {"0"})
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ import pytest
 
 from gpuruntime.informer.writer import MOST_TOMBSTONES, Writer
 from gpuruntime.kube.watch import Change, ChangeType
+from gpuruntime.models import codec
 from gpuruntime.models.metadata import Key, ObjectMeta
 from tests.informer.harness import Heard
+from tests.kube import things
 from tests.kube.things import KEY, Thing, ThingSpec
 
 
@@ -158,6 +160,14 @@ def test_objects_that_did_not_change_stay_the_same_objects_through_a_list(
     held = writer.store.get(KEY)
     relist(writer, 20, anvil(10))
     assert writer.store.get(KEY) is held
+
+
+def test_what_events_bring_is_kept_compact(writer: Writer[Thing]) -> None:
+    for name in ("anvil", "bellows"):
+        body = codec.encode(things.thing(name, version="10"))
+        writer.apply(put(codec.decode(body, Thing)))
+    one, two = writer.store.values()
+    assert one.metadata.namespace is two.metadata.namespace
 
 
 def test_a_draft_knows_the_highest_version_seen_before_it(writer: Writer[Thing]) -> None:

@@ -54,6 +54,7 @@ class StreamingTransport:
     headers: Mapping[str, str] = attrs.field(factory=dict)
     requests: list[Request] = attrs.field(factory=list)
     is_closed: bool = False
+    is_body_closed: bool = False
 
     async def request(self, request: Request) -> Response:
         raise NotImplementedError(f"a watch asks for a stream: {request}")
@@ -67,13 +68,16 @@ class StreamingTransport:
             self.is_closed = True
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        for piece in self.pieces:
-            if isinstance(piece, Exception):
-                raise piece
-            if isinstance(piece, bytes):
-                yield piece
-            else:
-                await asyncio.sleep(piece)
+        try:
+            for piece in self.pieces:
+                if isinstance(piece, Exception):
+                    raise piece
+                if isinstance(piece, bytes):
+                    yield piece
+                else:
+                    await asyncio.sleep(piece)
+        finally:
+            self.is_body_closed = True
 
 
 def line(kind: str, object_: Any) -> bytes:
@@ -255,6 +259,7 @@ async def test_a_reader_that_leaves_closes_the_connection() -> None:
     transport = StreamingTransport([line("ADDED", thing()), 1_000.0])
     async with open_window(transport, THINGS, "7", rng=Random(3)) as window:
         await anext(window)
+    assert transport.is_body_closed
     assert transport.is_closed
 
 
