@@ -15,7 +15,7 @@ Document = dict[str, Any]
 T = TypeVar("T")
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-DEADLINE_SECONDS = 20.0
+EVENT_SECONDS = 20.0
 POLL_SECONDS = 0.02
 
 
@@ -64,9 +64,9 @@ class Watch:
         self._chunks = chunks
         self._lines: list[bytes] = [b""]
 
-    async def next(self, seconds: float = DEADLINE_SECONDS) -> Event | None:
+    async def next(self) -> Event | None:
         """None when the server has ended the watch."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(EVENT_SECONDS):
             while len(self._lines) == 1:
                 chunk = await anext(self._chunks, None)
                 if chunk is None:
@@ -88,15 +88,21 @@ class Watch:
 class Api:
     """One server under test: raw calls for what it answers, the typed client for how we read it.
 
-    After `forget_history` every earlier version is one that the server no longer has.
+    After `forget_history` every earlier version is one that the server no longer has. Waits give
+    up after `deadline_seconds`: the controllers of a real cluster back off and resync.
     """
 
     def __init__(
-        self, transport: Transport, forget_history: Callable[[], Awaitable[None]]
+        self,
+        transport: Transport,
+        forget_history: Callable[[], Awaitable[None]],
+        *,
+        deadline_seconds: float,
     ) -> None:
         self.transport = transport
         self.client = Client(transport)
         self.forget_history = forget_history
+        self.deadline_seconds = deadline_seconds
 
     async def call(
         self,
@@ -156,42 +162,29 @@ class Api:
         )
         return answer.ok(201)
 
-    async def until(
-        self,
-        look: Callable[[], Awaitable[T]],
-        is_done: Callable[[T], object],
-        *,
-        seconds: float = DEADLINE_SECONDS,
-    ) -> T:
+    async def until(self, look: Callable[[], Awaitable[T]], is_done: Callable[[T], object]) -> T:
         """The first look that is done: controllers take their time, on any server."""
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + self.deadline_seconds
         while not is_done(seen := await look()):
-            assert asyncio.get_running_loop().time() < deadline, f"after {seconds} s: {seen}"
+            left = deadline - asyncio.get_running_loop().time()
+            assert left > 0, f"after {self.deadline_seconds:g} s: {seen}"
             await asyncio.sleep(POLL_SECONDS)
         return seen
 
-    async def settled(
-        self,
-        path: str,
-        is_done: Callable[[Document], object],
-        *,
-        seconds: float = DEADLINE_SECONDS,
-    ) -> Document:
+    async def settled(self, path: str, is_done: Callable[[Document], object]) -> Document:
         """The object at this path, as soon as it exists and is as wanted."""
 
         async def look() -> Answer:
             return await self.get(path)
 
-        answer = await self.until(
-            look, lambda seen: seen.status == 200 and is_done(seen.body), seconds=seconds
-        )
+        answer = await self.until(look, lambda seen: seen.status == 200 and is_done(seen.body))
         return answer.ok()
 
-    async def gone(self, path: str, *, seconds: float = DEADLINE_SECONDS) -> None:
+    async def gone(self, path: str) -> None:
         async def look() -> Answer:
             return await self.get(path)
 
-        await self.until(look, lambda seen: seen.status == 404, seconds=seconds)
+        await self.until(look, lambda seen: seen.status == 404)
 
 
 def _decoded(body: bytes) -> Any:

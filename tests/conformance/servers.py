@@ -3,12 +3,13 @@
 import asyncio
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import aiohttp
 
+from gpuruntime.kube.transport import Transport
 from gpuruntime.local.http import serve
 from gpuruntime.local.server import Server
 from gpuruntime.local.transport import InProcessTransport
@@ -17,6 +18,9 @@ from tests.conformance.calls import Api
 from tests.conformance.http import PlainTransport
 
 SEED = 7
+# The garbage collector of a real cluster learns of a new kind within half a minute.
+REAL_SECONDS = 60.0
+EMBEDDED_SECONDS = 5.0
 
 
 @asynccontextmanager
@@ -36,28 +40,29 @@ async def real(plane: ControlPlane) -> AsyncIterator[Api]:
         await asyncio.to_thread(forget)
 
     async with aiohttp.ClientSession(headers=headers) as session:
-        yield Api(PlainTransport(session, plane.url, tls), forget_history)
+        transport = PlainTransport(session, plane.url, tls)
+        yield Api(transport, forget_history, deadline_seconds=REAL_SECONDS)
 
 
 @asynccontextmanager
 async def in_process() -> AsyncIterator[Api]:
     server = embedded()
-    yield Api(InProcessTransport(server), forgetting(server))
+    yield api_of(server, InProcessTransport(server))
 
 
 @asynccontextmanager
 async def over_http() -> AsyncIterator[Api]:
     server = embedded()
     async with serve(server) as url, aiohttp.ClientSession() as session:
-        yield Api(PlainTransport(session, url), forgetting(server))
+        yield api_of(server, PlainTransport(session, url))
 
 
 def embedded() -> Server:
     return Server(now=lambda: datetime.now(UTC), rng=random.Random(SEED))
 
 
-def forgetting(server: Server) -> Callable[[], Awaitable[None]]:
+def api_of(server: Server, transport: Transport) -> Api:
     async def forget_history() -> None:
         server.compact()
 
-    return forget_history
+    return Api(transport, forget_history, deadline_seconds=EMBEDDED_SECONDS)
