@@ -33,9 +33,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="gpuruntime", description="The control plane of a GPU cloud on Kubernetes."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    manager = commands.add_parser("manager", help="reconcile units and pools (one leader)")
-    _add_role_flags(manager)
-    manager.set_defaults(command=_manager)
+    for name, command, text in (
+        ("manager", _manager, "reconcile units and pools (one leader)"),
+        ("api", _api, "serve the REST API (any number of replicas)"),
+    ):
+        role = commands.add_parser(name, help=text)
+        _add_role_flags(role)
+        role.set_defaults(command=command)
     commands.add_parser("crds", help="print the CRDs as YAML").set_defaults(command=_crds)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
     return parser
@@ -74,6 +78,14 @@ def _manager(options: argparse.Namespace) -> int:
     return lifecycle.run_to_exit(
         lambda: manager.Manager(loaded), grace_seconds=loaded.shutdownGrace
     )
+
+
+def _api(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import api, lifecycle
+
+    return lifecycle.run_to_exit(lambda: api.Api(loaded), grace_seconds=loaded.shutdownGrace)
 
 
 def _crds(_: argparse.Namespace) -> int:

@@ -105,7 +105,7 @@ def test_a_required_cluster_that_is_dead_is_one_line_and_exit_code_3(
     )
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
-    assert "the cluster cannot be reached" in line
+    assert "the cluster is required" in line
 
 
 def test_a_kubeconfig_that_nobody_may_read_is_named(config: str, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from gpuruntime.errors import ClusterRequiredError
+from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.kube.config import find_source
-from gpuruntime.kube.errors import KubeError
-from gpuruntime.kube.http import connect
-from gpuruntime.kube.transport import Request, Transport
+from gpuruntime.kube.errors import KubeError, UnreachableError
+from gpuruntime.kube.http import HttpTransport, connect
+from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.kube.version import server_version
 from gpuruntime.settings import KubernetesMode, KubernetesSettings
 
 PROBE_SECONDS = 10.0
@@ -20,10 +21,18 @@ def wall_clock() -> datetime:
 
 @asynccontextmanager
 async def cluster_transport(settings: KubernetesSettings) -> AsyncIterator[Transport]:
-    """Raises ConfigurationError for what cannot work, ClusterRequiredError where it has to."""
-    source = find_source(kubeconfig=settings.kubeconfig, context=settings.context)
-    transport = await connect(source, now=wall_clock)
+    """Raises ConfigurationError for what was asked for and cannot work.
+
+    Where nothing was asked for, and a cluster is not required, one may still turn up later.
+    """
+    if settings.mode is KubernetesMode.OFF:
+        yield NoCluster()
+        return
+    may_come_later = settings.mode is KubernetesMode.AUTO and not settings.kubeconfig
+    transport = LateTransport(settings)
     try:
+        if not may_come_later:
+            await transport.connect()
         if settings.mode is KubernetesMode.REQUIRED:
             await _demand(transport)
         yield transport
@@ -31,11 +40,62 @@ async def cluster_transport(settings: KubernetesSettings) -> AsyncIterator[Trans
         await transport.close()
 
 
+class NoCluster:
+    """Every request is one to a cluster that nobody wants here."""
+
+    async def request(self, _: Request) -> Response:
+        raise UnreachableError("kubernetes is off here: start with kubernetes.mode auto")
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[StreamResponse]:
+        await self.request(request)
+        yield  # type: ignore[misc]  # never reached: the line above always raises
+
+
+class LateTransport:
+    """Connects when it is first used, and again until that succeeds."""
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self._transport: HttpTransport | None = None
+
+    async def connect(self) -> HttpTransport:
+        if self._transport is not None:
+            return self._transport
+        source = find_source(kubeconfig=self._settings.kubeconfig, context=self._settings.context)
+        return await self._adopt(await connect(source, now=wall_clock))
+
+    async def request(self, request: Request) -> Response:
+        transport = await self._connected()
+        return await transport.request(request)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[StreamResponse]:
+        transport = await self._connected()
+        async with transport.stream(request) as response:
+            yield response
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def _adopt(self, made: HttpTransport) -> HttpTransport:
+        """Another request may have connected in the meantime: one connection is enough."""
+        if self._transport is None:
+            self._transport = made
+        else:
+            await made.close()
+        return self._transport
+
+    async def _connected(self) -> HttpTransport:
+        try:
+            return await self.connect()
+        except ConfigurationError as error:
+            raise UnreachableError(str(error)) from error
+
+
 async def _demand(transport: Transport) -> None:
-    probe = Request(method="GET", path="/version", timeout_seconds=PROBE_SECONDS)
     try:
-        response = await transport.request(probe)
+        await server_version(transport, timeout_seconds=PROBE_SECONDS)
     except KubeError as error:
-        raise ClusterRequiredError(f"the cluster cannot be reached: {error}") from error
-    if response.status >= 300:
-        raise ClusterRequiredError(f"the cluster answers {response.status} to GET /version")
+        raise ClusterRequiredError(f"the cluster is required: {error}") from error

@@ -13,13 +13,12 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
 from gpuruntime.models.metadata import Key
-from gpuruntime.observe.listener import operations_listener
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.observe.reporter import GarbagePauses, measure_loop_lag, report_status
 from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import cluster_transport, wall_clock
+from gpuruntime.roles.standing import standing
 from gpuruntime.roles.translation import unit_options_of
 from gpuruntime.settings import Settings
 
@@ -61,24 +60,13 @@ class Manager:
         elector = self._elector(transport)
         fence = elector.fence if elector else None
         self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)
-        clock = asyncio.get_running_loop().time
-        address = self._settings.operations.listen
-        with GarbagePauses(self._registry, clock):
-            async with (
-                operations_listener(
-                    host=address.host,
-                    port=address.port,
-                    registry=self._registry,
-                    not_ready=self._not_ready,
-                ),
-                asyncio.TaskGroup() as tasks,
-            ):
-                if elector is not None:
-                    tasks.create_task(elector.run(), name="elector")
-                tasks.create_task(reconcilers.run_caches(), name="caches")
-                tasks.create_task(self._lead(elector, reconcilers), name="lead")
-                tasks.create_task(self._report(), name="status")
-                tasks.create_task(measure_loop_lag(self._registry), name="loop-lag")
+        async with standing(
+            self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
+        ) as tasks:
+            if elector is not None:
+                tasks.create_task(elector.run(), name="elector")
+            tasks.create_task(reconcilers.run_caches(), name="caches")
+            tasks.create_task(self._lead(elector, reconcilers), name="lead")
 
     async def _lead(self, elector: Elector | None, reconcilers: Reconcilers) -> None:
         if elector is not None:
@@ -132,17 +120,16 @@ class Manager:
         unsynced = self._reconcilers.unsynced if self._reconcilers else ["everything"]
         return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
 
-    async def _report(self) -> None:
-        await report_status(self._facts, interval_seconds=self._settings.reportInterval)
-
     def _facts(self) -> Mapping[str, object]:
-        assert self._reconcilers is not None
-        informers = self._reconcilers.informers
+        reconcilers = self._reconcilers
+        if reconcilers is None:
+            return {"role": "manager"}
+        informers = reconcilers.informers
         return {
             "role": "manager",
-            "leading": self._reconcilers.is_leading,
+            "leading": reconcilers.is_leading,
             "units": len(informers.units.store),
             "stock": len(informers.stock.store),
             "pools": len(informers.pools.store),
-            "unsynced": self._reconcilers.unsynced,
+            "unsynced": reconcilers.unsynced,
         }

@@ -1,0 +1,195 @@
+"""The api: REST over caches and guarded writes; any number of replicas, no reconciler."""
+
+import asyncio
+from collections.abc import Mapping
+from importlib.metadata import version
+from random import Random
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from gpuruntime.api.app import ApiOptions, Backend, make_app
+from gpuruntime.api.connection import Connection
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.informer.informer import Informer
+from gpuruntime.inventory.inventory import inventory_of
+from gpuruntime.inventory.options import Means, Options
+from gpuruntime.inventory.stores import POOL_INDEXES, STOCK_INDEXES, UNIT_INDEXES, Caches
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import UnreachableError
+from gpuruntime.kube.transport import Transport
+from gpuruntime.kube.watch import EVERYTHING, Selection
+from gpuruntime.models.cluster import NODES, RESOURCE_QUOTAS
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.observe.listener import listen
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.cluster import cluster_transport, wall_clock
+from gpuruntime.roles.standing import standing
+from gpuruntime.roles.translation import namespaces_of
+from gpuruntime.settings import AuthMode, KubernetesMode, Settings
+
+log = structlog.get_logger()
+
+STOPPING: Final = "stopping"
+
+
+class Api:
+    def __init__(self, settings: Settings, *, transport: Transport | None = None) -> None:
+        """A given transport is the caller's: it is neither tried nor closed."""
+        _refuse_open_doors(settings)
+        self._settings = settings
+        self._transport = transport
+        self._registry = Registry()
+        self._informers: dict[str, Informer[Any]] = {}
+        self._stop = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
+        # Where it listens, once it does.
+        self.address = ""
+
+    async def run(self) -> None:
+        if self._transport is not None:
+            await self._serve(self._transport)
+            return
+        async with cluster_transport(self._settings.kubernetes) as transport:
+            await self._serve(transport)
+
+    async def drain(self) -> None:
+        """Requests in hand and the operations behind them end; new ones are not taken."""
+        self._stop.set()
+        await self._drained.wait()
+
+    async def _serve(self, transport: Transport) -> None:
+        client = Client(transport, meter=self._registry)
+        self._informers = self._make_informers(client)
+        async with standing(
+            self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
+        ) as tasks:
+            async with asyncio.TaskGroup() as operations:
+                app = self._app(client, operations)
+                if self._is_enabled:
+                    for name, informer in self._informers.items():
+                        tasks.create_task(informer.run(), name=f"inform {name}")
+                await self._answer(app)
+            self._drained.set()
+
+    async def _answer(self, app: web.Application) -> None:
+        """Until the role drains; requests in hand then have the grace to end."""
+        grace = self._settings.shutdownGrace
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
+        await runner.setup()
+        address = self._settings.listen
+        try:
+            port = await listen(runner, host=address.host, port=address.port, purpose="listen")
+            self.address = f"http://{address.host or '127.0.0.1'}:{port}"
+            log.info("listening", address=self.address)
+            await self._stop.wait()
+        finally:
+            await runner.cleanup()
+
+    def _app(self, client: Client, operations: asyncio.TaskGroup) -> web.Application:
+        names = namespaces_of(self._settings)
+        caches = Caches(
+            stock=self._informers["stock"],
+            units=self._informers["units"],
+            pools=self._informers["pools"],
+        )
+        rng = Random()  # noqa: S311 - spreading, not secrets
+        means = Means(
+            client=client,
+            caches=caches,
+            options=Options(namespaces=names, retention_seconds=self._settings.operationRetention),
+            now=wall_clock,
+            rng=rng,
+            meter=self._registry,
+        )
+        backend = Backend(
+            inventory=inventory_of(means, operations),
+            caches=caches,
+            nodes=self._informers["nodes"].store,
+            quotas=self._informers["quotas"].store,
+            client=client,
+            connection=self._connection,
+            now=wall_clock,
+            rng=rng,
+            meter=self._registry,
+        )
+        options = ApiOptions(
+            version=version("gpuruntime"),
+            namespaces=names,
+            gpu_resource=self._settings.gpuResource,
+        )
+        return make_app(backend, options)
+
+    def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
+        names = self._settings.namespaces
+        stock, instance = Selection(namespace=names.stock), Selection(namespace=names.instance)
+        table: tuple[tuple[str, Any, Selection, Any], ...] = (
+            ("stock", GPU_UNITS, stock, STOCK_INDEXES),
+            ("units", GPU_UNITS, instance, UNIT_INDEXES),
+            ("pools", STOCK_POOLS, stock, POOL_INDEXES),
+            ("nodes", NODES, EVERYTHING, None),
+            ("quotas", RESOURCE_QUOTAS, instance, None),
+        )
+        return {
+            name: Informer(
+                client,
+                resource,
+                rng=Random(),  # noqa: S311 - jitter
+                selection=selection,
+                indexes=indexes,
+                meter=self._registry,
+            )
+            for name, resource, selection, indexes in table
+        }
+
+    def _connection(self) -> Connection:
+        errors = [
+            informer.error
+            for name, informer in self._informers.items()
+            if name in ("stock", "units", "pools") and informer.error is not None
+        ]
+        unreachable = [error for error in errors if isinstance(error, UnreachableError)]
+        has_heard = any(informer.synced.is_set() for informer in self._informers.values())
+        return Connection(
+            is_enabled=self._is_enabled,
+            is_connected=self._is_enabled and not unreachable and (has_heard or bool(errors)),
+            is_synced=not self._unsynced(),
+            is_stopping=self._stop.is_set(),
+            error=str(errors[0]) if errors else "",
+        )
+
+    def _unsynced(self) -> list[str]:
+        """What requests need; nodes and quotas are only told of."""
+        return [
+            name
+            for name in ("stock", "units", "pools")
+            if not self._informers or not self._informers[name].synced.is_set()
+        ]
+
+    def _not_ready(self) -> str:
+        if self._stop.is_set():
+            return STOPPING
+        unsynced = self._unsynced() if self._is_enabled else []
+        return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
+
+    def _facts(self) -> Mapping[str, object]:
+        connection = self._connection()
+        return {
+            "role": "api",
+            "connected": connection.is_connected,
+            "synced": connection.is_synced,
+            **{name: len(informer.store) for name, informer in self._informers.items()},
+        }
+
+
+def _refuse_open_doors(settings: Settings) -> None:
+    auth = settings.auth
+    is_open = auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
+    if is_open and not settings.listen.is_loopback:
+        raise ConfigurationError(
+            f"listen: {settings.listen} is reached from elsewhere, and auth.mode is none: "
+            "listen on 127.0.0.1, or say auth.allowUnauthenticated: true to mean it"
+        )

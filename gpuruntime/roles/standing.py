@@ -1,0 +1,33 @@
+"""What every role has around its own work: the operations listener, measurements, the status."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from gpuruntime.observe.listener import operations_listener
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.observe.reporter import GarbagePauses, measure_loop_lag, report_status
+from gpuruntime.settings import Settings
+
+
+@asynccontextmanager
+async def standing(
+    settings: Settings,
+    registry: Registry,
+    *,
+    not_ready: Callable[[], str],
+    facts: Callable[[], Mapping[str, object]],
+) -> AsyncIterator[asyncio.TaskGroup]:
+    """The group is for what lives as long as the role; one that fails ends the role."""
+    address = settings.operations.listen
+    with GarbagePauses(registry, asyncio.get_running_loop().time):
+        async with (
+            operations_listener(
+                host=address.host, port=address.port, registry=registry, not_ready=not_ready
+            ),
+            asyncio.TaskGroup() as tasks,
+        ):
+            status = report_status(facts, interval_seconds=settings.reportInterval)
+            tasks.create_task(status, name="status")
+            tasks.create_task(measure_loop_lag(registry), name="loop-lag")
+            yield tasks
