@@ -15,7 +15,6 @@ from aiohttp import web
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.api.dispatch import web_handler
-from gpuruntime.api.encoding import UnitEncoder
 from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.health import Health
 from gpuruntime.api.log_routes import log_route
@@ -25,6 +24,7 @@ from gpuruntime.api.status_routes import status_routes
 from gpuruntime.api.stock_routes import stock_routes
 from gpuruntime.api.swagger import with_document
 from gpuruntime.api.unit_events import UnitEvents
+from gpuruntime.api.unit_index import UnitIndex
 from gpuruntime.api.unit_logs import UnitLogs
 from gpuruntime.api.unit_routes import unit_routes
 from gpuruntime.inventory.inventory import Inventory
@@ -88,12 +88,12 @@ def _methods_of(route: Route) -> tuple[str, ...]:
 
 
 def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
-    inventory, client = backend.inventory, backend.client
+    inventory, caches, client = backend.inventory, backend.caches, backend.client
     fleet = Fleet(
         nodes=backend.nodes,
         quotas=backend.quotas,
-        stock=UnitCounts(backend.caches.stock, stock_state_of),
-        active=UnitCounts(backend.caches.units, active_state_of),
+        stock=UnitCounts(caches.stock, stock_state_of),
+        active=UnitCounts(caches.units, active_state_of),
         gpu_resource=options.gpu_resource,
     )
     health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)
@@ -102,8 +102,8 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
         *stock_routes(inventory, options.namespaces),
         *unit_routes(
             inventory.units,
+            UnitIndex(units=caches.units, stock=caches.stock),
             UnitEvents(client),
-            UnitEncoder(options.namespaces),
             options.namespaces,
         ),
         log_route(inventory.units, UnitLogs(client)),

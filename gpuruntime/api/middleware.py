@@ -26,6 +26,8 @@ REQUEST_ID: Final = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _ID_KEY: Final = web.RequestKey("request_id", str)
 _NO_ROUTE = "unknown"
+_WRITES = frozenset({"POST", "PUT", "DELETE"})
+_FAULT = 500
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 
 log = structlog.get_logger()
@@ -80,16 +82,15 @@ def access(meter: Meter) -> Middleware:
 
 
 def _tell(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
-    """Without a status the request was cut off by the end of the process."""
+    """Reads that went well are counted and not logged; status 0 is a request that was cut off."""
     route = route_of(request)
     labels = {
         "method": request.method if request.method in _METHODS else "other",
         "route": route.path if route else _NO_ROUTE,
     }
-    meter.count("http_requests_total", 1, code=str(status), **labels)
-    meter.observe("http_request_seconds", seconds, **labels)
-    told = log.info if request.method in ("POST", "PUT", "DELETE") else log.debug
-    told("request served", path=request.path, status=status, seconds=round(seconds, 6), **labels)
+    meter.observe("http_request_seconds", seconds, code=str(status), **labels)
+    if request.method in _WRITES or status >= _FAULT:
+        log.info("request served", path=request.path, status=status, seconds=seconds, **labels)
 
 
 @web.middleware

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import attrs
 from multidict import MultiMapping
+from yarl import URL
 
 from gpuruntime.inventory.constraints import read
 from gpuruntime.models.strict import Problem, Structurer
@@ -18,9 +20,15 @@ _SWITCH: Final = {"true": True, "false": False}
 _structurer = Structurer()
 
 
+@lru_cache(maxsize=1024)
+def query_of(text: str, model: type) -> Any:
+    """Of a query string as it was sent: callers mostly ask the same again."""
+    return read_query(URL.build(path="/", query_string=text, encoded=True).query, model)
+
+
 def read_query(given: MultiMapping[str], model: type[QueryT]) -> QueryT:
     """Raises StrictError."""
-    kinds = {name: plain_type(hint) for name, hint in hints_of(model).items()}
+    kinds = _kinds_of(model)
     problems = list(_problems(given, kinds))
     bad = {problem.field for problem in problems}
     values = {
@@ -36,13 +44,18 @@ def hints_of(model: type) -> Mapping[str, Any]:
     return {field.name: hints[field.name] for field in attrs.fields(model)}
 
 
-def plain_type(annotation: Any) -> Any:
+@cache
+def _kinds_of(model: type) -> Mapping[str, Any]:
+    return {name: _plain_type(hint) for name, hint in hints_of(model).items()}
+
+
+def _plain_type(annotation: Any) -> Any:
     """What is below notes and an optional None."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return plain_type(get_args(annotation)[0])
+        return _plain_type(get_args(annotation)[0])
     if origin in (Union, UnionType):
-        return plain_type(next(each for each in get_args(annotation) if each is not NoneType))
+        return _plain_type(next(each for each in get_args(annotation) if each is not NoneType))
     return annotation
 
 

@@ -1,11 +1,11 @@
 """The routes of units: create, list, read, change, delete, and what happened to them."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Final
 
 import attrs
 
-from gpuruntime.api.encoding import UnitEncoder
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import (
     DEFAULT_LIMIT,
@@ -19,7 +19,8 @@ from gpuruntime.api.pages import (
 )
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.unit_events import EventView, UnitEvents
-from gpuruntime.api.views import UnitView
+from gpuruntime.api.unit_index import Filter, UnitIndex
+from gpuruntime.api.views import UnitView, unit_view
 from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.claims import Timings
 from gpuruntime.inventory.options import Namespaces
@@ -29,7 +30,7 @@ from gpuruntime.inventory.requests import (
     parse_create_unit,
     parse_update_unit,
 )
-from gpuruntime.inventory.units import Lifecycle, UnitQuery, Units
+from gpuruntime.inventory.units import Lifecycle, Units
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.schemas import Schema
 from gpuruntime.models.texts import LabelValue, SpecName
@@ -38,6 +39,7 @@ from gpuruntime.models.units import GPUUnit
 UNITS: Final = "/api/v1/gpu-units"
 UNIT: Final = f"{UNITS}/{{name}}"
 _ETAG = {"ETag": "Changes with the unit's spec; for If-Match."}
+NO_HEADERS: Final[Mapping[str, str]] = {}
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
 
 
@@ -61,9 +63,9 @@ class ReadUnit:
 
 
 def unit_routes(
-    units: Units, events: UnitEvents, encoder: UnitEncoder, namespaces: Namespaces
+    units: Units, index: UnitIndex, events: UnitEvents, namespaces: Namespaces
 ) -> tuple[Route, ...]:
-    handlers = _UnitHandlers(units, events, encoder)
+    handlers = _UnitHandlers(units, index, events)
     return (
         Route(
             method="POST",
@@ -150,45 +152,39 @@ def unit_routes(
 
 
 class _UnitHandlers:
-    def __init__(self, units: Units, events: UnitEvents, encoder: UnitEncoder) -> None:
+    def __init__(self, units: Units, index: UnitIndex, events: UnitEvents) -> None:
         self._units = units
+        self._index = index
         self._events = events
-        self._encoder = encoder
 
     async def create(self, call: Call[NoQuery, CreateUnit]) -> Reply:
         creation = await self._units.create(call.body)
         name = creation.unit.metadata.name
         headers = {"Server-Timing": server_timing(creation.timings)}
         if creation.is_replay:
-            return self._shown(creation.unit, headers={**headers, "Idempotent-Replay": "true"})
+            return _shown(creation.unit, headers={**headers, "Idempotent-Replay": "true"})
         headers["Location"] = f"{UNITS}/{name}"
-        return self._shown(creation.unit, status=201, headers=headers)
+        return _shown(creation.unit, status=201, headers=headers)
 
     async def list(self, call: Call[ListUnits, None]) -> Reply:
         asked = call.query
-        page = self._units.page(
-            UnitQuery(
-                lifecycle=asked.lifecycle,
-                phase=asked.phase,
-                spec_name=asked.specName,
-                tenant=asked.tenant,
-                limit=asked.limit,
-                after=key_of(asked.cursor),
-            )
+        wanted = Filter(
+            lifecycle=asked.lifecycle,
+            phase=asked.phase,
+            spec_name=asked.specName,
+            tenant=asked.tenant,
         )
-        return Reply(
-            data=[self._encoder.encoded(unit) for unit in page.units],
-            next=cursor_after_key(page.next),
-        )
+        page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
+        return Reply(data=page.views, next=cursor_after_key(page.next))
 
     async def get(self, call: Call[ReadUnit, None]) -> Reply:
         lifecycle = Lifecycle(call.query.lifecycle)
-        return self._shown(await self._units.get(call.path("name"), lifecycle))
+        return _shown(await self._units.get(call.path("name"), lifecycle), lifecycle)
 
     async def update(self, call: Call[NoQuery, UpdateUnit]) -> Reply:
         matching = if_match(call.request)
         unit = await self._units.update(call.path("name"), call.body, if_match=matching)
-        return self._shown(unit)
+        return _shown(unit)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
         await self._units.delete(call.path("name"))
@@ -201,11 +197,16 @@ class _UnitHandlers:
         page = await self._events.page(unit, limit=call.query.limit, after=after)
         return Reply(data=page.events, next=cursor_after(*page.next) if page.next else "")
 
-    def _shown(
-        self, unit: GPUUnit, *, status: int = 200, headers: dict[str, str] | None = None
-    ) -> Reply:
-        data = self._encoder.encoded(unit)
-        return Reply(status=status, data=data, headers={"ETag": etag_of(unit), **(headers or {})})
+
+def _shown(
+    unit: GPUUnit,
+    lifecycle: Lifecycle = Lifecycle.INSTANCE,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> Reply:
+    data = unit_view(unit, lifecycle)
+    return Reply(status=status, data=data, headers={"ETag": etag_of(unit), **headers})
 
 
 def server_timing(timings: Timings) -> str:
