@@ -35,7 +35,7 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Everything that needs nothing but Python."""
     install(session, "tests", "local")
-    session.run("pytest", "-m", "not cluster", *session.posargs)
+    session.run("pytest", "-n", "2", "-m", "not cluster", *session.posargs)
 
 
 @nox.session
