@@ -33,6 +33,7 @@ pytestmark = pytest.mark.looptime
 
 UNITS = GPU_UNITS.path(namespace=INSTANCE)
 CONFLICT = refused(409, "Conflict")
+P1 = GPU_UNITS.path(namespace=STOCK, name="p-1")
 FUNCTION = {"requestID": "fn"}
 
 
@@ -212,6 +213,33 @@ async def test_capacity_is_not_denied_while_a_write_of_our_own_is_in_flight(
     cluster.assert_sound()
 
 
+async def test_capacity_is_not_denied_while_stock_is_being_given_back(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api:
+        api.transport.on("POST", UNITS, refused(403, "Forbidden"))
+        api.transport.on("PATCH", "", slow(before=5), skip=1)
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(api.create("one"))
+            await asyncio.sleep(1)
+            second = tasks.create_task(api.create("two", name="demo"))
+        assert (first.result(), second.result()) == ("forbidden", "201 demo")
+    cluster.assert_sound()
+
+
+async def test_the_last_stock_claimed_by_our_own_operation_is_used_although_no_cache_shows_it(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as crashed, replica(cluster, seed=2) as api:
+        api.transport.hold_watches()
+        crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
+        await crashed.create(name="demo")
+        api.transport.on("PATCH", "p-1", refused(409, "Conflict"))
+        api.transport.on("GET", "p-1", refused(404, "NotFound"))
+        assert await api.create(name="demo") == "201 demo"
+    cluster.assert_sound()
+
+
 async def test_stock_that_a_unit_names_is_not_claimed_although_it_looks_free(
     cluster: Cluster,
 ) -> None:
@@ -244,10 +272,10 @@ async def test_a_stock_unit_that_only_changed_is_claimed_at_its_new_version(
     async with replica(cluster) as api:
         api.transport.hold_watches()
         cluster.make_ready(STOCK, "p-1")
-        path = GPU_UNITS.path(namespace=STOCK, name="p-1")
-        cluster.call("PATCH", path, {"metadata": {"labels": {"touched": "yes"}}})
+        cluster.call("PATCH", P1, {"metadata": {"labels": {"touched": "yes"}}})
         assert await api.create(name="demo") == "201 demo"
         assert len(api.transport.written()) == 3
+        assert not any(each.path.endswith("gpuunits") for each in api.transport.sent[:-1])
     cluster.assert_sound()
 
 
@@ -287,11 +315,40 @@ async def test_a_claim_that_went_away_before_it_was_stamped_anew_is_made_again(
         await crashed.create(name="demo")
         await asyncio.sleep(1)
         api.transport.hold_watches()
-        path = GPU_UNITS.path(namespace=STOCK, name="p-1")
         marks = dict.fromkeys(notes(cluster.claimed[0]))
-        cluster.call("PATCH", path, {"metadata": {"annotations": marks}})
+        cluster.call("PATCH", P1, {"metadata": {"annotations": marks}})
         assert await api.create(name="demo") == "201 demo"
     cluster.assert_sound()
+
+
+async def test_a_claim_whose_stock_is_gone_is_made_again(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as crashed, replica(cluster, seed=2) as api:
+        crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
+        await crashed.create(name="demo")
+        await asyncio.sleep(1)
+        api.transport.hold_watches()
+        cluster.call("DELETE", P1)
+        cluster.add_stock_unit("p-2")
+        assert await api.create(name="demo") == "201 demo"
+    cluster.assert_sound()
+
+
+async def test_a_claim_that_another_replica_used_up_meanwhile_is_answered_from_its_unit(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as one, replica(cluster, seed=2) as lagging:
+        one.transport.on("POST", UNITS, DROPPED)
+        await one.create(name="demo")
+        await asyncio.sleep(1)
+        lagging.transport.hold_watches()
+        await one.create(name="demo")
+        consumed = cluster.claimed[0]["metadata"]["name"]
+        cluster.call("DELETE", GPU_UNITS.path(namespace=STOCK, name=consumed))
+        assert await lagging.create(name="demo") == "200 demo"
+        assert len(lagging.transport.written()) == 1
+    assert not cluster.claimed
 
 
 async def test_a_unit_that_lives_from_another_stock_gives_the_claim_back(
@@ -531,8 +588,12 @@ async def test_an_operation_whose_unit_was_deleted_is_finished(cluster: Cluster)
     cluster.add_stock(2)
     async with replica(cluster) as api:
         await api.create(name="demo")
+        api.transport.hold_watches()
         await api.inventory.units.delete("demo")
+        written = len(api.transport.written())
         assert await api.create(name="demo") == "operation_finished"
+        assert len(api.transport.written()) == written
+        api.transport.release_watches()
         await asyncio.sleep(1)
         assert await api.create(name="demo") == "operation_finished"
     assert cluster.units == []
