@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler as WebHandler
 
 from gpuruntime.api.connection import Connection, demand_cluster
 from gpuruntime.api.documents import read_document
-from gpuruntime.api.queries import query_of
+from gpuruntime.api.queries import QueryReader
 from gpuruntime.api.routing import Answer, Call, Form, Reply, Route
 from gpuruntime.models.strict import Problem, StrictError
 
@@ -19,8 +19,10 @@ _encoder = msgspec.json.Encoder()
 def web_handler(route: Route, connection: Callable[[], Connection]) -> WebHandler:
     """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
 
+    queries: QueryReader[Any] = QueryReader(route.query)
+
     async def handle(request: web.Request) -> web.StreamResponse:
-        query: Any = query_of(request.rel_url.raw_query_string, route.query)
+        query = queries.read(request.rel_url.raw_query_string)
         body = await _body(request, route)
         if route.needs_cluster:
             demand_cluster(connection())

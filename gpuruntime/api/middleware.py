@@ -51,8 +51,9 @@ def request_id(rng: Random) -> Middleware:
         given = request.headers.get(REQUEST_ID, "")
         known = given if _SANE_ID.fullmatch(given) else f"{rng.getrandbits(128):032x}"
         request[_ID_KEY] = known
-        with structlog.contextvars.bound_contextvars(request_id=known):
-            return await handler(request)
+        # The context is the request's own: aiohttp gives each request a task.
+        structlog.contextvars.bind_contextvars(request_id=known)
+        return await handler(request)
 
     return middleware
 

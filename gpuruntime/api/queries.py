@@ -2,9 +2,19 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import attrs
 from multidict import MultiMapping
@@ -20,33 +30,30 @@ _SWITCH: Final = {"true": True, "false": False}
 _structurer = Structurer()
 
 
-@lru_cache(maxsize=1024)
-def query_of(text: str, model: type) -> Any:
-    """Of a query string as it was sent: callers mostly ask the same again."""
-    return read_query(URL.build(path="/", query_string=text, encoded=True).query, model)
+class QueryReader(Generic[QueryT]):
+    """Reads the query strings of one route; callers mostly ask the same again."""
 
+    def __init__(self, model: type[QueryT]) -> None:
+        self._model = model
+        self._kinds = {name: _plain_type(hint) for name, hint in hints_of(model).items()}
+        self.read = lru_cache(maxsize=256)(self._read)
 
-def read_query(given: MultiMapping[str], model: type[QueryT]) -> QueryT:
-    """Raises StrictError."""
-    kinds = _kinds_of(model)
-    problems = list(_problems(given, kinds))
-    bad = {problem.field for problem in problems}
-    values = {
-        name: _value(given[name], kind)
-        for name, kind in kinds.items()
-        if name in given and name not in bad
-    }
-    return read(values, model, _structurer, problems)
+    def _read(self, text: str) -> QueryT:
+        """Raises StrictError."""
+        given = URL.build(path="/", query_string=text, encoded=True).query
+        problems = list(_problems(given, self._kinds))
+        bad = {problem.field for problem in problems}
+        values = {
+            name: _value(given[name], kind)
+            for name, kind in self._kinds.items()
+            if name in given and name not in bad
+        }
+        return read(values, self._model, _structurer, problems)
 
 
 def hints_of(model: type) -> Mapping[str, Any]:
     hints = get_type_hints(model, include_extras=True)
     return {field.name: hints[field.name] for field in attrs.fields(model)}
-
-
-@cache
-def _kinds_of(model: type) -> Mapping[str, Any]:
-    return {name: _plain_type(hint) for name, hint in hints_of(model).items()}
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -45,9 +45,9 @@ class Filter:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitPage:
-    """Encoded views; `next` is the key to ask for after this page, None after the last."""
+    """An encoded list of views; `next` is the key to ask for after it, None after the last."""
 
-    views: list[msgspec.Raw]
+    views: msgspec.Raw
     next: Key | None = None
 
 
@@ -58,13 +58,11 @@ class _Entry:
     unit: GPUUnit
     lifecycle: Lifecycle
     facets: frozenset[Facet]
-    _view: msgspec.Raw | None = None
+    view: bytes = b""
 
-    @property
-    def view(self) -> msgspec.Raw:
-        if self._view is None:
-            self._view = encoded_view(self.unit, self.lifecycle)
-        return self._view
+    def encoded(self) -> bytes:
+        self.view = _encoder.encode(unit_view(self.unit, self.lifecycle))
+        return self.view
 
 
 class _Row:
@@ -117,7 +115,7 @@ class UnitIndex:
         facets = wanted.facets()
         rows = [self._rows[facet] for facet in facets if facet in self._rows]
         if len(rows) < len(facets):
-            return UnitPage(views=[])
+            return UnitPage(views=_list_of([]))
         row = min(rows, key=len)
         if len(rows) == 1:
             found = row.after(after, limit + 1)
@@ -125,7 +123,7 @@ class UnitIndex:
             found = _first(row.all_after(after), frozenset(facets), limit + 1)
         kept = found[:limit]
         following = kept[-1].unit.metadata.key if len(found) > limit else None
-        return UnitPage(views=[entry.view for entry in kept], next=following)
+        return UnitPage(views=_list_of(kept), next=following)
 
     def _heed(
         self, lifecycle: Lifecycle, store: Store[GPUUnit], key: Key, *_: GPUUnit | None
@@ -159,8 +157,9 @@ class UnitIndex:
                 del self._rows[facet]
 
 
-def encoded_view(unit: GPUUnit, lifecycle: Lifecycle) -> msgspec.Raw:
-    return msgspec.Raw(_encoder.encode(unit_view(unit, lifecycle)))
+def _list_of(entries: list[_Entry]) -> msgspec.Raw:
+    views = [entry.view or entry.encoded() for entry in entries]
+    return msgspec.Raw(b"[%b]" % b",".join(views))
 
 
 def _facets_of(unit: GPUUnit, lifecycle: Lifecycle) -> Iterator[Facet]:
