@@ -1,6 +1,5 @@
 """Writes one child of a unit so that it is as it should be, or says whose it is instead."""
 
-from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -104,7 +103,7 @@ class ChildKeeper(Generic[LiveT]):
     async def _mend(self, unit: GPUUnit, live: LiveT, desired: Child) -> LiveT:
         if not is_owned_by(live, unit):
             raise ChildSyncError(self.reason, self._refusal(live))
-        patch = patch_towards(desired, _as_json(live))
+        patch = patch_towards(desired, self._as_json(live))
         if not patch or live.metadata.deletionTimestamp is not None:
             return live
         mended = await self.client.patch(
@@ -116,6 +115,15 @@ class ChildKeeper(Generic[LiveT]):
         self.cache.write_through(mended)
         log.info("child changed", kind=self.resource.kind, child=str(live.metadata.key))
         return mended
+
+    def _as_json(self, live: LiveT) -> JsonObject:
+        """Only what a child of ours sets: its kind, the metadata that we compare, and the spec."""
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "metadata": codec.to_json(live.metadata),
+            "spec": codec.decode_object(bytes(live.spec)),
+        }
 
     def _refusal(self, live: LiveT) -> str:
         owner = live.metadata.controller_owner
@@ -129,16 +137,3 @@ class ChildKeeper(Generic[LiveT]):
 def is_owned_by(live: HasSpec, unit: GPUUnit) -> bool:
     owner = live.metadata.controller_owner
     return owner is not None and owner.uid == unit.metadata.uid
-
-
-def owners_of(live: HasSpec) -> Iterable[str]:
-    """The units that a child belongs to, by name: an index."""
-    owner = live.metadata.controller_owner
-    if owner is not None and owner.kind == "GPUUnit":
-        yield owner.name
-
-
-def _as_json(live: HasSpec) -> JsonObject:
-    """Only what a child of ours sets: the metadata that we compare, and the spec."""
-    metadata = codec.to_json(live.metadata)
-    return {"metadata": metadata, "spec": codec.decode_object(bytes(live.spec))}

@@ -70,17 +70,17 @@ def is_news(old: Deployment | Service | None, new: Deployment | Service | None) 
 
 def readiness(deployment: Deployment | None) -> object:
     if deployment is None:
-        return None
+        return (False, [])
     status = deployment.status
     refusals = [each.message for each in status.conditions if each.type == "ReplicaFailure"]
     return (is_current(deployment) and status.readyReplicas > 0, refusals)
 
 
 def trouble(pod: Pod | None) -> object:
-    """Why it does not run, and whether it is on its way out."""
+    """Whether it is ready, why not, and whether it is on its way out."""
     if pod is None:
-        return (None, False)
-    return (failure_of((pod,)), pod.metadata.deletionTimestamp is not None)
+        return (False, None, False)
+    return (pod.is_ready, failure_of((pod,)), pod.metadata.deletionTimestamp is not None)
 
 
 def unit_name(child: Deployment | Service | Pod | None) -> str:

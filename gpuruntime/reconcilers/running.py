@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final
 
 import attrs
 import structlog
 
+from gpuruntime.controller.result import Result
 from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import codec
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import Service
@@ -19,9 +22,18 @@ from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.children import child_key, deployment_of, service_of
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement
-from gpuruntime.reconcilers.unit_status import Verdict, running_verdict, status_of
+from gpuruntime.reconcilers.unit_status import (
+    Verdict,
+    look_again_seconds,
+    running_verdict,
+    status_of,
+    stopped_verdict,
+)
 
 log = structlog.get_logger()
+
+# How often a child is tried again that was refused.
+REFUSED_SECONDS: Final = 60.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -35,8 +47,8 @@ class Runner:
     services: ChildKeeper[Service]
     now: Callable[[], datetime]
 
-    async def run(self, unit: GPUUnit) -> None:
-        """Raises ChildSyncError, once told in the status, so that the key is tried again."""
+    async def run(self, unit: GPUUnit) -> Result:
+        """What the cluster refuses, or another owner holds, is told in the status."""
         key = child_key(unit)
         try:
             await self._keep_service(unit, key)
@@ -44,9 +56,19 @@ class Runner:
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
         except ChildSyncError as error:
             await self.report(unit, Verdict(reason=error.reason, message=str(error)))
-            raise
-        pods = self.caches.pods_of(unit.metadata.key)
-        await self.report(unit, running_verdict(unit, deployment, pods), deployment)
+            return Result(requeue_after_seconds=REFUSED_SECONDS)
+        pods, now = self.caches.pods_of(unit.metadata.key), self.now()
+        verdict = running_verdict(unit, deployment, pods, now=now)
+        await self.report(unit, verdict, deployment)
+        return Result(look_again_seconds(deployment, pods, now=now))
+
+    async def stop(self, unit: GPUUnit, why: str) -> None:
+        """No Pod runs, and nothing leads to one."""
+        key = child_key(unit)
+        await self.deployments[key.namespace].drop(unit, key)
+        if unit.metadata.namespace == self.options.instance_namespace:
+            await self.services.drop(unit, key)
+        await self.report(unit, stopped_verdict(why, self.caches.pods_of(unit.metadata.key)))
 
     async def report(
         self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
@@ -64,13 +86,17 @@ class Runner:
         )
         if status == unit.status:
             return
-        written = await self.client.patch(
-            GPU_UNITS,
-            key,
-            {"status": codec.to_json(status)},
-            resource_version=unit.metadata.resourceVersion,
-            subresource="status",
-        )
+        try:
+            written = await self.client.patch(
+                GPU_UNITS,
+                key,
+                {"status": codec.to_json(status)},
+                resource_version=unit.metadata.resourceVersion,
+                subresource="status",
+            )
+        except NotFoundError:
+            # Deleted meanwhile: its children go with it.
+            return
         self._cache_of(key).write_through(written)
         if status.phase != unit.status.phase:
             log.info("phase changed", phase=str(status.phase), reason=str(verdict.reason))

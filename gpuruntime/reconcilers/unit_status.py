@@ -1,9 +1,11 @@
 """The status of a unit as a function of what was observed of it."""
 
 from datetime import datetime
+from typing import Final
 
 import attrs
 
+from gpuruntime.inventory import provenance
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition, with_condition
 from gpuruntime.models.phases import phase_of
@@ -11,9 +13,15 @@ from gpuruntime.models.pods import Pod
 from gpuruntime.models.reasons import ConditionType, UnitReason
 from gpuruntime.models.units import GPUUnit, GPUUnitStatus, Timeline
 from gpuruntime.models.workloads import Deployment
-from gpuruntime.reconcilers.children import access_url, child_key, service_of
+from gpuruntime.reconcilers.children import MIN_READY_SECONDS, access_url, child_key, service_of
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.pod_failures import FailureKind, failure_of
+from gpuruntime.reconcilers.pod_failures import (
+    FailureKind,
+    PodFailure,
+    crash_of,
+    current_pod,
+    failure_of,
+)
 
 FAILURES = {
     FailureKind.STARTUP: UnitReason.POD_STARTUP_FAILED,
@@ -33,17 +41,51 @@ class Verdict:
         return self.reason is UnitReason.DEPLOYMENT_READY
 
 
-def running_verdict(unit: GPUUnit, deployment: Deployment, pods: tuple[Pod, ...]) -> Verdict:
+# The same on the whole way to Ready, so that the way costs no writes.
+ON_ITS_WAY: Final = "the Pod is on its way"
+# A unit that takes over a seat waits for it so long without a word: the stock has to end first.
+PATIENCE_SECONDS: Final = 5.0
+
+
+def running_verdict(
+    unit: GPUUnit, deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
+) -> Verdict:
     """Of a unit whose children are in place."""
-    living = [pod for pod in pods if pod.metadata.deletionTimestamp is None]
     if unit.spec.suspended:
-        return _suspended(pods)
-    if is_current(deployment) and deployment.status.readyReplicas:
+        return stopped_verdict("suspended", pods)
+    failure = _failure(deployment, pods)
+    if failure is None and is_serving(deployment, pods):
         return Verdict(reason=UnitReason.DEPLOYMENT_READY, message="the Pod is ready")
-    failure = failure_of(pods)
-    if failure is not None:
-        return Verdict(reason=FAILURES[failure.kind], message=failure.message)
-    return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=_progress(deployment, living))
+    if failure is None or _patience_left(failure, now):
+        message = _progress(deployment, pods)
+        return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
+    return Verdict(reason=FAILURES[failure.kind], message=failure.message)
+
+
+def look_again_seconds(
+    deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
+) -> float | None:
+    """When the verdict changes although nothing happens."""
+    failure = _failure(deployment, pods)
+    if failure is None:
+        return None
+    if is_serving(deployment, pods):
+        return float(MIN_READY_SECONDS)
+    return _patience_left(failure, now) or None
+
+
+def stopped_verdict(why: str, pods: tuple[Pod, ...]) -> Verdict:
+    if pods:
+        message = f"{why}: the Pod is still ending"
+        return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
+    return Verdict(reason=UnitReason.SCALED_TO_ZERO, message=f"{why}: no Pod runs")
+
+
+def is_serving(deployment: Deployment, pods: tuple[Pod, ...]) -> bool:
+    """The Pod's own event may come after the Deployment's: where and since when, it knows."""
+    pod = current_pod(pods)
+    is_ready = pod is None or pod.is_ready
+    return is_ready and is_current(deployment) and deployment.status.readyReplicas > 0
 
 
 def status_of(
@@ -64,18 +106,19 @@ def status_of(
     )
     conditions = with_condition(unit.status.conditions, condition, now=now)
     publishes = deployment is not None and service_of(unit, options) is not None
-    ready = next((pod for pod in pods if pod.is_ready), None)
-    return attrs.evolve(
+    pod = current_pod(pods)
+    status = attrs.evolve(
         unit.status,
         phase=phase_of(conditions),
         readyReplicas=1 if verdict.is_ready else 0,
         observedGeneration=unit.metadata.generation,
         serviceName=child_key(unit).name if publishes else "",
         accessURL=access_url(unit, options) if publishes else "",
-        nodeName=_node_of(pods),
-        timeline=_timeline(unit, verdict, deployment, ready, now),
+        nodeName=pod.spec.nodeName if pod else "",
+        timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.is_ready else None),
         conditions=conditions,
     )
+    return status if _is_news(unit.status, status, verdict) else unit.status
 
 
 def is_current(deployment: Deployment) -> bool:
@@ -84,47 +127,62 @@ def is_current(deployment: Deployment) -> bool:
     return is_observed and status.updatedReplicas == status.replicas == 1
 
 
-def _suspended(pods: tuple[Pod, ...]) -> Verdict:
-    if pods:
-        message = f"suspending: {len(pods)} Pod is still ending"
-        return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
-    return Verdict(reason=UnitReason.SCALED_TO_ZERO, message="suspended: no Pod runs")
+def _is_news(before: GPUUnitStatus, after: GPUUnitStatus, verdict: Verdict) -> bool:
+    """On the way, where the Pod is and how far it came is told with the next thing to tell."""
+    if verdict.is_ready or before.timeline.createdAt != after.timeline.createdAt:
+        return before != after
+    told = attrs.evolve(after, nodeName=before.nodeName, timeline=before.timeline)
+    return before != told
 
 
-def _progress(deployment: Deployment, living: list[Pod]) -> str:
-    if not living:
-        trouble = next(
-            (each for each in deployment.status.conditions if each.type == "ReplicaFailure"), None
-        )
-        return trouble.message if trouble else "the Pod is being created"
-    pod = living[0]
-    if not pod.spec.nodeName:
-        return f"Pod {pod.metadata.name} waits for a node"
-    return f"Pod {pod.metadata.name} is starting on node {pod.spec.nodeName}"
+def _failure(deployment: Deployment, pods: tuple[Pod, ...]) -> PodFailure | None:
+    """A crash loop is ready now and then: after a crash only a lasting readiness counts."""
+    if not is_serving(deployment, pods):
+        return failure_of(pods) if _is_rolled_out(deployment) else None
+    return None if deployment.status.availableReplicas else crash_of(pods)
 
 
-def _node_of(pods: tuple[Pod, ...]) -> str:
-    return next((pod.spec.nodeName for pod in pods if pod.spec.nodeName), "")
+def _patience_left(failure: PodFailure, now: datetime) -> float:
+    """Another machine's clock is not trusted to be ours: what it says may only shorten this."""
+    if failure.kind is not FailureKind.UNSCHEDULABLE or failure.since is None:
+        return 0.0
+    passed = (now - failure.since).total_seconds()
+    return PATIENCE_SECONDS - passed if 0 <= passed < PATIENCE_SECONDS else 0.0
+
+
+def _is_rolled_out(deployment: Deployment) -> bool:
+    """Before that, the Pods of an earlier spec tell nothing of this one."""
+    return deployment.metadata.generation <= 1 or is_current(deployment)
+
+
+def _progress(deployment: Deployment, pods: tuple[Pod, ...]) -> str:
+    refusals = (
+        each.message
+        for each in deployment.status.conditions
+        if each.type == "ReplicaFailure" and each.is_true
+    )
+    return ON_ITS_WAY if current_pod(pods) else next(refusals, ON_ITS_WAY)
 
 
 def _timeline(
-    unit: GPUUnit,
-    verdict: Verdict,
-    deployment: Deployment | None,
-    ready: Pod | None,
-    now: datetime,
+    unit: GPUUnit, deployment: Deployment | None, pod: Pod | None, *, ready_at: datetime | None
 ) -> Timeline:
-    """Each moment is written once: the timeline tells the first start, not the latest."""
+    """Each moment is written once: the timeline tells the first start, not the latest.
+
+    The marks of a claimed stock unit are the claimant's: to write them here would cost a write,
+    and take the guard from whoever wants to give the claim back.
+    """
     before = unit.status.timeline
-    marks = unit.metadata.annotations
+    marks = {} if provenance.is_claimed(unit) else unit.metadata.annotations
+    ready = pod if ready_at else None
     return Timeline(
-        acceptedAt=before.acceptedAt or _moment(marks.get(labels.ACCEPTED_AT, "")),
-        claimedAt=before.claimedAt or _moment(marks.get(labels.CLAIMED_AT, "")),
+        acceptedAt=before.acceptedAt or moment_of(marks.get(labels.ACCEPTED_AT, "")),
+        claimedAt=before.claimedAt or moment_of(marks.get(labels.CLAIMED_AT, "")),
         createdAt=before.createdAt
         or (deployment.metadata.creationTimestamp if deployment else None),
         scheduledAt=before.scheduledAt or _condition_moment(ready, "PodScheduled"),
         startedAt=before.startedAt or _started_at(ready),
-        readyAt=before.readyAt or (now if verdict.is_ready else None),
+        readyAt=before.readyAt or ready_at,
     )
 
 
@@ -139,7 +197,7 @@ def _started_at(pod: Pod | None) -> datetime | None:
     return max(moments, default=None)
 
 
-def _moment(text: str) -> datetime | None:
+def moment_of(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
