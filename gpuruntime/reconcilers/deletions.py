@@ -12,12 +12,11 @@ from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.inventory.tombstones import Tombstones, tombstone_of
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import KubeError, NotFoundError
+from gpuruntime.kube.errors import ConflictError, KubeError, NotFoundError
 from gpuruntime.models.cluster import CONFIG_MAPS, ConfigMap
-from gpuruntime.models.conditions import condition_of
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.reconcilers.start_plan import has_lost
 from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
@@ -28,7 +27,7 @@ SLICE: Final = 500
 
 
 class Undertaker:
-    """Writes the tombstone of each active unit that is seen to be gone.
+    """Sees to the tombstone of each active unit that is seen to be gone.
 
     The API writes one before it deletes; this is for deletions by anybody else. The loser of an
     operation's conflict gets none: the operation lives on in the winner.
@@ -37,21 +36,30 @@ class Undertaker:
     def __init__(self, tombstones: Tombstones, queue: WorkQueue[Key]) -> None:
         self._tombstones = tombstones
         self._queue = queue
-        self._gone: dict[Key, GPUUnit] = {}
+        # A name may be used and freed again before its first unit is buried.
+        self._gone: dict[Key, list[GPUUnit]] = {}
 
     def notice(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         """A handler of the units' informer."""
-        if new is None and old is not None and _ends_its_operation(old):
-            self._gone[key] = old
+        is_gone = old is not None and (new is None or new.metadata.uid != old.metadata.uid)
+        if old is not None and is_gone and _ends_its_operation(old):
+            self._gone.setdefault(key, []).append(old)
             self._queue.add(key)
 
     async def reconcile(self, key: Key) -> Result:
-        unit = self._gone.get(key)
-        if unit is not None:
-            await self._tombstones.write(GPU_UNITS.kind, unit)
-            if self._gone.get(key) is unit:
-                del self._gone[key]
+        while waiting := self._gone.get(key):
+            await bury(self._tombstones, GPU_UNITS.kind, waiting[0])
+            waiting.pop(0)
+        self._gone.pop(key, None)
         return DONE
+
+
+async def bury(tombstones: Tombstones, kind: str, value: KubernetesObject) -> None:
+    """Writes the object's tombstone unless its deletion through the API has done so."""
+    operation = provenance.operation_of(value)
+    known = await tombstones.find(operation) if operation else None
+    if known is None or all(each.uid != value.metadata.uid for each in known.buried):
+        await tombstones.write(kind, value)
 
 
 class Sweeper:
@@ -87,11 +95,10 @@ class Sweeper:
                 uid=held.metadata.uid,
                 resource_version=held.metadata.resourceVersion,
             )
-        except NotFoundError:
+        except (NotFoundError, ConflictError):
+            # Gone, or written anew: its time counts from then.
             return
 
 
 def _ends_its_operation(unit: GPUUnit) -> bool:
-    ready = condition_of(unit.status.conditions, ConditionType.READY)
-    has_lost = ready is not None and ready.reason == UnitReason.OPERATION_CONFLICT
-    return bool(provenance.operation_of(unit)) and not has_lost
+    return bool(provenance.operation_of(unit)) and not has_lost(unit)

@@ -1,18 +1,21 @@
 """Another stock unit for a unit that lost its own: the leader claims as the API does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import attrs
 import structlog
 
 from gpuruntime.inventory import provenance
-from gpuruntime.inventory.claim_plan import Wanted
+from gpuruntime.inventory.claim_plan import Claim, Wanted
 from gpuruntime.inventory.envelopes import envelope_of
+from gpuruntime.inventory.errors import OperationConflictError
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.models import labels
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 
 log = structlog.get_logger()
@@ -25,26 +28,32 @@ class Reclaimer:
     units: Cache[GPUUnit]
     now: Callable[[], datetime]
 
-    async def claim_for(self, unit: GPUUnit) -> bool:
+    async def claim_for(self, unit: GPUUnit, own: Iterable[GPUUnit]) -> bool:
         """False: nothing of the unit's envelope is free. True: the unit names its new stock.
 
-        A crash between the two writes leaves a claim of the unit's own operation, which the next
-        try finds and uses.
+        `own` is what the unit may take again, which goes first: a crash between the two writes
+        leaves a claim, and nobody else ever claims the stock that a unit names.
         """
-        claim = await self.claims.claim(
-            Wanted(
-                operation_id=provenance.operation_of(unit),
-                request_hash=provenance.hash_of(unit),
-                claimant=unit.metadata.key,
-                spec_name=unit.spec.specName,
-                image=unit.spec.image,
-                envelope=envelope_of(unit.spec),
-            )
-        )
+        wanted = _wanted(unit)
+        try:
+            claim = await self._take_again(own, wanted) or await self.claims.claim(wanted)
+        except OperationConflictError as error:
+            # Another unit of the operation, which lost to this one, keeps its claim until it goes.
+            log.warning("no stock claimed", error=str(error))
+            return False
         if claim is None:
             return False
-        source = claim.stock.metadata
-        marks = {
+        await self._name(unit, claim.stock.metadata)
+        return True
+
+    async def _take_again(self, own: Iterable[GPUUnit], wanted: Wanted) -> Claim | None:
+        for stock in own:
+            if claim := await self.claims.restamp(stock, wanted):
+                return claim
+        return None
+
+    async def _name(self, unit: GPUUnit, source: ObjectMeta) -> None:
+        marks: JsonObject = {
             labels.SOURCE_STOCK: str(source.key),
             labels.SOURCE_STOCK_UID: source.uid,
             labels.CLAIMED_AT: source.annotations[labels.CLAIMED_AT],
@@ -57,4 +66,24 @@ class Reclaimer:
         )
         self.units.write_through(named)
         log.info("lost claim replaced", stock=str(source.key))
-        return True
+
+
+def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:
+    """Claimed for this unit and no other, or named by it and free since its claim was cleared."""
+    if provenance.is_terminating(stock):
+        return False
+    if provenance.is_claimed(stock):
+        is_same = provenance.is_of(stock, provenance.operation_of(unit), provenance.hash_of(unit))
+        return is_same and provenance.claimant_of(stock) == unit.metadata.key
+    return provenance.source_uid_of(unit) == stock.metadata.uid and provenance.is_ready(stock)
+
+
+def _wanted(unit: GPUUnit) -> Wanted:
+    return Wanted(
+        operation_id=provenance.operation_of(unit),
+        request_hash=provenance.hash_of(unit),
+        claimant=unit.metadata.key,
+        spec_name=unit.spec.specName,
+        image=unit.spec.image,
+        envelope=envelope_of(unit.spec),
+    )

@@ -10,7 +10,8 @@ import attrs
 
 from gpuruntime.inventory import provenance
 from gpuruntime.inventory.tombstones import Tombstone
-from gpuruntime.models.metadata import Key
+from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.reasons import ConditionType, UnitReason
 from gpuruntime.models.units import GPUUnit
 
 # As long as a request of another leader may still be on its way to the API server.
@@ -51,9 +52,9 @@ class Wait:
 
 @attrs.frozen(slots=True)
 class Lose:
-    """Another unit of the operation goes first."""
+    """Another unit of the operation went first: this one never starts."""
 
-    winner: Key
+    message: str
 
 
 @attrs.frozen(slots=True)
@@ -76,6 +77,12 @@ def has_started(unit: GPUUnit, *, has_deployment: bool) -> bool:
     return has_deployment or unit.status.timeline.createdAt is not None
 
 
+def has_lost(unit: GPUUnit) -> bool:
+    """Told a unit of an operation whose other unit goes first."""
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return ready is not None and ready.reason == UnitReason.OPERATION_CONFLICT
+
+
 def gate(
     candidate: Candidate,
     *,
@@ -93,13 +100,16 @@ def gate(
     if rivals:
         winner = min((candidate, *rivals), key=_precedence)
         if winner is not candidate:
-            return Lose(winner.unit.metadata.key)
-        if term.unsettled_seconds:
-            return Wait(
-                f"operation {provenance.operation_of(unit)} has {len(rivals) + 1} units: "
-                "waits until no request of an earlier leader can start another one",
-                term.unsettled_seconds,
-            )
+            return Lose(_lost_to(f"belongs to unit {winner.unit.metadata.key}", unit))
+    if has_lost(unit):
+        # Only one unit of an operation ever starts, also when the one that did is gone.
+        return Lose(_lost_to("belonged to a unit that is gone", unit))
+    if rivals and term.unsettled_seconds:
+        return Wait(
+            f"operation {provenance.operation_of(unit)} has {len(rivals) + 1} units: "
+            "waits until no request of an earlier leader can start another one",
+            term.unsettled_seconds,
+        )
     return _stock_gate(unit, stock)
 
 
@@ -110,6 +120,11 @@ def is_held_for(stock: GPUUnit, unit: GPUUnit) -> bool:
         and provenance.claimant_of(stock) == unit.metadata.key
         and provenance.operation_of(stock) == provenance.operation_of(unit)
     )
+
+
+def _lost_to(whose: str, unit: GPUUnit) -> str:
+    operation = provenance.operation_of(unit)
+    return f"operation {operation} {whose}: delete this unit to free the stock that it holds"
 
 
 def _stock_gate(unit: GPUUnit, stock: GPUUnit | None) -> Gate:

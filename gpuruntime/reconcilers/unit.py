@@ -18,7 +18,7 @@ from gpuruntime.models.reasons import UnitReason
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.caches import Caches
-from gpuruntime.reconcilers.reclaim import Reclaimer
+from gpuruntime.reconcilers.reclaim import Reclaimer, may_take_again
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.start_plan import (
     Candidate,
@@ -57,28 +57,20 @@ class UnitReconciler:
         if problems:
             await self.runner.report(unit, invalid_verdict(problems))
             return DONE
-        if self._is_function_template(unit):
-            message = "the template of a function: its workers are units of their own"
-            verdict = Verdict(reason=UnitReason.SCALED_TO_ZERO, message=message)
-            await self.runner.report(unit, verdict)
-            return DONE
         return await self._pass(unit, await self._gate(unit))
 
     async def _pass(self, unit: GPUUnit, found: Gate) -> Result:
         match found:
-            case Start():
-                await self.runner.run(unit)
+            case Start() if _is_function_template(unit):
+                await self.runner.stop(unit, "the template of a function")
                 return DONE
+            case Start():
+                return await self.runner.run(unit)
             case Wait(message, seconds):
                 await self._hold(unit, UnitReason.DEPLOYMENT_PROGRESSING, message)
                 return Result(requeue_after_seconds=seconds)
-            case Lose(winner):
-                await self._hold(
-                    unit,
-                    UnitReason.OPERATION_CONFLICT,
-                    f"operation {provenance.operation_of(unit)} belongs to unit {winner}: "
-                    "delete this unit to free the stock that it holds",
-                )
+            case Lose(message):
+                await self._hold(unit, UnitReason.OPERATION_CONFLICT, message)
                 return DONE
             case Remove():
                 await self._remove(unit)
@@ -133,11 +125,19 @@ class UnitReconciler:
 
     async def _claim_again(self, unit: GPUUnit, message: str) -> Result:
         """The unit's own change brings it back; without stock it waits for the next one."""
-        if await self.reclaimer.claim_for(unit):
+        if await self.reclaimer.claim_for(unit, self._own_stock(unit)):
             return DONE
         text = f"{message}; no ready stock of {unit.spec.specName} is left: waits for some"
         await self._hold(unit, UnitReason.CLAIM_LOST, text)
         return Result(requeue_after_seconds=LOOK_AGAIN_SECONDS)
+
+    def _own_stock(self, unit: GPUUnit) -> tuple[GPUUnit, ...]:
+        """What an earlier try claimed for it, and what it names: nobody else may claim that."""
+        stock = self.caches.stock.store
+        source = provenance.source_of(unit)
+        named = stock.get(source) if source else None
+        claimed = stock.by_index(OPERATION, provenance.operation_of(unit))
+        return tuple(each for each in (*claimed, named) if each and may_take_again(each, unit))
 
     async def _remove(self, unit: GPUUnit) -> None:
         try:
@@ -149,8 +149,9 @@ class UnitReconciler:
     async def _hold(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
         await self.runner.report(unit, Verdict(reason=reason, message=message))
 
-    def _is_function_template(self, unit: GPUUnit) -> bool:
-        return unit.spec.serverless is not None and unit.spec.serverless.workerOf is None
+
+def _is_function_template(unit: GPUUnit) -> bool:
+    return unit.spec.serverless is not None and unit.spec.serverless.workerOf is None
 
 
 def invalid_verdict(problems: tuple[Problem, ...]) -> Verdict:
