@@ -46,11 +46,29 @@ def resolve(stock: GPUUnit, claimant: GPUUnit | None, *, is_recorded: bool) -> R
     """A start counts once the claimant's status remembers it, whatever becomes of its children."""
     if not provenance.is_claimed(stock):
         return Rest()
-    if claimant is None or not _lives_from(claimant, stock):
+    if claimant is None or is_doubtful(stock, claimant):
         return Doubt()
     if claimant.status.timeline.createdAt is None:
         return Rest()
     return Consume() if is_recorded else AwaitRecord()
+
+
+def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
+    """What bears the name that the claim names, if anything does, lives from another stock."""
+    return claimant is None or (
+        provenance.operation_of(claimant) != provenance.operation_of(stock)
+        or provenance.source_uid_of(claimant) != stock.metadata.uid
+    )
+
+
+def pool_of(stock: GPUUnit) -> str:
+    """The name of the pool that made it; empty for stock that somebody made by hand."""
+    return stock.metadata.labels.get(labels.POOL, "") if _is_made(stock) else ""
+
+
+def is_orphaned(stock: GPUUnit) -> bool:
+    """Of a unit whose pool is gone: unclaimed, nobody would ever count it."""
+    return _is_made(stock) and not provenance.is_claimed(stock)
 
 
 def ordinal_of(stock: GPUUnit) -> int:
@@ -79,8 +97,5 @@ def is_of_pool(stock: GPUUnit, pool: StockPool) -> bool:
     return stock.metadata.annotations.get(POOL_UID, "") == pool.metadata.uid
 
 
-def _lives_from(claimant: GPUUnit, stock: GPUUnit) -> bool:
-    return (
-        provenance.operation_of(claimant) == provenance.operation_of(stock)
-        and provenance.source_uid_of(claimant) == stock.metadata.uid
-    )
+def _is_made(stock: GPUUnit) -> bool:
+    return POOL_UID in stock.metadata.annotations

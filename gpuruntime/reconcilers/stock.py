@@ -1,7 +1,7 @@
 """A stock unit made true: it holds its envelope, and a claim on it is brought to its end."""
 
 import asyncio
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import structlog
 
@@ -9,7 +9,7 @@ from gpuruntime.controller.result import DONE, Result
 from gpuruntime.inventory import provenance
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, NotFoundError
-from gpuruntime.models import labels, validation
+from gpuruntime.models import validation
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
@@ -21,8 +21,11 @@ from gpuruntime.reconcilers.handoff_plan import (
     Doubt,
     Resolution,
     Rest,
+    is_doubtful,
     is_of_pool,
+    is_orphaned,
     is_recorded,
+    pool_of,
     resolve,
 )
 from gpuruntime.reconcilers.running import Runner
@@ -32,6 +35,9 @@ log = structlog.get_logger()
 
 # The pool's own event comes first; this is for the one that was missed.
 RECORD_SECONDS: Final = 5.0
+
+# The uid of the stock, and the attempt that claimed it.
+ClaimVersion: TypeAlias = tuple[str, str]
 
 
 class StockReconciler:
@@ -47,27 +53,29 @@ class StockReconciler:
         self._client = client
         self._caches = caches
         self._runner = runner
-        # Since when this process has seen a doubtful claim at this version, by the stock's uid.
-        self._doubts: dict[Key, tuple[str, float]] = {}
+        # Each doubtful claim with the moment at which this process first saw it, by its stock.
+        self._doubts: dict[Key, tuple[ClaimVersion, float]] = {}
 
     async def reconcile(self, key: Key) -> Result:
         stock = self._caches.stock.store.get(key)
         if stock is None or provenance.is_terminating(stock):
             self._doubts.pop(key, None)
             return DONE
+        pool = await self._pool(stock)
+        if pool is None and is_orphaned(stock):
+            await self._delete(stock, "its pool is gone")
+            return DONE
+        resolution = resolve(stock, self._claimant(stock), is_recorded=is_recorded(stock, pool))
+        if isinstance(resolution, Consume):
+            await self._delete(stock, "consumed")
+            return DONE
         problems = validation.unit_problems(stock)
         if problems:
             await self._runner.report(stock, invalid_verdict(problems))
             return DONE
-        if await self._is_orphan(stock):
-            await self._delete(stock, "its pool is gone")
-            return DONE
-        resolution = self._resolve(stock, self._claimant(stock))
-        if isinstance(resolution, Consume):
-            await self._delete(stock, "consumed")
-            return DONE
-        await self._runner.run(stock)
-        return await self._follow(self._caches.stock.store.get(key) or stock, resolution)
+        kept = await self._runner.run(stock)
+        followed = await self._follow(self._caches.stock.store.get(key) or stock, resolution)
+        return kept if followed == DONE else followed
 
     async def _follow(self, stock: GPUUnit, resolution: Resolution) -> Result:
         match resolution:
@@ -83,23 +91,23 @@ class StockReconciler:
 
     async def _sit_out(self, stock: GPUUnit) -> Result:
         """The grace counts from when this leader first saw the claim; a live look ends it."""
-        loop_time = asyncio.get_running_loop().time()
-        attempt = provenance.attempt_of(stock)
-        known, since = self._doubts.get(stock.metadata.key, ("", 0.0))
-        if known != attempt:
-            since = loop_time
-            self._doubts[stock.metadata.key] = (attempt, since)
-        left = since + GRACE_SECONDS - loop_time
+        left = self._grace_left(stock)
         if left > 0:
             return Result(requeue_after_seconds=left)
-        if isinstance(self._resolve(stock, await self._live_claimant(stock)), Doubt):
-            await self._free(stock)
-        else:
+        if not is_doubtful(stock, await self._live_claimant(stock)):
             return Result(requeue_after_seconds=RECORD_SECONDS)
+        await self._free(stock)
         return DONE
 
-    def _resolve(self, stock: GPUUnit, claimant: GPUUnit | None) -> Resolution:
-        return resolve(stock, claimant, is_recorded=is_recorded(stock, self._pool(stock)))
+    def _grace_left(self, stock: GPUUnit) -> float:
+        """An attempt that took the claim over begins a grace of its own."""
+        loop_time = asyncio.get_running_loop().time()
+        claim = (stock.metadata.uid, provenance.attempt_of(stock))
+        known, since = self._doubts.get(stock.metadata.key, (None, loop_time))
+        if known != claim:
+            since = loop_time
+            self._doubts[stock.metadata.key] = (claim, since)
+        return since + GRACE_SECONDS - loop_time
 
     def _claimant(self, stock: GPUUnit) -> GPUUnit | None:
         key = provenance.claimant_of(stock)
@@ -112,23 +120,20 @@ class StockReconciler:
         except NotFoundError:
             return None
 
-    def _pool(self, stock: GPUUnit) -> StockPool | None:
-        name = stock.metadata.labels.get(labels.POOL, "")
-        return self._caches.pools.store.get(Key(stock.metadata.namespace, name)) if name else None
-
-    async def _is_orphan(self, stock: GPUUnit) -> bool:
-        """Unclaimed stock of a pool that is gone, seen live: nobody would ever count it."""
-        name = stock.metadata.labels.get(labels.POOL, "")
-        if not name or provenance.is_claimed(stock):
-            return False
-        cached = self._pool(stock)
+    async def _pool(self, stock: GPUUnit) -> StockPool | None:
+        """That made it; looked for live before anyone believes that it is gone."""
+        name = pool_of(stock)
+        if not name:
+            return None
+        key = Key(stock.metadata.namespace, name)
+        cached = self._caches.pools.store.get(key)
         if cached is not None and is_of_pool(stock, cached):
-            return False
+            return cached
         try:
-            live = await self._client.get(STOCK_POOLS, Key(stock.metadata.namespace, name))
+            live = await self._client.get(STOCK_POOLS, key)
         except NotFoundError:
-            return True
-        return not is_of_pool(stock, live)
+            return None
+        return live if is_of_pool(stock, live) else None
 
     async def _free(self, stock: GPUUnit) -> None:
         freed = await self._client.patch(
@@ -142,6 +147,7 @@ class StockReconciler:
         log.info("claim freed after its grace", claimant=str(provenance.claimant_of(stock)))
 
     async def _delete(self, stock: GPUUnit, why: str) -> None:
+        self._doubts.pop(stock.metadata.key, None)
         try:
             await delete_stock(self._client, stock)
         except ConflictError:
