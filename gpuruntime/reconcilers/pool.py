@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final
 
 import attrs
@@ -10,109 +11,126 @@ import structlog
 
 from gpuruntime.controller.result import DONE, Result
 from gpuruntime.inventory import provenance
-from gpuruntime.inventory.envelopes import envelope_of
+from gpuruntime.inventory.envelopes import Envelope, envelope_of
 from gpuruntime.inventory.stores import POOL, SPEC
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import (
-    AlreadyExistsError,
-    ConflictError,
-    KubeError,
-    OutcomeUnknownError,
-)
+from gpuruntime.kube.errors import ConflictError
 from gpuruntime.models import codec, labels, validation
-from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
+from gpuruntime.models.moments import rfc3339
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
-from gpuruntime.models.reasons import ConditionType, PoolReason
-from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
+from gpuruntime.models.reasons import PoolReason
+from gpuruntime.models.units import GPUUnit
 from gpuruntime.reconcilers.caches import SOURCE_POOL, Caches
-from gpuruntime.reconcilers.handoff_plan import POOL_UID, is_of_pool, source_ordinal
+from gpuruntime.reconcilers.deletions import bury
+from gpuruntime.reconcilers.handoff_plan import is_of_pool, source_ordinal
 from gpuruntime.reconcilers.options import PodDefaults
-from gpuruntime.reconcilers.pool_plan import PoolPlan, Stocktaking, plan, take_stock
+from gpuruntime.reconcilers.pool_plan import Stocktaking, plan, recordable, take_stock
 from gpuruntime.reconcilers.pool_status import (
+    USED_UP_AT,
     PoolVerdict,
     is_used_up,
     pool_status,
     pool_verdict,
+    used_up_at,
 )
-from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS, Term
+from gpuruntime.reconcilers.running import REFUSED_SECONDS
+from gpuruntime.reconcilers.seeding import Seeder
+from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.stock import delete_stock
 
 log = structlog.get_logger()
 
 FINALIZER: Final = f"{labels.GROUP}/stock"
+# A pool's status is written at most this often, whatever happens to its units.
+REPORT_SECONDS: Final = 1.0
 
 
-@attrs.frozen(kw_only=True, slots=True)
 class PoolReconciler:
-    client: Client
-    caches: Caches
-    tombstones: Tombstones
-    defaults: PodDefaults
-    retention_seconds: float
-    term: Callable[[], Term]
-    now: Callable[[], datetime]
-    # Until when (loop time) a create of the pool whose answer was lost may still land, by uid.
-    unsettled: dict[str, float] = attrs.field(factory=dict)
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: Caches,
+        tombstones: Tombstones,
+        defaults: PodDefaults,
+        retention_seconds: float,
+        term: Callable[[], Term],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._tombstones = tombstones
+        self._defaults = defaults
+        self._retention = timedelta(seconds=retention_seconds)
+        self._term = term
+        self._now = now
+        self._seeder = Seeder(client, caches.stock, defaults)
+        # When (loop time) each pool's status was last written by this process.
+        self._reported: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> Result:
-        pool = self.caches.pools.store.get(key)
+        pool = self._caches.pools.store.get(key)
         if pool is None:
+            self._seeder.forget(key)
+            self._reported.pop(key, None)
             return DONE
         if provenance.is_terminating(pool):
             return await self._dissolve(pool)
-        verdict = self._refusal(pool)
-        if verdict is not None:
-            await self._report(pool, self._take_stock(pool), verdict)
-            return DONE
+        refusal = self._refusal(pool)
+        if refusal is not None:
+            _, seconds = await self._report(pool, self._take_stock(pool), refusal)
+            return Result(requeue_after_seconds=seconds or REFUSED_SECONDS)
         if FINALIZER not in pool.metadata.finalizers:
             pool = await self._set_finalizers(pool, (*pool.metadata.finalizers, FINALIZER))
         return await self._carry_out(pool)
 
     async def _carry_out(self, pool: StockPool) -> Result:
+        """Recorded before anything is removed, so that no ordinal is ever used again."""
+        refused = await self._seeder.make(pool, plan(pool, self._take_stock(pool)).creates)
         stock = self._take_stock(pool)
+        verdict = pool_verdict(pool, stock)
+        if refused:
+            verdict = PoolVerdict(reason=PoolReason.STOCK_SYNC_FAILED, message=refused)
+        pool, seconds = await self._report(pool, stock, verdict)
         step = plan(pool, stock)
-        made = await self._make(pool, step)
         await self._remove(step.removes)
-        stock = attrs.evolve(self._take_stock(pool), highest=max(stock.highest, made))
-        await self._report(pool, stock, pool_verdict(pool, stock))
-        if step.is_cut_short:
-            return Result(requeue_after_seconds=0.0)
-        return await self._later(pool, stock)
+        delays = [seconds, await self._retirement_seconds(pool, stock)]
+        if step.creates:
+            delays.append(REFUSED_SECONDS if refused else 0.0)
+        if stock.highest > pool.status.seeded:
+            delays.append(self._unsettled_seconds(pool) or None)
+        return Result(min((each for each in delays if each is not None), default=None))
 
-    async def _later(self, pool: StockPool, stock: Stocktaking) -> Result:
-        unsettled = self._unsettled_seconds(pool)
-        if unsettled and stock.highest > pool.status.seeded:
-            return Result(requeue_after_seconds=unsettled)
-        if is_used_up(pool, stock) and pool.spec.replicas:
-            return await self._retire(pool)
-        return DONE
-
-    async def _retire(self, pool: StockPool) -> Result:
+    async def _retirement_seconds(self, pool: StockPool, stock: Stocktaking) -> float | None:
         """The record of a finished operation is kept for the retention, then it goes."""
-        current = self.caches.pools.store.get(pool.metadata.key) or pool
-        condition = condition_of(current.status.conditions, ConditionType.READY)
-        if condition is None or condition.lastTransitionTime is None:
-            return DONE
-        end = condition.lastTransitionTime + timedelta(seconds=self.retention_seconds)
-        left = (end - self.now()).total_seconds()
+        since = used_up_at(pool)
+        if not is_used_up(pool, stock) or not pool.spec.replicas:
+            if since is not None:
+                await self._mark_used_up(pool, None)
+            return None
+        if since is None:
+            since = self._now()
+            await self._mark_used_up(pool, since)
+        left = (since + self._retention - self._now()).total_seconds()
         if left > 0:
-            return Result(requeue_after_seconds=left)
-        await self.tombstones.write(STOCK_POOLS.kind, pool)
-        await self.client.delete(STOCK_POOLS, pool.metadata.key, uid=pool.metadata.uid)
+            return left
+        await bury(self._tombstones, STOCK_POOLS.kind, pool)
+        await self._client.delete(STOCK_POOLS, pool.metadata.key, uid=pool.metadata.uid)
         log.info("used-up pool removed")
-        return DONE
+        return None
 
     def _refusal(self, pool: StockPool) -> PoolVerdict | None:
         problems = validation.pool_problems(pool)
         if problems:
             text = "; ".join(str(problem) for problem in problems)
             return PoolVerdict(reason=PoolReason.INVALID_SPEC, message=text)
-        for other in self.caches.pools.store.by_index(SPEC, pool.spec.specName):
-            differs = envelope_of(other.spec) != envelope_of(pool.spec)
-            if differs and _precedence(other) < _precedence(pool):
+        for other in self._caches.pools.store.by_index(SPEC, pool.spec.specName):
+            differs = self._envelope(other) != self._envelope(pool)
+            goes_first = _precedence(other) < _precedence(pool)
+            if differs and goes_first and not validation.pool_problems(other):
                 text = (
                     f"pool {other.metadata.name} gives {pool.spec.specName} another envelope: "
                     "use its cpu, memory, gpu and gpuProduct, or another specName"
@@ -120,55 +138,28 @@ class PoolReconciler:
                 return PoolVerdict(reason=PoolReason.SPEC_CONFLICT, message=text)
         return None
 
+    def _envelope(self, pool: StockPool) -> Envelope:
+        """With the defaults that its units get, since another pool may spell them out."""
+        cpu, memory = (
+            pool.spec.cpu or self._defaults.cpu,
+            pool.spec.memory or self._defaults.memory,
+        )
+        return envelope_of(attrs.evolve(pool.spec, cpu=cpu, memory=memory))
+
     def _take_stock(self, pool: StockPool) -> Stocktaking:
         name = pool.metadata.name
         living = (
-            unit for unit in self.caches.stock.store.by_index(POOL, name) if is_of_pool(unit, pool)
+            unit
+            for unit in self._caches.stock.store.by_index(POOL, name)
+            if is_of_pool(unit, pool)
         )
-        sources = self.caches.units.store.by_index(SOURCE_POOL, name)
+        sources = self._caches.units.store.by_index(SOURCE_POOL, name)
         return take_stock(pool, living, (source_ordinal(unit) for unit in sources))
-
-    async def _make(self, pool: StockPool, step: PoolPlan) -> int:
-        """The highest ordinal made; creates go side by side, and none is left on its way."""
-        async with asyncio.TaskGroup() as tasks:
-            made = [
-                tasks.create_task(self._make_one(pool, ordinal), name=f"create {ordinal}")
-                for ordinal in step.creates
-            ]
-        outcomes = [task.result() for task in made]
-        failures = [outcome for outcome in outcomes if isinstance(outcome, KubeError)]
-        if failures:
-            raise failures[0]
-        if step.creates:
-            log.info("stock made", count=len(step.creates))
-        return max((outcome for outcome in outcomes if isinstance(outcome, int)), default=0)
-
-    async def _make_one(self, pool: StockPool, ordinal: int) -> int | KubeError:
-        key = Key(pool.metadata.namespace, f"{pool.metadata.name}-{ordinal}")
-        body = self._stock_unit(pool, key)
-        try:
-            unit = await self._create_or_get(key, body)
-        except OutcomeUnknownError as error:
-            loop_time = asyncio.get_running_loop().time()
-            self.unsettled[pool.metadata.uid] = loop_time + REQUEST_LIFE_SECONDS
-            return error
-        except KubeError as error:
-            return error
-        if not is_of_pool(unit, pool):
-            return ConflictError(f"stock {key} is of another pool: its ordinal waits for its end")
-        self.caches.stock.write_through(unit)
-        return ordinal
-
-    async def _create_or_get(self, key: Key, body: JsonObject) -> GPUUnit:
-        try:
-            return await self.client.create(GPU_UNITS, body, namespace=key.namespace)
-        except AlreadyExistsError:
-            return await self.client.get(GPU_UNITS, key)
 
     async def _remove(self, units: tuple[GPUUnit, ...]) -> None:
         for unit in units:
             try:
-                await delete_stock(self.client, unit)
+                await delete_stock(self._client, unit)
             except ConflictError:
                 # Claimed meanwhile: the next round counts anew.
                 continue
@@ -178,73 +169,54 @@ class PoolReconciler:
         if FINALIZER not in pool.metadata.finalizers:
             return DONE
         stock = self._take_stock(pool)
-        unclaimed = (*stock.ready, *stock.progressing, *stock.failed)
-        await self._remove(unclaimed)
-        if unclaimed:
+        await self._remove(stock.unclaimed)
+        if stock.unclaimed:
             return DONE
+        await bury(self._tombstones, STOCK_POOLS.kind, pool)
         others = tuple(each for each in pool.metadata.finalizers if each != FINALIZER)
         await self._set_finalizers(pool, others)
-        self.unsettled.pop(pool.metadata.uid, None)
         return DONE
 
     async def _set_finalizers(self, pool: StockPool, finalizers: tuple[str, ...]) -> StockPool:
-        written = await self.client.patch(
+        return await self._patch(pool, {"metadata": {"finalizers": list(finalizers)}})
+
+    async def _mark_used_up(self, pool: StockPool, since: datetime | None) -> None:
+        mark = rfc3339(since) if since else None
+        await self._patch(pool, {"metadata": {"annotations": {USED_UP_AT: mark}}})
+
+    async def _report(
+        self, pool: StockPool, stock: Stocktaking, verdict: PoolVerdict
+    ) -> tuple[StockPool, float | None]:
+        """The pool as it is then, and how long a change of its status has yet to wait."""
+        is_settled = not self._unsettled_seconds(pool)
+        recorded = recordable(pool, stock) if is_settled else pool.status.seeded
+        status = pool_status(pool, stock, verdict, recorded=recorded, now=self._now())
+        if status == pool.status:
+            return pool, None
+        loop_time = asyncio.get_running_loop().time()
+        left = self._reported.get(pool.metadata.key, -inf) + REPORT_SECONDS - loop_time
+        if left > 0:
+            return pool, left
+        written = await self._patch(pool, {"status": codec.to_json(status)}, subresource="status")
+        self._reported[pool.metadata.key] = loop_time
+        return written, None
+
+    async def _patch(
+        self, pool: StockPool, patch: JsonObject, *, subresource: str = ""
+    ) -> StockPool:
+        written = await self._client.patch(
             STOCK_POOLS,
             pool.metadata.key,
-            {"metadata": {"finalizers": list(finalizers)}},
+            patch,
             resource_version=pool.metadata.resourceVersion,
+            subresource=subresource,
         )
-        self.caches.pools.write_through(written)
+        self._caches.pools.write_through(written)
         return written
 
-    async def _report(self, pool: StockPool, stock: Stocktaking, verdict: PoolVerdict) -> None:
-        settled = not self._unsettled_seconds(pool)
-        recorded = stock.highest if settled else pool.status.seeded
-        status = pool_status(pool, stock, verdict, recorded=recorded, now=self.now())
-        if status == pool.status:
-            return
-        written = await self.client.patch(
-            STOCK_POOLS,
-            pool.metadata.key,
-            {"status": codec.to_json(status)},
-            resource_version=pool.metadata.resourceVersion,
-            subresource="status",
-        )
-        self.caches.pools.write_through(written)
-
     def _unsettled_seconds(self, pool: StockPool) -> float:
-        loop_time = asyncio.get_running_loop().time()
-        lost = self.unsettled.get(pool.metadata.uid, 0.0) - loop_time
-        return max(0.0, lost, self.term().unsettled_seconds)
-
-    def _stock_unit(self, pool: StockPool, key: Key) -> JsonObject:
-        """The envelope is spelled out, so that a later default never changes what is in stock."""
-        spec = GPUUnitSpec(
-            specName=pool.spec.specName,
-            image=pool.spec.image,
-            cpu=pool.spec.cpu or self.defaults.cpu,
-            memory=pool.spec.memory or self.defaults.memory,
-            gpu=pool.spec.gpu,
-            gpuProduct=pool.spec.gpuProduct,
-            template=pool.spec.template,
-        )
-        return {
-            "apiVersion": GPU_UNITS.api_version,
-            "kind": GPU_UNITS.kind,
-            "metadata": {
-                "name": key.name,
-                "namespace": key.namespace,
-                "labels": {
-                    labels.APP_NAME: labels.UNIT_APP,
-                    labels.MANAGED_BY: labels.MANAGER,
-                    labels.UNIT: key.name,
-                    labels.POOL: pool.metadata.name,
-                    labels.SPEC: pool.spec.specName,
-                },
-                "annotations": {POOL_UID: pool.metadata.uid},
-            },
-            "spec": codec.to_json(spec),
-        }
+        """How much longer a create of the pool's stock may be on its way, whoever sent it."""
+        return max(self._seeder.unsettled_seconds(pool), self._term().unsettled_seconds)
 
 
 def _precedence(pool: StockPool) -> tuple[float, str]:

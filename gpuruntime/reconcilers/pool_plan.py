@@ -1,9 +1,11 @@
 """Which stock a pool makes and removes next, decided from what is known of its ordinals.
 
 An ordinal is used once in all. A refill pool keeps so many unclaimed units; the other kind makes
-each of its ordinals once, however often whoever makes them dies.
+each of its ordinals once, however often whoever makes them dies. What was recorded is never made
+again; above that, an ordinal that nobody has seen was not made yet, and goes first.
 """
 
+import itertools
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,28 +23,35 @@ BATCH: Final = 64
 
 @attrs.frozen(kw_only=True, slots=True)
 class Stocktaking:
-    """What there is of a pool: its living units by kind, and the highest ordinal known."""
+    """What there is of a pool: its living units by kind, and the ordinals known to be used.
+
+    Gaps are the ordinals between the recorded one and the highest that nobody has seen; of many
+    only the first are listed.
+    """
 
     ready: tuple[GPUUnit, ...]
     progressing: tuple[GPUUnit, ...]
     failed: tuple[GPUUnit, ...]
     claimed: tuple[GPUUnit, ...]
     highest: int
+    gaps: tuple[int, ...] = ()
+    gap_count: int = 0
 
     @property
-    def unclaimed(self) -> int:
-        return len(self.ready) + len(self.progressing) + len(self.failed)
+    def unclaimed(self) -> tuple[GPUUnit, ...]:
+        return (*self.ready, *self.progressing, *self.failed)
 
     @property
-    def living(self) -> int:
-        return self.unclaimed + len(self.claimed)
+    def living(self) -> tuple[GPUUnit, ...]:
+        return (*self.unclaimed, *self.claimed)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolPlan:
-    creates: range
+    """Batches: what is left over comes next time."""
+
+    creates: tuple[int, ...]
     removes: tuple[GPUUnit, ...] = ()
-    is_cut_short: bool = False
 
 
 def take_stock(
@@ -50,9 +59,9 @@ def take_stock(
 ) -> Stocktaking:
     """`consumed_ordinals` are those that active units name: a lost status does not seed again."""
     ready, progressing, failed, claimed = [], [], [], []
-    highest = max((pool.status.seeded, *consumed_ordinals))
+    used = {pool.status.seeded, *consumed_ordinals}
     for unit in living:
-        highest = max(highest, ordinal_of(unit))
+        used.add(ordinal_of(unit))
         if provenance.is_claimed(unit):
             claimed.append(unit)
         elif provenance.is_terminating(unit):
@@ -63,28 +72,39 @@ def take_stock(
             failed.append(unit)
         else:
             progressing.append(unit)
+    highest, seeded = max(used), pool.status.seeded
+    gaps = (ordinal for ordinal in range(seeded + 1, highest) if ordinal not in used)
     return Stocktaking(
         ready=tuple(ready),
         progressing=tuple(progressing),
         failed=tuple(failed),
         claimed=tuple(claimed),
         highest=highest,
+        gaps=tuple(itertools.islice(gaps, BATCH)),
+        gap_count=highest - seeded - sum(ordinal > seeded for ordinal in used),
     )
 
 
 def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
     if pool.spec.refill == Refill.NEVER:
-        missing = max(0, pool.spec.replicas - stock.highest)
+        missing = pool.spec.replicas - (stock.highest - stock.gap_count)
         surplus = 0
     else:
-        missing = max(0, pool.spec.replicas - stock.unclaimed)
-        surplus = max(0, stock.unclaimed - pool.spec.replicas)
-    count = min(missing, BATCH)
+        missing = pool.spec.replicas - len(stock.unclaimed)
+        surplus = max(0, -missing)
+    fresh = itertools.count(stock.highest + 1)
+    ordinals = itertools.chain(stock.gaps, fresh)
+    recorded = (unit for unit in _least_wanted(stock) if ordinal_of(unit) <= pool.status.seeded)
     return PoolPlan(
-        creates=range(stock.highest + 1, stock.highest + 1 + count),
-        removes=_least_wanted(stock)[: min(surplus, BATCH)],
-        is_cut_short=missing > BATCH or surplus > BATCH,
+        creates=tuple(itertools.islice(ordinals, max(0, min(missing, BATCH)))),
+        removes=tuple(itertools.islice(recorded, min(surplus, BATCH))),
     )
+
+
+def recordable(pool: StockPool, stock: Stocktaking) -> int:
+    """The highest ordinal up to which nothing is left to make, once no create is on its way."""
+    gaps = (each for each in plan(pool, stock).creates if each < stock.highest)
+    return min(gaps, default=stock.highest + 1) - 1
 
 
 def _least_wanted(stock: Stocktaking) -> tuple[GPUUnit, ...]:

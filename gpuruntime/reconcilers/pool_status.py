@@ -1,14 +1,20 @@
 """The status of a pool as a function of the stock that was taken."""
 
 from datetime import datetime
+from typing import Final
 
 import attrs
 
-from gpuruntime.models.conditions import Condition, with_condition
+from gpuruntime.models import labels
+from gpuruntime.models.conditions import Condition, condition_of, with_condition
 from gpuruntime.models.phases import pool_phase_of
 from gpuruntime.models.pools import Refill, StockPool, StockPoolStatus
 from gpuruntime.models.reasons import ConditionType, PoolReason
+from gpuruntime.reconcilers.handoff_plan import ordinal_of
 from gpuruntime.reconcilers.pool_plan import Stocktaking
+from gpuruntime.reconcilers.unit_status import moment_of
+
+USED_UP_AT: Final = f"{labels.GROUP}/used-up-at"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -20,13 +26,10 @@ class PoolVerdict:
 def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
     """Of a pool that can be carried out."""
     if stock.failed:
-        first = min(unit.metadata.name for unit in stock.failed)
-        words = next(
-            each.status.conditions[0].message
-            for each in stock.failed
-            if each.metadata.name == first
-        )
-        text = f"{len(stock.failed)} units cannot start, {first}: {words}"
+        first = min(stock.failed, key=ordinal_of)
+        condition = condition_of(first.status.conditions, ConditionType.READY)
+        words = condition.message if condition else ""
+        text = f"{len(stock.failed)} units cannot start, {first.metadata.name}: {words}"
         return PoolVerdict(reason=PoolReason.STOCK_FAILED, message=text)
     if is_used_up(pool, stock):
         return PoolVerdict(reason=PoolReason.STOCK_CONSUMED, message="no stock is left")
@@ -41,6 +44,11 @@ def is_used_up(pool: StockPool, stock: Stocktaking) -> bool:
     """Nothing is there, and nothing will come by itself."""
     is_seeded = pool.spec.refill == Refill.NEVER and stock.highest >= pool.spec.replicas
     return not stock.living and (is_seeded or not pool.spec.replicas)
+
+
+def used_up_at(pool: StockPool) -> datetime | None:
+    """As the pool's own mark remembers it: the condition's moment is that of its status."""
+    return moment_of(pool.metadata.annotations.get(USED_UP_AT, ""))
 
 
 def pool_status(
@@ -64,7 +72,7 @@ def pool_status(
         progressing=len(stock.progressing),
         failed=len(stock.failed),
         seeded=recorded,
-        consumed=max(0, recorded - stock.living),
+        consumed=recorded - sum(ordinal_of(unit) <= recorded for unit in stock.living),
         observedGeneration=pool.metadata.generation,
         conditions=conditions,
     )
