@@ -1,4 +1,4 @@
-"""Nodes and storage as scheduler and volume controller see them."""
+"""Namespaces, nodes and storage as scheduler and controllers see them."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import attrs
 
 from gpuruntime.local.pod_objects import Amounts
 from gpuruntime.models.conditions import Condition
-from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.metadata import ObjectMeta, PartialObject
 from gpuruntime.models.resources import Resource
 
 
@@ -108,6 +108,17 @@ class StorageClass:
         return self.volumeBindingMode == "WaitForFirstConsumer"
 
 
+NAMESPACES: Final = Resource(
+    group="",
+    version="v1",
+    kind="Namespace",
+    plural="namespaces",
+    type=PartialObject,
+    is_namespaced=False,
+)
+SERVICE_ACCOUNTS: Final = Resource(
+    group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", type=PartialObject
+)
 NODES: Final = Resource(
     group="", version="v1", kind="Node", plural="nodes", type=Node, is_namespaced=False
 )

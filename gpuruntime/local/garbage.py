@@ -110,10 +110,11 @@ class Graph:
     def remove(self, uid: str) -> set[str]:
         """The uids to look at again: its dependents, and owners that waited for it."""
         thing = self._things.pop(uid, None)
+        dependents = set(self._dependents.get(uid, ()))
         if thing is None:
-            return set()
+            return dependents
         self._unlink(thing)
-        return set(self._dependents.get(uid, ())) | self._waiting_owners(thing)
+        return dependents | self._waiting_owners(thing)
 
     def get(self, uid: str) -> Thing | None:
         return self._things.get(uid)

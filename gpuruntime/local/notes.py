@@ -1,14 +1,11 @@
-"""What is told about an object: notes, and the Events that they become."""
+"""What is told about an object: notes that become Events."""
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import attrs
 
-from gpuruntime.models.json import JsonObject
+from gpuruntime.kube.events import EventRecorder, reference_to
 from gpuruntime.models.metadata import KubernetesObject
-from gpuruntime.models.moments import rfc3339
 from gpuruntime.models.resources import Resource
 
 
@@ -19,62 +16,16 @@ class Note:
     is_warning: bool = False
 
 
-@attrs.frozen(kw_only=True, slots=True)
-class Subject:
-    """What an event is about; a container of a Pod is named by its field path."""
+class Notary:
+    """Notes about objects of one kind, in the name of one component."""
 
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str = ""
-    field_path: str = ""
+    def __init__(self, recorder: EventRecorder, resource: Resource[Any]) -> None:
+        self._recorder = recorder
+        self._resource = resource
 
-    @classmethod
-    def of(
-        cls, resource: Resource[Any], value: KubernetesObject, *, field_path: str = ""
-    ) -> "Subject":
-        return cls(
-            api_version=resource.api_version,
-            kind=resource.kind,
-            namespace=value.metadata.namespace,
-            name=value.metadata.name,
-            uid=value.metadata.uid,
-            resource_version=value.metadata.resourceVersion,
-            field_path=field_path,
+    def note(self, about: KubernetesObject, note: Note, *, field_path: str = "") -> None:
+        """Never waits; the field path names a container of a Pod."""
+        reference = attrs.evolve(
+            reference_to(self._resource, about.metadata), fieldPath=field_path
         )
-
-    def document(self) -> Mapping[str, str]:
-        members = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-            "resourceVersion": self.resource_version,
-            "fieldPath": self.field_path,
-        }
-        return {name: text for name, text in members.items() if text}
-
-
-def event_of(
-    subject: Subject, note: Note, *, name: str, component: str, host: str, now: datetime
-) -> JsonObject:
-    """Events about objects without a namespace are kept in `default`."""
-    source = {"component": component, "host": host} if host else {"component": component}
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": subject.namespace or "default"},
-        "involvedObject": subject.document(),
-        "reason": note.reason,
-        "message": note.message,
-        "type": "Warning" if note.is_warning else "Normal",
-        "source": source,
-        "reportingComponent": component,
-        "reportingInstance": host,
-        "firstTimestamp": rfc3339(now),
-        "lastTimestamp": rfc3339(now),
-        "count": 1,
-    }
+        self._recorder.record(reference, note.reason, note.message, is_warning=note.is_warning)

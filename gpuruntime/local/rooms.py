@@ -136,6 +136,10 @@ class NodeFacts:
     allocatable: Mapping[str, int]
 
     @classmethod
+    def absent(cls, name: str) -> "NodeFacts":
+        return cls(name=name, labels={}, taints=(), is_unschedulable=True, allocatable={})
+
+    @classmethod
     def of(cls, node: Node) -> "NodeFacts":
         ready = condition_of(node.status.conditions, "Ready")
         is_ready = ready is not None and ready.is_true
@@ -160,9 +164,10 @@ class Room:
 
     def put(self, seat: Seat) -> None:
         """In the place of what the same Pod had before."""
-        self.remove(seat.uid)
-        self.seats[seat.uid] = seat
-        self._count(seat.requests, 1)
+        if self.seats.get(seat.uid) != seat:
+            self.remove(seat.uid)
+            self.seats[seat.uid] = seat
+            self._count(seat.requests, 1)
 
     def remove(self, uid: str) -> None:
         """Does nothing when it is not there."""

@@ -1,0 +1,150 @@
+"""The embedded cluster: the API server and everything that makes its objects move, on one loop.
+
+With one seed and the loop's time as clock, two runs of the same requests go the same way.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from gpuruntime.informer.informer import Informer
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.local.bindings import BindingTransport
+from gpuruntime.local.builtin_kinds import BUILTIN_KINDS
+from gpuruntime.local.custom_kinds import CustomKinds
+from gpuruntime.local.deployment_controller import Deployments
+from gpuruntime.local.furnishing import NodeOptions, furnish
+from gpuruntime.local.garbage_collector import GarbageCollector
+from gpuruntime.local.job_controller import Jobs
+from gpuruntime.local.kubelet import Kubelet
+from gpuruntime.local.mirrors import Mirrors
+from gpuruntime.local.registry import Kind
+from gpuruntime.local.replicaset_controller import ReplicaSets
+from gpuruntime.local.scheduler import NAME as SCHEDULER
+from gpuruntime.local.scheduler import Scheduler
+from gpuruntime.local.server import Server
+from gpuruntime.local.service_accounts import ServiceAccounts
+from gpuruntime.local.simulation import Pace
+from gpuruntime.local.transport import InProcessTransport
+from gpuruntime.local.volume_controller import Claims, Volumes
+from gpuruntime.models.metadata import PartialObject
+from gpuruntime.models.resources import Resource
+
+Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+# Kinds that own nothing and are owned by nobody.
+UNOWNED: Final = frozenset({"Event", "Lease"})
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ClusterOptions:
+    """The volumes' root is only written into volumes: no directory is made."""
+
+    nodes: NodeOptions = NodeOptions()
+    pace: Pace = Pace()
+    volumes_root: str = "/var/lib/gpuruntime/volumes"
+    seed: int = 0
+
+
+class EmbeddedCluster:
+    """Serves from the start; objects move while `run` runs."""
+
+    def __init__(
+        self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
+    ) -> None:
+        self.server = Server(now=now, rng=self._rng(options, "server"))
+        # For the cluster's users; its own parts bind Pods besides.
+        self.transport = InProcessTransport(self.server)
+        # Set once the nodes are there and everything has been seen.
+        self.ready = asyncio.Event()
+        self._options = options
+        self._now = _in_whole_seconds(now)
+        self._client = Client(BindingTransport(self.server, self._now))
+        self._mirrors = Mirrors(self._client, self._rng(options, "mirrors"))
+        self._parts = {**self._controllers(), **self._collector()}
+
+    async def run(self) -> None:
+        """Until it is cancelled; the first part to fail ends it."""
+        await furnish(self._client, self._options.nodes, now=self._now())
+        async with asyncio.TaskGroup() as tasks:
+            for name, part in self._parts.items():
+                tasks.create_task(part(), name=name)
+            tasks.create_task(self._mirrors.run(), name="mirrors")
+            await self._mirrors.synced()
+            self.ready.set()
+
+    def _controllers(self) -> dict[str, Part]:
+        client, mirrors, now, options = self._client, self._mirrors, self._now, self._options
+        parts: dict[str, Part] = {}
+
+        def recorder(component: str) -> EventRecorder:
+            rng = self._rng(options, f"events of {component}")
+            made = EventRecorder(client, component=component, now=now, rng=rng)
+            parts[f"events of {component}"] = made.run
+            return made
+
+        jobs = Jobs(client, mirrors, recorder("job-controller"), now=now)
+        sets = ReplicaSets(client, mirrors, recorder("replicaset-controller"), now=now)
+        deployments = Deployments(client, mirrors, recorder("deployment-controller"), now=now)
+        claims = Claims(
+            client,
+            mirrors,
+            recorder("persistentvolume-controller"),
+            volumes_root=options.volumes_root,
+        )
+        scheduler = Scheduler(
+            client, mirrors, recorder(SCHEDULER), now=now, rng=self._rng(options, "scheduler")
+        )
+        kubelet = Kubelet(client, mirrors, recorder("kubelet"), now=now, pace=options.pace)
+        return parts | {
+            "jobs": jobs.run,
+            "replicasets": sets.run,
+            "deployments": deployments.run,
+            "claims": claims.run,
+            "volumes": Volumes(client, mirrors).run,
+            "service accounts": ServiceAccounts(client, mirrors).run,
+            "scheduler": scheduler.run,
+            "kubelet": kubelet.run,
+        }
+
+    def _collector(self) -> dict[str, Part]:
+        collector, rng = GarbageCollector(self._client), self._rng(self._options, "garbage")
+        others = [
+            Informer(self._client, resource, rng=rng)
+            for resource in map(_resource_of, BUILTIN_KINDS)
+            if resource.kind not in UNOWNED and resource.kind not in self._mirrors.kinds
+        ]
+        for informer in (*self._mirrors.all, *others):
+            collector.follow(informer)
+        custom = CustomKinds(self._client, rng, collector.follow)
+        return {
+            "garbage": collector.run,
+            "custom kinds": custom.run,
+            **{f"mirror {informer.resource}": informer.run for informer in others},
+        }
+
+    @staticmethod
+    def _rng(options: ClusterOptions, part: str) -> Random:
+        """Of its own for every part, so that none disturbs another's."""
+        return Random(f"{options.seed} {part}")  # noqa: S311  # reproducible on purpose
+
+
+def _in_whole_seconds(now: Callable[[], datetime]) -> Callable[[], datetime]:
+    """As moments are written: what was read back equals what was meant."""
+    return lambda: now().replace(microsecond=0)
+
+
+def _resource_of(kind: Kind) -> Resource[PartialObject]:
+    return Resource(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        type=PartialObject,
+        is_namespaced=kind.is_namespaced,
+    )
