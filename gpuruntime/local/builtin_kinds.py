@@ -2,6 +2,17 @@
 
 from typing import Final
 
+from gpuruntime.local import (
+    cluster_rules,
+    config_rules,
+    pod_defaults,
+    pod_rules,
+    service_rules,
+    volume_rules,
+    workload_rules,
+)
+from gpuruntime.local.builtin_rules import BuiltinRules, fill_nothing, judge_nothing
+from gpuruntime.local.cluster_rules import fill_role_binding, judge_role_binding
 from gpuruntime.local.names import path_segment_faults, service_name_faults
 from gpuruntime.local.namespaces import NAMESPACES
 from gpuruntime.local.registry import Kind, fields
@@ -13,6 +24,7 @@ PODS: Final = Kind(
     kind="Pod",
     plural="pods",
     singular="pod",
+    rules=BuiltinRules("Pod", fill=pod_defaults.fill_pod, judge=pod_rules.judge_pod),
     short_names=("po",),
     categories=("all",),
     has_status=True,
@@ -34,6 +46,7 @@ NODES: Final = Kind(
     kind="Node",
     plural="nodes",
     singular="node",
+    rules=BuiltinRules("Node"),
     short_names=("no",),
     is_namespaced=False,
     has_status=True,
@@ -44,6 +57,9 @@ SERVICES: Final = Kind(
     kind="Service",
     plural="services",
     singular="service",
+    rules=BuiltinRules(
+        "Service", fill=service_rules.fill_service, judge=service_rules.judge_service
+    ),
     short_names=("svc",),
     categories=("all",),
     has_status=True,
@@ -55,6 +71,7 @@ EVENTS: Final = Kind(
     kind="Event",
     plural="events",
     singular="event",
+    rules=BuiltinRules("Event", judge=cluster_rules.judge_event),
     short_names=("ev",),
     creates_on_update=True,
     field_paths={
@@ -73,26 +90,47 @@ EVENTS: Final = Kind(
         "source": "source.component",
     },
 )
+CLAIMS: Final = Kind(
+    kind="PersistentVolumeClaim",
+    plural="persistentvolumeclaims",
+    singular="persistentvolumeclaim",
+    rules=BuiltinRules(
+        "PersistentVolumeClaim", fill=volume_rules.fill_claim, judge=volume_rules.judge_claim
+    ),
+    short_names=("pvc",),
+    has_status=True,
+    returns_deleted=True,
+)
 CORE: Final = (
     NAMESPACES,
     PODS,
     NODES,
     SERVICES,
     EVENTS,
-    Kind(kind="ConfigMap", plural="configmaps", singular="configmap", short_names=("cm",)),
-    Kind(kind="Secret", plural="secrets", singular="secret", field_paths=fields("type")),
     Kind(
-        kind="PersistentVolumeClaim",
-        plural="persistentvolumeclaims",
-        singular="persistentvolumeclaim",
-        short_names=("pvc",),
-        has_status=True,
-        returns_deleted=True,
+        kind="ConfigMap",
+        plural="configmaps",
+        singular="configmap",
+        rules=BuiltinRules("ConfigMap", judge=config_rules.judge_config_map),
+        short_names=("cm",),
     ),
+    Kind(
+        kind="Secret",
+        plural="secrets",
+        singular="secret",
+        rules=BuiltinRules(
+            "Secret", fill=config_rules.fill_secret, judge=config_rules.judge_secret
+        ),
+        field_paths=fields("type"),
+    ),
+    CLAIMS,
     Kind(
         kind="PersistentVolume",
         plural="persistentvolumes",
         singular="persistentvolume",
+        rules=BuiltinRules(
+            "PersistentVolume", fill=volume_rules.fill_volume, judge=volume_rules.judge_volume
+        ),
         short_names=("pv",),
         is_namespaced=False,
         has_status=True,
@@ -102,6 +140,7 @@ CORE: Final = (
         kind="ServiceAccount",
         plural="serviceaccounts",
         singular="serviceaccount",
+        rules=BuiltinRules("ServiceAccount"),
         short_names=("sa",),
         returns_deleted=True,
     ),
@@ -109,6 +148,7 @@ CORE: Final = (
         kind="ResourceQuota",
         plural="resourcequotas",
         singular="resourcequota",
+        rules=BuiltinRules("ResourceQuota"),
         short_names=("quota",),
         has_status=True,
         returns_deleted=True,
@@ -117,6 +157,7 @@ CORE: Final = (
         kind="LimitRange",
         plural="limitranges",
         singular="limitrange",
+        rules=BuiltinRules("LimitRange"),
         short_names=("limits",),
         creates_on_update=True,
     ),
@@ -124,6 +165,7 @@ CORE: Final = (
         kind="Endpoints",
         plural="endpoints",
         singular="endpoints",
+        rules=BuiltinRules("Endpoints", fill=cluster_rules.fill_endpoints),
         short_names=("ep",),
         creates_on_update=True,
     ),
@@ -134,6 +176,9 @@ DEPLOYMENTS: Final = Kind(
     kind="Deployment",
     plural="deployments",
     singular="deployment",
+    rules=BuiltinRules(
+        "Deployment", fill=workload_rules.fill_deployment, judge=workload_rules.judge_deployment
+    ),
     short_names=("deploy",),
     categories=("all",),
     has_status=True,
@@ -145,6 +190,9 @@ REPLICA_SETS: Final = Kind(
     kind="ReplicaSet",
     plural="replicasets",
     singular="replicaset",
+    rules=BuiltinRules(
+        "ReplicaSet", fill=workload_rules.fill_replica_set, judge=workload_rules.judge_replica_set
+    ),
     short_names=("rs",),
     categories=("all",),
     has_status=True,
@@ -156,11 +204,40 @@ JOBS: Final = Kind(
     kind="Job",
     plural="jobs",
     singular="job",
+    rules=BuiltinRules("Job", fill=workload_rules.fill_job, judge=workload_rules.judge_job),
     categories=("all",),
     has_status=True,
     has_generation=True,
     orphans_by_default=True,
     field_paths=fields("status.successful"),
+)
+PRIORITY_CLASSES: Final = Kind(
+    group="scheduling.k8s.io",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    singular="priorityclass",
+    rules=BuiltinRules(
+        "PriorityClass",
+        fill=cluster_rules.fill_priority_class,
+        judge=cluster_rules.judge_priority_class,
+    ),
+    short_names=("pc",),
+    is_namespaced=False,
+    has_generation=True,
+)
+STORAGE_CLASSES: Final = Kind(
+    group="storage.k8s.io",
+    kind="StorageClass",
+    plural="storageclasses",
+    singular="storageclass",
+    rules=BuiltinRules(
+        "StorageClass",
+        fill=volume_rules.fill_storage_class,
+        judge=volume_rules.judge_storage_class,
+    ),
+    short_names=("sc",),
+    is_namespaced=False,
+    returns_deleted=True,
 )
 GROUPED: Final = (
     DEPLOYMENTS,
@@ -171,6 +248,11 @@ GROUPED: Final = (
         kind="NetworkPolicy",
         plural="networkpolicies",
         singular="networkpolicy",
+        rules=BuiltinRules(
+            "NetworkPolicy",
+            fill=cluster_rules.fill_network_policy,
+            judge=cluster_rules.judge_network_policy,
+        ),
         short_names=("netpol",),
         has_generation=True,
     ),
@@ -179,32 +261,18 @@ GROUPED: Final = (
         kind="Lease",
         plural="leases",
         singular="lease",
+        rules=BuiltinRules("Lease", judge=cluster_rules.judge_lease),
         allows_unconditional_update=False,
         creates_on_update=True,
     ),
-    Kind(
-        group="scheduling.k8s.io",
-        kind="PriorityClass",
-        plural="priorityclasses",
-        singular="priorityclass",
-        short_names=("pc",),
-        is_namespaced=False,
-        has_generation=True,
-    ),
-    Kind(
-        group="storage.k8s.io",
-        kind="StorageClass",
-        plural="storageclasses",
-        singular="storageclass",
-        short_names=("sc",),
-        is_namespaced=False,
-        returns_deleted=True,
-    ),
+    PRIORITY_CLASSES,
+    STORAGE_CLASSES,
     Kind(
         group="policy",
         kind="PodDisruptionBudget",
         plural="poddisruptionbudgets",
         singular="poddisruptionbudget",
+        rules=BuiltinRules("PodDisruptionBudget"),
         short_names=("pdb",),
         has_status=True,
         has_generation=True,
@@ -219,8 +287,14 @@ GROUPED: Final = (
             is_namespaced=not kind.startswith("Cluster"),
             creates_on_update=True,
             name_faults=path_segment_faults,
+            rules=BuiltinRules(kind, fill=fill, judge=judge),
         )
-        for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+        for kind, fill, judge in (
+            ("ClusterRole", fill_nothing, judge_nothing),
+            ("ClusterRoleBinding", fill_role_binding, judge_role_binding),
+            ("Role", fill_nothing, judge_nothing),
+            ("RoleBinding", fill_role_binding, judge_role_binding),
+        )
     ),
 )
 

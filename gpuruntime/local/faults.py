@@ -46,6 +46,10 @@ def duplicate(field: str, value: object) -> Fault:
     return Fault(field, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
 
 
+def not_found_value(field: str, value: object) -> Fault:
+    return Fault(field, "FieldValueNotFound", f"Not found: {quoted(value)}")
+
+
 def forbidden_field(field: str, detail: str) -> Fault:
     return Fault(field, "FieldValueForbidden", f"Forbidden: {detail}")
 

@@ -85,9 +85,7 @@ def metadata_faults(kind: Kind, metadata: Document) -> list[Fault]:
         ]
     faults += _annotation_faults(metadata.get("annotations", {}))
     faults += _owner_faults(metadata.get("ownerReferences", []))
-    for index, finalizer in enumerate(metadata.get("finalizers", [])):
-        faults += _finalizer_faults(f"metadata.finalizers[{index}]", finalizer)
-    return faults
+    return faults + _finalizer_faults(kind, metadata.get("finalizers", []))
 
 
 def changed_metadata_faults(metadata: Document, old: Document) -> list[Fault]:
@@ -147,9 +145,15 @@ def _owner_faults(owners: list[Document]) -> list[Fault]:
     return faults
 
 
-def _finalizer_faults(field: str, finalizer: str) -> list[Fault]:
-    faults = [invalid_value(field, finalizer, why) for why in qualified_faults(finalizer)]
-    if not faults and "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
-        why = "name is neither a standard finalizer name nor is it fully qualified"
-        faults.append(invalid_value(field, finalizer, why))
+def _finalizer_faults(kind: Kind, finalizers: list[str]) -> list[Fault]:
+    """Only those of built-in kinds need a domain."""
+    field = "metadata.finalizers"
+    faults = []
+    for index, finalizer in enumerate(finalizers):
+        malformed = qualified_faults(finalizer)
+        faults += [invalid_value(field, finalizer, why) for why in malformed]
+        is_known = "/" in finalizer or finalizer in STANDARD_FINALIZERS or kind.is_custom
+        if not malformed and not is_known:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            faults.append(invalid_value(f"{field}[{index}]", finalizer, why))
     return faults

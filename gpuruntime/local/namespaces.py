@@ -4,6 +4,7 @@ from typing import Final
 
 from gpuruntime.local.documents import Document
 from gpuruntime.local.faults import Fault
+from gpuruntime.local.go_types import go_structs, read_document
 from gpuruntime.local.names import label_faults
 from gpuruntime.local.registry import Kind, fields
 from gpuruntime.local.status import StatusError, forbidden, not_found
@@ -20,16 +21,19 @@ TERMINATING: Final = "Terminating"
 class NamespaceRules:
     """What the server adds to every namespace; its phase says whether it takes objects."""
 
-    def prune(self, document: Document) -> list[str]:  # noqa: ARG002  # the Protocol's
-        return []
+    def prune(self, document: Document) -> list[str]:
+        return read_document(go_structs()["Namespace"], document)
 
     def fill(self, document: Document, old: Document | None) -> None:
         metadata = document["metadata"]
         metadata.setdefault("labels", {})[NAME_LABEL] = metadata.get("name", "")
-        document["spec"] = old["spec"] if old else {"finalizers": [FINALIZER]}
-        document["status"] = old["status"] if old else {"phase": "Active"}
+        if old is None:
+            document["spec"] = {"finalizers": [FINALIZER]}
+            document["status"] = {"phase": "Active"}
+        else:
+            document["spec"] = old["spec"]
 
-    def faults(self, document: Document, old: Document | None) -> list[Fault]:  # noqa: ARG002
+    def faults(self, document: Document, old: Document | None) -> list[Fault]:
         return []
 
 

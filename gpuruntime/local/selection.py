@@ -58,6 +58,13 @@ def _fields(stored: Stored) -> dict[str, str]:
     }
 
 
+def _unselectable(target: Target, field: str) -> str:
+    if target.kind.field_paths or target.kind.is_custom:
+        return f"field label not supported: {field}"
+    known = ", ".join(f'"{each}"' for each in OF_METADATA)
+    return f'"{field}" is not a known field selector: only {known}'
+
+
 def selection_of(target: Target, query: Mapping[str, str]) -> Selection:
     """The request's namespace, and its selectors; a selected name narrows the place."""
     try:
@@ -68,7 +75,7 @@ def selection_of(target: Target, query: Mapping[str, str]) -> Selection:
     name = ""
     for requirement in fields.requirements:
         if requirement.field not in (*OF_METADATA, *target.kind.field_paths):
-            raise bad_request(f"field label not supported: {requirement.field}")
+            raise bad_request(_unselectable(target, requirement.field))
         if requirement.field == "metadata.name" and requirement.is_equal:
             name = requirement.value
     return Selection(

@@ -12,7 +12,8 @@ from typing import Final
 import attrs
 
 from gpuruntime.kube.transport import JSON, Request, Response
-from gpuruntime.local.builtin_kinds import BUILTIN_KINDS
+from gpuruntime.local.builtin_kinds import BUILTIN_KINDS, PRIORITY_CLASSES
+from gpuruntime.local.cluster_rules import SYSTEM_PRIORITIES
 from gpuruntime.local.containers import DefinitionContainer, NamespaceContainer
 from gpuruntime.local.definitions import Definitions
 from gpuruntime.local.deletion import Deletions
@@ -80,8 +81,10 @@ class Server:
         self._deletions = Deletions(self.store, containers, now)
         self._writes = Writes(self.store, self._deletions, now, rng)
         for name in INITIAL:
-            document = {"metadata": {"name": name}}
-            self._writes.create(Target(kind=NAMESPACES), document)
+            self._writes.create(Target(kind=NAMESPACES), {"metadata": {"name": name}})
+        for name, value in SYSTEM_PRIORITIES.items():
+            document = {"metadata": {"name": name}, "value": value}
+            self._writes.create(Target(kind=PRIORITY_CLASSES), document)
 
     def compact(self) -> None:
         """Forget the history, as a compaction of etcd does: older versions are 410 from now on."""

@@ -120,6 +120,12 @@ def not_acceptable(message: str) -> StatusError:
     return StatusError(406, "NotAcceptable", message)
 
 
+def unguarded(kind: Kind, name: str) -> StatusError:
+    """A replacement of a kind that asks for a version; here the message names the resource."""
+    fault = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+    return _invalid(kind.resource, name, [fault], _details(kind, name, kind.plural))
+
+
 def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+import attrs
+
+from gpuruntime.local.admission import Admission
 from gpuruntime.local.deletion import Deletions
 from gpuruntime.local.documents import Document, copy
-from gpuruntime.local.faults import invalid_value
 from gpuruntime.local.metadata import changed_metadata_faults, metadata_faults
 from gpuruntime.local.namespaces import NAMESPACES, require_namespace
 from gpuruntime.local.registry import Kind
@@ -24,6 +26,7 @@ from gpuruntime.local.status import (
     invalid,
     method_not_allowed,
     not_found,
+    unguarded,
 )
 from gpuruntime.local.store import Store, stored_from
 from gpuruntime.local.stored import Stored
@@ -45,6 +48,7 @@ class Writes:
     ) -> None:
         self._store = store
         self._deletions = deletions
+        self._admission = Admission(store)
         self._now = now
         self._rng = rng
 
@@ -62,6 +66,7 @@ class Writes:
             raise internal_error("resourceVersion should not be set on objects to be created")
         self._begin(target, document)
         kind.rules.fill(document, None)
+        self._admission.admit(attrs.evolve(target, name=metadata.get("name", "")), document)
         faults = metadata_faults(kind, metadata) + kind.rules.faults(document, None)
         if faults:
             raise invalid(kind, metadata.get("name", ""), faults)
@@ -176,8 +181,7 @@ def _check_version(target: Target, stored: Stored, metadata: Document) -> None:
         raise internal_error(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     version = int(text)
     if not version and not target.kind.allows_unconditional_update:
-        fault = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid(target.kind, target.name, [fault])
+        raise unguarded(target.kind, target.name)
     if version and version != stored.version:
         raise conflict(target.kind, target.name)
 
