@@ -5,7 +5,8 @@ that the moves of the protocol can be read, and tried, without a cluster.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final, TypeAlias, assert_never
 from zlib import crc32
 
@@ -24,7 +25,7 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPUUnit
 
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+_AGE: Final = attrgetter("metadata.creationTimestamp", "metadata.name")
 _YOUNG: Final = timedelta(seconds=2)
 
 Failure: TypeAlias = InventoryError | StrictError
@@ -100,7 +101,7 @@ def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> 
 
 def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
     """Raises OperationConflictError where our operation claimed it for another request."""
-    if not provenance.is_claimed(stock):
+    if not provenance.is_claimed(stock) or provenance.is_terminating(stock):
         return False
     if provenance.operation_of(stock) != wanted.operation_id:
         return False
@@ -116,24 +117,18 @@ def in_order(free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
     two replicas tries the same stock unit in both: it meets its own claim there instead of
     making a second one.
     """
-    fitting = sorted((each for each in free if _fits(each, wanted)), key=_age)
-    same = [each for each in fitting if each.spec.image == wanted.image]
-    others = [each for each in fitting if each.spec.image != wanted.image]
+    if wanted.envelope is not None:
+        free = (each for each in free if envelope_of(each.spec) == wanted.envelope)
+    by_age = sorted(free, key=_AGE)
+    same = [each for each in by_age if each.spec.image == wanted.image]
+    others = [each for each in by_age if each.spec.image != wanted.image]
     start = crc32(wanted.operation_id.encode())
     return [*_rotated(same, start), *_rotated(others, start)]
-
-
-def _fits(stock: GPUUnit, wanted: Wanted) -> bool:
-    return wanted.envelope is None or envelope_of(stock.spec) == wanted.envelope
 
 
 def _rotated(units: list[GPUUnit], start: int) -> list[GPUUnit]:
     first = start % len(units) if units else 0
     return units[first:] + units[:first]
-
-
-def _age(unit: GPUUnit) -> tuple[datetime, str]:
-    return (unit.metadata.creationTimestamp or _NEVER, unit.metadata.name)
 
 
 def is_unsettled(

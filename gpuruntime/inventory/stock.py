@@ -7,7 +7,7 @@ and taken back only at the version that was observed.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from random import Random
@@ -131,7 +131,7 @@ class StockClaims:
             await self._reservations.settled(wanted.spec_name)
             listed = await self._lists.get(wanted.spec_name)
             own = next((each for each in listed if claim_plan.is_claim_of(each, wanted)), None)
-            free = self._claimable(filter(provenance.is_free, listed), wanted)
+            free = list(self._claimable(filter(provenance.is_free, listed), wanted))
             if own is None and not free:
                 if not self._is_unsettled(listed) or loop.time() > patience_ends_at:
                     return None
@@ -158,7 +158,7 @@ class StockClaims:
             label_selector=f"{labels.SPEC}={spec_name}",
         )
 
-    def _known(self, wanted: Wanted) -> list[GPUUnit]:
+    def _known(self, wanted: Wanted) -> Iterator[GPUUnit]:
         of_image = self._stock.store.by_index(FREE, free_with(wanted.spec_name, wanted.image))
         of_spec = self._stock.store.by_index(FREE, wanted.spec_name)
         head = {each.metadata.uid: each for each in islice(of_image, HEAD)}
@@ -166,13 +166,11 @@ class StockClaims:
             head |= {each.metadata.uid: each for each in islice(of_spec, HEAD)}
         return self._claimable(head.values(), wanted)
 
-    def _claimable(self, free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
+    def _claimable(self, free: Iterable[GPUUnit], wanted: Wanted) -> Iterator[GPUUnit]:
         """A unit that names a stock uid may still start on it, whatever its mark says."""
-        return [
-            stock
-            for stock in claim_plan.in_order(free, wanted)
-            if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid)
-        ]
+        for stock in claim_plan.in_order(free, wanted):
+            if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid):
+                yield stock
 
     def _pick(
         self,

@@ -116,6 +116,13 @@ def test_a_claim_of_our_operation_for_another_request_is_a_conflict() -> None:
         is_claim_of(claimed(request_hash="h2"), wanted())
 
 
+def test_a_claim_on_stock_that_is_going_is_of_no_use() -> None:
+    unit = claimed()
+    going = attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, deletionTimestamp=MOMENT))
+    assert is_claim_of(unit, wanted())
+    assert not is_claim_of(going, wanted())
+
+
 # Whether it is too early to say that nothing is left.
 
 
