@@ -18,8 +18,8 @@ from gpuruntime.api.dispatch import web_handler
 from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.health import Health
 from gpuruntime.api.log_routes import log_route
-from gpuruntime.api.middleware import mark, middlewares
-from gpuruntime.api.routing import ROUTES, Route
+from gpuruntime.api.middleware import bounded, mark, middlewares
+from gpuruntime.api.routing import Route
 from gpuruntime.api.status_routes import status_routes
 from gpuruntime.api.stock_routes import stock_routes
 from gpuruntime.api.swagger import with_document
@@ -65,20 +65,18 @@ class Backend:
 def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     app = web.Application(
         client_max_size=BODY_LIMIT,
-        middlewares=middlewares(
-            rng=backend.rng,
-            meter=backend.meter,
-            body_limit=BODY_LIMIT,
-            deadline_seconds=options.deadline_seconds,
-        ),
+        middlewares=middlewares(rng=backend.rng, meter=backend.meter),
     )
     app.on_response_prepare.append(mark)
-    app[ROUTES] = {}
     for route in with_document(routes_of(backend, options), version=options.version):
-        handler = web_handler(route, backend.connection)
+        handler = bounded(
+            route,
+            web_handler(route, backend.connection),
+            body_limit=BODY_LIMIT,
+            deadline_seconds=options.deadline_seconds,
+        )
         for method in _methods_of(route):
-            served = app.router.add_route(method, route.path, handler)
-            app[ROUTES][served] = route
+            app.router.add_route(method, route.path, handler)
     return app
 
 

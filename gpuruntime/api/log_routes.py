@@ -48,7 +48,7 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
             Answer(status=200, description="The log as text.", form=Form.RAW, media_type=TEXT),
         ),
         errors=(*READ, "gpuunit_not_found", "not_found"),
-        is_streamed=True,
+        is_untimed=True,
     )
 
 

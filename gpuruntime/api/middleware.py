@@ -1,8 +1,9 @@
 """Around every handler, outermost first; the order is the architecture.
 
 Request id: everything below may name it. Access: counts and logs what callers really got.
-Problems: every failure becomes an answer. Limits: refused before a byte of a body is read.
-Deadline: the handler and the reading of its body end in time.
+Problems: every failure becomes an answer. These three are around unknown paths too. Limits, where
+a body is read: refused before a byte of it. Deadline, where the cluster is asked: handler and
+body end in time.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from aiohttp.typedefs import Middleware
 
 from gpuruntime.api.errors import BodyTooLargeError, DeadlineError, UnsupportedMediaTypeError
 from gpuruntime.api.problems import KNOWN, bug_answer, problem_answer
-from gpuruntime.api.routing import JSON, route_of
+from gpuruntime.api.routing import JSON, Route
 from gpuruntime.meter import Meter
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,16 +34,14 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"
 log = structlog.get_logger()
 
 
-def middlewares(
-    *, rng: Random, meter: Meter, body_limit: int, deadline_seconds: float
-) -> tuple[Middleware, ...]:
-    return (
-        request_id(rng),
-        access(meter),
-        problems,
-        limits(body_limit),
-        deadline(deadline_seconds),
-    )
+def middlewares(*, rng: Random, meter: Meter) -> tuple[Middleware, ...]:
+    return (request_id(rng), access(meter), problems)
+
+
+def bounded(route: Route, handler: Next, *, body_limit: int, deadline_seconds: float) -> Next:
+    """A route's handler within the limits and the deadline that its kind asks for."""
+    timed = handler if route.is_untimed else with_deadline(handler, deadline_seconds)
+    return with_limits(timed, body_limit) if route.body else timed
 
 
 def request_id(rng: Random) -> Middleware:
@@ -84,10 +83,10 @@ def access(meter: Meter) -> Middleware:
 
 def _tell(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
     """Reads that went well are counted and not logged; status 0 is a request that was cut off."""
-    route = route_of(request)
+    resource = request.match_info.route.resource
     labels = {
         "method": request.method if request.method in _METHODS else "other",
-        "route": route.path if route else _NO_ROUTE,
+        "route": resource.canonical if resource else _NO_ROUTE,
     }
     meter.observe("http_request_seconds", seconds, code=str(status), **labels)
     if request.method in _WRITES or status >= _FAULT:
@@ -105,30 +104,23 @@ async def problems(request: web.Request, handler: Next) -> web.StreamResponse:
         return bug_answer(request[_ID_KEY])
 
 
-def limits(body_limit: int) -> Middleware:
+def with_limits(handler: Next, body_limit: int) -> Next:
     """A body that does not tell its length is measured while it is read."""
 
-    @web.middleware
-    async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
-        route = route_of(request)
-        if route and route.body:
-            if (request.content_length or 0) > body_limit:
-                raise BodyTooLargeError(f"the body is larger than {body_limit} bytes: send less")
-            if request.content_type != JSON:
-                raise UnsupportedMediaTypeError(f"send the body as {JSON}")
+    async def limited(request: web.Request) -> web.StreamResponse:
+        if (request.content_length or 0) > body_limit:
+            raise BodyTooLargeError(f"the body is larger than {body_limit} bytes: send less")
+        if request.content_type != JSON:
+            raise UnsupportedMediaTypeError(f"send the body as {JSON}")
         return await handler(request)
 
-    return middleware
+    return limited
 
 
-def deadline(seconds: float) -> Middleware:
+def with_deadline(handler: Next, seconds: float) -> Next:
     """A use case that writes goes on behind the answer, to its end or to its release."""
 
-    @web.middleware
-    async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
-        route = route_of(request)
-        if route and route.is_streamed:
-            return await handler(request)
+    async def timed(request: web.Request) -> web.StreamResponse:
         timer = asyncio.timeout(seconds)
         try:
             async with timer:
@@ -141,4 +133,4 @@ def deadline(seconds: float) -> Middleware:
                 f"the same operationID can safely be sent again"
             ) from error
 
-    return middleware
+    return timed

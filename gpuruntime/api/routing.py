@@ -89,7 +89,7 @@ Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResp
 class Route:
     """`name` is what generated clients call it; `errors` are the codes it may end with.
 
-    A streamed route has no deadline but the one it keeps until its first byte.
+    An untimed route answers from memory, or bounds by itself the time to its first byte.
     """
 
     name: str
@@ -103,16 +103,8 @@ class Route:
     body: Body[Any] | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict)
     needs_cluster: bool = True
-    is_streamed: bool = False
+    is_untimed: bool = False
     tag: str = "units"
 
     def answer(self, status: int) -> Answer:
         return next(each for each in self.answers if each.status == status)
-
-
-# Which route an aiohttp route stands for; unknown paths stand for none.
-ROUTES: Final = web.AppKey("routes", dict[web.AbstractRoute, Route])
-
-
-def route_of(request: web.Request) -> Route | None:
-    return request.app[ROUTES].get(request.match_info.route)

@@ -16,6 +16,7 @@ def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
     return (
         Route(
             name="getHealth",
+            is_untimed=True,
             method="GET",
             path="/api/v1/health",
             handler=read_health,
@@ -27,6 +28,7 @@ def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
         ),
         Route(
             name="getInventory",
+            is_untimed=True,
             method="GET",
             path=f"{OPERATOR}/inventory",
             handler=read_fleet,

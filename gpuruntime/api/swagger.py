@@ -70,6 +70,7 @@ def _route(
         answers=(Answer(status=200, description=summary, form=Form.RAW, media_type=media_type),),
         errors=LOCAL,
         needs_cluster=False,
+        is_untimed=True,
         tag="document",
     )
 

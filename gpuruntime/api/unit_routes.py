@@ -94,6 +94,7 @@ def unit_routes(
             method="GET",
             path=UNITS,
             name="listUnits",
+            is_untimed=True,
             handler=handlers.list,
             summary="List units by name",
             query=ListUnits,
