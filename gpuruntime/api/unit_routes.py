@@ -38,8 +38,9 @@ from gpuruntime.models.units import GPUUnit
 
 UNITS: Final = "/api/v1/gpu-units"
 UNIT: Final = f"{UNITS}/{{name}}"
+_TIMING = {"Server-Timing": "Milliseconds in replay, claim and create."}
 _ETAG = {"ETag": "Changes with the unit's spec; for If-Match."}
-NO_HEADERS: Final[Mapping[str, str]] = {}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
 
 
@@ -79,13 +80,13 @@ def unit_routes(
                     status=201,
                     description="The unit was created.",
                     model=UnitView,
-                    headers={**_ETAG, "Server-Timing": "Milliseconds in each step."},
+                    headers={**_ETAG, **_TIMING, "Location": "Where the unit is read."},
                 ),
                 Answer(
                     status=200,
                     description="The operation was done before: the unit as it is now.",
                     model=UnitView,
-                    headers={**_ETAG, "Idempotent-Replay": "true"},
+                    headers={**_ETAG, **_TIMING, "Idempotent-Replay": "true"},
                 ),
             ),
             errors=(*WRITE, *_CONFLICTS, "insufficient_capacity"),
@@ -204,7 +205,7 @@ def _shown(
     lifecycle: Lifecycle = Lifecycle.INSTANCE,
     *,
     status: int = 200,
-    headers: Mapping[str, str] = NO_HEADERS,
+    headers: Mapping[str, str] = _NO_HEADERS,
 ) -> Reply:
     data = unit_view(unit, lifecycle)
     return Reply(status=status, data=data, headers={"ETag": etag_of(unit), **headers})
