@@ -150,7 +150,13 @@ class Attempt:
             raise claim_plan.function_taken(function.requestID)
 
     async def claim(self) -> Claim | Answer | StartOver:
-        """The tombstone is read while the claim is made: found, the claim goes back."""
+        """An earlier attempt's claim, or a new one.
+
+        For a new one the tombstone is read while it is made: found, the claim goes back.
+        """
+        if stock := self._own_claim():
+            await self._demand_unfinished()
+            return await self._reuse(stock)
         async with asyncio.TaskGroup() as tasks:
             burial = tasks.create_task(
                 _settled(self._tombstones.find(self._wanted.operation_id)), name="find tombstone"
@@ -167,13 +173,14 @@ class Attempt:
             raise tombstone
         return taken
 
-    async def _take(self) -> Claim | Answer | StartOver:
-        if stock := self._own_claim():
-            claim = await self._stock.restamp(stock, self._wanted)
-            if claim is None:
-                self._passed.add(_version_of(stock))
-                return StartOver()
-            return claim
+    async def _reuse(self, stock: GPUUnit) -> Claim | StartOver:
+        claim = await self._stock.restamp(stock, self._wanted)
+        if claim is None:
+            self._passed.add(_version_of(stock))
+            return StartOver()
+        return claim
+
+    async def _take(self) -> Claim | Answer:
         if claim := await self._stock.claim(self._wanted):
             return claim
         unit = await self._read(self._order.key)

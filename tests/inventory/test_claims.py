@@ -5,6 +5,7 @@ import asyncio
 import attrs
 import pytest
 
+from gpuruntime.inventory.inventory import tombstones_of
 from gpuruntime.inventory.options import Options
 from gpuruntime.inventory.requests import SeedStock
 from gpuruntime.models import labels
@@ -28,6 +29,7 @@ from tests.inventory.cluster import (
     replica,
     told,
 )
+from tests.inventory.units import active
 
 pytestmark = pytest.mark.looptime
 
@@ -610,6 +612,19 @@ async def test_a_late_replay_at_a_fresh_replica_gives_its_claim_back(cluster: Cl
     async with replica(cluster, seed=2) as fresh:
         assert await fresh.create("one", name="demo") == "operation_finished"
     assert cluster.units == cluster.claimed == []
+
+
+async def test_a_claim_of_a_finished_operation_is_left_to_its_grace(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as crashed, replica(cluster, seed=2) as api:
+        crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
+        await crashed.create("one", name="demo")
+        await asyncio.sleep(1)
+        await tombstones_of(api.means).write("GPUUnit", active(operation="one"))
+        api.transport.sent.clear()
+        assert await api.create("one", name="demo") == "operation_finished"
+        assert api.transport.written() == []
+    assert len(cluster.claimed) == 1
 
 
 async def test_a_tombstone_that_cannot_be_read_gives_the_claim_back(cluster: Cluster) -> None:
