@@ -75,11 +75,6 @@ def test_the_highest_ordinal_is_read_from_the_names() -> None:
     assert highest_ordinal([]) == 0
 
 
-@pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster()
-
-
 @pytest.mark.looptime
 @pytest.mark.parametrize("request_", [seed(), pool_request(name="mine")])
 async def test_any_replica_answers_for_a_job_also_when_its_cache_lags(

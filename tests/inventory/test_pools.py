@@ -30,11 +30,6 @@ pytestmark = pytest.mark.looptime
 POOLS = STOCK_POOLS.path(namespace=STOCK)
 
 
-@pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster()
-
-
 def seed(operation: str = "one", **members: Any) -> SeedStock:
     body = {"operationID": operation, "specName": "g1.1", "gpu": 1, "replicas": 2, **members}
     return parse_seed_stock(body)

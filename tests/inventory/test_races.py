@@ -19,11 +19,6 @@ pytestmark = pytest.mark.looptime
 WRITES = (0, 1)
 
 
-@pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster()
-
-
 @asynccontextmanager
 async def two_replicas(
     cluster: Cluster, seed: int, meter: Meter = NullMeter()

@@ -19,11 +19,6 @@ from tests.inventory.units import wanted
 pytestmark = pytest.mark.looptime
 
 
-@pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster()
-
-
 def claims_of(api: Replica) -> StockClaims:
     return stock_claims_of(api.means)
 
