@@ -40,6 +40,10 @@ def _parser() -> argparse.ArgumentParser:
         role = commands.add_parser(name, help=text)
         _add_role_flags(role)
         role.set_defaults(command=command)
+    dev = commands.add_parser("dev", help="everything in one process, with a cluster of its own")
+    _add_role_flags(dev)
+    dev.add_argument("--only", choices=["cluster"], help="the embedded cluster and no role on it")
+    dev.set_defaults(command=_dev)
     commands.add_parser("crds", help="print the CRDs as YAML").set_defaults(command=_crds)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
     return parser
@@ -86,6 +90,17 @@ def _api(options: argparse.Namespace) -> int:
     from gpuruntime.roles import api, lifecycle
 
     return lifecycle.run_to_exit(lambda: api.Api(loaded), grace_seconds=loaded.shutdownGrace)
+
+
+def _dev(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import dev, lifecycle
+
+    return lifecycle.run_to_exit(
+        lambda: dev.Dev(loaded, only_cluster=options.only == "cluster"),
+        grace_seconds=loaded.shutdownGrace,
+    )
 
 
 def _crds(_: argparse.Namespace) -> int:

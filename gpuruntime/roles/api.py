@@ -48,6 +48,7 @@ class Api:
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         # Where it listens, once it does.
         self.address = ""
+        self.listening = asyncio.Event()
 
     async def run(self) -> None:
         if self._transport is not None:
@@ -84,6 +85,7 @@ class Api:
         try:
             port = await listen(runner, host=address.host, port=address.port, purpose="listen")
             self.address = f"http://{address.host or '127.0.0.1'}:{port}"
+            self.listening.set()
             log.info("listening", address=self.address)
             await self._stop.wait()
         finally:

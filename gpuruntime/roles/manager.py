@@ -31,7 +31,7 @@ class Manager:
     """Without an election it leads at once; an identity belongs to one process alone."""
 
     def __init__(self, settings: Settings, *, transport: Transport | None = None) -> None:
-        """A given transport is the caller's: it is neither tried nor closed."""
+        """A given transport is the caller's, to a server that nobody else's requests reach."""
         self._settings = settings
         self._transport = transport
         self._registry = Registry()
@@ -41,7 +41,7 @@ class Manager:
         self._reconcilers: Reconcilers | None = None
         self._is_stopping = False
         self._led_since = 0.0
-        self._is_clean_term = False
+        self._is_clean_term = transport is not None
 
     async def run(self) -> None:
         if self._transport is not None:

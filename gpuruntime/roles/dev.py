@@ -1,0 +1,160 @@
+"""The whole product in one process: an embedded cluster, and the roles on it.
+
+Everything listens on this machine alone, and nothing of it outlives the process.
+"""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import attrs
+import yaml
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.kube.client import Client
+from gpuruntime.local.cluster import EmbeddedCluster
+from gpuruntime.local.http import serve
+from gpuruntime.models.cluster import PRIORITY_CLASSES
+from gpuruntime.models.crds import crds
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import PartialObject
+from gpuruntime.models.resources import Resource
+from gpuruntime.roles.api import Api
+from gpuruntime.roles.cluster import wall_clock
+from gpuruntime.roles.lifecycle import Role
+from gpuruntime.roles.manager import Manager
+from gpuruntime.settings import Address, OperationsSettings, Settings
+
+DEFINITIONS: Final = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    type=PartialObject,
+    is_namespaced=False,
+)
+NAMESPACES: Final = Resource(
+    group="",
+    version="v1",
+    kind="Namespace",
+    plural="namespaces",
+    type=PartialObject,
+    is_namespaced=False,
+)
+# Stock gives way to active units and to nobody else's Pods.
+PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
+READY_SECONDS: Final = 30.0
+
+
+class Dev:
+    """With `only_cluster` there is a cluster for kubectl and no role on it."""
+
+    def __init__(
+        self, settings: Settings, *, only_cluster: bool = False, output: TextIO = sys.stdout
+    ) -> None:
+        if not settings.listen.is_loopback:
+            raise ConfigurationError(
+                f"listen: {settings.listen} is reached from elsewhere: dev is for this machine "
+                "alone, listen on 127.0.0.1"
+            )
+        self._settings = settings
+        self._only_cluster = only_cluster
+        self._output = output
+        self._roles: list[Role] = []
+
+    async def run(self) -> None:
+        cluster = EmbeddedCluster(now=wall_clock)
+        async with asyncio.TaskGroup() as tasks, serve(cluster.server) as url:
+            tasks.create_task(cluster.run(), name="cluster")
+            async with asyncio.timeout(READY_SECONDS):
+                await cluster.ready.wait()
+            await install(Client(cluster.transport), self._settings)
+            with tempfile.TemporaryDirectory(prefix="gpuruntime-") as folder:
+                kubeconfig = Path(folder) / "kubeconfig"
+                kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
+                self._say(f"kubeconfig   {kubeconfig}")
+                if not self._only_cluster:
+                    await self._start_roles(tasks, cluster)
+                await asyncio.Event().wait()
+
+    async def drain(self) -> None:
+        for role in reversed(self._roles):
+            await role.drain()
+
+    async def _start_roles(self, tasks: asyncio.TaskGroup, cluster: EmbeddedCluster) -> None:
+        """Each role has an operations listener; the api's is the one that was asked for."""
+        operations = self._settings.operations.listen
+        host = operations.host if operations.is_loopback else "127.0.0.1"
+        manager = Manager(self._with_operations(Address(host, 0)), transport=cluster.transport)
+        api = Api(
+            self._with_operations(Address(host, operations.port)), transport=cluster.transport
+        )
+        for role, name in ((manager, "manager"), (api, "api")):
+            self._roles.append(role)
+            tasks.create_task(role.run(), name=name)
+        await api.listening.wait()
+        for line in welcome(api.address):
+            self._say(line)
+
+    def _with_operations(self, address: Address) -> Settings:
+        elections = attrs.evolve(self._settings.leaderElection, enabled=False)
+        return attrs.evolve(
+            self._settings,
+            operations=OperationsSettings(listen=address),
+            leaderElection=elections,
+        )
+
+    def _say(self, line: str) -> None:
+        self._output.write(f"{line}\n")
+        self._output.flush()
+
+
+async def install(client: Client, settings: Settings) -> None:
+    """What the manifests bring to a cluster: definitions, namespaces, priorities."""
+    for definition in crds():
+        await client.create(DEFINITIONS, definition)
+    for name in attrs.asdict(settings.namespaces).values():
+        await client.create(NAMESPACES, _named(NAMESPACES, name))
+    classes = attrs.asdict(settings.priorityClasses)
+    for use, (value, preemption) in PRIORITIES.items():
+        body = _named(PRIORITY_CLASSES, classes[use])
+        await client.create(
+            PRIORITY_CLASSES, {**body, "value": value, "preemptionPolicy": preemption}
+        )
+
+
+def kubeconfig_of(url: str) -> JsonObject:
+    name = "gpuruntime-dev"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": {"server": url}}],
+        "users": [{"name": name, "user": {}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    }
+
+
+def welcome(address: str) -> tuple[str, ...]:
+    units = f"{address}/api/v1"
+    header = "-H 'Content-Type: application/json'"
+    stock = '{"operationID":"stock-1","specName":"g1.1","memory":"16Gi","gpu":1,"replicas":2}'
+    unit = '{"operationID":"unit-1","name":"demo","specName":"g1.1","image":"python:3.12"}'
+    return (
+        f"api          {address}",
+        f"swagger      {address}/swagger/index.html",
+        "try",
+        f"  curl -X POST {units}/operator/stock-units {header} -d '{stock}'",
+        f"  curl -X POST {units}/gpu-units {header} -d '{unit}'",
+        f"  curl {units}/gpu-units/demo",
+    )
+
+
+def _named(resource: Resource[Any], name: str) -> JsonObject:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name},
+    }
