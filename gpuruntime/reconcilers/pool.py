@@ -157,12 +157,15 @@ class PoolReconciler:
         return take_stock(pool, living, (source_ordinal(unit) for unit in sources))
 
     async def _remove(self, units: tuple[GPUUnit, ...]) -> None:
+        """What changed meanwhile, perhaps by a claim, is left, and counted anew by a retry."""
+        stale: ConflictError | None = None
         for unit in units:
             try:
                 await delete_stock(self._client, unit)
-            except ConflictError:
-                # Claimed meanwhile: the next round counts anew.
-                continue
+            except ConflictError as error:
+                stale = error
+        if stale is not None:
+            raise stale
 
     async def _dissolve(self, pool: StockPool) -> Result:
         """Unclaimed units go; claimed ones finish their hand-off without the pool."""

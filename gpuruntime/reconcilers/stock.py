@@ -8,7 +8,7 @@ import structlog
 from gpuruntime.controller.result import DONE, Result
 from gpuruntime.inventory import provenance
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import ConflictError, NotFoundError
+from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import validation
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
@@ -148,11 +148,7 @@ class StockReconciler:
 
     async def _delete(self, stock: GPUUnit, why: str) -> None:
         self._doubts.pop(stock.metadata.key, None)
-        try:
-            await delete_stock(self._client, stock)
-        except ConflictError:
-            # Claimed or changed meanwhile: its event brings it back.
-            return
+        await delete_stock(self._client, stock)
         log.info("stock removed", why=why)
 
 
