@@ -94,10 +94,10 @@ def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
         surplus = max(0, -missing)
     fresh = itertools.count(stock.highest + 1)
     ordinals = itertools.chain(stock.gaps, fresh)
-    recorded = (unit for unit in _least_wanted(stock) if ordinal_of(unit) <= pool.status.seeded)
+    unwanted = _least_wanted(stock)[: min(surplus, BATCH)]
     return PoolPlan(
         creates=tuple(itertools.islice(ordinals, max(0, min(missing, BATCH)))),
-        removes=tuple(itertools.islice(recorded, min(surplus, BATCH))),
+        removes=tuple(unit for unit in unwanted if ordinal_of(unit) <= pool.status.seeded),
     )
 
 

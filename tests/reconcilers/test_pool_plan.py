@@ -1,0 +1,80 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuruntime.models import labels
+from gpuruntime.models.conditions import Condition
+from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.pools import Refill, StockPool, StockPoolSpec, StockPoolStatus
+from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
+from gpuruntime.reconcilers.pool_plan import BATCH, plan, recordable, take_stock
+
+
+def pool(replicas: int, *, refill: str = Refill.ALWAYS, seeded: int = 0) -> StockPool:
+    return StockPool(
+        metadata=ObjectMeta(name="p", uid="pool"),
+        spec=StockPoolSpec(specName="g1", replicas=replicas, refill=refill),
+        status=StockPoolStatus(seeded=seeded),
+    )
+
+
+def stock(ordinal: int, *, claimed: bool = False, ready: bool = True) -> GPUUnit:
+    marks = {labels.CLAIMED_BY: "instance/x"} if claimed else {}
+    conditions = (Condition(type="Ready", status="True" if ready else "False"),)
+    return GPUUnit(
+        metadata=ObjectMeta(name=f"p-{ordinal}", labels={labels.POOL: "p"}, annotations=marks),
+        spec=GPUUnitSpec(specName="g1"),
+        status=GPUUnitStatus(conditions=conditions),
+    )
+
+
+def test_a_gap_that_a_failed_create_left_is_filled_first() -> None:
+    never = pool(4, refill=Refill.NEVER)
+    taken = take_stock(never, [stock(1), stock(3)], [])
+    assert plan(never, taken).creates == (2, 4)
+    assert recordable(never, taken) == 1
+
+
+def test_what_was_recorded_is_never_made_again() -> None:
+    never = pool(3, refill=Refill.NEVER, seeded=3)
+    assert plan(never, take_stock(never, [stock(3)], [])).creates == ()
+
+
+def test_a_lost_status_does_not_seed_again_what_active_units_name() -> None:
+    never = pool(3, refill=Refill.NEVER)
+    assert plan(never, take_stock(never, [stock(3)], [1, 2])).creates == ()
+
+
+def test_an_absurd_source_costs_nothing() -> None:
+    never = pool(2, refill=Refill.NEVER)
+    assert plan(never, take_stock(never, [], [10**12])).creates == (1,)
+
+
+def test_the_newest_unready_goes_first_and_only_once_recorded() -> None:
+    units = [stock(1), stock(2, ready=False), stock(3), stock(4, claimed=True), stock(5)]
+    lowered = pool(1, seeded=4)
+    removes = plan(lowered, take_stock(lowered, units, [])).removes
+    assert [each.metadata.name for each in removes] == ["p-2", "p-3"]
+
+
+ORDINALS = st.sets(st.integers(1, 90), max_size=80)
+
+
+@given(
+    replicas=st.integers(0, 90),
+    refill=st.sampled_from(list(Refill)),
+    living=ORDINALS,
+    claimed=ORDINALS,
+    seeded=st.integers(0, 90),
+)
+def test_no_plan_reuses_an_ordinal_or_overshoots(
+    replicas: int, refill: str, living: set[int], claimed: set[int], seeded: int
+) -> None:
+    wanted = pool(replicas, refill=refill, seeded=seeded)
+    taken = take_stock(wanted, [stock(each, claimed=each in claimed) for each in living], [])
+    step = plan(wanted, taken)
+    assert not living & set(step.creates)
+    assert all(each > seeded for each in step.creates)
+    assert len(step.creates) <= BATCH
+    if refill == Refill.ALWAYS and step.creates:
+        assert len(living - claimed) + len(step.creates) <= replicas
+    assert seeded <= recordable(wanted, taken) <= max(taken.highest, seeded)
