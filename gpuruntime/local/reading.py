@@ -1,33 +1,32 @@
 """Bytes become documents: well-formed, of the right kind, and without what the kind lacks."""
 
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
+import yaml
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.kube.transport import JSON, MERGE_PATCH
+from gpuruntime.kube.transport import JSON
 from gpuruntime.local.documents import Document, decode, encode
-from gpuruntime.local.faults import invalid_value
 from gpuruntime.local.metadata import read_metadata
 from gpuruntime.local.options import Validation
-from gpuruntime.local.patches import merge_patch
+from gpuruntime.local.patching import Amend, patch_of
 from gpuruntime.local.registry import Kind
 from gpuruntime.local.shapes import MistypedError
 from gpuruntime.local.status import (
     StatusError,
     bad_request,
-    invalid,
     invalid_patch,
     too_large,
     unsupported_media_type,
+    wrong_kind,
 )
 
 LARGEST_BODY: Final = 3 * 1024 * 1024
 LONGEST_QUOTE: Final = 30
-
-Amend = Callable[[Document], Document]
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 
 class UnreadableError(GpuRuntimeError):
@@ -43,21 +42,19 @@ class Reader:
     warnings: list[str] = attrs.field(factory=list)
 
     def read_object(self, body: bytes | None, content_type: str) -> Document:
-        if _media_type(content_type) != JSON:
-            raise unsupported_media_type(JSON)
-        document = self._decoded(body or b"")
+        document = self._decoded(_bounded(body), _media_type(content_type))
         self._check_kind(document)
         try:
             duplicates = _duplicates(body or b"") if self.validation == "Strict" else []
             return self._shaped(document, duplicates)
         except UnreadableError as error:
-            raise bad_request(self._refusal(str(error))) from error
+            kind = self.kind
+            subject = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+            raise bad_request(f"{subject}: {error}") from error
 
     def read_patch(self, body: bytes | None, content_type: str) -> Amend:
         """The patch as a function of the stored document."""
-        if len(body or b"") > LARGEST_BODY:
-            raise too_large(LARGEST_BODY)
-        apply = self._patch(_media_type(content_type), body or b"")
+        apply = patch_of(self.kind, _media_type(content_type), _bounded(body))
 
         def amend(document: Document) -> Document:
             patched = apply(document)
@@ -69,51 +66,34 @@ class Reader:
 
         return amend
 
-    def _patch(self, media_type: str, body: bytes) -> Amend:
-        if media_type != MERGE_PATCH:
-            raise unsupported_media_type(MERGE_PATCH)
-        patch = _decoded_patch(body)
-        if not isinstance(patch, dict):
-            raise bad_request(
-                f"error decoding patch: cannot unmarshal {_name_of(patch)} into a map"
-            )
-        return lambda document: merge_patch(document, patch)
-
-    def _decoded(self, body: bytes) -> Document:
-        if len(body) > LARGEST_BODY:
-            raise too_large(LARGEST_BODY)
+    def _decoded(self, body: bytes, media_type: str) -> Document:
+        if media_type not in (JSON, YAML):
+            hint = "protobuf is not served here: send JSON" if media_type == PROTOBUF else ""
+            raise unsupported_media_type(JSON, YAML, hint=hint)
         try:
-            document = decode(body)
-        except (ValueError, RecursionError) as error:
+            document = decode(body) if media_type == JSON else _read_yaml(body)
+        except (ValueError, RecursionError, yaml.YAMLError) as error:
             raise self._unrecognized(str(error), body) from error
         if not isinstance(document, dict):
-            raise self._unrecognized(f"json: cannot unmarshal {_name_of(document)}", body)
+            found = type(document).__name__
+            raise self._unrecognized(f"json: cannot unmarshal {found} into an object", body)
         return document
 
     def _check_kind(self, document: Document) -> None:
         """A built-in object may leave its kind out: the path says it."""
         kind = self.kind
-        if kind.is_custom and not (document.get("kind") and document.get("apiVersion")):
-            missing = "Kind" if not document.get("kind") else "apiVersion"
+        version, name = document.get("apiVersion"), document.get("kind")
+        if kind.is_custom and not (version and name):
+            missing = "apiVersion" if name else "Kind"
             quote = _quote(encode(document))
             message = f"the object provided is unrecognized (must be of type {kind.kind}): Object"
             raise bad_request(f"{message} '{missing}' is missing ({quote})")
-        version, name = (
-            document.get("apiVersion", kind.api_version),
-            document.get("kind", kind.kind),
-        )
-        if name != kind.kind:
+        if (name or kind.kind) != kind.kind:
             if kind.is_custom:
-                fault = invalid_value("kind", name, f"must be {kind.kind}")
-                named = document.get("metadata")
-                raise invalid(
-                    attrs.evolve(kind, kind=str(name)),
-                    named.get("name", "") if isinstance(named, dict) else "",
-                    [fault],
-                )
+                raise wrong_kind(kind, str(name), document.get("metadata"))
             message = f'{name} in version "{version}" cannot be handled as a {kind.kind}'
             raise bad_request(message)
-        if version != kind.api_version:
+        if (version or kind.api_version) != kind.api_version:
             message = f"the API version in the data ({version}) does not match the expected API"
             raise bad_request(f"{message} version ({kind.api_version})")
 
@@ -130,10 +110,6 @@ class Reader:
             self.warnings += dropped
         return document
 
-    def _refusal(self, why: str) -> str:
-        kind = self.kind
-        return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-
     def _unrecognized(self, why: str, body: bytes) -> StatusError:
         return bad_request(
             f"the object provided is unrecognized (must be of type {self.kind.kind}): couldn't "
@@ -141,24 +117,56 @@ class Reader:
         )
 
 
-def _decoded_patch(body: bytes) -> Any:
-    try:
-        return decode(body)
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+class _YamlLoader(yaml.SafeLoader):
+    """JSON has no moments, so what looks like one stays a text."""
+
+
+_YamlLoader.yaml_implicit_resolvers = {
+    sign: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+    for sign, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Repeating(dict[str, Any]):
+    """An object that remembers which of its names came twice."""
+
+    repeated: tuple[str, ...] = ()
 
 
 def _duplicates(body: bytes) -> list[str]:
-    """Names that an object has twice; only the standard library's decoder tells."""
-    found: list[str] = []
+    """The paths of names that an object has twice; only the standard library's decoder tells."""
 
-    def collect(pairs: list[tuple[str, Any]]) -> Document:
-        names = [name for name, _ in pairs]
-        found.extend(name for name in dict.fromkeys(names) if names.count(name) > 1)
-        return dict(pairs)
+    def collect(pairs: list[tuple[str, Any]]) -> _Repeating:
+        found = _Repeating(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            found.repeated = tuple(name for name in found if names.count(name) > 1)
+        return found
 
-    json.loads(body, object_pairs_hook=collect)
-    return found
+    def walk(value: Any, path: str) -> list[str]:
+        if isinstance(value, list):
+            items = enumerate(value)
+            return [each for index, item in items for each in walk(item, f"{path}[{index}]")]
+        if not isinstance(value, _Repeating):
+            return []
+        prefix = f"{path}." if path else ""
+        own = [prefix + name for name in value.repeated]
+        return own + [each for name in value for each in walk(value[name], prefix + name)]
+
+    try:
+        return walk(json.loads(body, object_pairs_hook=collect), "")
+    except ValueError:  # YAML, which has refused what is double
+        return []
+
+
+def _read_yaml(body: bytes) -> Any:
+    return yaml.load(body, _YamlLoader)  # noqa: S506  # it is a SafeLoader
+
+
+def _bounded(body: bytes | None) -> bytes:
+    if len(body or b"") > LARGEST_BODY:
+        raise too_large(LARGEST_BODY)
+    return body or b""
 
 
 def _media_type(content_type: str) -> str:
@@ -168,10 +176,3 @@ def _media_type(content_type: str) -> str:
 def _quote(body: bytes) -> str:
     text = body.decode(errors="replace")
     return f"{text[:LONGEST_QUOTE]} ..." if len(text) > LONGEST_QUOTE else text or "<empty>"
-
-
-_GO_NAMES: Final = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
-
-
-def _name_of(value: Any) -> str:
-    return _GO_NAMES.get(type(value), "null")
