@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from gpuruntime.local.definition_shapes import DefinitionSpec, Names, Schema
+from gpuruntime.local.definition_shapes import DefinitionSpec, Names, Schema, Version
 from gpuruntime.local.documents import Document, without_nulls
 from gpuruntime.local.faults import Fault, invalid_value, not_supported, required
+from gpuruntime.local.json_path import compiled
 from gpuruntime.local.judging import value_faults
 from gpuruntime.local.names import service_name_faults, subdomain_faults
 from gpuruntime.local.shapes import check_shape
@@ -61,6 +62,7 @@ class DefinitionRules:
             # The only version is judged where v1beta1 had its schema, by v1 too.
             named = "spec.validation.openAPIV3Schema" if len(spec.versions) == 1 else path
             faults += self._schema_faults(version.schema.openAPIV3Schema, named)
+            faults += _column_faults(version, f"spec.versions[{index}]")
         return faults + list(_changed_faults(spec, old))
 
     def _schema_faults(self, schema: Schema, path: str) -> list[Fault]:
@@ -154,6 +156,15 @@ def _version_faults(spec: DefinitionSpec) -> Iterator[Fault]:
     if spec.conversion is not None and spec.conversion.strategy != "None":
         why = "this server calls no webhooks: versions may differ in their names alone"
         yield invalid_value("spec.conversion.strategy", spec.conversion.strategy, why)
+
+
+def _column_faults(version: Version, path: str) -> Iterator[Fault]:
+    for index, column in enumerate(version.additionalPrinterColumns):
+        try:
+            compiled(column.jsonPath)
+        except ValueError as error:
+            place = f"{path}.additionalPrinterColumns[{index}].jsonPath"
+            yield invalid_value(place, column.jsonPath, str(error))
 
 
 def _changed_faults(spec: DefinitionSpec, old: Document | None) -> Iterator[Fault]:

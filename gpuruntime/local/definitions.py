@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from datetime import datetime
 
+import attrs
+import msgspec
+
 from gpuruntime.local.definition_rules import DefinitionRules, spec_of
 from gpuruntime.local.definition_shapes import DefinitionSpec, Schema, Version
 from gpuruntime.local.documents import Document
@@ -23,7 +26,7 @@ class CustomRules:
     def prune(self, document: Document) -> list[str]:
         return prune(self._schema, document)
 
-    def fill(self, document: Document, old: Document | None) -> None:  # noqa: ARG002
+    def fill(self, document: Document, old: Document | None) -> None:
         fill(self._schema, document)
 
     def faults(self, document: Document, old: Document | None) -> list[Fault]:
@@ -85,26 +88,24 @@ class Definitions:
         spec = spec_of(document)
         (stored,) = (version.name for version in spec.versions if version.storage)
         is_terminating = "deletionTimestamp" in document["metadata"]
+        written = document["spec"]["versions"]
+        kinds = [
+            self._kind(spec, version, raw["schema"]["openAPIV3Schema"])
+            for version, raw in zip(spec.versions, written, strict=True)
+            if version.served
+        ]
         return [
-            self._kind(spec, version, version.schema.openAPIV3Schema, stored, is_terminating)
-            for version in spec.versions
-            if version.served and version.schema and version.schema.openAPIV3Schema
+            attrs.evolve(kind, stored_version=stored, is_terminating=is_terminating)
+            for kind in kinds
         ]
 
-    def _kind(
-        self,
-        spec: DefinitionSpec,
-        version: Version,
-        schema: Schema,
-        stored_version: str,
-        is_terminating: bool,
-    ) -> Kind:
+    def _kind(self, spec: DefinitionSpec, version: Version, schema: Document) -> Kind:
         names, subresources = spec.names, version.subresources
+        node = Compiler(self._twins).compile(msgspec.convert(schema, Schema), "")
         paths = (each.jsonPath.removeprefix(".") for each in version.selectableFields)
         return Kind(
             group=spec.group,
             version=version.name,
-            stored_version=stored_version,
             kind=names.kind,
             list_kind=names.listKind,
             plural=names.plural,
@@ -113,12 +114,13 @@ class Definitions:
             categories=tuple(names.categories),
             is_namespaced=spec.scope == "Namespaced",
             is_custom=True,
-            is_terminating=is_terminating,
             has_status=subresources is not None and subresources.status is not None,
             has_generation=True,
             allows_unconditional_update=False,
-            rules=CustomRules(Compiler(self._twins).compile(schema, "")),
+            rules=CustomRules(node),
+            schema=schema,
             field_paths=fields(*paths),
+            columns=tuple(version.additionalPrinterColumns),
         )
 
     def _accepted_beside(self, name: str) -> list[DefinitionSpec]:

@@ -1,43 +1,65 @@
 """Which form of an answer a client accepts."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+import attrs
 
 from gpuruntime.kube.transport import JSON
+from gpuruntime.local.faults import not_supported
 from gpuruntime.local.forms import Form, MetadataForm, WholeForm
+from gpuruntime.local.printers import printer_of
 from gpuruntime.local.registry import Kind
-from gpuruntime.local.status import not_acceptable
+from gpuruntime.local.status import invalid_options, not_acceptable
+from gpuruntime.local.tables import INCLUDED, TableForm
+
+Scope = Literal["object", "list", "watch"]
 
 ANYTHING: Final = ("*/*", "application/*", JSON)
-NO_FORM: Final = "406: Not Acceptable\n\nAvailable representations: application/json"
-NO_SUCH_FORM: Final = "only the following media types are accepted: application/json"
+NO_TYPE: Final = "406: Not Acceptable\n\nAvailable representations: application/json"
+NO_FORM: Final = "only the following media types are accepted: application/json"
 
 
-def form_of(kind: Kind, accept: str, *, is_list: bool) -> Form:
-    """The first that this server has, in the client's order."""
-    refusal = NO_FORM
-    for clause in accept.split(",") if accept else [JSON]:
-        media_type, parameters = _parsed(clause)
-        if media_type not in ANYTHING:
-            continue
-        match parameters.get("as"), parameters.get("g"), parameters.get("v"):
-            case None, _, _:
-                return WholeForm(kind)
-            case "PartialObjectMetadata", "meta.k8s.io", "v1":
+@attrs.frozen(kw_only=True, slots=True)
+class Wish:
+    """What a request asks for, whatever the kind."""
+
+    accept: str = JSON
+    included: str = ""
+
+    def clauses(self) -> Iterator[Mapping[str, str]]:
+        """The parameters of each media type that is JSON, in the client's order."""
+        for clause in self.accept.split(",") if self.accept.strip() else [JSON]:
+            media_type, *parameters = (part.strip() for part in clause.split(";"))
+            if media_type.lower() in ANYTHING:
+                pairs = (parameter.partition("=") for parameter in parameters)
+                yield {name: value for name, _, value in pairs}
+
+
+def form_of(kind: Kind, wish: Wish, scope: Scope, now: Callable[[], datetime]) -> Form:
+    """The first clause that this server can serve decides."""
+    refusal = NO_TYPE
+    for parameters in wish.clauses():
+        asked = parameters.get("as")
+        if asked is None:
+            return WholeForm(kind)
+        if (parameters.get("g"), parameters.get("v")) != ("meta.k8s.io", "v1"):
+            refusal = NO_FORM
+        elif asked == "Table":
+            return _table(kind, wish, now)
+        elif asked in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            if scope == "watch" or (scope == "list") == asked.endswith("List"):
                 return MetadataForm()
-            case "PartialObjectMetadataList", "meta.k8s.io", "v1":
-                if not is_list:
-                    raise not_acceptable(
-                        "you requested PartialObjectMetadataList, but the requested object is not "
-                        f"a list ({kind.kind})"
-                    )
-                return MetadataForm()
-            case _:
-                refusal = NO_SUCH_FORM
+            is_no = "is not a list" if scope == "object" else "is a list"
+            refusal = f"you requested {asked}, but the requested object {is_no} ({kind.kind})"
+        else:
+            refusal = NO_FORM
     raise not_acceptable(refusal)
 
 
-def _parsed(clause: str) -> tuple[str, Mapping[str, str]]:
-    media_type, *parameters = (part.strip() for part in clause.split(";"))
-    pairs = (parameter.partition("=") for parameter in parameters)
-    return media_type.lower(), {name: value for name, _, value in pairs}
+def _table(kind: Kind, wish: Wish, now: Callable[[], datetime]) -> TableForm:
+    if wish.included and wish.included not in INCLUDED:
+        fault = not_supported("includeObject", wish.included, list(INCLUDED))
+        raise invalid_options("TableOptions", fault)
+    return TableForm(printer_of(kind), wish.included, now)

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from gpuruntime.local.definition_shapes import Column
 from gpuruntime.local.documents import Document, encode
 from gpuruntime.local.faults import Fault
 from gpuruntime.local.names import NameRule, subdomain_faults
@@ -30,19 +31,33 @@ class Rules(Protocol):
 class NoRules:
     """For kinds that are stored as they come."""
 
-    def prune(self, document: Document) -> list[str]:  # noqa: ARG002  # the Protocol's
+    def prune(self, document: Document) -> list[str]:
         return []
 
     def fill(self, document: Document, old: Document | None) -> None:
         pass
 
-    def faults(self, document: Document, old: Document | None) -> list[Fault]:  # noqa: ARG002
+    def faults(self, document: Document, old: Document | None) -> list[Fault]:
         return []
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Subresource:
+    """Group and version are named where they differ from those of the kind above."""
+
+    name: str
+    kind: str
+    group: str = ""
+    version: str = ""
+    verbs: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Kind:
-    """A kind in one version; objects are stored in one of its versions, by default this one."""
+    """A kind in one version; objects are stored in one of its versions, by default this one.
+
+    `columns` and `schema` are those of a custom kind's definition.
+    """
 
     group: str = ""
     version: str = "v1"
@@ -68,6 +83,9 @@ class Kind:
     name_faults: NameRule = subdomain_faults
     rules: Rules = attrs.field(factory=NoRules)
     field_paths: Mapping[str, str] = attrs.field(factory=dict)
+    subresources: tuple[Subresource, ...] = ()
+    columns: tuple[Column, ...] = ()
+    schema: Document = attrs.field(factory=dict)
 
     @property
     def api_version(self) -> str:
