@@ -15,11 +15,18 @@ from gpuruntime.local.builtin_rules import BuiltinRules, fill_nothing, judge_not
 from gpuruntime.local.cluster_rules import fill_role_binding, judge_role_binding
 from gpuruntime.local.names import path_segment_faults, service_name_faults
 from gpuruntime.local.namespaces import NAMESPACES
-from gpuruntime.local.registry import Kind, fields
+from gpuruntime.local.registry import Kind, Subresource, fields
 
 APPS: Final = "apps"
 RBAC: Final = "rbac.authorization.k8s.io"
 
+SCALE: Final = Subresource(
+    name="scale",
+    kind="Scale",
+    group="autoscaling",
+    version="v1",
+    verbs=("get", "patch", "update"),
+)
 PODS: Final = Kind(
     kind="Pod",
     plural="pods",
@@ -31,6 +38,13 @@ PODS: Final = Kind(
     has_generation=True,
     is_graceful=True,
     returns_deleted=True,
+    subresources=(
+        Subresource(name="binding", kind="Binding", verbs=("create",)),
+        Subresource(
+            name="eviction", kind="Eviction", group="policy", version="v1", verbs=("create",)
+        ),
+        Subresource(name="log", kind="Pod", verbs=("get",)),
+    ),
     field_paths=fields(
         "spec.nodeName",
         "spec.restartPolicy",
@@ -182,6 +196,7 @@ DEPLOYMENTS: Final = Kind(
     short_names=("deploy",),
     categories=("all",),
     has_status=True,
+    subresources=(SCALE,),
     has_generation=True,
     annotations_raise_generation=True,
 )
@@ -196,6 +211,7 @@ REPLICA_SETS: Final = Kind(
     short_names=("rs",),
     categories=("all",),
     has_status=True,
+    subresources=(SCALE,),
     has_generation=True,
     field_paths=fields("status.replicas"),
 )

@@ -3,7 +3,6 @@
 from typing import Final
 from urllib.parse import unquote
 
-from gpuruntime.local.namespaces import NAMESPACES
 from gpuruntime.local.registry import Kind, Registry
 from gpuruntime.local.status import unknown_resource
 from gpuruntime.local.targets import Target
@@ -59,6 +58,5 @@ def _below(kind: Kind, namespace: str, below: list[str]) -> Target:
 
 
 def _has(kind: Kind, subresource: str) -> bool:
-    if subresource == "status":
-        return kind.has_status
-    return kind is NAMESPACES and subresource == "finalize"
+    is_status = subresource == "status" and kind.has_status
+    return is_status or any(each.name == subresource for each in kind.subresources)

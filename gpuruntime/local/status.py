@@ -109,11 +109,26 @@ def too_large(limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
-def unsupported_media_type(*accepted: str) -> StatusError:
-    """Protobuf and server-side apply are among what is not served here."""
+def unsupported_media_type(*accepted: str, hint: str = "") -> StatusError:
+    """The hint tells of what a real server takes and this one does not."""
     listed = ", ".join(accepted)
     message = "the body of the request was in an unknown format - accepted media types include:"
-    return StatusError(415, "UnsupportedMediaType", f"{message} {listed}")
+    more = f" ({hint})" if hint else ""
+    return StatusError(415, "UnsupportedMediaType", f"{message} {listed}{more}")
+
+
+def wrong_kind(kind: Kind, found: str, metadata: object) -> StatusError:
+    """An object of another kind than the custom one that its path names."""
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    details = _details(kind, name, found)
+    fault = invalid_value("kind", found, f"must be {kind.kind}")
+    return _invalid(f"{found}.{kind.group}", name, [fault], details)
+
+
+def rejected(why: str) -> StatusError:
+    """A patch that is well-formed and does not fit."""
+    message = f"the server rejected our request due to an error in our request: {why}"
+    return StatusError(422, "Invalid", message, {})
 
 
 def not_acceptable(message: str) -> StatusError:
