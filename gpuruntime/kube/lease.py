@@ -77,6 +77,8 @@ class Elector:
         meter: Meter = NullMeter(),
     ) -> None:
         self.leading = asyncio.Event()
+        # Whether a stop gives the Lease back: only once nothing written under it is on its way.
+        self.gives_back = True
         # Whether the Lease came from nobody: nobody's requests can still be on their way.
         self.follows_clean_end = False
         self._client = Client(
@@ -118,7 +120,8 @@ class Elector:
             await self._keep()
         except asyncio.CancelledError:
             self._shut()
-            await self._release()
+            if self.gives_back:
+                await self._release()
             raise
         finally:
             self._shut()

@@ -39,6 +39,7 @@ class Manager:
             f"{socket.gethostname()}-{os.getpid()}-{SystemRandom().randbytes(4).hex()}"
         )
         self._reconcilers: Reconcilers | None = None
+        self._elector: Elector | None = None
         self._is_stopping = False
         self._led_since = 0.0
         self._is_clean_term = transport is not None
@@ -51,13 +52,15 @@ class Manager:
             await self._serve(transport)
 
     async def drain(self) -> None:
-        """The lease is given back when `run` is cancelled, after the last write."""
+        """Work that is cut short leaves the lease to run out: its writes may still land."""
         self._is_stopping = True
         if self._reconcilers is not None:
             await self._reconcilers.drain()
+        if self._elector is not None:
+            self._elector.gives_back = True
 
     async def _serve(self, transport: Transport) -> None:
-        elector = self._elector(transport)
+        self._elector = elector = self._make_elector(transport)
         fence = elector.fence if elector else None
         self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)
         async with standing(
@@ -79,7 +82,7 @@ class Manager:
         age = asyncio.get_running_loop().time() - self._led_since
         return Term(age_seconds=age, is_clean=self._is_clean_term)
 
-    def _elector(self, transport: Transport) -> Elector | None:
+    def _make_elector(self, transport: Transport) -> Elector | None:
         chosen = self._settings.leaderElection
         if not self._settings.elects_leader:
             return None
@@ -90,7 +93,7 @@ class Manager:
             renew_deadline_seconds=chosen.renewDeadline,
             retry_period_seconds=chosen.retryPeriod,
         )
-        return Elector(
+        elector = Elector(
             transport,
             options,
             clock=asyncio.get_running_loop().time,
@@ -98,6 +101,8 @@ class Manager:
             rng=Random(),  # noqa: S311 - jitter
             meter=self._registry,
         )
+        elector.gives_back = False
+        return elector
 
     def _make_reconcilers(
         self, transport: Transport, fence: Callable[[], None] | None

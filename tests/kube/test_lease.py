@@ -364,6 +364,17 @@ async def test_a_clean_stop_releases_the_lease_after_the_fence_is_shut(
     assert server.writes[-1]["leaseTransitions"] == 0
 
 
+async def test_a_stop_with_writes_on_their_way_lets_the_lease_run_out(
+    server: LeaseServer, wire: Wire
+) -> None:
+    one = elector(wire, "a")
+    one.gives_back = False
+    async with running(one):
+        await one.leading.wait()
+    assert not one.is_leading
+    assert server.holder == "a"
+
+
 async def test_a_released_lease_is_taken_within_a_period(server: LeaseServer, wire: Wire) -> None:
     one, other = elector(wire, "a"), elector(Wire(server, Random(2)), "b", seed=2)
     async with running(other):
