@@ -232,11 +232,12 @@ class Reconcilers:
             self._wake_owner(key.namespace, new or old)
 
     def _wake_owner(self, namespace: str, child: Deployment | Service | Pod | None) -> None:
-        name = unit_name(child)
-        if not name or not self.is_leading:
-            return
+        """Children outlive their owner for a while: one that is gone needs no waking."""
+        key = Key(namespace, unit_name(child))
         is_stock = namespace == self._around.options.stock_namespace
-        (self._stock_queue if is_stock else self._unit_queue).add(Key(namespace, name))
+        informer = self.informers.stock if is_stock else self.informers.units
+        if self.is_leading and key in informer.store:
+            (self._stock_queue if is_stock else self._unit_queue).add(key)
 
     def _wake_source(self, unit: GPUUnit | None) -> None:
         source = provenance.source_of(unit) if unit else None
