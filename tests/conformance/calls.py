@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -89,7 +89,8 @@ class Api:
     """One server under test: raw calls for what it answers, the typed client for how we read it.
 
     After `forget_history` every earlier version is one that the server no longer has. Waits give
-    up after `deadline_seconds`: the controllers of a real cluster back off and resync.
+    up after `deadline_seconds`: the controllers of a real cluster back off and resync. They run
+    from the start; `controllers` are those that a test has to run.
     """
 
     def __init__(
@@ -98,11 +99,13 @@ class Api:
         forget_history: Callable[[], Awaitable[None]],
         *,
         deadline_seconds: float,
+        controllers: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.transport = transport
         self.client = Client(transport)
         self.forget_history = forget_history
         self.deadline_seconds = deadline_seconds
+        self.controllers = controllers
 
     async def call(
         self,

@@ -1,7 +1,9 @@
 """The servers that every test here runs against, and the ground each test stands on."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import pytest_asyncio
@@ -12,7 +14,6 @@ from tests.conformance.definitions import define, gadget_definition, widget_defi
 from tests.conformance.objects import CONFIG_MAPS, GADGETS, NAMESPACES, WIDGETS, named
 
 _numbers = itertools.count(1)
-
 
 REAL = "real"
 EMBEDDED = {"in-process": servers.in_process, "http": servers.over_http}
@@ -26,6 +27,19 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
         opened = EMBEDDED[request.param]()
     async with opened as one:
         yield one
+
+
+@pytest_asyncio.fixture
+async def controllers(api: Api) -> AsyncIterator[None]:
+    """What makes objects move. Their end tells what broke them, if anything did."""
+    if api.controllers is None:
+        yield
+        return
+    running = asyncio.create_task(api.controllers(), name="controllers")
+    yield
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The servers under test: the real one, and the embedded one behind both of its fronts."""
 
 import asyncio
-import random
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,14 +9,12 @@ from datetime import UTC, datetime
 import aiohttp
 
 from gpuruntime.kube.transport import Transport
+from gpuruntime.local.cluster import EmbeddedCluster
 from gpuruntime.local.http import serve
-from gpuruntime.local.server import Server
-from gpuruntime.local.transport import InProcessTransport
 from tests.cluster.controlplane import ControlPlane
 from tests.conformance.calls import Api
 from tests.conformance.http import PlainTransport
 
-SEED = 7
 # The garbage collector of a real cluster learns of a new kind within half a minute.
 REAL_SECONDS = 60.0
 EMBEDDED_SECONDS = 5.0
@@ -46,23 +43,25 @@ async def real(plane: ControlPlane) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def in_process() -> AsyncIterator[Api]:
-    server = embedded()
-    yield api_of(server, InProcessTransport(server))
+    cluster = embedded()
+    yield api_of(cluster, cluster.transport)
 
 
 @asynccontextmanager
 async def over_http() -> AsyncIterator[Api]:
-    server = embedded()
-    async with serve(server) as url, aiohttp.ClientSession() as session:
-        yield api_of(server, PlainTransport(session, url))
+    cluster = embedded()
+    async with serve(cluster.server) as url, aiohttp.ClientSession() as session:
+        yield api_of(cluster, PlainTransport(session, url))
 
 
-def embedded() -> Server:
-    return Server(now=lambda: datetime.now(UTC), rng=random.Random(SEED))
+def embedded() -> EmbeddedCluster:
+    return EmbeddedCluster(now=lambda: datetime.now(UTC))
 
 
-def api_of(server: Server, transport: Transport) -> Api:
+def api_of(cluster: EmbeddedCluster, transport: Transport) -> Api:
     async def forget_history() -> None:
-        server.compact()
+        cluster.server.compact()
 
-    return Api(transport, forget_history, deadline_seconds=EMBEDDED_SECONDS)
+    return Api(
+        transport, forget_history, deadline_seconds=EMBEDDED_SECONDS, controllers=cluster.run
+    )

@@ -8,6 +8,8 @@ from tests.conformance.calls import Api, Document
 from tests.conformance.definitions import widget
 from tests.conformance.objects import config_map, owner
 
+pytestmark = pytest.mark.usefixtures("controllers")
+
 
 async def made(api: Api, maps: str, name: str, *owners: Document, **metadata: Any) -> Document:
     body = config_map(name, ownerReferences=list(owners), **metadata)

@@ -5,6 +5,8 @@ import pytest
 from tests.conformance.calls import Api, Document
 from tests.conformance.objects import JOBS, PODS, job
 
+pytestmark = pytest.mark.usefixtures("controllers")
+
 # Their Pods stay Pending, so that a test plays the kubelet itself.
 NOWHERE = {"nodeSelector": {"nowhere": "at-all"}}
 

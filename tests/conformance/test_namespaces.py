@@ -1,5 +1,7 @@
 """Namespaces: what is in one goes with it, and nothing new comes in meanwhile."""
 
+import pytest
+
 from tests.conformance.calls import Api, Document
 from tests.conformance.definitions import widget
 from tests.conformance.objects import (
@@ -11,6 +13,8 @@ from tests.conformance.objects import (
     deployment,
     named,
 )
+
+pytestmark = pytest.mark.usefixtures("controllers")
 
 
 def is_terminating(seen: Document) -> bool:

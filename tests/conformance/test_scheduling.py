@@ -18,6 +18,8 @@ from tests.conformance.objects import (
     pod,
 )
 
+pytestmark = pytest.mark.usefixtures("controllers")
+
 
 @pytest_asyncio.fixture
 async def small(api: Api, unique: str) -> AsyncIterator[str]:

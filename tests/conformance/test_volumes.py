@@ -7,6 +7,8 @@ import pytest
 from tests.conformance.calls import Api, Document
 from tests.conformance.objects import PODS, VOLUME_CLAIMS, VOLUMES, named, pod
 
+pytestmark = pytest.mark.usefixtures("controllers")
+
 
 @pytest.fixture
 def claims(namespace: str) -> str:

@@ -7,6 +7,8 @@ import pytest
 from tests.conformance.calls import Api, Document
 from tests.conformance.objects import DEPLOYMENTS, PODS, REPLICA_SETS, deployment, pod_spec
 
+pytestmark = pytest.mark.usefixtures("controllers")
+
 
 @pytest.fixture
 def deployments(namespace: str) -> str:
