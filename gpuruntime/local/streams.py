@@ -103,13 +103,17 @@ class WatchStream:
         loop = asyncio.get_running_loop()
         end = loop.time() + (self._options.timeout_seconds or LONGEST_WATCH_SECONDS)
         mark = _next_mark(loop.time(), end)
-        while loop.time() < end and not self._watch.is_over:
-            await self._watch.wait_until(min(mark, end))
+        now = loop.time()
+        while now < end and not self._watch.is_over:
+            moment = min(mark, end)
+            await self._watch.wait_until(moment)
             told = self._watch.take()
+            # A timer may fire earlier than its moment by the clock's resolution.
+            now = loop.time() if told or self._watch.is_over else max(moment, loop.time())
             if told:
                 yield self._frames(told)
-            elif mark <= loop.time() < end:
-                mark = _next_mark(loop.time(), end)
+            elif mark <= now < end:
+                mark = _next_mark(now, end)
                 if self._options.wants_bookmarks:
                     yield self._bookmark(self._store.version, ends_initial_events=False)
 
