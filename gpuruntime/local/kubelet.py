@@ -14,7 +14,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.local.addresses import Addresses
 from gpuruntime.local.container_course import NEVER
-from gpuruntime.local.kubelet_plan import Life, appearance, ended
+from gpuruntime.local.kubelet_plan import TOLERANCE_SECONDS, Life, appearance, ended
 from gpuruntime.local.mirrors import Mirrors, write_status
 from gpuruntime.local.notes import Notary, Note
 from gpuruntime.local.pod_objects import PODS, Container, Pod
@@ -93,7 +93,7 @@ class Kubelet:
                 note = Note("Killing", f"Stopping container {container.name}")
                 self._note(pod, container, note)
         charge.stops_at = min(charge.stops_at, now + grace)
-        if now < charge.stops_at:
+        if now + TOLERANCE_SECONDS < charge.stops_at:
             return Result(charge.stops_at - now)
         if not pod.is_finished:
             status = ended(pod, now=self._now())

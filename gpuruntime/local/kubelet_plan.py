@@ -33,8 +33,8 @@ SIMULATED: Final = "simulated: the containers of this Pod run by the clock, with
 # SIGTERM, as it ends a process that does not handle it.
 TERMINATED: Final = 143
 
-# A timer that is due by less than this is due.
-_TOLERANCE: Final = 1e-6
+# A moment that is nearer than this has come: timers may be early by the clock's resolution.
+TOLERANCE_SECONDS: Final = 1e-4
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class Appearance:
 
 def appearance(pod: Pod, life: Life, offset: float, *, now: datetime) -> Appearance:
     """The offset is in seconds since the life began."""
-    due = offset + _TOLERANCE
+    due = offset + TOLERANCE_SECONDS
     plots = list(_plots(pod, life.pace))
     courses = [reached(plot, due) for plot in plots]
     shown = [

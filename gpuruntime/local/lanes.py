@@ -52,7 +52,7 @@ class Lanes:
     def __contains__(self, uid: str) -> bool:
         return uid in self._lane_of
 
-    def put(self, pod: Pod, needs: Needs, nominated: str) -> bool:
+    def put(self, pod: Pod, needs: Needs, nominated: str, *, is_ready: bool = True) -> bool:
         """Whether it is new to its lane; a Pod that changes lanes keeps its place in time."""
         uid = pod.metadata.uid
         lane = self._lane_of.get(uid)
@@ -66,7 +66,8 @@ class Lanes:
         lane.pods[uid] = pod
         lane.untold[uid] = None
         self._lane_of[uid] = lane
-        self.rouse(lane)
+        if is_ready:
+            self.rouse(lane)
         return True
 
     def remove(self, uid: str) -> None:

@@ -120,7 +120,7 @@ class Scheduler:
         node, victims = decision.eviction.node, decision.eviction.victims
         lesser = self._seating.lesser_promises(node, lane.needs.priority)
         self._seating.promise(Seat.of(pod, lane.needs), node)
-        self._lanes.put(pod, lane.needs, node)
+        self._lanes.put(pod, lane.needs, node, is_ready=False)
         self._lanes.rouse(lane)
         for seat in lesser:
             await self._break_promise(seat)
@@ -135,7 +135,7 @@ class Scheduler:
         nominated = lane.nominated if decision.keeps_promise else ""
         for pod in lane.hear(decision.words):
             if not nominated and self._seating.break_promise(pod.metadata.uid):
-                self._lanes.put(pod, lane.needs, "")
+                self._lanes.put(pod, lane.needs, "", is_ready=False)
             await self._writes.refuse(pod, decision.words, nominated=nominated)
 
     async def _break_promise(self, seat: Seat) -> None:
