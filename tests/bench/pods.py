@@ -206,6 +206,7 @@ def _status(index: int, version: int) -> JsonObject:
                 "ready": True,
                 "restartCount": 0,
                 "image": "registry.example/tenant/inference-server:2.4.1",
+                "imageID": "",
                 "containerID": f"containerd://{index:064x}",
                 "started": True,
             }
