@@ -9,6 +9,7 @@ Document: TypeAlias = dict[str, Any]
 
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
+_sorted = msgspec.json.Encoder(order="sorted")
 
 
 def decode(data: bytes) -> Any:
@@ -22,6 +23,11 @@ def encode(document: Document) -> bytes:
 
 def encode_value(value: Any) -> bytes:
     return _encoder.encode(value)
+
+
+def is_same(document: Document, other: Document) -> bool:
+    """Python holds true and 1 for equal; JSON does not."""
+    return document == other and _sorted.encode(document) == _sorted.encode(other)
 
 
 def copy(value: Any) -> Any:

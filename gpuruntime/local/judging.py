@@ -50,7 +50,7 @@ def faults_of(node: Node, document: Document, old: Document | None) -> list[Faul
     before = ABSENT if old is None else old
     faults = list(_faults(node, document, before, ""))
     if any(fault.reason in BLOCKING for fault in faults):
-        return [*faults, UNCHECKED] if _has_rules(node) else faults
+        return [*faults, UNCHECKED] if node.has_rules else faults
     return faults + list(_broken_rules(node, document, before, ""))
 
 
@@ -180,7 +180,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 def _broken_rules(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault]:
     """Rules with oldSelf follow members, map values and items of keyed lists, as CEL's do."""
-    if value is None or (old is not ABSENT and value == old):
+    if not node.has_rules or value is None or (old is not ABSENT and value == old):
         return
     for rule in node.rules:
         if rule.needs_old and old is ABSENT:
@@ -213,11 +213,6 @@ def _broken(rule: Rule, value: Any, path: str) -> Fault:
             return duplicate(field, shown)
         case _:
             return invalid_value(field, shown, rule.message)
-
-
-def _has_rules(node: Node) -> bool:
-    inner = [*node.properties.values(), node.additional, node.items]
-    return bool(node.rules) or any(each is not None and _has_rules(each) for each in inner)
 
 
 def _by_keys(node: Node, old: Any) -> dict[bytes, Any]:

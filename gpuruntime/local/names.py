@@ -72,7 +72,6 @@ def qualified_faults(key: str) -> tuple[str, ...]:
     return (*faults, *_unlike(name, _QUALIFIED, f"name part {words}", examples))
 
 
-@lru_cache(maxsize=4096)
 def label_value_faults(value: str) -> tuple[str, ...]:
     words = (
         "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or"

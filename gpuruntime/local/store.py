@@ -6,14 +6,17 @@ in the store, in the history and at the watches in one synchronous step.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from sys import intern
+from typing import Final
 
 from gpuruntime.local.documents import Document, encode
 from gpuruntime.local.registry import Kind
 from gpuruntime.local.stored import Change, Stored
 from gpuruntime.local.watches import Watches
 
-FIRST_VERSION = 1
+FIRST_VERSION: Final = 1
+NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Collection:
@@ -157,5 +160,9 @@ def stored_from(kind: Kind, path: str, document: Document, version: int) -> Stor
     if version:
         metadata["resourceVersion"] = str(version)
     rest = {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
-    body = encode({"kind": kind.kind, "apiVersion": kind.stored_api_version, **rest})
-    return Stored(path, version, body, metadata.get("labels") or {}, kind.fields_of(document))
+    encoded = encode({"kind": kind.kind, "apiVersion": kind.stored_api_version, **rest})
+    # The encoder leaves room behind what it wrote; a copy is as large as it has to be.
+    body = bytes(memoryview(encoded))
+    # Most labels of most objects are the same few words: one copy of each is enough.
+    labels = {intern(name): intern(text) for name, text in metadata.get("labels", {}).items()}
+    return Stored(path, version, body, labels or NO_LABELS, kind.fields_of(document))

@@ -45,7 +45,10 @@ class Rule:
 
 @attrs.frozen(kw_only=True, slots=True, eq=False)
 class Node:
-    """One level of a schema. Without `types` any type will do."""
+    """One level of a schema. Without `types` any type will do.
+
+    `has_rules` says whether there are rules here or below.
+    """
 
     types: tuple[str, ...] = ()
     properties: Mapping[str, "Node"] = attrs.field(factory=dict)
@@ -69,6 +72,7 @@ class Node:
     one_of: tuple["Node", ...] = ()
     none_of: "Node | None" = None
     rules: tuple[Rule, ...] = ()
+    has_rules: bool = False
 
 
 class Compiler:
@@ -85,19 +89,24 @@ class Compiler:
         """`typeless` says what is wrong without a type; alternatives need none."""
         if typeless and not (schema.type or schema.is_either or schema.keeps_unknown):
             self.faults.append(required(f"{path}.type", typeless))
+        properties = {
+            name: self._node(inner, f"{path}.properties[{name}]", IN_OBJECT)
+            for name, inner in schema.properties.items()
+        }
+        additional = self._additional(schema, path)
+        items = self._inner(schema.items, f"{path}.items", IN_ARRAY)
+        rules = tuple(self._rules(schema, path))
+        below = [*properties.values(), additional, items]
         return Node(
             types=("integer", "string") if schema.is_either else self._types(schema, path),
-            properties={
-                name: self._node(inner, f"{path}.properties[{name}]", IN_OBJECT)
-                for name, inner in schema.properties.items()
-            },
+            properties=properties,
             defaults={
                 name: inner.default
                 for name, inner in schema.properties.items()
                 if inner.default is not msgspec.UNSET
             },
-            additional=self._additional(schema, path),
-            items=self._inner(schema.items, f"{path}.items", IN_ARRAY),
+            additional=additional,
+            items=items,
             required=tuple(schema.required),
             enum=tuple(schema.enum),
             pattern=self._pattern(schema, path),
@@ -114,7 +123,8 @@ class Compiler:
             any_of=self._alternatives(schema.anyOf, f"{path}.anyOf"),
             one_of=self._alternatives(schema.oneOf, f"{path}.oneOf"),
             none_of=self._inner(schema.none_of, f"{path}.not", ""),
-            rules=tuple(self._rules(schema, path)),
+            rules=rules,
+            has_rules=bool(rules) or any(each is not None and each.has_rules for each in below),
         )
 
     def _inner(self, schema: Schema | None, path: str, typeless: str) -> Node | None:

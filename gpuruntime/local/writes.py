@@ -10,11 +10,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-import attrs
-
 from gpuruntime.local.admission import Admission
 from gpuruntime.local.deletion import Deletions
-from gpuruntime.local.documents import Document, copy
+from gpuruntime.local.documents import Document, copy, is_same
 from gpuruntime.local.metadata import changed_metadata_faults, metadata_faults
 from gpuruntime.local.namespaces import NAMESPACES, require_namespace
 from gpuruntime.local.registry import Kind
@@ -66,11 +64,11 @@ class Writes:
             raise internal_error("resourceVersion should not be set on objects to be created")
         self._begin(target, document)
         kind.rules.fill(document, None)
-        self._admission.admit(attrs.evolve(target, name=metadata.get("name", "")), document)
+        target = Target(kind=kind, namespace=target.namespace, name=metadata.get("name", ""))
+        self._admission.admit(target, document)
         faults = metadata_faults(kind, metadata) + kind.rules.faults(document, None)
         if faults:
-            raise invalid(kind, metadata.get("name", ""), faults)
-        target = Target(kind=kind, namespace=target.namespace, name=metadata["name"])
+            raise invalid(kind, target.name, faults)
         if self._store.collection(kind).get(target.path) is not None:
             raise already_exists(kind, target.name)
         if is_dry_run:
@@ -144,7 +142,7 @@ class Writes:
         faults += kind.rules.faults(document, old)
         if faults:
             raise invalid(kind, target.name, faults)
-        if document == old:
+        if is_same(document, old):
             return Written(stored=stored)
         if _is_released(kind, document):
             if not is_dry_run:
