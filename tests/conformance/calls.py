@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ import attrs
 
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request, Transport
+from gpuruntime.local.cluster import EmbeddedCluster
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class Api:
 
     After `forget_history` every earlier version is one that the server no longer has. Waits give
     up after `deadline_seconds`: the controllers of a real cluster back off and resync. They run
-    from the start; `controllers` are those that a test has to run.
+    from the start; those of an embedded one a test has to run.
     """
 
     def __init__(
@@ -99,13 +100,13 @@ class Api:
         forget_history: Callable[[], Awaitable[None]],
         *,
         deadline_seconds: float,
-        controllers: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        embedded: EmbeddedCluster | None = None,
     ) -> None:
         self.transport = transport
         self.client = Client(transport)
         self.forget_history = forget_history
         self.deadline_seconds = deadline_seconds
-        self.controllers = controllers
+        self.embedded = embedded
 
     async def call(
         self,

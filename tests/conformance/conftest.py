@@ -32,14 +32,18 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
 @pytest_asyncio.fixture
 async def controllers(api: Api) -> AsyncIterator[None]:
     """What makes objects move. Their end tells what broke them, if anything did."""
-    if api.controllers is None:
+    if api.embedded is None:
         yield
         return
-    running = asyncio.create_task(api.controllers(), name="controllers")
-    yield
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    running = asyncio.create_task(api.embedded.run(), name="controllers")
+    try:
+        async with asyncio.timeout(api.deadline_seconds):
+            await api.embedded.ready.wait()
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 @pytest.fixture

@@ -62,6 +62,4 @@ def api_of(cluster: EmbeddedCluster, transport: Transport) -> Api:
     async def forget_history() -> None:
         cluster.server.compact()
 
-    return Api(
-        transport, forget_history, deadline_seconds=EMBEDDED_SECONDS, controllers=cluster.run
-    )
+    return Api(transport, forget_history, deadline_seconds=EMBEDDED_SECONDS, embedded=cluster)
