@@ -14,7 +14,6 @@ import attrs
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.events import EventRecorder
-from gpuruntime.local.bindings import BindingTransport
 from gpuruntime.local.builtin_kinds import BUILTIN_KINDS
 from gpuruntime.local.custom_kinds import CustomKinds
 from gpuruntime.local.deployment_controller import Deployments
@@ -23,16 +22,18 @@ from gpuruntime.local.garbage_collector import GarbageCollector
 from gpuruntime.local.job_controller import Jobs
 from gpuruntime.local.kubelet import Kubelet
 from gpuruntime.local.mirrors import Mirrors
+from gpuruntime.local.pod_objects import Pod
 from gpuruntime.local.registry import Kind
 from gpuruntime.local.replicaset_controller import ReplicaSets
 from gpuruntime.local.scheduler import NAME as SCHEDULER
 from gpuruntime.local.scheduler import Scheduler
 from gpuruntime.local.server import Server
 from gpuruntime.local.service_accounts import ServiceAccounts
+from gpuruntime.local.simulated_logs import SimulatedLogs
 from gpuruntime.local.simulation import Pace
 from gpuruntime.local.transport import InProcessTransport
 from gpuruntime.local.volume_controller import Claims, Volumes
-from gpuruntime.models.metadata import PartialObject
+from gpuruntime.models.metadata import Key, PartialObject
 from gpuruntime.models.resources import Resource
 
 Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
@@ -57,14 +58,14 @@ class EmbeddedCluster:
     def __init__(
         self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
     ) -> None:
-        self.server = Server(now=now, rng=self._rng(options, "server"))
-        # For the cluster's users; its own parts bind Pods besides.
+        logs = SimulatedLogs(self._pod)
+        self.server = Server(now=now, rng=self._rng(options, "server"), logs=logs)
         self.transport = InProcessTransport(self.server)
         # Set once the nodes are there and everything has been seen.
         self.ready = asyncio.Event()
         self._options = options
         self._now = _in_whole_seconds(now)
-        self._client = Client(BindingTransport(self.server, self._now))
+        self._client = Client(self.transport)
         self._mirrors = Mirrors(self._client, self._rng(options, "mirrors"))
         self._parts = {**self._controllers(), **self._collector()}
 
@@ -77,6 +78,9 @@ class EmbeddedCluster:
             tasks.create_task(self._mirrors.run(), name="mirrors")
             await self._mirrors.synced()
             self.ready.set()
+
+    def _pod(self, key: Key) -> Pod | None:
+        return self._mirrors.pods.store.get(key)
 
     def _controllers(self) -> dict[str, Part]:
         client, mirrors, now, options = self._client, self._mirrors, self._now, self._options

@@ -125,16 +125,15 @@ class Deployments:
     async def _report(self, observed: Observed, status: DeploymentStatus) -> None:
         """The revision goes with the status: an annotation of its own would raise a generation."""
         deployment, new = observed.deployment, observed.new
-        patch: JsonObject = {}
-        if status != deployment.status:
-            patch["status"] = patch_between(wire(deployment.status), wire(status))
+        if status == deployment.status:
+            return
+        patch: JsonObject = {"status": patch_between(wire(deployment.status), wire(status))}
         revision = new.metadata.annotations.get(REVISION) if new else None
-        if revision and deployment.metadata.annotations.get(REVISION) != revision:
+        if revision:
             patch["metadata"] = {"annotations": {REVISION: revision}}
-        if patch:
-            await amend(
-                self._client, self._mirrors.deployments, deployment, patch, subresource="status"
-            )
+        await amend(
+            self._client, self._mirrors.deployments, deployment, patch, subresource="status"
+        )
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
         """Its own status is no news to it."""

@@ -72,6 +72,8 @@ class Plan:
 
 
 def decide(observed: Observed) -> Plan:
+    if observed.deployment.spec.paused:
+        return _only_scaled(observed)
     is_recreate = observed.deployment.spec.strategy.type == "Recreate"
     if is_recreate and _must_end_first(observed):
         return _scaled(observed, {each.metadata.uid: 0 for each in observed.old})
@@ -98,6 +100,15 @@ def max_unavailable(deployment: Deployment) -> int:
 def revision_of(replica_set: ReplicaSet) -> int:
     text = replica_set.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdecimal() else 0
+
+
+def _only_scaled(observed: Observed) -> Plan:
+    """A paused rollout changes its size where that is one ReplicaSet's, and nothing else."""
+    active = [each for each in observed.replica_sets if each.spec.replicas]
+    if len(active) > 1 or not observed.replica_sets:
+        return Plan()
+    scaled = active[0] if active else observed.replica_sets[-1]
+    return _scaled(observed, {scaled.metadata.uid: observed.deployment.spec.replicas})
 
 
 def _must_end_first(observed: Observed) -> bool:

@@ -81,6 +81,10 @@ def _progressing(
     """None leaves the condition as it is."""
     deployment, new = observed.deployment, observed.new
     before = find(deployment.status.conditions, PROGRESSING)
+    if deployment.spec.paused:
+        return _unknown("DeploymentPaused", "Deployment is paused")
+    if before is not None and before.reason == "DeploymentPaused":
+        return _unknown("DeploymentResumed", "Deployment is resumed")
     if new is None or deployment.spec.progressDeadlineSeconds == NO_DEADLINE:
         return None
     name = f'ReplicaSet "{new.metadata.name}"'
@@ -131,6 +135,10 @@ def _created(name: str) -> WorkloadCondition:
 
 def _true(reason: str, message: str) -> WorkloadCondition:
     return WorkloadCondition(type=PROGRESSING, status="True", reason=reason, message=message)
+
+
+def _unknown(reason: str, message: str) -> WorkloadCondition:
+    return WorkloadCondition(type=PROGRESSING, status="Unknown", reason=reason, message=message)
 
 
 def _with_failure(conditions: Conditions, observed: Observed) -> Conditions:

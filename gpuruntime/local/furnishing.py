@@ -1,4 +1,4 @@
-"""What an embedded cluster is furnished with: nodes that are pretended, and a class of storage."""
+"""What an embedded cluster is furnished with: simulated nodes, and classes of storage."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,6 +16,7 @@ from gpuruntime.models.moments import rfc3339
 from gpuruntime.models.resources import Resource
 
 STORAGE_CLASS: Final = "standard"
+LATE_STORAGE_CLASS: Final = "standard-late"
 KUBELET_VERSION: Final = "v1.34.0-simulated"
 
 
@@ -45,7 +46,9 @@ async def furnish(client: Client, options: NodeOptions, *, now: datetime) -> Non
 def _furniture(options: NodeOptions, now: datetime) -> Iterator[tuple[Resource[Any], JsonObject]]:
     for number in range(options.count):
         yield NODES, node(f"{options.prefix}-{number}", options, now=now)
-    yield STORAGE_CLASSES, _storage_class()
+    default: JsonObject = {DEFAULT_CLASS: "true"}
+    yield STORAGE_CLASSES, _storage_class(STORAGE_CLASS, "Immediate", default)
+    yield STORAGE_CLASSES, _storage_class(LATE_STORAGE_CLASS, "WaitForFirstConsumer", {})
 
 
 def node(name: str, options: NodeOptions, *, now: datetime) -> JsonObject:
@@ -94,13 +97,13 @@ def _ready(now: datetime) -> JsonObject:
     }
 
 
-def _storage_class() -> JsonObject:
+def _storage_class(name: str, binding_mode: str, annotations: JsonObject) -> JsonObject:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": STORAGE_CLASS, "annotations": {DEFAULT_CLASS: "true"}},
+        "metadata": {"name": name, "annotations": annotations},
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
-        "volumeBindingMode": "WaitForFirstConsumer",
+        "volumeBindingMode": binding_mode,
         "allowVolumeExpansion": True,
     }

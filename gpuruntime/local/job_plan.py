@@ -32,6 +32,9 @@ DEADLINE_EXCEEDED: Final = (
     "DeadlineExceeded",
     "Job was active longer than specified deadline",
 )
+SUSPENDED: Final = "Suspended"
+JOB_SUSPENDED: Final = ("JobSuspended", "Job suspended")
+JOB_RESUMED: Final = ("JobResumed", "Job resumed")
 COMPLETIONS_REACHED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
 
 
@@ -178,7 +181,7 @@ def _is_complete(job: Job, count: _Count) -> bool:
 
 def _status(job: Job, count: _Count, target: WorkloadCondition | None, now: datetime) -> JobStatus:
     """The final condition comes when nothing runs and every end is a number."""
-    conditions, completed_at = job.status.conditions, job.status.completionTime
+    conditions, completed_at = _suspension(job, now), job.status.completionTime
     if target is not None:
         conditions = _with(conditions, target)
         is_over = not count.active and not count.terminating
@@ -191,7 +194,7 @@ def _status(job: Job, count: _Count, target: WorkloadCondition | None, now: date
             completed_at = now if is_success else None
     return JobStatus(
         conditions=conditions,
-        startTime=job.status.startTime or (None if job.spec.suspend else now),
+        startTime=None if job.spec.suspend else job.status.startTime or now,
         completionTime=completed_at,
         active=len(count.active),
         ready=sum(pod.is_ready for pod in count.active),
@@ -202,14 +205,28 @@ def _status(job: Job, count: _Count, target: WorkloadCondition | None, now: date
     )
 
 
+def _suspension(job: Job, now: datetime) -> Conditions:
+    """A Job that never was suspended does not speak of it."""
+    conditions = job.status.conditions
+    before = find(conditions, SUSPENDED)
+    is_suspended = before is not None and before.is_true
+    if is_suspended == job.spec.suspend:
+        return conditions
+    reason = JOB_SUSPENDED if job.spec.suspend else JOB_RESUMED
+    changed = _condition(SUSPENDED, reason, now, is_true=job.spec.suspend)
+    return (*(each for each in conditions if each is not before), changed)
+
+
 def _with(conditions: Conditions, condition: WorkloadCondition) -> Conditions:
     return conditions if condition in conditions else (*conditions, condition)
 
 
-def _condition(type_: str, reason: tuple[str, str], now: datetime) -> WorkloadCondition:
+def _condition(
+    type_: str, reason: tuple[str, str], now: datetime, *, is_true: bool = True
+) -> WorkloadCondition:
     return WorkloadCondition(
         type=type_,
-        status="True",
+        status="True" if is_true else "False",
         lastProbeTime=now,
         lastTransitionTime=now,
         reason=reason[0],

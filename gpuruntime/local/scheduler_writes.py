@@ -9,7 +9,7 @@ import attrs
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, NotFoundError
 from gpuruntime.kube.events import EventRecorder
-from gpuruntime.local.bindings import BINDINGS, binding
+from gpuruntime.local.bindings import binding, bindings_of
 from gpuruntime.local.claim_plan import SELECTED_NODE
 from gpuruntime.local.cluster_objects import Claim
 from gpuruntime.local.mirrors import Mirrors, amend, write_status
@@ -43,7 +43,8 @@ class SchedulerWrites:
     async def bind(self, pod: Pod, node: str) -> None:
         metadata = pod.metadata
         body = binding(metadata.key, metadata.uid, node)
-        await self._client.create(BINDINGS, body, namespace=metadata.namespace)
+        bindings = bindings_of(metadata.name)
+        await self._client.create(bindings, body, namespace=metadata.namespace)
         words = f"Successfully assigned {metadata.key} to {node}"
         self._notary.note(pod, Note("Scheduled", words))
 

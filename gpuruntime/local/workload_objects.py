@@ -48,6 +48,7 @@ class DeploymentSpec:
     template: msgspec.Raw = EMPTY
     strategy: Strategy = Strategy()
     minReadySeconds: int = 0
+    paused: bool = False
     revisionHistoryLimit: int = 10
     progressDeadlineSeconds: int = 600
 

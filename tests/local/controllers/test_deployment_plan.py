@@ -122,6 +122,14 @@ def test_annotations_of_the_deployment_reach_its_new_replica_set_alone() -> None
     assert not amendment.is_scaling
 
 
+def test_a_paused_deployment_starts_no_rollout_and_still_scales() -> None:
+    paused = deployment(replicas=3, paused=True)
+    assert decide(Observed(deployment=paused)).creation is None
+    old = set_of(OTHER_HASH, 1)
+    observed = Observed(deployment=paused, replica_sets=(old,))
+    assert (decide(observed).creation, sizes(observed)) == (None, {old.metadata.name: 3})
+
+
 def test_empty_replica_sets_beyond_the_history_limit_go_the_oldest_first() -> None:
     old = tuple(set_of(f"h{number}", 0, number) for number in (1, 2, 3))
     observed = Observed(

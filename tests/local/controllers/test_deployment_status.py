@@ -85,6 +85,16 @@ def test_a_finished_rollout_is_never_late() -> None:
     assert reasons(much_later)["Progressing"] == ("True", "NewReplicaSetAvailable")
 
 
+def test_a_paused_rollout_says_so_and_says_when_it_goes_on() -> None:
+    paused = Observed(deployment=deployment(paused=True))
+    first = deployment_status(paused, now=MOMENT)
+    assert reasons(first)["Progressing"] == ("Unknown", "DeploymentPaused")
+    resumed = deployment_status(observed(first, new_set(2)), now=LATER)
+    assert reasons(resumed)["Progressing"] == ("Unknown", "DeploymentResumed")
+    moving = deployment_status(observed(resumed, new_set(2, replicas=2)), now=LATER)
+    assert reasons(moving)["Progressing"] == ("True", "ReplicaSetUpdated")
+
+
 def test_a_replica_set_that_cannot_create_pods_speaks_for_its_deployment() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
     status = deployment_status(

@@ -151,8 +151,20 @@ def test_a_finished_job_changes_no_more_but_releases_what_is_held() -> None:
     assert plan.released == (straggler,)
 
 
-def test_a_suspended_or_ending_job_starts_nothing() -> None:
-    assert decide(job(suspend=True), [], now=MOMENT).missing == 0
+def test_a_suspended_job_lets_its_pods_go_and_starts_anew_when_it_resumes() -> None:
+    running, suspended = held("a"), job(suspend=True)
+    plan = decide(suspended, [running], now=MOMENT)
+    assert (plan.missing, plan.removed) == (0, (running,))
+    assert plan.status.startTime is None
+    assert conditions(after(suspended, plan)) == [("Suspended", "JobSuspended")]
+
+    resumed = decide(attrs.evolve(job(), status=plan.status), [], now=MOMENT)
+    assert (resumed.missing, resumed.status.startTime) == (1, MOMENT)
+    (condition,) = resumed.status.conditions
+    assert (condition.status, condition.reason) == ("False", "JobResumed")
+
+
+def test_an_ending_job_starts_nothing() -> None:
     ending = job(metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"})
     assert decide(ending, [], now=MOMENT).missing == 0
 

@@ -8,7 +8,7 @@ import pytest
 from gpuruntime.kube.errors import InvalidError
 from gpuruntime.local.claim_plan import PROVISIONER
 from gpuruntime.local.cluster_objects import CLAIMS, STORAGE_CLASSES, VOLUMES, Claim
-from gpuruntime.local.furnishing import STORAGE_CLASS
+from gpuruntime.local.furnishing import LATE_STORAGE_CLASS, STORAGE_CLASS
 from gpuruntime.local.pod_objects import PODS
 from tests.local.controllers.world import World, running_cluster
 
@@ -30,12 +30,18 @@ async def immediate(world: World) -> None:
     await world.make(STORAGE_CLASSES, "fast", **members)
 
 
-async def test_a_claim_of_the_default_class_waits_for_its_first_user() -> None:
+async def test_a_claim_of_the_default_class_is_bound_at_once() -> None:
     async with running_cluster() as world:
         await claimed(world)
+        bound = await world.until(CLAIMS, "data", is_bound, seconds=1)
+        assert bound.spec.storageClassName == STORAGE_CLASS
+
+
+async def test_a_claim_of_the_late_class_waits_for_its_first_user() -> None:
+    async with running_cluster() as world:
+        await claimed(world, storageClassName=LATE_STORAGE_CLASS)
         await asyncio.sleep(10)
-        waiting = await world.get(CLAIMS, "data")
-        assert (waiting.status.phase, waiting.spec.storageClassName) == ("Pending", STORAGE_CLASS)
+        assert (await world.get(CLAIMS, "data")).status.phase == "Pending"
         assert await world.events("data") == [
             "WaitForFirstConsumer: waiting for first consumer to be created before binding"
         ]
