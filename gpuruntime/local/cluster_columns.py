@@ -33,14 +33,15 @@ MODES: Final = {
 UNSET: Final = "<unset>"
 
 
-def _plain(*named: tuple[str, Callable[[Document], Any]]) -> Printer:
-    """The name, some members, and the age."""
+def _plain(*named: tuple[str, Callable[[Document], Any]], count: str = "") -> Printer:
+    """The name, some members, and the age; the column named `count` holds numbers."""
 
     def cells(document: Document, now: datetime) -> list[Any]:
         shown = [show(document) for _, show in named]
         return [document["metadata"]["name"], *shown, age_of(document, now)]
 
-    return Printer((NAME, *(Column(name) for name, _ in named), AGE), cells)
+    own = (Column(name, "integer" if name == count else "string") for name, _ in named)
+    return Printer((NAME, *own, AGE), cells)
 
 
 def _created(document: Document, now: datetime) -> list[Any]:
@@ -223,6 +224,25 @@ def _endpoints(document: Document) -> str:
     return joined(pairs[:3]) + (f" + {len(pairs) - 3} more..." if pairs[3:] else "") or NONE
 
 
+def _binding_cells(document: Document, now: datetime) -> list[Any]:
+    role, subjects = document["roleRef"], document.get("subjects") or []
+
+    def named(kind: str) -> str:
+        names = (
+            f"{each['namespace']}/{each['name']}" if each.get("namespace") else each["name"]
+            for each in subjects
+            if each["kind"] == kind
+        )
+        return ", ".join(names)
+
+    return [
+        document["metadata"]["name"],
+        f"{role['kind']}/{role['name']}",
+        age_of(document, now),
+        *map(named, ("User", "Group", "ServiceAccount")),
+    ]
+
+
 NODES: Final = Printer(
     (
         NAME,
@@ -318,7 +338,9 @@ DISRUPTION_BUDGETS: Final = _plain(
     ("Min Available", lambda document: str(dig(document, "spec", "minAvailable") or "N/A")),
     ("Max Unavailable", lambda document: str(dig(document, "spec", "maxUnavailable") or "N/A")),
     ("Allowed Disruptions", lambda document: dig(document, "status", "disruptionsAllowed") or 0),
+    count="Allowed Disruptions",
 )
-ROLE_BINDINGS: Final = _plain(
-    ("Role", lambda document: f"{document['roleRef']['kind']}/{document['roleRef']['name']}")
+ROLE_BINDINGS: Final = Printer(
+    (NAME, Column("Role"), AGE, *map(wide, ("Users", "Groups", "ServiceAccounts"))),
+    _binding_cells,
 )

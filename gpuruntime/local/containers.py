@@ -77,6 +77,9 @@ class DefinitionContainer:
             "message": "CustomResource deletion is in progress",
         }
         document["status"]["conditions"].append(terminating)
+        finalizers = document["metadata"].setdefault("finalizers", [])
+        if FINALIZER not in finalizers:
+            finalizers.append(FINALIZER)
 
     def release(self, document: Document) -> None:
         metadata = document["metadata"]

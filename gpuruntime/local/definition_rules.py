@@ -46,8 +46,6 @@ class DefinitionRules:
         names.setdefault("singular", names.get("kind", "").lower())
         names.setdefault("listKind", f"{names.get('kind', '')}List")
         spec.setdefault("conversion", {"strategy": "None"})
-        if old is None:
-            document["metadata"]["finalizers"] = [FINALIZER]
         before = {} if old is None else old["status"]
         document["status"] = self._status(document, spec_of(document), before)
 

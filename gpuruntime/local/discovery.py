@@ -8,6 +8,7 @@ from gpuruntime.local.documents import Document, encode
 from gpuruntime.local.namespaces import NAMESPACES
 from gpuruntime.local.openapi import Schemas
 from gpuruntime.local.registry import Kind, Registry, Subresource
+from gpuruntime.local.status import unknown_resource
 
 VERSION: Final = {
     "major": "1",
@@ -58,7 +59,7 @@ class Discovery:
                 return self._resources("", version)
             case ["apis", group]:
                 return self._group(group)
-            case ["apis", group, version]:
+            case ["apis", group, version] if self._registry.has_group(group):
                 return self._resources(group, version)
             case _:
                 return None
@@ -87,10 +88,10 @@ class Discovery:
             return None
         return _shown({"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)})
 
-    def _resources(self, group: str, version: str) -> Response | None:
+    def _resources(self, group: str, version: str) -> Response:
         kinds = self._kinds(group, version)
         if not kinds:
-            return None
+            raise unknown_resource()
         resources = [resource for kind in kinds for resource in _resources(kind)]
         listed: Document = {"kind": "APIResourceList", "apiVersion": "v1"}
         return _shown({**listed, "groupVersion": kinds[0].api_version, "resources": resources})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 import attrs
 
@@ -10,6 +11,7 @@ from gpuruntime.local.deletion import Deletions
 from gpuruntime.local.documents import encode
 from gpuruntime.local.forms import Form
 from gpuruntime.local.listing import list_page
+from gpuruntime.local.namespaces import NAMESPACES
 from gpuruntime.local.negotiation import Scope, Wish, form_of
 from gpuruntime.local.options import Query, delete_options, list_options, write_options
 from gpuruntime.local.reading import Reader
@@ -19,6 +21,11 @@ from gpuruntime.local.store import Store
 from gpuruntime.local.streams import WatchStream
 from gpuruntime.local.targets import Target, Written
 from gpuruntime.local.writes import Writes
+
+ORPHANS: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -55,7 +62,7 @@ class Resources:
                 return self._patch(call)
             case "DELETE", True if not target.subresource:
                 return self._delete(call)
-            case "DELETE", False if is_collection:
+            case "DELETE", False if is_collection and target.kind is not NAMESPACES:
                 return self._delete_all(call)
             case _:
                 raise method_not_allowed()
@@ -109,11 +116,14 @@ class Resources:
 
     def _delete(self, call: Call) -> Response:
         target, form = call.target, self._form(call, "object")
-        deleted = self._deletions.delete(target, delete_options(call.query, call.request.body))
+        options = delete_options(call.query, call.request.body)
+        warnings = [] if options.propagation or not target.kind.orphans_by_default else [ORPHANS]
+        deleted = self._deletions.delete(target, options)
+        body = form.one(deleted.stored)
         if deleted.is_gone and not target.kind.returns_deleted:
             uid = deleted.stored.document()["metadata"]["uid"]
-            return shown(encode(success(target.kind, target.name, uid)))
-        return shown(form.one(deleted.stored))
+            body = encode(success(target.kind, target.name, uid))
+        return _warned(shown(body), warnings)
 
     def _delete_all(self, call: Call) -> Response:
         target, form = call.target, self._form(call, "list")

@@ -24,71 +24,85 @@ def strategic_patch(value: Any, patch: Document, struct: Struct | None) -> Docum
     merged = dict(value) if isinstance(value, dict) else {}
     if RETAINED in patch:
         merged = {name: merged[name] for name in merged if name in patch[RETAINED]}
-    for name, change in patch.items():
-        if change is None:
-            merged.pop(name, None)
-        elif not name.startswith("$"):
-            member = struct.members.get(name) if struct is not None else None
-            merged[name] = _merged(merged.get(name), change, member)
     for name, gone in _directives(patch, DELETED):
         merged[name] = [each for each in merged.get(name) or () if each not in gone]
-    for name, order in _directives(patch, ORDER):
-        key = struct.members[name].merge_key if struct is not None else None
-        merged[name] = _ordered(merged.get(name) or [], order, value, name, key)
+    for name, change in _changes(patch):
+        member = struct.members.get(name) if struct is not None else None
+        if change is None:
+            merged.pop(name, None)
+        else:
+            order = patch.get(ORDER + name)
+            merged[name] = _merged(merged.get(name), change, member, order)
     return merged
 
 
-def _merged(value: Any, change: Any, member: Member | None) -> Any:
+def _changes(patch: Document) -> Iterator[tuple[str, Any]]:
+    """A list may be ordered anew without any other change."""
+    for name, change in patch.items():
+        if not name.startswith("$"):
+            yield name, change
+    for name, _ in _directives(patch, ORDER):
+        if name not in patch:
+            yield name, []
+
+
+def _merged(value: Any, change: Any, member: Member | None, order: list[Any] | None) -> Any:
     of = member.type if member is not None else None
     if isinstance(change, dict):
         return strategic_patch(value, change, of if isinstance(of, Struct) else None)
     if isinstance(change, list) and member is not None and member.merge_key is not None:
-        return _merged_list(value or [], change, member)
+        return _merged_list(value or [], change, member, order)
     return copy(change)
 
 
-def _merged_list(value: list[Any], change: list[Any], member: Member) -> list[Any]:
-    key = member.merge_key
+def _merged_list(
+    value: list[Any], change: list[Any], member: Member, order: list[Any] | None
+) -> list[Any]:
+    key = member.merge_key or ""
     if not key:
-        return value + [each for each in change if each not in value]
+        merged = value + [each for each in change if each not in value]
+        return _ordered(merged, value, change if order is None else order, key)
     if any(each.get(DIRECTIVE) == "replace" for each in change):
         return [_bare(each) for each in change if DIRECTIVE not in each]
     struct = member.type.item if isinstance(member.type, ListOf) else None
     merged = list(value)
     for each in change:
-        if key not in each:
-            raise UnfitPatchError(f"map: {each} does not contain declared merge key: {key}")
-        places = [place for place, item in enumerate(merged) if item.get(key) == each[key]]
-        if each.get(DIRECTIVE) == "delete":
-            merged = [item for item in merged if item.get(key) != each[key]]
-        elif places:
-            of = struct if isinstance(struct, Struct) else None
-            merged[places[0]] = strategic_patch(merged[places[0]], each, of)
-        else:
-            merged.append(_bare(each))
-    return merged
+        merged = _with_item(merged, each, key, struct if isinstance(struct, Struct) else None)
+    kept = [each for each in change if DIRECTIVE not in each]
+    return _ordered(merged, value, kept if order is None else order, key)
 
 
-def _ordered(
-    items: list[Any], order: list[Any], value: Any, name: str, key: str | None
-) -> list[Any]:
-    """Named items in their order; those that only the server has keep their places among them."""
+def _with_item(items: list[Any], change: Document, key: str, struct: Struct | None) -> list[Any]:
+    if key not in change:
+        raise UnfitPatchError(f"map: {change} does not contain declared merge key: {key}")
+    if change.get(DIRECTIVE) == "delete":
+        return [item for item in items if item.get(key) != change[key]]
+    if all(item.get(key) != change[key] for item in items):
+        return [*items, _bare(change)]
+    return [
+        strategic_patch(item, change, struct) if item.get(key) == change[key] else item
+        for item in items
+    ]
 
-    def mark(item: Any) -> Any:
-        return item.get(key) if key else item
 
-    named = [mark(each) for each in order]
-    before = [mark(each) for each in (value or {}).get(name) or ()]
-    ours = [each for each in items if mark(each) in named]
-    ours.sort(key=lambda each: named.index(mark(each)))
-    theirs = [each for each in items if mark(each) not in named]
+def _ordered(items: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
+    """What the patch names comes in its order; the rest keeps its place where both were before."""
+    named = [_mark(each, key) for each in order]
+    places = {_mark(each, key): place for place, each in enumerate(before)}
+    ours = [each for each in items if _mark(each, key) in named]
+    ours.sort(key=lambda each: named.index(_mark(each, key)))
+    theirs = [each for each in items if _mark(each, key) not in named]
     merged: list[Any] = []
     for each in ours:
-        place = before.index(mark(each)) if mark(each) in before else len(before)
-        while theirs and before.index(mark(theirs[0])) < place:
+        place = places.get(_mark(each, key), -1)
+        while theirs and places[_mark(theirs[0], key)] < place:
             merged.append(theirs.pop(0))
         merged.append(each)
     return merged + theirs
+
+
+def _mark(item: Any, key: str) -> Any:
+    return item.get(key) if key else item
 
 
 def _directives(patch: Document, prefix: str) -> Iterator[tuple[str, list[Any]]]:

@@ -12,6 +12,7 @@ from gpuruntime.local.deletion import DeleteOptions, Deletions
 from gpuruntime.local.documents import Document, decode, encode
 from gpuruntime.local.faults import invalid_value
 from gpuruntime.local.patches import merge_patch
+from gpuruntime.local.registry import Kind
 from gpuruntime.local.resources import Call, shown
 from gpuruntime.local.status import (
     STALE,
@@ -34,6 +35,9 @@ CREATED: Final = {
     "status": "Success",
     "code": 201,
 }
+
+
+SCALES: Final = Kind(group="autoscaling", kind="Scale", plural="scales")
 
 
 class _Meta(msgspec.Struct):
@@ -82,18 +86,19 @@ class Subresources:
     def _bind(self, call: Call) -> Response:
         """A Pod is given its node once; nothing else of its spec can be set like this."""
         target, binding = call.target, _binding(call.request.body)
+        refused = attrs.evolve(target.kind, plural="pods/binding")
         if not binding.target.name:
             raise bad_request("target.name: Required value")
         document = self._stored(target).document()
         spec, metadata = document["spec"], document["metadata"]
         if binding.metadata.uid not in ("", metadata["uid"]):
-            raise conflict(target.kind, target.name, STALE)
+            raise conflict(refused, target.name, STALE)
         if "deletionTimestamp" in metadata:
             why = f"pod {target.name} is being deleted, cannot be assigned to a host"
-            raise conflict(target.kind, target.name, why)
+            raise conflict(refused, target.name, why)
         if spec.get("nodeName"):
             why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
-            raise conflict(target.kind, target.name, why)
+            raise conflict(refused, target.name, why)
         spec["nodeName"] = binding.target.name
         conditions = document["status"].get("conditions") or []
         others = [each for each in conditions if each["type"] != "PodScheduled"]
@@ -123,7 +128,7 @@ class Subresources:
         replicas = (asked.get("spec") or {}).get("replicas", 0)
         if type(replicas) is not int or replicas < 0:
             fault = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise invalid(target.kind, target.name, [fault])
+            raise invalid(SCALES, target.name, [fault])
         version = (asked.get("metadata") or {}).get("resourceVersion", "")
 
         def amend(document: Document) -> Document:
@@ -153,7 +158,7 @@ def _scale(target: Target, stored: Stored) -> dict[str, Any]:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: metadata[name] for name in kept},
-        "spec": {"replicas": spec["replicas"]},
+        "spec": {"replicas": spec["replicas"]} if spec["replicas"] else {},
         "status": {
             "replicas": document.get("status", {}).get("replicas", 0),
             "selector": ",".join(f"{name}={value}" for name, value in sorted(labels.items())),
