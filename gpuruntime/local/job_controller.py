@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
@@ -10,10 +11,11 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.local.job_plan import (
     COMPLETE,
+    FAILED,
+    SUSPENDED,
     TRACKING_FINALIZER,
     Plan,
     decide,
-    final_condition,
     is_held,
     seconds_to_removal,
 )
@@ -21,13 +23,14 @@ from gpuruntime.local.mirrors import BY_JOB, Mirrors, amend, write_status
 from gpuruntime.local.notes import Notary, Note
 from gpuruntime.local.ownership import pod_of
 from gpuruntime.local.pod_objects import PODS, Pod
-from gpuruntime.local.workload_objects import JOBS, Job
+from gpuruntime.local.workload_objects import JOBS, Job, WorkloadCondition
 from gpuruntime.models.codec import decode_object
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
 
-WORKERS = 2
+WORKERS: Final = 2
+NOTED: Final = (COMPLETE, FAILED, SUSPENDED)
 
 
 class Jobs:
@@ -76,14 +79,10 @@ class Jobs:
         was_written = await write_status(
             self._client, self._mirrors.jobs, job, job.status, plan.status
         )
-        if not was_written or final_condition(job) is not None:
-            return
-        for condition in plan.status.conditions:
-            if condition.type == COMPLETE:
-                self._notary.note(job, Note("Completed", "Job completed"))
-            elif condition.type == "Failed":
-                note = Note(condition.reason, condition.message, is_warning=True)
-                self._notary.note(job, note)
+        if was_written:
+            for condition in plan.status.conditions:
+                if condition not in job.status.conditions and condition.type in NOTED:
+                    self._notary.note(job, _note_of(condition))
 
     async def _act(self, job: Job, plan: Plan) -> None:
         for pod in plan.released:
@@ -142,3 +141,14 @@ class Jobs:
         owner = pod.metadata.controller_owner if pod else None
         if owner is not None and owner.kind == JOBS.kind:
             self._queue.add(Key(key.namespace, owner.name))
+
+
+def _note_of(condition: WorkloadCondition) -> Note:
+    """Success has words of its own, everything else those of its condition."""
+    match condition.type, condition.is_true:
+        case "Complete", _:
+            return Note("Completed", "Job completed")
+        case "Failed", _:
+            return Note(condition.reason, condition.message, is_warning=True)
+        case _, is_suspended:
+            return Note("Suspended" if is_suspended else "Resumed", condition.message)

@@ -120,7 +120,7 @@ class _Count:
 
     @classmethod
     def of(cls, job: Job, pods: tuple[Pod, ...]) -> "_Count":
-        known = job.status.uncountedTerminatedPods
+        known = job.status.uncountedTerminatedPods or UncountedPods()
         held = {pod.metadata.uid: pod for pod in pods if is_held(pod)}
         succeeded = tuple(uid for uid in known.succeeded if uid in held)
         failed = tuple(uid for uid in known.failed if uid in held)

@@ -128,15 +128,17 @@ class UncountedPods:
 
 @attrs.frozen(kw_only=True, slots=True)
 class JobStatus:
+    """Of a Job that nobody has looked at yet some members are absent, later they are zero."""
+
     conditions: tuple[WorkloadCondition, ...] = ()
     startTime: datetime | None = None
     completionTime: datetime | None = None
     active: int = 0
-    ready: int = always(0)
-    terminating: int = always(0)
+    ready: int | None = None
+    terminating: int | None = None
     succeeded: int = 0
     failed: int = 0
-    uncountedTerminatedPods: UncountedPods = always(UncountedPods())
+    uncountedTerminatedPods: UncountedPods | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -15,7 +15,8 @@ from gpuruntime.local.job_plan import (
     seconds_to_removal,
 )
 from gpuruntime.local.pod_objects import Pod
-from gpuruntime.local.workload_objects import Job, JobStatus, UncountedPods
+from gpuruntime.local.wire import wire
+from gpuruntime.local.workload_objects import Job, UncountedPods
 from gpuruntime.models.moments import rfc3339
 from tests.local.controllers.things import MOMENT, job, pod
 
@@ -53,7 +54,12 @@ def conditions(of: Job) -> list[tuple[str, str]]:
 def test_a_new_job_starts_its_pods_and_says_when() -> None:
     plan = decide(job(completions=3, parallelism=2), [], now=MOMENT)
     assert plan.missing == 2
-    assert plan.status == JobStatus(startTime=MOMENT)
+    assert wire(plan.status) == {
+        "startTime": "2025-01-01T00:00:00Z",
+        "ready": 0,
+        "terminating": 0,
+        "uncountedTerminatedPods": {},
+    }
 
 
 def test_an_end_is_written_down_before_the_pod_is_released_and_counted_after() -> None:

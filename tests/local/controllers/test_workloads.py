@@ -196,6 +196,18 @@ async def test_a_job_past_its_deadline_fails_with_its_pods_gone() -> None:
         assert await world.all(PODS) == []
 
 
+async def test_a_suspended_job_waits_until_it_is_resumed() -> None:
+    async with running_cluster() as world:
+        await world.make(JOBS, "work", spec=job_spec(suspend=True))
+        await world.until(JOBS, "work", has("Suspended"))
+        await asyncio.sleep(60)
+        assert await world.all(PODS) == []
+        await world.patch(JOBS, "work", spec={"suspend": False})
+        await world.until(JOBS, "work", has("Complete"))
+        said = await world.events("work")
+        assert (said[0], said[1]) == ("Suspended: Job suspended", "Resumed: Job resumed")
+
+
 async def test_a_job_that_is_deleted_at_work_takes_its_pods_along() -> None:
     async with running_cluster() as world:
         await world.make(JOBS, "work", spec=job_spec(annotations={RUN_SECONDS: "1000"}))
