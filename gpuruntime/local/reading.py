@@ -8,7 +8,7 @@ import yaml
 
 from gpuruntime.errors import GpuRuntimeError
 from gpuruntime.kube.transport import JSON
-from gpuruntime.local.documents import Document, decode, encode
+from gpuruntime.local.documents import Document, decode, encode, encode_sorted
 from gpuruntime.local.metadata import read_metadata
 from gpuruntime.local.options import Validation
 from gpuruntime.local.patching import Amend, patch_of
@@ -62,7 +62,7 @@ class Reader:
                 self._check_kind(patched)
                 return self._shaped(patched, [])
             except UnreadableError as error:
-                raise invalid_patch(encode(patched).decode(), str(error)) from error
+                raise invalid_patch(encode_sorted(patched).decode(), str(error)) from error
 
         return amend
 
