@@ -21,6 +21,7 @@ from gpuruntime.local.furnishing import NodeOptions, furnish
 from gpuruntime.local.garbage_collector import GarbageCollector
 from gpuruntime.local.job_controller import Jobs
 from gpuruntime.local.kubelet import Kubelet
+from gpuruntime.local.lost_nodes import LostNodes
 from gpuruntime.local.mirrors import Mirrors
 from gpuruntime.local.pod_objects import Pod
 from gpuruntime.local.registry import Kind
@@ -111,6 +112,7 @@ class EmbeddedCluster:
             "deployments": deployments.run,
             "claims": claims.run,
             "volumes": Volumes(client, mirrors).run,
+            "lost nodes": LostNodes(client, mirrors, now=now).run,
             "service accounts": ServiceAccounts(client, mirrors).run,
             "scheduler": scheduler.run,
             "kubelet": kubelet.run,

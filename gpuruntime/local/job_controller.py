@@ -145,10 +145,8 @@ class Jobs:
 
 def _note_of(condition: WorkloadCondition) -> Note:
     """Success has words of its own, everything else those of its condition."""
-    match condition.type, condition.is_true:
-        case "Complete", _:
-            return Note("Completed", "Job completed")
-        case "Failed", _:
-            return Note(condition.reason, condition.message, is_warning=True)
-        case _, is_suspended:
-            return Note("Suspended" if is_suspended else "Resumed", condition.message)
+    if condition.type == COMPLETE:
+        return Note("Completed", "Job completed")
+    if condition.type == FAILED:
+        return Note(condition.reason, condition.message, is_warning=True)
+    return Note("Suspended" if condition.is_true else "Resumed", condition.message)

@@ -13,9 +13,10 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.local.addresses import Addresses
+from gpuruntime.local.cluster_objects import Node
 from gpuruntime.local.container_course import NEVER
 from gpuruntime.local.kubelet_plan import TOLERANCE_SECONDS, Life, appearance, ended
-from gpuruntime.local.mirrors import Mirrors, write_status
+from gpuruntime.local.mirrors import BY_NODE, Mirrors, write_status
 from gpuruntime.local.notes import Notary, Note
 from gpuruntime.local.pod_objects import PODS, Container, Pod
 from gpuruntime.local.simulation import Pace
@@ -48,6 +49,7 @@ class Kubelet:
     ) -> None:
         self._client = client
         self._pods = mirrors.pods
+        self._nodes = mirrors.nodes
         self._notary = Notary(recorder, PODS)
         self._now = now
         self._pace = pace
@@ -56,14 +58,17 @@ class Kubelet:
         self._queue: WorkQueue[Key] = WorkQueue("kubelet")
         self._controller = Controller("kubelet", self._queue, self.reconcile, workers=WORKERS)
         mirrors.pods.add_handler(self._on_pod)
+        mirrors.nodes.add_handler(self._on_node)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._pods.store.get(key)
-        if pod is None or not pod.spec.nodeName:
+        if pod is None:
             self._forget(key)
+            return DONE
+        if Key("", pod.spec.nodeName) not in self._nodes.store:
             return DONE
         charge = self._charge(pod)
         if pod.is_ending:
@@ -133,6 +138,12 @@ class Kubelet:
         is_main = container in pod.spec.containers
         field = "containers" if is_main else "initContainers"
         self._notary.note(pod, note, field_path=f"spec.{field}{{{container.name}}}")
+
+    def _on_node(self, key: Key, old: Node | None, new: Node | None) -> None:
+        """Nobody looks after the Pods of a node that is gone."""
+        if old is None or new is None:
+            for pod in self._pods.store.by_index(BY_NODE, key):
+                self._queue.add(pod.metadata.key)
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """What it wrote itself is no news to it."""

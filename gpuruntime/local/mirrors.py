@@ -30,6 +30,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 BY_CLAIM: Final = "claim"
 BY_FREE_CLASS: Final = "free"
 BY_JOB: Final = "job"
+BY_NODE: Final = "node"
 
 
 class Mirrors:
@@ -38,7 +39,7 @@ class Mirrors:
     def __init__(self, client: Client, rng: Random) -> None:
         self._client = client
         self._rng = rng
-        indexes = {BY_OWNER: owner_uids, BY_CLAIM: _claims, BY_JOB: _jobs}
+        indexes = {BY_OWNER: owner_uids, BY_CLAIM: _claims, BY_JOB: _jobs, BY_NODE: _nodes}
         self.pods = self._of(PODS, indexes)
         self.deployments = self._of(DEPLOYMENTS)
         self.replica_sets = self._of(REPLICA_SETS, {BY_OWNER: owner_uids})
@@ -127,6 +128,11 @@ def _claim_of(volume: PersistentVolume) -> Iterable[Hashable]:
 def _free_class(volume: PersistentVolume) -> Iterable[Hashable]:
     """A volume that nobody has claimed is found under its class."""
     return [] if volume.spec.claimRef else [volume.spec.storageClassName]
+
+
+def _nodes(pod: Pod) -> Iterable[Hashable]:
+    """Under the key of the node that it was assigned to, if it was."""
+    return [Key("", pod.spec.nodeName)] if pod.spec.nodeName else []
 
 
 def _jobs(pod: Pod) -> Iterable[Hashable]:

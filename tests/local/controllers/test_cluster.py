@@ -6,9 +6,11 @@ import attrs
 import pytest
 
 from gpuruntime.local.cluster_objects import NODES
+from gpuruntime.local.furnishing import node
 from gpuruntime.local.pod_objects import PODS
 from gpuruntime.local.simulation import FAIL
 from gpuruntime.local.workload_objects import DEPLOYMENTS, JOBS
+from tests.local.controllers.things import MOMENT
 from tests.local.controllers.world import (
     NODE,
     World,
@@ -105,3 +107,41 @@ async def test_a_pod_that_crashes_shows_it_in_time() -> None:
         assert last is not None
         assert (last.exitCode, last.message) == (2, "no GPU")
         assert any(said.startswith("BackOff: ") for said in await world.events("broken"))
+
+
+async def test_pods_of_a_node_that_is_gone_for_good_are_replaced_elsewhere() -> None:
+    async with running_cluster(nodes=attrs.evolve(NODE, count=2)) as world:
+        await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
+        await asyncio.sleep(1)
+        (before,) = await world.all(PODS)
+        await world.delete(NODES, before.spec.nodeName)
+        await asyncio.sleep(39)
+        (still,) = await world.all(PODS)
+        assert still.metadata.uid == before.metadata.uid
+        await asyncio.sleep(3)
+        (after,) = await world.all(PODS)
+        assert after.spec.nodeName not in ("", before.spec.nodeName)
+        assert after.is_ready
+
+
+async def test_a_node_that_comes_back_in_time_finds_its_pods_running() -> None:
+    async with running_cluster() as world:
+        await world.pod("p")
+        before = await world.until(PODS, "p", lambda pod: pod.is_ready)
+        await world.delete(NODES, "node-0")
+        await asyncio.sleep(30)
+        await world.client.create(NODES, node("node-0", NODE, now=MOMENT))
+        await asyncio.sleep(30)
+        assert await world.get(PODS, "p") == before
+
+
+async def test_nobody_ends_a_pod_on_a_node_that_is_gone() -> None:
+    async with running_cluster() as world:
+        await world.pod("lost")
+        await world.until(PODS, "lost", lambda pod: pod.is_ready)
+        await world.delete(NODES, "node-0")
+        await asyncio.sleep(0.1)
+        await world.delete(PODS, "lost")
+        await asyncio.sleep(30)
+        assert (await world.get(PODS, "lost")).is_ending
+        await world.until_gone(PODS, "lost", seconds=15)
