@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from gpuruntime.local.documents import Document, encode_value
+from gpuruntime.local.documents import Document, encode_value, is_same
 from gpuruntime.local.faults import (
     Fault,
     duplicate,
@@ -62,7 +62,7 @@ def value_faults(node: Node, value: Any, path: str) -> list[Fault]:
 def _faults(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault]:
     if value is None and node.is_nullable:
         return
-    if old is not ABSENT and value == old and type(value) is type(old):
+    if old is not ABSENT and is_same(value, old):
         return
     named = _type_of(value)
     if (
@@ -180,7 +180,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 def _broken_rules(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault]:
     """Rules with oldSelf follow members, map values and items of keyed lists, as CEL's do."""
-    if not node.has_rules or value is None or (old is not ABSENT and value == old):
+    if not node.has_rules or value is None or (old is not ABSENT and is_same(value, old)):
         return
     for rule in node.rules:
         if rule.needs_old and old is ABSENT:

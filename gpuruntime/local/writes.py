@@ -207,7 +207,7 @@ def _merged(target: Target, document: Document, old: Document) -> Document:
 def _raise_generation(kind: Kind, document: Document, old: Document) -> None:
     if not kind.has_generation:
         return
-    is_changed = _spec(kind, document) != _spec(kind, old)
+    is_changed = not is_same(_spec(kind, document), _spec(kind, old))
     if kind.annotations_raise_generation:
         notes, before = (each["metadata"].get("annotations") for each in (document, old))
         is_changed = is_changed or notes != before
