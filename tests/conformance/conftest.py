@@ -24,7 +24,8 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     if request.param == REAL:
         opened = servers.real(request.getfixturevalue("cluster"))
     else:
-        opened = EMBEDDED[request.param]()
+        is_moving = controllers.__name__ in request.fixturenames
+        opened = EMBEDDED[request.param](is_moving=is_moving)
     async with opened as one:
         yield one
 

@@ -1,6 +1,7 @@
 """The servers under test: the real one, and the embedded one behind both of its fronts."""
 
 import asyncio
+import random
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,8 +10,11 @@ from datetime import UTC, datetime
 import aiohttp
 
 from gpuruntime.kube.transport import Transport
-from gpuruntime.local.cluster import EmbeddedCluster
+from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.local.http import serve
+from gpuruntime.local.server import Server
+from gpuruntime.local.simulation import Pace
+from gpuruntime.local.transport import InProcessTransport
 from tests.cluster.controlplane import ControlPlane
 from tests.conformance.calls import Api
 from tests.conformance.http import PlainTransport
@@ -18,6 +22,10 @@ from tests.conformance.http import PlainTransport
 # The garbage collector of a real cluster learns of a new kind within half a minute.
 REAL_SECONDS = 60.0
 EMBEDDED_SECONDS = 5.0
+SEED = 7
+QUICK = Pace(
+    start_seconds=0.01, init_seconds=0.01, ready_seconds=0.01, run_seconds=0.05, stop_seconds=0.01
+)
 
 
 @asynccontextmanager
@@ -42,24 +50,32 @@ async def real(plane: ControlPlane) -> AsyncIterator[Api]:
 
 
 @asynccontextmanager
-async def in_process() -> AsyncIterator[Api]:
-    cluster = embedded()
-    yield api_of(cluster, cluster.transport)
+async def in_process(*, is_moving: bool) -> AsyncIterator[Api]:
+    server, cluster = embedded(is_moving=is_moving)
+    yield api_of(server, cluster, InProcessTransport(server))
 
 
 @asynccontextmanager
-async def over_http() -> AsyncIterator[Api]:
-    cluster = embedded()
-    async with serve(cluster.server) as url, aiohttp.ClientSession() as session:
-        yield api_of(cluster, PlainTransport(session, url))
+async def over_http(*, is_moving: bool) -> AsyncIterator[Api]:
+    server, cluster = embedded(is_moving=is_moving)
+    async with serve(server) as url, aiohttp.ClientSession() as session:
+        yield api_of(server, cluster, PlainTransport(session, url))
 
 
-def embedded() -> EmbeddedCluster:
-    return EmbeddedCluster(now=lambda: datetime.now(UTC))
+def embedded(*, is_moving: bool) -> tuple[Server, EmbeddedCluster | None]:
+    """The server alone takes a fortieth of the time to make."""
+    if is_moving:
+        cluster = EmbeddedCluster(now=now, options=ClusterOptions(pace=QUICK))
+        return cluster.server, cluster
+    return Server(now=now, rng=random.Random(SEED)), None
 
 
-def api_of(cluster: EmbeddedCluster, transport: Transport) -> Api:
+def api_of(server: Server, cluster: EmbeddedCluster | None, transport: Transport) -> Api:
     async def forget_history() -> None:
-        cluster.server.compact()
+        server.compact()
 
     return Api(transport, forget_history, deadline_seconds=EMBEDDED_SECONDS, embedded=cluster)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

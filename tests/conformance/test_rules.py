@@ -3,26 +3,22 @@
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from gpuruntime.models.crds import crds
 from tests.conformance.calls import Api, Document
 from tests.conformance.definitions import define
 from tests.models.rule_cases import CASES, RuleCase, unit
 
-PLURALS = {"GPUUnit": "gpuunits", "StockPool": "stockpools"}
+# As they are installed.
+DEFINITIONS = {one["spec"]["names"]["kind"]: one for one in map(dict[str, Any], crds())}
 
 
-@pytest_asyncio.fixture
-async def kinds(api: Api) -> None:
-    """Our own definitions, as they are installed."""
-    for one in crds():
-        await define(api, dict[str, Any](one))
-
-
-def collection(document: Document, namespace: str) -> str:
-    plural = PLURALS[document["kind"]]
-    return f"/apis/{document['apiVersion']}/namespaces/{namespace}/{plural}"
+async def collection(api: Api, kind: str, namespace: str) -> str:
+    """The path of the kind's objects, which is served from now on."""
+    await define(api, DEFINITIONS[kind])
+    spec = DEFINITIONS[kind]["spec"]
+    api_version = f"{spec['group']}/{spec['versions'][0]['name']}"
+    return f"/apis/{api_version}/namespaces/{namespace}/{spec['names']['plural']}"
 
 
 def placed(document: Document, namespace: str, **metadata: Any) -> Document:
@@ -32,10 +28,9 @@ def placed(document: Document, namespace: str, **metadata: Any) -> Document:
     }
 
 
-@pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_a_write_is_allowed_or_denied(api: Api, namespace: str, case: RuleCase) -> None:
-    path = collection(case.document, namespace)
+    path = await collection(api, case.document["kind"], namespace)
     if case.old is None:
         answer = await api.post(path, placed(case.document, namespace))
     else:
@@ -49,12 +44,11 @@ async def test_a_write_is_allowed_or_denied(api: Api, namespace: str, case: Rule
         answer.ok()
 
 
-@pytest.mark.usefixtures("kinds")
 async def test_a_status_is_patched_past_a_spec_that_no_rule_would_let_in(
     api: Api, namespace: str
 ) -> None:
     """A bad quantity reaches its controller, which has to say so."""
-    path = collection(unit(), namespace)
+    path = await collection(api, "GPUUnit", namespace)
     (await api.post(path, placed(unit(memory="not-a-quantity"), namespace))).ok(201)
     patch = {"status": {"phase": "Failed"}}
     after = (await api.patch(f"{path}/unit/status", patch)).ok(200)
