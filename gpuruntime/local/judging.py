@@ -38,6 +38,17 @@ UNCHECKED: Final = Fault(
 )
 
 
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
 class _Absent:
     """There is no old value to compare with."""
 
@@ -64,7 +75,7 @@ def _faults(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault]:
         return
     if old is not ABSENT and is_same(value, old):
         return
-    named = _type_of(value)
+    named = _NAMES[type(value)]
     if (
         node.types
         and named not in node.types
@@ -74,7 +85,8 @@ def _faults(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault]:
         return
     if node.enum and value not in node.enum:
         yield not_supported(path, value, list(node.enum))
-    yield from _alternative_faults(node, value, path)
+    if node.has_alternatives:
+        yield from _alternative_faults(node, value, path)
     match named:
         case "object":
             yield from _object_faults(node, value, old, path)
@@ -203,7 +215,7 @@ def _broken_rules(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault
 
 def _broken(rule: Rule, value: Any, path: str) -> Fault:
     field = (path + rule.field_path).removeprefix(".") or "<nil>"
-    shown = _type_of(value) if isinstance(value, dict | list | str) else value
+    shown = _NAMES[type(value)] if isinstance(value, dict | list | str) else value
     match rule.reason:
         case "FieldValueForbidden":
             return forbidden_field(field, rule.message)
@@ -226,24 +238,6 @@ def _key(node: Node, item: Any) -> bytes:
     if node.list_type == "map" and isinstance(item, dict):
         return encode_value([item.get(name) for name in node.list_keys])
     return encode_value(item) if node.list_type else b""
-
-
-def _type_of(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _is_moment(text: str) -> bool:

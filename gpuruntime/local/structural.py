@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -73,6 +74,10 @@ class Node:
     none_of: "Node | None" = None
     rules: tuple[Rule, ...] = ()
     has_rules: bool = False
+
+    @cached_property
+    def has_alternatives(self) -> bool:
+        return bool(self.all_of or self.any_of or self.one_of or self.none_of)
 
 
 class Compiler:
