@@ -168,6 +168,21 @@ async def test_a_freed_place_is_kept_for_the_pod_it_was_freed_for() -> None:
         assert words(await world.get(PODS, "stranger"))
 
 
+async def test_a_promise_gives_way_to_a_more_important_pod() -> None:
+    async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
+        await classes(world)
+        await world.pod("stock", gpus=8, spec={"priorityClassName": "stock"})
+        await world.until(PODS, "stock", is_running)
+        await world.pod("unit", gpus=8)
+        await world.until(PODS, "unit", lambda pod: pod.status.nominatedNodeName)
+        await world.pod("urgent", gpus=8, spec={"priorityClassName": "urgent"})
+        await world.until(PODS, "urgent", lambda pod: pod.status.nominatedNodeName)
+        passed_over = await world.get(PODS, "unit")
+        assert passed_over.status.nominatedNodeName == ""
+        await world.until(PODS, "urgent", is_running)
+        assert words(await world.get(PODS, "unit"))
+
+
 async def test_a_pod_of_stock_displaces_nobody() -> None:
     async with running_cluster() as world:
         await classes(world)
