@@ -32,7 +32,10 @@ def encode_value(value: Any) -> bytes:
 
 def is_same(document: Any, other: Any) -> bool:
     """Python holds true and 1 for equal; JSON does not."""
-    return document == other and _sorted.encode(document) == _sorted.encode(other)
+    return document == other and (
+        _encoder.encode(document) == _encoder.encode(other)
+        or _sorted.encode(document) == _sorted.encode(other)
+    )
 
 
 def copy(value: Any) -> Any:
