@@ -1,6 +1,6 @@
 // Prints the table of gpuruntime/local/builtin_types.txt: how Go reads and writes built-in kinds.
 //
-//	go run . > ../../../gpuruntime/local/builtin_types.txt
+//	go mod tidy && go run . > ../../../gpuruntime/local/builtin_types.txt
 package main
 
 import (
@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	apps "k8s.io/api/apps/v1"
-	authentication "k8s.io/api/authentication/v1"
-	authorization "k8s.io/api/authorization/v1"
 	batch "k8s.io/api/batch/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
@@ -25,12 +23,11 @@ import (
 var roots = []any{
 	core.Namespace{}, core.Pod{}, core.Node{}, core.Service{}, core.Event{}, core.ConfigMap{},
 	core.Secret{}, core.PersistentVolumeClaim{}, core.PersistentVolume{}, core.ServiceAccount{},
-	core.ResourceQuota{}, core.LimitRange{}, core.Endpoints{}, core.Binding{},
+	core.ResourceQuota{}, core.LimitRange{}, core.Endpoints{},
 	apps.Deployment{}, apps.ReplicaSet{}, batch.Job{}, networking.NetworkPolicy{},
 	coordination.Lease{}, scheduling.PriorityClass{}, storage.StorageClass{},
 	policy.PodDisruptionBudget{}, rbac.ClusterRole{}, rbac.ClusterRoleBinding{}, rbac.Role{},
-	rbac.RoleBinding{}, authentication.TokenReview{}, authorization.SubjectAccessReview{},
-	authorization.SelfSubjectAccessReview{},
+	rbac.RoleBinding{},
 }
 
 // Types that write themselves, under the names by which the reader of the table knows them.
