@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -45,46 +46,37 @@ def list_page(
 ) -> Page:
     """The token holds the version of the first page, so all pages show one moment."""
     prefix = f"{selection.namespace}/" if selection.namespace else ""
-    after, version = "", store.version
+    start, version = "", store.version
     if options.continue_token:
         token = _read_token(options.continue_token)
-        after = prefix + token.start.removeprefix("/")
+        start = token.start
         version = store.version if token.rv == WHATEVER_VERSION else token.rv
         if version < collection.compacted_version:
-            raise expired(_PAGE_TOO_OLD, _token(WHATEVER_VERSION, token.start))
-    elif options.version > store.version:
-        raise too_large_version(options.version, store.version)
-    elif options.is_exact:
+            raise expired(_PAGE_TOO_OLD, _token(WHATEVER_VERSION, start))
+    elif options.is_exact and options.version <= store.version:
         version = options.version
         if version < collection.compacted_version:
             raise expired(_VERSION_TOO_OLD)
-    return _page(collection, selection, prefix, after, version, options.limit)
-
-
-def _page(
-    collection: Collection, selection: Selection, prefix: str, after: str, version: int, limit: int
-) -> Page:
+    asked = max(version, options.version)
+    if asked > store.version:
+        raise too_large_version(asked, store.version)
     snapshot = collection.snapshot(version)
-    items: list[Stored] = []
-    last = ""
-    for stored in snapshot.objects(prefix, after):
-        if selection.name and stored.name != selection.name:
-            continue
-        if not selection.matches(stored):
-            continue
-        if limit and len(items) == limit:
-            last = items[-1].path
-            break
-        items.append(stored)
-    if not last:
+    found = (
+        stored
+        for stored in snapshot.objects(prefix, prefix + start.removeprefix("/"))
+        if selection.matches(stored)
+    )
+    if not options.limit:
+        return Page(items=list(found), version=version)
+    items = list(islice(found, options.limit))
+    if next(found, None) is None:
         return Page(items=items, version=version)
-    start = "/" + last.removeprefix(prefix) + "\0"
-    remaining = None if selection.is_filtered else snapshot.count(prefix, last)
+    last = items[-1].path
     return Page(
         items=items,
         version=version,
-        continue_token=_token(version, start),
-        remaining=remaining,
+        continue_token=_token(version, "/" + last.removeprefix(prefix) + "\0"),
+        remaining=None if selection.is_filtered else snapshot.count(prefix, last),
     )
 
 

@@ -37,6 +37,7 @@ class Selection:
         return self.labels is not None or self.fields is not None
 
     def matches(self, stored: Stored) -> bool:
+        """Of the namespace a list or a watch has made sure already."""
         if self.labels is not None and not self.labels.matches(stored.labels):
             return False
         return self.fields is None or self.fields.matches(_fields(stored))

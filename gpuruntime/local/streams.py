@@ -75,7 +75,8 @@ class WatchStream:
         self._collection = collection
         self._options = options
         self._form = form
-        self._watch = Watch(selection, store.history_limit)
+        begun_version = options.version if options.names_version else 0
+        self._watch = Watch(selection, store.history_limit, begun_version=begun_version)
         self._refusal, self._initial = self._begin(selection)
         self._begun_version = store.version
         if self._refusal is None:

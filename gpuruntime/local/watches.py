@@ -12,19 +12,23 @@ class Watch:
     """What one client has yet to be told, in order and bounded.
 
     The watch of a client that does not keep up forgets everything and ends. The bound is that of
-    the history, so a slow client holds references and never bytes of its own.
+    the history, so a slow client holds references and never bytes of its own. A watch that begins
+    at a version of the future waits for it.
     """
 
-    def __init__(self, selection: Selection, limit: int) -> None:
+    def __init__(self, selection: Selection, limit: int, *, begun_version: int = 0) -> None:
         self.selection = selection
+        self._begun_version = begun_version
         self.is_over = False
         self._limit = limit
         self._pending: deque[Told] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
     def offer(self, change: Change) -> None:
+        if self.is_over or change.version <= self._begun_version:
+            return
         told = self.selection.told_by(change)
-        if told is None or self.is_over:
+        if told is None:
             return
         if len(self._pending) >= self._limit:
             self.end()

@@ -75,6 +75,16 @@ async def test_a_thousand_watches_are_told_only_what_concerns_them() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_watch_from_the_future_is_told_what_comes_after_it() -> None:
+    server = new_server()
+    version = server.store.version
+    stream = watch(server, resourceVersion=str(version + 1), timeoutSeconds="1")
+    make(server, "a")
+    make(server, "b")
+    assert [item["metadata"]["name"] for _, item in await all_of(stream)] == ["b"]
+
+
+@pytest.mark.looptime
 async def test_a_watch_that_ends_is_forgotten() -> None:
     server = new_server()
     await all_of(watch(server, timeoutSeconds="1"))
