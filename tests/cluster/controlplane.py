@@ -6,7 +6,6 @@ process that started it dies; the data goes with it, the logs stay.
 
 import json
 import secrets
-import shutil
 import ssl
 import subprocess
 import tempfile
@@ -14,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +173,6 @@ class ControlPlane:
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.certificate)
 
-    def _remove_volumes(self) -> None:
-        for volume in self.request("GET", "/api/v1/persistentvolumes")["items"]:
-            path = Path(volume["spec"].get("hostPath", {}).get("path", "/"))
-            if path.parent == HOST_PATH_ROOT:
-                shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):  # not there, or another control plane's volumes are in it
-            HOST_PATH_ROOT.rmdir()
-
 
 @contextmanager
 def control_plane(
@@ -191,18 +182,14 @@ def control_plane(
     options = options or Options()
     with ExitStack() as stack:
         data = Path(tempfile.mkdtemp(prefix="gpuruntime-cluster-"))
-        keeper = Keeper(data)
+        keeper = Keeper(data, HOST_PATH_ROOT)
         stack.callback(keeper.close)
         ports = [stack.enter_context(reserved_port()) for _ in range(3)]
         layout = _layout(binaries, data, logs, ports)
         programs.write_files(layout)
         plane = ControlPlane(layout, keeper, options)
         plane._bring_up(options)
-        try:
-            yield plane
-        finally:
-            with suppress(OSError):  # the test may have ended its API server
-                plane._remove_volumes()
+        yield plane
 
 
 def fake_node(name: str, gpus: int, labels: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 One JSON command a line, one JSON answer a line: `{"start": name, "argv": [...], "log": path}`
 answers the process id, `{"poll": name}` the exit code or null, `{"kill": name}` the exit code.
 Nobody wants the data afterwards, so programs are killed, not asked. The end of stdin, which also
-a killed parent brings about, ends all of them and removes the folder named on the command line.
-It runs by itself, without the project on its path.
+a killed parent brings about, ends all of them and removes the first folder of the command line;
+of the second one, which is shared, what the files in the first one mention by its name. It runs
+by itself, without the project on its path.
 """
 
 import ctypes
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,7 +30,9 @@ def main() -> None:
         keeper.serve(sys.stdin, sys.stdout)
     finally:
         keeper.kill_all()
-        shutil.rmtree(sys.argv[1], ignore_errors=True)
+        own, shared = map(Path, sys.argv[1:])
+        remove_mentioned(shared, own)
+        shutil.rmtree(own, ignore_errors=True)
 
 
 class Keeper:
@@ -72,6 +76,18 @@ class Keeper:
         child = self._children.pop(name)
         child.kill()
         return child.wait()
+
+
+def remove_mentioned(shared: Path, own: Path) -> None:
+    """Who else writes there has names of their own: they are random."""
+    if not shared.is_dir():
+        return
+    texts = [file.read_bytes() for file in own.rglob("*") if file.is_file()]
+    for path in list(shared.iterdir()):
+        if any(path.name.encode() in text for text in texts):
+            shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):  # somebody else's are left in it
+        shared.rmdir()
 
 
 def die_with_parent() -> None:

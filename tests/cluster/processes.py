@@ -16,9 +16,10 @@ TAIL_LINES = 15
 class Keeper:
     """Speaks to the process that starts the programs and outlives us by just their end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shared: Path) -> None:
+        """At the end the folder goes, and what its files mention of the shared one."""
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", KEEPER, folder],
+            [sys.executable, "-I", "-S", KEEPER, folder, shared],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -39,7 +40,7 @@ class Keeper:
         return int(self._ask({"kill": name}))
 
     def close(self) -> None:
-        """Returns when all programs are gone and the folder is gone."""
+        """Returns when all programs and the folder are gone."""
         self._process.communicate()
 
     def _ask(self, command: dict[str, Any]) -> Any:

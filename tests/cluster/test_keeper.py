@@ -38,7 +38,7 @@ def wait_for_the_end_of(pid: int) -> None:
 
 
 def test_closing_ends_the_programs_and_removes_the_folder(folder: Path) -> None:
-    keeper = Keeper(folder)
+    keeper = Keeper(folder, folder / "shared")
     pid = keeper.start("sleeper", SLEEPER, folder / "log")
     keeper.close()
     assert not is_running(pid)
@@ -46,7 +46,7 @@ def test_closing_ends_the_programs_and_removes_the_folder(folder: Path) -> None:
 
 
 def test_a_program_that_ended_by_itself_is_told_by_its_exit_code(folder: Path) -> None:
-    keeper = Keeper(folder)
+    keeper = Keeper(folder, folder / "shared")
     keeper.start("short", ["sh", "-c", "exit 7"], folder / "log")
     while (exit_code := keeper.poll("short")) is None:
         time.sleep(0.01)
@@ -55,7 +55,7 @@ def test_a_program_that_ended_by_itself_is_told_by_its_exit_code(folder: Path) -
 
 
 def test_a_killed_program_can_be_started_again(folder: Path) -> None:
-    keeper = Keeper(folder)
+    keeper = Keeper(folder, folder / "shared")
     first = keeper.start("sleeper", SLEEPER, folder / "log")
     assert keeper.kill("sleeper") == -signal.SIGKILL
     second = keeper.start("sleeper", SLEEPER, folder / "log")
@@ -68,7 +68,7 @@ def parent_of_a_sleeper(folder: Path) -> tuple[subprocess.Popen[str], int, int]:
     """A process that asked for a program: itself, its keeper's id and the program's."""
     code = (
         "import sys; from pathlib import Path; from tests.cluster.processes import Keeper;"
-        "keeper = Keeper(Path(sys.argv[1]));"
+        "keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[1], 'shared'));"
         "print(keeper._process.pid, keeper.start('s', ['sleep', '60'], Path('/dev/null')));"
         "sys.stdout.flush(); input()"
     )
@@ -99,6 +99,17 @@ def test_a_killed_keeper_takes_its_programs_with_it(folder: Path) -> None:
     os.kill(keeper, signal.SIGKILL)
     wait_for_the_end_of(program)
     parent.communicate()
+
+
+def test_only_what_the_programs_noted_of_a_shared_folder_is_removed(
+    folder: Path, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    for name in ("ours", "theirs"):
+        (shared / name).mkdir(parents=True)
+    (folder / "notes").write_text("path: /shared/ours, capacity: 1Gi")
+    Keeper(folder, shared).close()
+    assert [path.name for path in shared.iterdir()] == ["theirs"]
 
 
 def test_a_reserved_port_is_given_to_nobody_else() -> None:
