@@ -130,6 +130,14 @@ def test_a_paused_deployment_starts_no_rollout_and_still_scales() -> None:
     assert (decide(observed).creation, sizes(observed)) == (None, {old.metadata.name: 3})
 
 
+def test_a_paused_deployment_without_any_pod_scales_its_latest_template() -> None:
+    observed = Observed(
+        deployment=deployment(replicas=2, paused=True),
+        replica_sets=(set_of(OTHER_HASH, 0), set_of(HASH, 0, 2)),
+    )
+    assert sizes(observed) == {f"web-{HASH}": 2}
+
+
 def test_empty_replica_sets_beyond_the_history_limit_go_the_oldest_first() -> None:
     old = tuple(set_of(f"h{number}", 0, number) for number in (1, 2, 3))
     observed = Observed(

@@ -170,6 +170,25 @@ def test_a_suspended_job_lets_its_pods_go_and_starts_anew_when_it_resumes() -> N
     assert (condition.status, condition.reason) == ("False", "JobResumed")
 
 
+def test_without_completions_one_success_is_enough_once_nothing_runs() -> None:
+    pool = job(completions=None, parallelism=2)
+    assert decide(pool, [], now=MOMENT).missing == 2
+    finished, running = held("a", "Succeeded"), held("b")
+    waiting = decide(pool, [finished, running], now=MOMENT)
+    assert (waiting.missing, waiting.status.conditions) == (0, ())
+    last = settled(pool, [finished, held("b", "Failed")])
+    assert conditions(last)[-1][0] == "Complete"
+
+
+def test_a_pod_that_is_deleted_counts_as_failed_when_it_was_told_to_go() -> None:
+    told: dict[str, Any] = {
+        "deletionTimestamp": "2025-01-01T00:00:30Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    ending = held("a", **told)
+    assert decide(job(), [ending], now=MOMENT).again_in_seconds == 10.0
+
+
 def test_an_ending_job_starts_nothing() -> None:
     ending = job(metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"})
     assert decide(ending, [], now=MOMENT).missing == 0

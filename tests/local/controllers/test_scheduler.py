@@ -168,6 +168,37 @@ async def test_a_freed_place_is_kept_for_the_pod_it_was_freed_for() -> None:
         assert words(await world.get(PODS, "stranger"))
 
 
+async def test_a_promise_outlives_what_happens_while_the_victim_leaves() -> None:
+    async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
+        await classes(world)
+        await world.pod("stock", gpus=8, spec={"priorityClassName": "stock"})
+        await world.until(PODS, "stock", is_running)
+        await world.pod("unit", gpus=8)
+        await world.until(PODS, "unit", lambda pod: pod.status.nominatedNodeName)
+        await world.patch(NODES, "node-0", metadata={"labels": {"x": "1"}})
+        await asyncio.sleep(1)
+        waiting = await world.get(PODS, "unit")
+        assert waiting.status.nominatedNodeName == "node-0"
+        assert words(waiting).endswith(
+            "not eligible due to a terminating pod on the nominated node."
+        )
+
+
+async def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
+    async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
+        await classes(world)
+        await world.pod("stock", gpus=8, spec={"priorityClassName": "stock"})
+        await world.until(PODS, "stock", is_running)
+        await world.pod("unit", gpus=8)
+        await world.until(PODS, "unit", lambda pod: pod.status.nominatedNodeName)
+        await world.patch(NODES, "node-0", spec={"unschedulable": True})
+        await world.until_gone(PODS, "stock")
+        await asyncio.sleep(1)
+        waiting = await world.get(PODS, "unit")
+        assert waiting.status.nominatedNodeName == ""
+        assert "1 node(s) were unschedulable" in words(waiting)
+
+
 async def test_a_promise_gives_way_to_a_more_important_pod() -> None:
     async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
         await classes(world)
