@@ -100,8 +100,16 @@ async def _begin_stream(
     await stack.enter_async_context(connection.sessions.use())
     async with _translated(request, connection.access), asyncio.timeout_at(deadline):
         response = await _send(request, connection, session, deadline)
-    stack.callback(response.close)
+    stack.callback(_cut, response)
     return response
+
+
+def _cut(response: aiohttp.ClientResponse) -> None:
+    """A stream that is left early goes at once: the polite end of TLS could outlive the loop."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 async def _send(
