@@ -104,17 +104,21 @@ def _object_faults(node: Node, value: Document, old: Any, path: str) -> Iterator
     for name in node.required:
         if name not in value:
             yield required(_child(path, name))
-    count = len(value)
-    if count > node.bounds.get("maxProperties", math.inf):
-        yield too_many(path, count, node.bounds["maxProperties"])
-    if count < node.bounds.get("minProperties", 0):
-        least = node.bounds["minProperties"]
-        yield invalid_value(path, count, f"{path} in body should have at least {least} properties")
+    if node.bounds:
+        yield from _count_faults(node, len(value), path)
     before = old if isinstance(old, dict) else {}
     for name, item in value.items():
         inner = node.properties.get(name, node.additional)
         if inner is not None:
             yield from _faults(inner, item, before.get(name, ABSENT), _child(path, name))
+
+
+def _count_faults(node: Node, count: int, path: str) -> Iterator[Fault]:
+    if count > node.bounds.get("maxProperties", math.inf):
+        yield too_many(path, count, node.bounds["maxProperties"])
+    if count < node.bounds.get("minProperties", 0):
+        least = node.bounds["minProperties"]
+        yield invalid_value(path, count, f"{path} in body should have at least {least} properties")
 
 
 def _array_faults(node: Node, value: list[Any], old: Any, path: str) -> Iterator[Fault]:
@@ -203,10 +207,10 @@ def _broken_rules(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault
         before = old if isinstance(old, dict) else {}
         for name, item in value.items():
             inner = node.properties.get(name, node.additional)
-            if inner is not None:
+            if inner is not None and inner.has_rules:
                 place = _child(path, name)
                 yield from _broken_rules(inner, item, before.get(name, ABSENT), place)
-    elif isinstance(value, list) and node.items is not None:
+    elif isinstance(value, list) and node.items is not None and node.items.has_rules:
         earlier = _by_keys(node, old)
         for index, item in enumerate(value):
             before = earlier.get(_key(node, item), ABSENT)

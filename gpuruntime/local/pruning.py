@@ -7,6 +7,8 @@ from gpuruntime.local.documents import Document, copy
 from gpuruntime.local.structural import Node
 
 ENVELOPE: Final = frozenset({"apiVersion", "kind", "metadata"})
+HOLDERS: Final = frozenset({dict, list})
+SETTLED: Final = frozenset({str, int, bool})
 
 
 def prune(node: Node, document: Document) -> list[str]:
@@ -29,7 +31,8 @@ def _prune(
             if name in kept or (node.is_embedded and name in ENVELOPE):
                 continue
             if inner is not None:
-                _prune(inner, value[name], f"{path}.{name}" if path else name, dropped)
+                if type(value[name]) in HOLDERS:
+                    _prune(inner, value[name], f"{path}.{name}" if path else name, dropped)
             elif not node.keeps_unknown:
                 dropped.append(f"{path}.{name}" if path else name)
                 del value[name]
@@ -53,7 +56,7 @@ def fill(node: Node, value: Any) -> Any:
 def _fill_members(node: Node, value: Document) -> None:
     for name, item in list(value.items()):
         inner = node.properties.get(name, node.additional)
-        if inner is None:
+        if inner is None or type(item) in SETTLED:
             continue
         if item is None and not inner.is_nullable:
             if inner.types or inner.properties:
