@@ -49,9 +49,6 @@ class Lanes:
         self._numbers = count()
         self._heap: list[tuple[int, int, int, Lane]] = []
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._lane_of
-
     def put(self, pod: Pod, needs: Needs, nominated: str, *, is_ready: bool = True) -> bool:
         """Whether it is new to its lane; a Pod that changes lanes keeps its place in time."""
         uid = pod.metadata.uid

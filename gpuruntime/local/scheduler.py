@@ -194,8 +194,10 @@ class Scheduler:
             return
         if new.spec.nodeName:
             self._sit(new)
-        elif not new.is_ending and not new.is_finished and _is_ours(new):
+        elif _is_ours(new):
             self._wait(new)
+        else:
+            self._leave(new)
 
     def _leave(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -214,13 +216,10 @@ class Scheduler:
 
     def _wait(self, pod: Pod) -> None:
         """One that was just placed waits for nothing but the news of it."""
-        uid, nominated = pod.metadata.uid, pod.status.nominatedNodeName
+        uid = pod.metadata.uid
         if self._seating.is_seated(uid):
             return
-        needs = self._needs_of(pod)
-        if nominated and uid not in self._lanes:
-            self._seating.promise(Seat.of(pod, needs), nominated)
-        if self._lanes.put(pod, needs, self._seating.promised_to(uid)):
+        if self._lanes.put(pod, self._needs_of(pod), self._seating.promised_to(uid)):
             self._wake.set()
 
     def _vacate(self, uid: str) -> None:
@@ -246,4 +245,6 @@ class Scheduler:
 
 
 def _is_ours(pod: Pod) -> bool:
-    return pod.spec.schedulerName in ("", NAME) and not pod.spec.schedulingGates
+    if pod.is_ending or pod.is_finished or pod.spec.schedulingGates:
+        return False
+    return pod.spec.schedulerName in ("", NAME)

@@ -119,6 +119,12 @@ def test_a_static_volume_that_fits_best_is_taken() -> None:
     assert world.claim.status.capacity == {"storage": "2Gi"}
 
 
+def test_a_free_volume_of_the_class_is_taken_before_one_is_made() -> None:
+    world = World(claim(storageClassName="fast"), volume("disk", storageClassName="fast")).settle()
+    assert world.volumes.keys() == {"disk"}
+    assert world.claim.spec.volumeName == "disk"
+
+
 def test_a_volume_kept_for_a_claim_by_name_is_taken_before_any_other() -> None:
     kept = volume("kept", size="8Gi", claimRef={"name": "data", "namespace": "default"})
     world = World(claim(storageClassName=""), volume("free"), kept).settle()

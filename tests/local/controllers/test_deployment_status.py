@@ -74,6 +74,17 @@ def test_a_rollout_that_does_not_move_is_late_after_its_deadline() -> None:
 
     late = deployment_status(stuck, now=MOMENT + timedelta(seconds=601))
     assert reasons(late)["Progressing"] == ("False", "ProgressDeadlineExceeded")
+    still = observed(late, new_set(2))
+    assert deployment_status(still, now=MOMENT + timedelta(seconds=602)) == late
+
+
+def test_old_pods_that_end_are_progress_too() -> None:
+    old = replica_set("web-old", status={"replicas": 2})
+    before = deployment_status(observed(DeploymentStatus(), new_set(2), old), now=MOMENT)
+    ending = replica_set("web-old", status={"replicas": 1})
+    stuck = observed(before, new_set(2), ending)
+    much_later = deployment_status(stuck, now=MOMENT + timedelta(seconds=601))
+    assert reasons(much_later)["Progressing"] == ("True", "ReplicaSetUpdated")
 
 
 def test_a_finished_rollout_is_never_late() -> None:

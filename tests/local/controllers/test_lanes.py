@@ -59,7 +59,6 @@ def test_a_pod_that_left_is_not_served() -> None:
     lanes.remove(gone.metadata.uid)
     lanes.remove(gone.metadata.uid)
     assert served(lanes) == []
-    assert gone.metadata.uid not in lanes
 
 
 def test_a_verdict_is_told_to_each_pod_once() -> None:

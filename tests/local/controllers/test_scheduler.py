@@ -16,6 +16,7 @@ from tests.local.controllers.world import NODE, World, running_cluster
 
 pytestmark = pytest.mark.looptime
 
+POD = "/api/v1/namespaces/default/pods/{}"
 NEVER = "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = (
     "no new claims to deallocate, preemption: 0/1 nodes are available: "
@@ -290,6 +291,34 @@ async def test_a_pod_of_another_scheduler_or_behind_a_gate_is_left_alone() -> No
             assert (await world.get(PODS, name)).spec.nodeName == ""
         await world.patch(PODS, "gated", spec={"schedulingGates": []})
         await world.until(PODS, "gated", is_running)
+
+
+async def test_a_waiting_pod_that_is_deleted_is_given_no_place() -> None:
+    async with running_cluster() as world:
+        await world.pod("sitting", gpus=8)
+        await world.until(PODS, "sitting", is_running)
+        await world.pod("leaving", gpus=8, metadata={"finalizers": ["example.com/hold"]})
+        await world.until(PODS, "leaving", is_refused)
+        await world.pod("staying", gpus=8)
+        await world.delete(PODS, "leaving")
+        await world.delete(PODS, "sitting")
+        await world.until(PODS, "staying", is_running, seconds=1)
+        assert (await world.get(PODS, "leaving")).spec.nodeName == ""
+
+
+async def test_a_pod_that_learns_to_tolerate_is_looked_at_again() -> None:
+    async with running_cluster() as world:
+        taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+        await world.patch(NODES, "node-0", spec={"taints": [taint]})
+        await world.pod("waiting")
+        refused = await world.until(PODS, "waiting", is_refused)
+        tolerations = [
+            *world.raw(POD.format("waiting"))["spec"]["tolerations"],
+            {"key": "k", "operator": "Exists"},
+        ]
+        await world.patch(PODS, "waiting", spec={"tolerations": tolerations})
+        assert "1 node(s) had untolerated taint(s)" in words(refused)
+        await world.until(PODS, "waiting", is_running, seconds=1)
 
 
 async def test_many_pods_alike_that_wait_cost_one_look_each_time() -> None:

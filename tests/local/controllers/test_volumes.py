@@ -77,6 +77,17 @@ async def test_a_claim_in_use_goes_only_after_its_user() -> None:
         await world.until_gone(CLAIMS, "data")
 
 
+async def test_a_claim_goes_although_a_pod_waits_for_it_that_never_ran() -> None:
+    async with running_cluster() as world:
+        await claimed(world)
+        await world.until(CLAIMS, "data", is_bound)
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+        gates = [{"name": "example.com/wait"}]
+        await world.pod("gated", spec={"volumes": [volume], "schedulingGates": gates})
+        await world.delete(CLAIMS, "data")
+        await world.until_gone(CLAIMS, "data")
+
+
 async def test_a_static_volume_is_retained_when_its_claim_goes() -> None:
     async with running_cluster() as world:
         spec = {
