@@ -21,7 +21,9 @@ class Registry:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._metrics: dict[str, MetricWrapperBase] = {}
-        self._series: dict[str, set[tuple[str, ...]]] = {}
+        # By the labels as the caller spelled them: prometheus_client's own look costs more than
+        # all the rest of counting.
+        self._series: dict[str, dict[tuple[tuple[str, str], ...], MetricWrapperBase]] = {}
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         self._series_of(Counter, name, labels).inc(amount)
@@ -36,21 +38,25 @@ class Registry:
         return generate_latest(self._registry)
 
     def _series_of(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricT:
+        given = tuple(labels.items())
+        known = self._series.setdefault(name, {})
+        series = known.get(given)
+        if series is None:
+            series = self._find(kind, name, labels)
+            if len(known) < MOST_SERIES:
+                known[given] = series
+        if not isinstance(series, kind):
+            raise TypeError(f"metric {name} is a {type(series).__name__}, not a {kind.__name__}")
+        return series
+
+    def _find(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricWrapperBase:
         metric = self._metrics.get(name)
         if metric is None:
             metric = self._metrics[name] = self._make(kind, name, labels)
-            self._series[name] = set()
-        if not isinstance(metric, kind):
-            raise TypeError(f"metric {name} is a {type(metric).__name__}, not a {kind.__name__}")
         if not labels:
             return metric
-        values = tuple(labels.values())
-        known = self._series[name]
-        if values not in known:
-            if len(known) >= MOST_SERIES:
-                return metric.labels(**dict.fromkeys(labels, OVERFLOW))
-            known.add(values)
-        return metric.labels(**labels)
+        is_full = len(self._series[name]) >= MOST_SERIES
+        return metric.labels(**(dict.fromkeys(labels, OVERFLOW) if is_full else labels))
 
     def _make(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricWrapperBase:
         full = name if name.startswith(PREFIX) else PREFIX + name

@@ -30,6 +30,16 @@ def test_a_metric_keeps_its_kind() -> None:
         registry.count("depth")
 
 
+def test_the_order_of_the_labels_does_not_matter() -> None:
+    registry = Registry()
+    registry.count("moves_total", origin="a", goal="b")
+    registry.count("moves_total", goal="b", origin="a")
+    registry.count("moves_total", goal="a", origin="b")
+    text = registry.text().decode()
+    assert 'gpuruntime_moves_total{goal="b",origin="a"} 2.0' in text
+    assert 'gpuruntime_moves_total{goal="a",origin="b"} 1.0' in text
+
+
 def test_an_unbounded_label_ends_in_one_series_for_the_rest() -> None:
     registry = Registry()
     for number in range(MOST_SERIES + 10):
