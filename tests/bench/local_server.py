@@ -1,12 +1,15 @@
 """The embedded API server's own speed: `python -m tests.bench.local_server`.
 
-Over HTTP the server is a process of its own, so that its clients do not use up its core.
+Over HTTP the server is a process of its own, so that its clients do not use up its core. What
+is measured inside one process counts its processor time, which other work on the machine does
+not lengthen.
 """
 
 import asyncio
 import gc
 import json
 import random
+import resource
 import sys
 import time
 import tracemalloc
@@ -15,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+import attrs
 
 from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request
 from gpuruntime.local.http import serve
@@ -30,6 +34,28 @@ WATCHES = 10
 WRITES = 3_000
 OBJECTS = 10_000
 CALLERS = 8
+ROUNDS = 3
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Spent:
+    """Seconds on the wall, and seconds of the server's processor."""
+
+    wall: float
+    processor: float
+
+
+class Stopwatch:
+    """Begins when it is made."""
+
+    def __init__(self) -> None:
+        self._begun, self._processor_begun = time.perf_counter(), time.process_time()
+
+    def stop(self) -> Spent:
+        return Spent(
+            wall=time.perf_counter() - self._begun,
+            processor=time.process_time() - self._processor_begun,
+        )
 
 
 def new_server() -> Server:
@@ -85,13 +111,13 @@ async def read(stream: Stream, events: int) -> None:
             return
 
 
-async def watched_writes() -> float:
-    """Creates and patches a second, each told to every watch."""
+async def watched_writes() -> Spent:
+    """Creates and patches, each told to every watch."""
     server = new_server()
     query = (("watch", "1"), ("resourceVersion", str(server.store.version)))
     request = Request(method="GET", path=MAPS, query=query)
     streams = [server.open_stream(request) for _ in range(WATCHES)]
-    begun = time.perf_counter()
+    stopwatch = Stopwatch()
     async with asyncio.TaskGroup() as group:
         for stream in streams:
             group.create_task(read(stream, 2 * WRITES))
@@ -100,11 +126,15 @@ async def watched_writes() -> float:
             send(server, "PATCH", f"{MAPS}/m{index}", {"data": {"k": "w"}})
             if index % CALLERS == 0:
                 await asyncio.sleep(0)
-    return 2 * WRITES / (time.perf_counter() - begun)
+    return stopwatch.stop()
 
 
-async def http_writes() -> float:
-    """Creates and patches a second, from some callers that keep their connections."""
+async def http_writes() -> Spent:
+    """Creates and patches from some callers that keep their connections.
+
+    The processor time is that of the whole server process: it starts with it.
+    """
+    spent_before = children_seconds()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.bench.local_server", "serve", stdout=asyncio.subprocess.PIPE
     )
@@ -112,14 +142,21 @@ async def http_writes() -> float:
     url = (await process.stdout.readline()).decode().strip()
     try:
         async with aiohttp.ClientSession() as session:
-            begun = time.perf_counter()
+            stopwatch = Stopwatch()
             async with asyncio.TaskGroup() as group:
                 for first in range(CALLERS):
                     group.create_task(call(session, url, range(first, WRITES, CALLERS)))
-            return 2 * WRITES / (time.perf_counter() - begun)
+            wall = stopwatch.stop().wall
     finally:
         process.terminate()
         await process.wait()
+    return Spent(wall=wall, processor=children_seconds() - spent_before)
+
+
+def children_seconds() -> float:
+    """The processor time of all processes that were started here and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 async def call(session: aiohttp.ClientSession, url: str, indexes: range) -> None:
@@ -133,18 +170,25 @@ async def call(session: aiohttp.ClientSession, url: str, indexes: range) -> None
             assert answer.status == 200
 
 
-def loaded_units() -> tuple[float, float]:
-    """Seconds until the units are there, and what they take in memory ÷ their JSON."""
+def load() -> Server:
     server = new_server()
-    begun = time.perf_counter()
     for index in range(OBJECTS):
         send(server, "POST", UNITS, unit(index))
-    seconds = time.perf_counter() - begun
-    server = new_server()
+    return server
+
+
+def loading() -> Spent:
+    """Until the units are there, the server included."""
+    stopwatch = Stopwatch()
+    load()
+    return stopwatch.stop()
+
+
+def kept_share() -> float:
+    """What a server with the units takes in memory ÷ their JSON."""
     gc.collect()
     tracemalloc.start()
-    for index in range(OBJECTS):
-        send(server, "POST", UNITS, unit(index))
+    server = load()
     gc.collect()
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -154,22 +198,35 @@ def loaded_units() -> tuple[float, float]:
         if collection.kind.kind == "GPUUnit"
         for stored in collection.present()
     )
-    return seconds, kept / wire
+    return kept / wire
 
 
 def rows() -> Iterator[Row]:
-    writes = max(asyncio.run(watched_writes()) for _ in range(3))
+    rounds = [asyncio.run(watched_writes()) for _ in range(ROUNDS)]
     name = f"embedded server: writes with {WATCHES} watches"
-    yield Row(name=name, value=writes, unit="1/s", at_least=5_000)
-    over_http = max(asyncio.run(http_writes()) for _ in range(3))
-    yield Row(
-        name="embedded server: writes over HTTP", value=over_http, unit="1/s", at_least=2_000
-    )
-    seconds, ratio = loaded_units()
-    name = f"embedded server: {OBJECTS:,} units from nothing"
-    yield Row(name=name, value=seconds, unit="s", at_most=3)
+    yield from rate_rows(name, rounds, at_least=5_000)
+    rounds = [asyncio.run(http_writes()) for _ in range(ROUNDS)]
+    yield from rate_rows("embedded server: writes over HTTP", rounds, at_least=2_000)
+    rounds = [loading() for _ in range(ROUNDS)]
+    name, seconds = f"embedded server: {OBJECTS:,} units from nothing", least(rounds)
+    yield Row(name=name, value=seconds.wall, unit="s")
+    yield Row(name=f"{name}, processor", value=seconds.processor, unit="s", at_most=3)
     name = "embedded server: memory kept ÷ JSON"
-    yield Row(name=name, value=ratio, unit="ratio", at_most=2)
+    yield Row(name=name, value=kept_share(), unit="ratio", at_most=2)
+
+
+def rate_rows(name: str, rounds: list[Spent], *, at_least: float) -> Iterator[Row]:
+    best = least(rounds)
+    yield Row(name=name, value=2 * WRITES / best.wall, unit="1/s")
+    rate = 2 * WRITES / best.processor
+    yield Row(name=f"{name}, processor", value=rate, unit="1/s", at_least=at_least)
+
+
+def least(rounds: list[Spent]) -> Spent:
+    """Other work only ever adds to either."""
+    return Spent(
+        wall=min(each.wall for each in rounds), processor=min(each.processor for each in rounds)
+    )
 
 
 async def serve_for_ever() -> None:
