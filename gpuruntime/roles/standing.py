@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+import structlog
+
 from gpuruntime.observe.listener import operations_listener
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.observe.reporter import GarbagePauses, measure_loop_lag, report_status
 from gpuruntime.settings import Settings
+
+log = structlog.get_logger()
 
 
 @asynccontextmanager
@@ -24,9 +28,10 @@ async def standing(
         async with (
             operations_listener(
                 host=address.host, port=address.port, registry=registry, not_ready=not_ready
-            ),
+            ) as port,
             asyncio.TaskGroup() as tasks,
         ):
+            log.info("operations listening", address=f"{address.host or '0.0.0.0'}:{port}")
             status = report_status(facts, interval_seconds=settings.reportInterval)
             tasks.create_task(status, name="status")
             tasks.create_task(measure_loop_lag(registry), name="loop-lag")
