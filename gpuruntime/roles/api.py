@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from importlib.metadata import version
-from random import Random
 from typing import Any, Final
 
 import structlog
@@ -23,10 +22,9 @@ from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.models.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
-from gpuruntime.observe.listener import listen
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.cluster import cluster_transport, wall_clock
-from gpuruntime.roles.standing import standing
+from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import namespaces_of
 from gpuruntime.settings import AuthMode, KubernetesMode, Settings
 
@@ -36,11 +34,18 @@ STOPPING: Final = "stopping"
 
 
 class Api:
-    def __init__(self, settings: Settings, *, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        transport: Transport | None = None,
+        process: Process | None = None,
+    ) -> None:
         """A given transport is the caller's: it is neither tried nor closed."""
         _refuse_open_doors(settings)
         self._settings = settings
         self._transport = transport
+        self._process = process or Process()
         self._registry = Registry()
         self._informers: dict[str, Informer[Any]] = {}
         self._stop = asyncio.Event()
@@ -65,7 +70,7 @@ class Api:
     async def _serve(self, transport: Transport) -> None:
         client = Client(transport, meter=self._registry)
         self._informers = self._make_informers(client)
-        async with standing(
+        async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             async with asyncio.TaskGroup() as operations:
@@ -78,18 +83,11 @@ class Api:
 
     async def _answer(self, app: web.Application) -> None:
         """Until the role drains; requests in hand then have the grace to end."""
-        grace = self._settings.shutdownGrace
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
-        await runner.setup()
-        address = self._settings.listen
-        try:
-            port = await listen(runner, host=address.host, port=address.port, purpose="listen")
-            self.address = f"http://{address.host or '127.0.0.1'}:{port}"
+        async with self._process.serving(app, self._settings) as address:
+            self.address = address
             self.listening.set()
-            log.info("listening", address=self.address)
+            log.info("listening", address=address)
             await self._stop.wait()
-        finally:
-            await runner.cleanup()
 
     def _app(self, client: Client, operations: asyncio.TaskGroup) -> web.Application:
         names = namespaces_of(self._settings)
@@ -98,12 +96,12 @@ class Api:
             units=self._informers["units"],
             pools=self._informers["pools"],
         )
-        rng = Random()  # noqa: S311 - spreading, not secrets
+        now, rng = self._process.now, self._process.rng
         means = Means(
             client=client,
             caches=caches,
             options=Options(namespaces=names, retention_seconds=self._settings.operationRetention),
-            now=wall_clock,
+            now=now,
             rng=rng,
             meter=self._registry,
         )
@@ -114,7 +112,7 @@ class Api:
             quotas=self._informers["quotas"].store,
             client=client,
             connection=self._connection,
-            now=wall_clock,
+            now=now,
             rng=rng,
             meter=self._registry,
         )
@@ -139,7 +137,7 @@ class Api:
             name: Informer(
                 client,
                 resource,
-                rng=Random(),  # noqa: S311 - jitter
+                rng=self._process.rng,
                 selection=selection,
                 indexes=indexes,
                 meter=self._registry,

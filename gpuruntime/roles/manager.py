@@ -1,10 +1,7 @@
 """The manager: caches on every replica, reconcilers on the one that leads."""
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Mapping
-from random import Random, SystemRandom
 from typing import Final
 
 import structlog
@@ -17,8 +14,8 @@ from gpuruntime.observe.metrics import Registry
 from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
-from gpuruntime.roles.cluster import cluster_transport, wall_clock
-from gpuruntime.roles.standing import standing
+from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import unit_options_of
 from gpuruntime.settings import Settings
 
@@ -28,16 +25,20 @@ STOPPING: Final = "stopping"
 
 
 class Manager:
-    """Without an election it leads at once; an identity belongs to one process alone."""
+    """Without an election it leads at once."""
 
-    def __init__(self, settings: Settings, *, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        transport: Transport | None = None,
+        process: Process | None = None,
+    ) -> None:
         """A given transport is the caller's, to a server that nobody else's requests reach."""
         self._settings = settings
         self._transport = transport
+        self._process = process or Process()
         self._registry = Registry()
-        self._identity = (
-            f"{socket.gethostname()}-{os.getpid()}-{SystemRandom().randbytes(4).hex()}"
-        )
         self._reconcilers: Reconcilers | None = None
         self._elector: Elector | None = None
         self._is_stopping = False
@@ -63,7 +64,7 @@ class Manager:
         self._elector = elector = self._make_elector(transport)
         fence = elector.fence if elector else None
         self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)
-        async with standing(
+        async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             if elector is not None:
@@ -88,7 +89,7 @@ class Manager:
             return None
         options = LeaseOptions(
             key=Key(self._settings.namespaces.system, chosen.leaseName),
-            identity=self._identity,
+            identity=self._process.identity,
             lease_duration_seconds=chosen.leaseDuration,
             renew_deadline_seconds=chosen.renewDeadline,
             retry_period_seconds=chosen.retryPeriod,
@@ -97,8 +98,8 @@ class Manager:
             transport,
             options,
             clock=asyncio.get_running_loop().time,
-            now=wall_clock,
-            rng=Random(),  # noqa: S311 - jitter
+            now=self._process.now,
+            rng=self._process.rng,
             meter=self._registry,
         )
         elector.gives_back = False
@@ -113,8 +114,8 @@ class Manager:
                 options=unit_options_of(self._settings),
                 retention_seconds=self._settings.operationRetention,
                 term=self._term,
-                now=wall_clock,
-                rng=Random(),  # noqa: S311 - jitter
+                now=self._process.now,
+                rng=self._process.rng,
                 meter=self._registry,
             )
         )

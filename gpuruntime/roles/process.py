@@ -1,0 +1,68 @@
+"""What a role has of the process and the machine that it runs in.
+
+Whatever differs from run to run comes from here: a run can be played again by handing in another.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from random import Random, SystemRandom
+from typing import Protocol, TypeAlias
+
+import attrs
+from aiohttp import web
+
+from gpuruntime.observe.listener import listen
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.cluster import wall_clock
+from gpuruntime.roles.standing import standing
+from gpuruntime.settings import Settings
+
+
+class Standing(Protocol):
+    """What a role has around its own work; the group is for what lives as long as the role."""
+
+    def __call__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        *,
+        not_ready: Callable[[], str],
+        facts: Callable[[], Mapping[str, object]],
+    ) -> AbstractAsyncContextManager[asyncio.TaskGroup]: ...
+
+
+# Serves while entered, and tells the address.
+Serving: TypeAlias = Callable[[web.Application, Settings], AbstractAsyncContextManager[str]]
+
+
+def own_identity() -> str:
+    """Of one process alone, a restarted one included."""
+    return f"{socket.gethostname()}-{os.getpid()}-{SystemRandom().randbytes(4).hex()}"
+
+
+@asynccontextmanager
+async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[str]:
+    """Requests in hand have the grace to end."""
+    address, grace = settings.listen, settings.shutdownGrace
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
+    await runner.setup()
+    try:
+        port = await listen(runner, host=address.host, port=address.port, purpose="listen")
+        yield f"http://{address.host or '127.0.0.1'}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Process:
+    """Its chance is for jitter and spreading, not for secrets."""
+
+    identity: str = attrs.field(factory=own_identity)
+    now: Callable[[], datetime] = wall_clock
+    rng: Random = attrs.field(factory=Random)
+    standing: Standing = standing
+    serving: Serving = over_http
