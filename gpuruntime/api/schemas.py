@@ -65,9 +65,11 @@ class Components:
         return _beside(self._schema(inner, is_closed=is_closed), own)
 
     def _union(self, choices: tuple[Any, ...], *, is_closed: bool) -> JsonObject:
+        """What may be left out may be cleared with null; a request's other members have values."""
         inner, *others = (each for each in choices if each is not Unset)
         schema = self._schema(inner, is_closed=is_closed)
-        return _beside(schema, {"nullable": True}) if NoneType in others else schema
+        takes_null = NoneType in others and (Unset in choices or not is_closed)
+        return _beside(schema, {"nullable": True}) if takes_null else schema
 
     def _reference(self, model: type, *, is_closed: bool) -> JsonObject:
         name = model.__name__

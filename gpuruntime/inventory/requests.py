@@ -97,7 +97,7 @@ ChosenName: TypeAlias = Annotated[
     Name, Schema(description="Absent, it is derived from the operationID."), Check(_reserved_name)
 ]
 PoolName: TypeAlias = Annotated[ChosenName, Schema(maxLength=rules.LONGEST_POOL_NAME)]
-PositiveQuantity: TypeAlias = Annotated[QuantityText, Check(_bad_quantity)]
+PositiveQuantity: TypeAlias = Annotated[QuantityText, Schema(minLength=1), Check(_bad_quantity)]
 Gpus: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_GPUS)]
 RequiredImage: TypeAlias = Annotated[Image, Schema(minLength=1)]
 Function: TypeAlias = Annotated[Serverless, Check(_platform_owner, ".workerOf")]

@@ -125,6 +125,7 @@ BAD_STOCK: list[tuple[dict[str, Any], list[str]]] = [
     ({"memory": "16GiB"}, ["memory"]),
     ({"memory": "1Ei"}, ["memory"]),
     ({"memory": 16}, ["memory"]),
+    ({"memory": ""}, ["memory"]),
     ({"cpu": "one"}, ["cpu"]),
     ({"cpu": "-1", "memory": "x", "gpu": -1}, ["cpu", "gpu", "memory"]),
     ({"gpu": 10**9}, ["gpu"]),

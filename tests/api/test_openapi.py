@@ -106,6 +106,8 @@ async def test_null_is_allowed_exactly_where_it_clears(document: Any) -> None:
     pool = document["components"]["schemas"]["UpdatePool"]["properties"]
     assert not pool["replicas"].get("nullable")
     assert pool["template"]["nullable"]
+    unit = document["components"]["schemas"]["CreateUnit"]["properties"]
+    assert not any(member.get("nullable") for member in unit.values())
 
 
 async def test_nothing_of_kubernetes_own_schemas_is_left_in_it(document: Any) -> None:
