@@ -63,7 +63,7 @@ class Process:
     @property
     def operations(self) -> str:
         """Waits until the role listens there."""
-        return "http://" + self.said("operations listening")["address"]
+        return str(self.said("operations listening")["address"])
 
     @property
     def address(self) -> str:
