@@ -37,7 +37,8 @@ def openapi_document(routes: Iterable[Route], *, version: str) -> JsonObject:
 def _operation(route: Route, components: Components) -> JsonObject:
     body: JsonObject = {}
     if route.body:
-        content = {JSON: {"schema": components.request(route.body.model)}}
+        schema = components.request(route.body.model)
+        content: JsonObject = {JSON: {"schema": schema, "example": route.body.example}}
         body = {"requestBody": {"required": True, "content": content}}
     return {
         "operationId": route.name,

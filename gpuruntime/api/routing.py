@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import attrs
 from aiohttp import web
 
+from gpuruntime.models.json import JsonObject
+
 ModelT = TypeVar("ModelT")
 QueryT = TypeVar("QueryT")
 BodyT = TypeVar("BodyT")
@@ -35,6 +37,7 @@ class NoQuery:
 class Body(Generic[BodyT]):
     model: type[BodyT]
     parse: Callable[[object], BodyT]
+    example: JsonObject
 
 
 class Form(StrEnum):

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
+from gpuruntime.api import examples
 from gpuruntime.api.pages import PageQuery, cursor_after, cursor_after_key, key_of, position_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.views import PoolView, pool_view
@@ -43,7 +44,7 @@ def _job_routes(handlers: "_JobHandlers") -> tuple[Route, ...]:
             name="seedStockUnits",
             handler=handlers.seed,
             summary="Make so many stock units, once",
-            body=Body(model=SeedStock, parse=parse_seed_stock),
+            body=Body(model=SeedStock, parse=parse_seed_stock, example=examples.SEED_STOCK),
             answers=_accepted("The job, as far as it is now.", Job),
             errors=(*WRITE, *_CONFLICTS),
             tag="stock",
@@ -83,7 +84,11 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             name="createPool",
             handler=handlers.create,
             summary="Create a pool of stock",
-            body=Body(model=CreatePool, parse=partial(parse_create_pool, namespaces=namespaces)),
+            body=Body(
+                model=CreatePool,
+                parse=partial(parse_create_pool, namespaces=namespaces),
+                example=examples.CREATE_POOL,
+            ),
             answers=_accepted("The pool, as far as it is now.", PoolView),
             errors=(*WRITE, *_CONFLICTS),
             tag="stock",
@@ -118,7 +123,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             name="updatePool",
             handler=handlers.update,
             summary="Change a pool",
-            body=Body(model=UpdatePool, parse=parse_update_pool),
+            body=Body(model=UpdatePool, parse=parse_update_pool, example=examples.UPDATE_POOL),
             answers=(Answer(status=200, description="The changed pool.", model=PoolView),),
             errors=(*WRITE, "stockpool_not_found"),
             tag="stock",

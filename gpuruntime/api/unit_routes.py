@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import attrs
 
+from gpuruntime.api import examples
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import (
     DEFAULT_LIMIT,
@@ -74,7 +75,11 @@ def unit_routes(
             name="createUnit",
             handler=handlers.create,
             summary="Claim stock and start a unit on it",
-            body=Body(model=CreateUnit, parse=partial(parse_create_unit, namespaces=namespaces)),
+            body=Body(
+                model=CreateUnit,
+                parse=partial(parse_create_unit, namespaces=namespaces),
+                example=examples.CREATE_UNIT,
+            ),
             answers=(
                 Answer(
                     status=201,
@@ -120,7 +125,7 @@ def unit_routes(
             name="updateUnit",
             handler=handlers.update,
             summary="Change a unit",
-            body=Body(model=UpdateUnit, parse=parse_update_unit),
+            body=Body(model=UpdateUnit, parse=parse_update_unit, example=examples.UPDATE_UNIT),
             headers=IF_MATCH,
             answers=(
                 Answer(status=200, description="The changed unit.", model=UnitView, headers=_ETAG),

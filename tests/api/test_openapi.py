@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.service import UNITS, Service, service
+from tests.api.service import POOLS, STOCK_UNITS, UNITS, Service, service
 from tests.inventory.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -129,3 +129,22 @@ async def test_the_document_and_the_page_need_no_cluster(api: Service) -> None:
     api.replica.transport.cut()
     for path in ("/openapi.json", "/swagger/index.html"):
         assert (await api.call("GET", path)).status == 200
+
+
+async def test_every_body_has_an_example_that_is_accepted(api: Service, document: Any) -> None:
+    bodies = {
+        operation["operationId"]: operation["requestBody"]["content"]["application/json"]
+        for _, operation in operations(document)
+        if "requestBody" in operation
+    }
+    for name, path in (
+        ("seedStockUnits", STOCK_UNITS),
+        ("createPool", POOLS),
+        ("createUnit", UNITS),
+    ):
+        answer = await api.call("POST", path, bodies.pop(name)["example"])
+        assert answer.status != 400, answer.body
+    for name, path in (("updatePool", f"{POOLS}/g1-demo"), ("updateUnit", f"{UNITS}/a")):
+        answer = await api.call("PUT", path, bodies.pop(name)["example"])
+        assert answer.status != 400, answer.body
+    assert not bodies
