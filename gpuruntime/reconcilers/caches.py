@@ -5,9 +5,8 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import Cache
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.cluster import ConfigMap, PriorityClass
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import Service

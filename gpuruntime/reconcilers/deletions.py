@@ -8,13 +8,14 @@ from typing import Final
 import structlog
 
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import Cache
-from gpuruntime.inventory.tombstones import Tombstones, tombstone_of
+from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, KubeError, NotFoundError
+from gpuruntime.models import provenance
 from gpuruntime.models.cluster import CONFIG_MAPS, ConfigMap
 from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.tombstones import tombstone_of
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.start_plan import has_lost
 from gpuruntime.workqueue.queue import WorkQueue

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpuruntime.inventory import provenance
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.network import Service
 from gpuruntime.models.pods import Pod

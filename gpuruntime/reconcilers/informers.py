@@ -9,15 +9,16 @@ import attrs
 
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory import stores
-from gpuruntime.inventory.tombstones import TOMBSTONE_SELECTOR
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import CONFIG_MAPS, PRIORITY_CLASSES, ConfigMap, PriorityClass
+from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import SERVICES, Service
 from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.tombstones import TOMBSTONE_SELECTOR
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.caches import SOURCE_POOL, UNIT, Caches, by_source_pool, by_unit
@@ -96,6 +97,11 @@ class Informers:
             tombstones=self.tombstones,
             priorities=self.priorities,
         )
+
+    def missing_priorities(self) -> list[str]:
+        options = self._around.options
+        wanted = (options.stock_priority, options.instance_priority)
+        return [name for name in wanted if Key("", name) not in self.priorities.store]
 
     def _of(
         self, resource: Any, *, namespace: str = "", selector: str = "", indexes: Any = None

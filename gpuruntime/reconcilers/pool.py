@@ -10,13 +10,13 @@ import attrs
 import structlog
 
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.inventory import provenance
-from gpuruntime.inventory.envelopes import Envelope, envelope_of
 from gpuruntime.inventory.stores import POOL, SPEC
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError
-from gpuruntime.models import codec, labels, validation
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models import codec, labels, provenance, validation
+from gpuruntime.models.envelopes import Envelope, envelope_of
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.moments import rfc3339
@@ -25,7 +25,7 @@ from gpuruntime.models.reasons import PoolReason
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.reconcilers.caches import SOURCE_POOL, Caches
 from gpuruntime.reconcilers.deletions import bury
-from gpuruntime.reconcilers.handoff_plan import is_of_pool, source_ordinal
+from gpuruntime.reconcilers.notes import pool_note, tell
 from gpuruntime.reconcilers.options import PodDefaults
 from gpuruntime.reconcilers.pool_plan import Stocktaking, plan, recordable, take_stock
 from gpuruntime.reconcilers.pool_status import (
@@ -57,6 +57,7 @@ class PoolReconciler:
         tombstones: Tombstones,
         defaults: PodDefaults,
         retention_seconds: float,
+        recorder: EventRecorder,
         term: Callable[[], Term],
         now: Callable[[], datetime],
     ) -> None:
@@ -65,6 +66,7 @@ class PoolReconciler:
         self._tombstones = tombstones
         self._defaults = defaults
         self._retention = timedelta(seconds=retention_seconds)
+        self._recorder = recorder
         self._term = term
         self._now = now
         self._seeder = Seeder(client, caches.stock, defaults)
@@ -151,10 +153,10 @@ class PoolReconciler:
         living = (
             unit
             for unit in self._caches.stock.store.by_index(POOL, name)
-            if is_of_pool(unit, pool)
+            if provenance.is_of_pool(unit, pool)
         )
         sources = self._caches.units.store.by_index(SOURCE_POOL, name)
-        return take_stock(pool, living, (source_ordinal(unit) for unit in sources))
+        return take_stock(pool, living, (provenance.source_ordinal(unit) for unit in sources))
 
     async def _remove(self, units: tuple[GPUUnit, ...]) -> None:
         """What changed meanwhile, perhaps by a claim, is left, and counted anew by a retry."""
@@ -202,6 +204,9 @@ class PoolReconciler:
             return pool, left
         written = await self._patch(pool, {"status": codec.to_json(status)}, subresource="status")
         self._reported[pool.metadata.key] = loop_time
+        note = pool_note(pool, status)
+        if note is not None:
+            tell(self._recorder, STOCK_POOLS, pool, note)
         return written, None
 
     async def _patch(

@@ -11,11 +11,10 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.inventory import provenance
+from gpuruntime.models import provenance
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.pools import Refill, StockPool
 from gpuruntime.models.units import GPUUnit
-from gpuruntime.reconcilers.handoff_plan import ordinal_of
 
 # So many creates in one go; the rest follows at once.
 BATCH: Final = 64
@@ -61,7 +60,7 @@ def take_stock(
     ready, progressing, failed, claimed = [], [], [], []
     used = {pool.status.seeded, *consumed_ordinals}
     for unit in living:
-        used.add(ordinal_of(unit))
+        used.add(provenance.ordinal_of(unit))
         if provenance.is_claimed(unit):
             claimed.append(unit)
         elif provenance.is_terminating(unit):
@@ -97,7 +96,9 @@ def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
     unwanted = _least_wanted(stock)[: min(surplus, BATCH)]
     return PoolPlan(
         creates=tuple(itertools.islice(ordinals, max(0, min(missing, BATCH)))),
-        removes=tuple(unit for unit in unwanted if ordinal_of(unit) <= pool.status.seeded),
+        removes=tuple(
+            unit for unit in unwanted if provenance.ordinal_of(unit) <= pool.status.seeded
+        ),
     )
 
 
@@ -109,5 +110,5 @@ def recordable(pool: StockPool, stock: Stocktaking) -> int:
 
 def _least_wanted(stock: Stocktaking) -> tuple[GPUUnit, ...]:
     """The newest that is not ready first, then the newest that is; never a claimed one."""
-    unready = sorted((*stock.failed, *stock.progressing), key=ordinal_of, reverse=True)
-    return (*unready, *sorted(stock.ready, key=ordinal_of, reverse=True))
+    unready = sorted((*stock.failed, *stock.progressing), key=provenance.ordinal_of, reverse=True)
+    return (*unready, *sorted(stock.ready, key=provenance.ordinal_of, reverse=True))

@@ -5,12 +5,11 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of, with_condition
 from gpuruntime.models.phases import pool_phase_of
 from gpuruntime.models.pools import Refill, StockPool, StockPoolStatus
 from gpuruntime.models.reasons import ConditionType, PoolReason
-from gpuruntime.reconcilers.handoff_plan import ordinal_of
 from gpuruntime.reconcilers.pool_plan import Stocktaking
 from gpuruntime.reconcilers.unit_status import moment_of
 
@@ -26,7 +25,7 @@ class PoolVerdict:
 def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
     """Of a pool that can be carried out."""
     if stock.failed:
-        first = min(stock.failed, key=ordinal_of)
+        first = min(stock.failed, key=provenance.ordinal_of)
         condition = condition_of(first.status.conditions, ConditionType.READY)
         words = condition.message if condition else ""
         text = f"{len(stock.failed)} units cannot start, {first.metadata.name}: {words}"
@@ -72,7 +71,7 @@ def pool_status(
         progressing=len(stock.progressing),
         failed=len(stock.failed),
         seeded=recorded,
-        consumed=recorded - sum(ordinal_of(unit) <= recorded for unit in stock.living),
+        consumed=recorded - sum(provenance.ordinal_of(unit) <= recorded for unit in stock.living),
         observedGeneration=pool.metadata.generation,
         conditions=conditions,
     )

@@ -1,22 +1,22 @@
 """Another stock unit for a unit that lost its own: the leader claims as the API does."""
 
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Iterable
 
 import attrs
 import structlog
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.claim_plan import Claim, Wanted
-from gpuruntime.inventory.envelopes import envelope_of
 from gpuruntime.inventory.errors import OperationConflictError
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
-from gpuruntime.models import labels
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.reconcilers.notes import Note, tell
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ class Reclaimer:
     client: Client
     claims: StockClaims
     units: Cache[GPUUnit]
-    now: Callable[[], datetime]
+    recorder: EventRecorder
 
     async def claim_for(self, unit: GPUUnit, own: Iterable[GPUUnit]) -> bool:
         """False: nothing of the unit's envelope is free. True: the unit names its new stock.
@@ -66,6 +66,7 @@ class Reclaimer:
         )
         self.units.write_through(named)
         log.info("lost claim replaced", stock=str(source.key))
+        tell(self.recorder, GPU_UNITS, unit, Note("ClaimReplaced", f"claims stock {source.key}"))
 
 
 def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:

@@ -8,11 +8,11 @@ import attrs
 import structlog
 
 from gpuruntime.controller.result import Result
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.models import codec
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models import codec, provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import Service
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
@@ -20,6 +20,7 @@ from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.children import child_key, deployment_of, service_of
+from gpuruntime.reconcilers.notes import tell, unit_note
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement
 from gpuruntime.reconcilers.unit_status import (
@@ -45,6 +46,7 @@ class Runner:
     options: UnitOptions
     deployments: Mapping[str, ChildKeeper[Deployment]]
     services: ChildKeeper[Service]
+    recorder: EventRecorder
     now: Callable[[], datetime]
 
     async def run(self, unit: GPUUnit) -> Result:
@@ -100,6 +102,9 @@ class Runner:
         self._cache_of(key).write_through(written)
         if status.phase != unit.status.phase:
             log.info("phase changed", phase=str(status.phase), reason=str(verdict.reason))
+        note = unit_note(unit, status, is_stock=self._is_stock(key))
+        if note is not None:
+            tell(self.recorder, GPU_UNITS, unit, note)
 
     def deployment_of(self, unit: GPUUnit) -> Deployment | None:
         return self.deployments[unit.metadata.namespace].owned(child_key(unit), unit)
@@ -112,7 +117,7 @@ class Runner:
             await self.services.drop(unit, key)
 
     def _placement(self, unit: GPUUnit) -> Placement:
-        if unit.metadata.namespace == self.options.stock_namespace:
+        if self._is_stock(unit.metadata.key):
             priority = self._known_priority(self.options.stock_priority)
             return Placement(priority_class=priority, ends_at_once=True)
         return Placement(
@@ -131,5 +136,7 @@ class Runner:
         return name if self.caches.priorities.store.get(Key("", name)) else ""
 
     def _cache_of(self, key: Key) -> Cache[GPUUnit]:
-        is_stock = key.namespace == self.options.stock_namespace
-        return self.caches.stock if is_stock else self.caches.units
+        return self.caches.stock if self._is_stock(key) else self.caches.units
+
+    def _is_stock(self, key: Key) -> bool:
+        return key.namespace == self.options.stock_namespace

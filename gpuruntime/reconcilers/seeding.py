@@ -14,13 +14,12 @@ from gpuruntime.kube.errors import (
     MalformedAnswerError,
     OutcomeUnknownError,
 )
-from gpuruntime.models import codec, labels
+from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.reconcilers.child_keeper import REFUSALS
-from gpuruntime.reconcilers.handoff_plan import POOL_UID, is_of_pool
 from gpuruntime.reconcilers.options import PodDefaults
 from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS
 
@@ -73,7 +72,7 @@ class Seeder:
             return error
         except KubeError as error:
             return error
-        if not is_of_pool(unit, pool):
+        if not provenance.is_of_pool(unit, pool):
             return f"stock {key} is not of this pool: its ordinal waits until that unit is gone"
         self._stock.write_through(unit)
         return ""
@@ -110,7 +109,7 @@ def stock_unit(pool: StockPool, key: Key, defaults: PodDefaults) -> JsonObject:
                 labels.POOL: pool.metadata.name,
                 labels.SPEC: pool.spec.specName,
             },
-            "annotations": {POOL_UID: pool.metadata.uid},
+            "annotations": {labels.POOL_UID: pool.metadata.uid},
         },
         "spec": codec.to_json(spec),
     }

@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from gpuruntime.inventory import provenance
-from gpuruntime.inventory.tombstones import Tombstone
+from gpuruntime.models import provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.tombstones import Tombstone
 from gpuruntime.models.units import GPUUnit
 
 # As long as a request of another leader may still be on its way to the API server.

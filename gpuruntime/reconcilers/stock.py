@@ -6,28 +6,24 @@ from typing import Final, TypeAlias, assert_never
 import structlog
 
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.inventory import provenance
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.models import validation
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models import provenance, validation
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.handoff_plan import (
-    GRACE_SECONDS,
     AwaitRecord,
     Consume,
     Doubt,
     Resolution,
     Rest,
-    is_doubtful,
-    is_of_pool,
-    is_orphaned,
     is_recorded,
-    pool_of,
     resolve,
 )
+from gpuruntime.reconcilers.notes import Note, tell
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.unit import invalid_verdict
 
@@ -49,10 +45,12 @@ class StockReconciler:
         client: Client,
         caches: Caches,
         runner: Runner,
+        recorder: EventRecorder,
     ) -> None:
         self._client = client
         self._caches = caches
         self._runner = runner
+        self._recorder = recorder
         # Each doubtful claim with the moment at which this process first saw it, by its stock.
         self._doubts: dict[Key, tuple[ClaimVersion, float]] = {}
 
@@ -62,7 +60,7 @@ class StockReconciler:
             self._doubts.pop(key, None)
             return DONE
         pool = await self._pool(stock)
-        if pool is None and is_orphaned(stock):
+        if pool is None and provenance.is_orphaned(stock):
             await self._delete(stock, "its pool is gone")
             return DONE
         resolution = resolve(stock, self._claimant(stock), is_recorded=is_recorded(stock, pool))
@@ -94,7 +92,7 @@ class StockReconciler:
         left = self._grace_left(stock)
         if left > 0:
             return Result(requeue_after_seconds=left)
-        if not is_doubtful(stock, await self._live_claimant(stock)):
+        if not provenance.is_doubtful(stock, await self._live_claimant(stock)):
             return Result(requeue_after_seconds=RECORD_SECONDS)
         await self._free(stock)
         return DONE
@@ -107,7 +105,7 @@ class StockReconciler:
         if known != claim:
             since = loop_time
             self._doubts[stock.metadata.key] = (claim, since)
-        return since + GRACE_SECONDS - loop_time
+        return since + provenance.GRACE_SECONDS - loop_time
 
     def _claimant(self, stock: GPUUnit) -> GPUUnit | None:
         key = provenance.claimant_of(stock)
@@ -122,18 +120,18 @@ class StockReconciler:
 
     async def _pool(self, stock: GPUUnit) -> StockPool | None:
         """That made it; looked for live before anyone believes that it is gone."""
-        name = pool_of(stock)
+        name = provenance.pool_of(stock)
         if not name:
             return None
         key = Key(stock.metadata.namespace, name)
         cached = self._caches.pools.store.get(key)
-        if cached is not None and is_of_pool(stock, cached):
+        if cached is not None and provenance.is_of_pool(stock, cached):
             return cached
         try:
             live = await self._client.get(STOCK_POOLS, key)
         except NotFoundError:
             return None
-        return live if is_of_pool(stock, live) else None
+        return live if provenance.is_of_pool(stock, live) else None
 
     async def _free(self, stock: GPUUnit) -> None:
         freed = await self._client.patch(
@@ -144,7 +142,10 @@ class StockReconciler:
         )
         self._doubts.pop(stock.metadata.key, None)
         self._caches.stock.write_through(freed)
-        log.info("claim freed after its grace", claimant=str(provenance.claimant_of(stock)))
+        claimant = provenance.claimant_of(stock)
+        log.info("claim freed after its grace", claimant=str(claimant))
+        text = f"no unit came of the claim for {claimant} in {provenance.GRACE_SECONDS:.0f} s: free again"
+        tell(self._recorder, GPU_UNITS, stock, Note("ClaimFreed", text, is_warning=True))
 
     async def _delete(self, stock: GPUUnit, why: str) -> None:
         self._doubts.pop(stock.metadata.key, None)

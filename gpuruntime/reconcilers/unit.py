@@ -7,17 +7,19 @@ import attrs
 import structlog
 
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import OPERATION
-from gpuruntime.inventory.tombstones import Tombstone, Tombstones
+from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.models import validation
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models import provenance, validation
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import UnitReason
 from gpuruntime.models.strict import Problem
+from gpuruntime.models.tombstones import Tombstone
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.notes import Note, tell
 from gpuruntime.reconcilers.reclaim import Reclaimer, may_take_again
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.start_plan import (
@@ -47,6 +49,7 @@ class UnitReconciler:
     runner: Runner
     reclaimer: Reclaimer
     tombstones: Tombstones
+    recorder: EventRecorder
     term: Callable[[], Term]
 
     async def reconcile(self, key: Key) -> Result:
@@ -145,6 +148,8 @@ class UnitReconciler:
         except NotFoundError:
             return
         log.warning("unit of a finished operation removed", uid=unit.metadata.uid)
+        text = f"operation {provenance.operation_of(unit)} has ended: its unit is removed"
+        tell(self.recorder, GPU_UNITS, unit, Note("OperationFinished", text, is_warning=True))
 
     async def _hold(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
         await self.runner.report(unit, Verdict(reason=reason, message=message))

@@ -5,8 +5,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.inventory import provenance
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, with_condition
 from gpuruntime.models.phases import phase_of
 from gpuruntime.models.pods import Pod

@@ -8,11 +8,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+import structlog
+
 from gpuruntime.controller.controller import Controller
-from gpuruntime.inventory import provenance, stores
+from gpuruntime.inventory import stores
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.tombstones import Tombstones
-from gpuruntime.models import labels
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import SERVICES, Service
 from gpuruntime.models.pods import Pod
@@ -33,12 +36,15 @@ from gpuruntime.reconcilers.facts import (
     unit_name,
 )
 from gpuruntime.reconcilers.informers import Informers, Surroundings
+from gpuruntime.reconcilers.notes import COMPONENT
 from gpuruntime.reconcilers.pool import PoolReconciler
 from gpuruntime.reconcilers.reclaim import Reclaimer
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.stock import StockReconciler
 from gpuruntime.reconcilers.unit import UnitReconciler
 from gpuruntime.workqueue.queue import WorkQueue
+
+log = structlog.get_logger()
 
 # Changes of a pool's units within this time are counted together.
 POOL_SECONDS: Final = 0.5
@@ -63,6 +69,13 @@ class Reconcilers:
             retention_seconds=around.retention_seconds,
             now=around.now,
         )
+        self._recorder = EventRecorder(
+            around.client,
+            component=COMPONENT,
+            now=around.now,
+            rng=around.rng,
+            meter=around.meter,
+        )
         self._undertaker = Undertaker(self._tombstones, self._grave_queue)
         self._sweeper = Sweeper(around.client, self.informers.tombstones, around.now)
         self._controllers = self._make_controllers()
@@ -85,12 +98,24 @@ class Reconcilers:
             await informer.synced.wait()
         for informer in (self.informers.units, self.informers.stock, self.informers.pools):
             await informer.catch_up()
+        self._say_what_is_missing()
         self.is_leading = True
         self._take_backlog()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.run(), name=f"controller {controller}")
             tasks.create_task(self._sweeper.run(), name="sweeper")
+            tasks.create_task(self._recorder.run(), name="events")
+
+    def _say_what_is_missing(self) -> None:
+        missing = self.informers.missing_priorities()
+        if missing:
+            log.warning(
+                "no such PriorityClass: Pods do without, so on a full cluster stock may keep "
+                "a place from a unit that has claimed it",
+                names=missing,
+                remedy="apply the PriorityClasses of the manifests; Pods made later name them",
+            )
 
     async def drain(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -114,18 +139,25 @@ class Reconcilers:
             caches=caches,
             runner=runner,
             reclaimer=Reclaimer(
-                client=around.client, claims=claims, units=caches.units, now=around.now
+                client=around.client,
+                claims=claims,
+                units=caches.units,
+                recorder=self._recorder,
             ),
             tombstones=self._tombstones,
+            recorder=self._recorder,
             term=around.term,
         )
-        stock = StockReconciler(client=around.client, caches=caches, runner=runner)
+        stock = StockReconciler(
+            client=around.client, caches=caches, runner=runner, recorder=self._recorder
+        )
         pool = PoolReconciler(
             client=around.client,
             caches=caches,
             tombstones=self._tombstones,
             defaults=around.options.pod_defaults,
             retention_seconds=around.retention_seconds,
+            recorder=self._recorder,
             term=around.term,
             now=around.now,
         )
@@ -161,6 +193,7 @@ class Reconcilers:
                 resource=SERVICES,
                 reason=UnitReason.SERVICE_SYNC_FAILED,
             ),
+            recorder=self._recorder,
             now=around.now,
         )
 

@@ -4,10 +4,10 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuruntime.inventory.tombstones import Buried, Tombstone
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.tombstones import Buried, Tombstone
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.reconcilers.start_plan import (
     Candidate,

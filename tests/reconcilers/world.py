@@ -17,7 +17,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 from gpuruntime.local.transport import InProcessTransport
 from gpuruntime.models import labels
-from gpuruntime.models.cluster import CONFIG_MAPS
+from gpuruntime.models.cluster import CONFIG_MAPS, EVENTS
 from gpuruntime.models.moments import rfc3339
 from gpuruntime.models.network import SERVICES
 from gpuruntime.models.pods import PODS
@@ -119,6 +119,14 @@ class World(Cluster):
 
     def names(self, resource: Any, namespace: str) -> list[str]:
         return [each["metadata"]["name"] for each in self.objects(resource, namespace)]
+
+    def told(self, name: str, namespace: str = INSTANCE) -> list[str]:
+        """The Events about an object, each as its reason and its message."""
+        return [
+            f"{each['reason']}: {each['message']}"
+            for each in self.objects(EVENTS, namespace)
+            if each["involvedObject"]["name"] == name
+        ]
 
     @property
     def stock_names(self) -> list[str]:
@@ -344,6 +352,10 @@ async def until(is_so: Callable[[], bool], *, seconds: float = 300.0) -> None:
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110  # virtual time costs nothing
             await asyncio.sleep(STEP_SECONDS)
+
+
+async def becomes(world: World, unit: str, phase: str, *, seconds: float = 300.0) -> None:
+    await until(lambda: phase_of(world.unit(unit)) == phase, seconds=seconds)
 
 
 async def quiet(world: World, *, seconds: float = 5.0) -> None:

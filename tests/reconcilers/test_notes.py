@@ -1,0 +1,112 @@
+"""What is told as an Event, and how little of it."""
+
+from typing import Any
+
+import pytest
+
+from gpuruntime.models import labels
+from gpuruntime.models.conditions import Condition
+from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.pools import StockPool, StockPoolSpec, StockPoolStatus
+from gpuruntime.models.reasons import PoolReason, UnitReason
+from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
+from gpuruntime.reconcilers.notes import Note, pool_note, unit_note
+
+
+def ready(reason: str, message: str = "words") -> tuple[Condition, ...]:
+    is_ready = reason in (UnitReason.DEPLOYMENT_READY, PoolReason.STOCK_READY)
+    status = "True" if is_ready else "False"
+    return (Condition(type="Ready", status=status, reason=reason, message=message),)
+
+
+def note_of(before: str, after: str, *, is_stock: bool = False, source: str = "") -> Note | None:
+    unit = GPUUnit(
+        metadata=ObjectMeta(name="demo", annotations={labels.SOURCE_STOCK: source}),
+        spec=GPUUnitSpec(specName="g1"),
+        status=GPUUnitStatus(conditions=ready(before) if before else ()),
+    )
+    status = GPUUnitStatus(conditions=ready(after, "new words"), nodeName="node-1")
+    return unit_note(unit, status, is_stock=is_stock)
+
+
+WARNINGS = set(UnitReason) - {
+    UnitReason.DEPLOYMENT_READY,
+    UnitReason.DEPLOYMENT_PROGRESSING,
+    UnitReason.SCALED_TO_ZERO,
+}
+
+
+@pytest.mark.parametrize("reason", sorted(WARNINGS))
+@pytest.mark.parametrize("is_stock", [True, False])
+def test_what_keeps_a_unit_from_being_ready_is_a_warning(reason: str, is_stock: bool) -> None:
+    found = note_of("DeploymentProgressing", reason, is_stock=is_stock)
+    assert found == Note(reason, "new words", is_warning=True)
+
+
+def test_ready_tells_where_and_in_whose_place() -> None:
+    assert note_of("DeploymentProgressing", "DeploymentReady", source="stock/p-1") == Note(
+        "DeploymentReady", "the Pod is ready on node-1, in the place of stock stock/p-1"
+    )
+    assert note_of("", "DeploymentReady") == Note("DeploymentReady", "the Pod is ready on node-1")
+
+
+def test_a_suspended_unit_is_told_of_without_a_warning() -> None:
+    assert note_of("DeploymentReady", "ScaledToZero") == Note("ScaledToZero", "new words")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "DeploymentProgressing"),
+        ("PodStartupFailed", "DeploymentProgressing"),
+        ("DeploymentReady", "DeploymentReady"),
+        ("PodStartupFailed", "PodStartupFailed"),
+    ],
+)
+def test_the_way_and_other_words_for_the_same_are_no_news(before: str, after: str) -> None:
+    assert note_of(before, after) is None
+
+
+def test_stock_that_is_well_is_not_told_of() -> None:
+    assert note_of("DeploymentProgressing", "DeploymentReady", is_stock=True) is None
+
+
+def pool_told(before: dict[str, Any], after: dict[str, Any], *, replicas: int = 2) -> Note | None:
+    pool = StockPool(
+        metadata=ObjectMeta(name="p"),
+        spec=StockPoolSpec(specName="g1", replicas=replicas),
+        status=StockPoolStatus(**before),
+    )
+    return pool_note(pool, StockPoolStatus(**after))
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        PoolReason.STOCK_FAILED,
+        PoolReason.STOCK_SYNC_FAILED,
+        PoolReason.INVALID_SPEC,
+        PoolReason.SPEC_CONFLICT,
+    ],
+)
+def test_what_keeps_a_pool_from_its_stock_is_a_warning(reason: str) -> None:
+    fault = {"conditions": ready(reason)}
+    assert pool_told({}, fault) == Note(reason, "words", is_warning=True)
+    assert pool_told(fault, fault) is None
+
+
+def test_a_pool_tells_once_that_it_is_seeded() -> None:
+    seeded = Note("StockSeeded", "2 units of g1 are made")
+    assert pool_told({"seeded": 1}, {"seeded": 2}) == seeded
+    assert pool_told({"seeded": 2}, {"seeded": 3}) is None
+    assert pool_told({"seeded": 0}, {"seeded": 1}) is None
+    assert pool_told({}, {}, replicas=0) is None
+
+
+def test_a_pool_in_use_says_nothing_of_each_claim() -> None:
+    for before, after in (
+        (PoolReason.STOCK_READY, PoolReason.STOCK_PROGRESSING),
+        (PoolReason.STOCK_PROGRESSING, PoolReason.STOCK_READY),
+        (PoolReason.STOCK_READY, PoolReason.STOCK_CONSUMED),
+    ):
+        assert pool_told({"conditions": ready(before)}, {"conditions": ready(after)}) is None
