@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.stores import Cache
+from gpuruntime.models import provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.units import GPUUnit

@@ -7,9 +7,8 @@ from datetime import datetime
 
 import attrs
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.units import Lifecycle
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.phases import PoolPhase, UnitPhase, phase_of, pool_phase_of

@@ -12,8 +12,6 @@ from zlib import crc32
 
 import attrs
 
-from gpuruntime.inventory import provenance
-from gpuruntime.inventory.envelopes import Envelope, envelope_of
 from gpuruntime.inventory.errors import (
     InventoryError,
     NameTakenError,
@@ -21,6 +19,8 @@ from gpuruntime.inventory.errors import (
     OperationFinishedError,
     UnknownOutcomeError,
 )
+from gpuruntime.models import provenance
+from gpuruntime.models.envelopes import Envelope, envelope_of
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPUUnit

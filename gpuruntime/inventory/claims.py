@@ -14,7 +14,7 @@ from typing import Final, TypeVar, assert_never
 import attrs
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.inventory import claim_plan, provenance
+from gpuruntime.inventory import claim_plan
 from gpuruntime.inventory.bodies import UnitOrder, active_unit
 from gpuruntime.inventory.claim_plan import (
     Absent,
@@ -40,9 +40,11 @@ from gpuruntime.inventory.errors import (
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.stores import FUNCTION, OPERATION
-from gpuruntime.inventory.tombstones import Tombstone, Tombstones
+from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import AlreadyExistsError, ApiError, KubeError, NotFoundError
+from gpuruntime.models import provenance
 from gpuruntime.models.metadata import Key
+from gpuruntime.models.tombstones import Tombstone
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 
 ResultT = TypeVar("ResultT")

@@ -2,7 +2,6 @@
 
 from typing import Final, TypeVar
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
@@ -11,6 +10,7 @@ from gpuruntime.kube.errors import (
     NotFoundError,
     OutcomeUnknownError,
 )
+from gpuruntime.models import provenance
 from gpuruntime.models.metadata import KubernetesObject
 from gpuruntime.models.resources import Resource
 

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import attrs
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.bodies import operation_type_of
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import JobNotFoundError, bounded
@@ -15,6 +14,7 @@ from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import OPERATION, POOL
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import provenance
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.phases import PoolPhase, pool_phase_of

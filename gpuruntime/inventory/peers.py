@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 from zlib import crc32
 
-from gpuruntime.inventory import provenance
+from gpuruntime.models import provenance
 from gpuruntime.models.units import GPUUnit
 
 # After so long without a meeting the other has stopped claiming, or is gone.

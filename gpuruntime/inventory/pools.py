@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 import attrs
 
-from gpuruntime.inventory import claim_plan, provenance
+from gpuruntime.inventory import claim_plan
 from gpuruntime.inventory.attempts import Attempts
 from gpuruntime.inventory.bodies import (
     PoolOrder,
@@ -21,7 +21,6 @@ from gpuruntime.inventory.bodies import (
 )
 from gpuruntime.inventory.changes import changed, rewrite
 from gpuruntime.inventory.deletion import Deletions
-from gpuruntime.inventory.envelopes import envelope_of
 from gpuruntime.inventory.errors import (
     PoolNotFoundError,
     SpecConflictError,
@@ -38,6 +37,8 @@ from gpuruntime.kube.errors import (
     NotFoundError,
     OutcomeUnknownError,
 )
+from gpuruntime.models import provenance
+from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import is_dns_label
 from gpuruntime.models.pools import STOCK_POOLS, StockPool

@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 import structlog
 
-from gpuruntime.inventory import claim_plan, provenance
+from gpuruntime.inventory import claim_plan
 from gpuruntime.inventory.claim_plan import (
     Claim,
     Elsewhere,
@@ -38,7 +38,7 @@ from gpuruntime.kube.errors import (
     OutcomeUnknownError,
 )
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 
 # So many of the free units are looked at: enough for callers to spread, and never more work.

@@ -5,8 +5,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from gpuruntime.inventory import provenance
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit

@@ -1,55 +1,21 @@
 """The memory of finished operations: an object's deletion is known longer than the object.
 
 One ConfigMap an operation, in the system namespace, named by the hash of the operationID. It is
-written before the object is deleted, so that whoever sees the object gone can see why. Several
-objects may have carried one operationID (one of them lost a conflict): each has its own entry.
+written before the object is deleted, so that whoever sees the object gone can see why.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
-import attrs
-
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.hashing import operation_digest
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError, NotFoundError
-from gpuruntime.models import codec, labels
-from gpuruntime.models.cluster import CONFIG_MAPS, ConfigMap
+from gpuruntime.models import codec, labels, provenance
+from gpuruntime.models.cluster import CONFIG_MAPS
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.moments import rfc3339
-
-TOMBSTONE_APP: Final = "gpuruntime-tombstone"
-TOMBSTONE_SELECTOR: Final = f"{labels.APP_NAME}={TOMBSTONE_APP}"
-EXPIRES_AT: Final = f"{labels.GROUP}/expires-at"
-_NEVER = datetime.max.replace(tzinfo=UTC)
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Buried:
-    """The object that ended: another one of its operation and name must not start."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    requestHash: str
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Tombstone:
-    operation_id: str
-    expires_at: datetime
-    buried: tuple[Buried, ...]
-
-    def forbids(self, value: KubernetesObject) -> bool:
-        """Whether a later object of the operation took the name of one that was deleted."""
-        metadata = value.metadata
-        same_name = [each for each in self.buried if each.name == metadata.name]
-        return bool(same_name) and all(each.uid != metadata.uid for each in same_name)
+from gpuruntime.models.tombstones import EXPIRES_AT, TOMBSTONE_APP, Buried, Tombstone, tombstone_of
 
 
 class Tombstones:
@@ -115,27 +81,3 @@ class Tombstones:
             },
             "data": {buried.uid: codec.encode(codec.to_json(buried)).decode()},
         }
-
-
-def tombstone_of(config_map: ConfigMap) -> Tombstone:
-    """Its being there ends the operation, whatever somebody may have written over it."""
-    return Tombstone(
-        operation_id=provenance.operation_of(config_map),
-        expires_at=_expiry_of(config_map),
-        buried=tuple(_buried_in(config_map)),
-    )
-
-
-def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
-    for text in config_map.data.values():
-        with suppress(codec.MalformedObjectError):
-            yield codec.decode(text.encode(), Buried)
-
-
-def _expiry_of(config_map: ConfigMap) -> datetime:
-    """One whose date was lost stays for ever rather than be forgotten early."""
-    try:
-        written = datetime.fromisoformat(config_map.metadata.annotations.get(EXPIRES_AT, ""))
-    except ValueError:
-        return _NEVER
-    return written if written.tzinfo else _NEVER

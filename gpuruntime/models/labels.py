@@ -30,5 +30,8 @@ ACCEPTED_AT: Final = f"{GROUP}/accepted-at"
 CLAIMED_BY: Final = f"{GROUP}/claimed-by"
 CLAIM_ATTEMPT: Final = f"{GROUP}/claim-attempt"
 
+# On a stock unit: which pool made it, since a name may be used again.
+POOL_UID: Final = f"{GROUP}/pool-uid"
+
 # On a node, put there by the GPU vendor's feature discovery.
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"

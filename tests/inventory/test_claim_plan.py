@@ -5,7 +5,6 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.claim_plan import (
     Absent,
     Answer,
@@ -27,7 +26,6 @@ from gpuruntime.inventory.claim_plan import (
     next_move,
     seen_after_patch,
 )
-from gpuruntime.inventory.envelopes import envelope_of
 from gpuruntime.inventory.errors import (
     ClusterUnavailableError,
     NameTakenError,
@@ -36,6 +34,8 @@ from gpuruntime.inventory.errors import (
     RefusedError,
     UnknownOutcomeError,
 )
+from gpuruntime.models import provenance
+from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.units import GPUUnit
 from tests.inventory.units import MOMENT, active, claimed, stock, wanted

@@ -2,9 +2,8 @@
 
 import pytest
 
-from gpuruntime.inventory import provenance
-from gpuruntime.inventory.envelopes import envelope_of
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.units import GPUUnitSpec
 from tests.inventory.units import CLAIMANT, MOMENT, claimed, stock

@@ -6,11 +6,11 @@ import attrs
 import pytest
 
 from gpuruntime.inventory.claim_plan import Claim, Wanted
-from gpuruntime.inventory.envelopes import envelope_of
 from gpuruntime.inventory.inventory import stock_claims_of
 from gpuruntime.inventory.stock import HEAD, PATIENCE_SECONDS, StockClaims
 from gpuruntime.kube.errors import OutcomeUnknownError
 from gpuruntime.models import labels
+from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.units import GPU_UNITS, GPUUnitSpec
 from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, slow
 from tests.inventory.cluster import STOCK, Cluster, Replica, notes, replica

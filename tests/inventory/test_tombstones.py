@@ -5,19 +5,14 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from gpuruntime.inventory.tombstones import (
-    EXPIRES_AT,
-    TOMBSTONE_APP,
-    Tombstone,
-    Tombstones,
-    tombstone_of,
-)
+from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import OutcomeUnknownError
 from gpuruntime.local.transport import InProcessTransport
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import ConfigMap
 from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.tombstones import EXPIRES_AT, TOMBSTONE_APP, Tombstone, tombstone_of
 from gpuruntime.models.units import GPUUnit
 from tests.faults import ANSWER_LOST, FaultyTransport
 from tests.inventory.cluster import SYSTEM, Cluster

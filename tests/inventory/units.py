@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuruntime.inventory import provenance
 from gpuruntime.inventory.claim_plan import Wanted
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import Key, ObjectMeta
 from gpuruntime.models.moments import rfc3339_micro

@@ -1,15 +1,19 @@
-"""Whose a unit is: what its labels and annotations say of operation, claim and source."""
+"""Whose a unit is: what its labels and annotations say of operation, claim, source and pool."""
 
 from datetime import datetime
+from typing import Final
 
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.moments import rfc3339_micro
 from gpuruntime.models.phases import UnitPhase, phase_of
+from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit
 
-CLAIM_MARKS = (
+# Above the longest time from a claim to the end of its create, whoever sent them.
+GRACE_SECONDS: Final = 90.0
+CLAIM_MARKS: Final = (
     labels.CLAIMED_BY,
     labels.CLAIM_ATTEMPT,
     labels.OPERATION_ID,
@@ -55,6 +59,14 @@ def is_claimed(stock: GPUUnit) -> bool:
     return labels.CLAIMED_BY in stock.metadata.annotations
 
 
+def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
+    """What bears the name that the claim names, if anything does, lives from another stock."""
+    return claimant is None or (
+        operation_of(claimant) != operation_of(stock)
+        or source_uid_of(claimant) != stock.metadata.uid
+    )
+
+
 def is_terminating(value: KubernetesObject) -> bool:
     return value.metadata.deletionTimestamp is not None
 
@@ -72,6 +84,34 @@ def is_of(value: KubernetesObject, operation_id: str, request_hash: str) -> bool
     return (operation_of(value), hash_of(value)) == (operation_id, request_hash)
 
 
+def pool_of(stock: GPUUnit) -> str:
+    """The name of the pool that made it; empty for stock that somebody made by hand."""
+    return stock.metadata.labels.get(labels.POOL, "") if _is_made(stock) else ""
+
+
+def is_of_pool(stock: GPUUnit, pool: StockPool) -> bool:
+    return stock.metadata.annotations.get(labels.POOL_UID, "") == pool.metadata.uid
+
+
+def is_orphaned(stock: GPUUnit) -> bool:
+    """Of a unit whose pool is gone: unclaimed, nobody would ever count it."""
+    return _is_made(stock) and not is_claimed(stock)
+
+
+def ordinal_of(stock: GPUUnit) -> int:
+    """0 for a stock unit that no pool made."""
+    pool, _, ordinal = stock.metadata.name.rpartition("-")
+    is_made = stock.metadata.labels.get(labels.POOL) == pool and ordinal.isdecimal()
+    return int(ordinal) if is_made else 0
+
+
+def source_ordinal(unit: GPUUnit) -> int:
+    """The ordinal of the stock that an active unit names; 0 for none."""
+    source = source_of(unit)
+    ordinal = source.name.rpartition("-")[2] if source else ""
+    return int(ordinal) if ordinal.isdecimal() else 0
+
+
 def claim_marks(
     *, claimant: Key, attempt: str, operation_id: str, request_hash: str, claimed_at: datetime
 ) -> JsonObject:
@@ -83,6 +123,10 @@ def claim_marks(
 def no_claim_marks() -> JsonObject:
     """A merge patch that makes a stock unit free again."""
     return {"metadata": {"annotations": dict.fromkeys(CLAIM_MARKS)}}
+
+
+def _is_made(stock: GPUUnit) -> bool:
+    return labels.POOL_UID in stock.metadata.annotations
 
 
 def _key(text: str) -> Key | None:
