@@ -144,7 +144,8 @@ class StockReconciler:
         self._caches.stock.write_through(freed)
         claimant = provenance.claimant_of(stock)
         log.info("claim freed after its grace", claimant=str(claimant))
-        text = f"no unit came of the claim for {claimant} in {provenance.GRACE_SECONDS:.0f} s: free again"
+        grace = f"{provenance.GRACE_SECONDS:.0f} s"
+        text = f"no unit came of the claim for {claimant} in {grace}: free again"
         tell(self._recorder, GPU_UNITS, stock, Note("ClaimFreed", text, is_warning=True))
 
     async def _delete(self, stock: GPUUnit, why: str) -> None:
