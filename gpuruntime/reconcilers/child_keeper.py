@@ -92,10 +92,12 @@ class ChildKeeper(Generic[LiveT]):
                 self.resource, desired.annotated(), namespace=key.namespace
             )
         except AlreadyExistsError:
-            # The cache lags behind; what is there is judged as if it had been seen.
-            made = await self.client.get(self.resource, key)
-            self.cache.write_through(made)
-            return await self._mend(unit, made, desired)
+            # The cache lags behind, or does not mirror it: then it must not hold it either,
+            # because nobody would tell it of the end.
+            found = await self.client.get(self.resource, key)
+            if is_owned_by(found, unit):
+                self.cache.write_through(found)
+            return await self._mend(unit, found, desired)
         self.cache.write_through(made)
         log.info("child created", kind=self.resource.kind, child=str(key))
         return made

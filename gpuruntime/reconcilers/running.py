@@ -34,7 +34,7 @@ from gpuruntime.reconcilers.unit_status import (
 log = structlog.get_logger()
 
 # How often a child is tried again that was refused.
-REFUSED_SECONDS: Final = 60.0
+REFUSED_SECONDS: Final = 15.0
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -36,7 +36,7 @@ async def test_a_unit_takes_its_own_stock_again_when_its_claim_was_cleared() -> 
         await until(lambda: not world.stock_names)
 
 
-async def test_another_owners_deployment_is_left_alone_and_named() -> None:
+async def test_another_owners_deployment_is_left_alone_and_named_until_it_goes() -> None:
     world = World()
     async with living(world), managing(world):
         body = {
@@ -57,3 +57,6 @@ async def test_another_owners_deployment_is_left_alone_and_named() -> None:
         await until(lambda: reason_of(world.unit("demo")) == "DeploymentSyncFailed")
         assert "has no owner: it is left as it is" in message_of(world.unit("demo"))
         assert world.deployment("demo")["metadata"]["labels"] == body["metadata"]["labels"]  # type: ignore[index]  # JSON
+
+        world.call("DELETE", "/apis/apps/v1/namespaces/runtime-instance/deployments/unit-demo")
+        await until(lambda: phase_of(world.unit("demo")) == "Ready")
