@@ -69,6 +69,10 @@ class Process:
     def address(self) -> str:
         return str(self.said("listening")["address"])
 
+    @property
+    def has_ended(self) -> bool:
+        return self._keeper.poll(self.name) is not None
+
     def kill(self) -> None:
         """At once, as a crash would."""
         self._keeper.kill(self.name)
@@ -106,7 +110,7 @@ class Process:
         return tail_of(self.log)
 
     def _lines(self, event: str) -> list[dict[str, Any]]:
-        if self._keeper.poll(self.name) is not None:
+        if self.has_ended:
             raise ProcessError(f"{self.name} ended; the end of its log:\n{self.tail()}")
         lines = self.log.read_text().splitlines(keepends=True)
         whole = (line for line in lines if line.startswith("{") and line.endswith("}\n"))
@@ -139,7 +143,7 @@ class Installation:
             "crd/gpuunits.runtime.lokiwager.io",
             "crd/stockpools.runtime.lokiwager.io",
         )
-        documents = "---\n".join(yaml.safe_dump(each) for each in self._documents())
+        documents = "---\n".join(yaml.safe_dump(each) for each in self.documents())
         self.plane.kubectl("apply", "-f", "-", stdin=documents)
 
     def manager(self, *, server: str = "", **settings: Any) -> Process:
@@ -195,7 +199,7 @@ class Installation:
         answer = self.plane.request("POST", path, {"spec": {"expirationSeconds": 7200}})
         return str(answer["status"]["token"])
 
-    def _documents(self) -> Iterator[Any]:
+    def documents(self) -> Iterator[Any]:
         """The cluster's own objects are shared but for roles, which name this one's accounts."""
         for file in yaml.safe_load((MANIFESTS / "base/kustomization.yaml").read_text())[
             "resources"
