@@ -1,0 +1,59 @@
+"""One installation on the real control plane for the suites that share it: two apis, a manager."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import attrs
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.product import Caller, Installation, Process, installation
+
+
+@attrs.frozen
+class Product:
+    """Running, with all that it takes to look behind it."""
+
+    made: Installation
+    manager: Process
+    apis: tuple[Process, Process]
+
+    @property
+    def callers(self) -> tuple[Caller, Caller]:
+        first, second = (Caller(each.address) for each in self.apis)
+        return first, second
+
+    @property
+    def caller(self) -> Caller:
+        return self.callers[0]
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        return self.made.plane.kubectl(*arguments, stdin=stdin)
+
+
+@pytest.fixture(scope="session")
+def product(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """Whoever stops a part of it needs an installation of their own."""
+    with installation(cluster, tmp_path_factory.mktemp("product")) as made:
+        yield running(made)
+
+
+@pytest.fixture
+def install(
+    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Installation]]:
+    """Makes installations that end with the test."""
+    with ExitStack() as stack:
+
+        def make(name: str) -> Installation:
+            logs = tmp_path_factory.mktemp(name)
+            return stack.enter_context(installation(cluster, logs, name))
+
+        yield make
+
+
+def running(made: Installation) -> Product:
+    manager, first, second = made.manager(), made.api(), made.api()
+    for process in (manager, first, second):
+        process.wait_until_ready()
+    return Product(made, manager, (first, second))

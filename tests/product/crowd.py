@@ -1,0 +1,74 @@
+"""Many callers at once on several api replicas, over connections that stay open."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from tests.cluster.product import Answer, Process
+from tests.product.conftest import Product
+
+# Many fit on one node.
+SMALL = {"cpu": "10m", "memory": "16Mi"}
+PORTS = {"ports": [{"name": "http", "port": 8080}]}
+
+
+class Crowd:
+    def __init__(self, session: aiohttp.ClientSession, addresses: Sequence[str]) -> None:
+        self._session = session
+        self._addresses = addresses
+
+    async def claim(self, order: dict[str, Any], *, replica: int = 0) -> Answer:
+        url = f"{self._addresses[replica]}/api/v1/gpu-units"
+        async with self._session.post(url, json=order) as answer:
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            return Answer(answer.status, headers, await answer.json())
+
+
+@asynccontextmanager
+async def crowd(apis: Sequence[Process]) -> AsyncIterator[Crowd]:
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60)
+    )
+    async with session:
+        yield Crowd(session, [each.address for each in apis])
+
+
+def order(name: str, spec: str, **members: Any) -> dict[str, Any]:
+    """For a unit that serves; its operation is named as it is."""
+    given = {"operationID": name, "name": name, "specName": spec, "image": "python:3.12"}
+    return {**given, "template": PORTS, **members}
+
+
+def seed(product: Product, spec: str, replicas: int, **members: Any) -> None:
+    """Returns when all of it is ready."""
+    operation = f"stock-{spec}"
+    body = {"operationID": operation, "specName": spec, "replicas": replicas, **SMALL, **members}
+    assert product.caller.post("/operator/stock-units", body).status == 202
+    product.caller.until(
+        f"/operator/jobs/{operation}", lambda job: job["ready"] == replicas, seconds=120
+    )
+
+
+def units_of(product: Product, spec: str, namespace: str) -> list[dict[str, Any]]:
+    """As the API server has them."""
+    found = product.made.objects("gpuunits", namespace)
+    return [each for each in found if each["spec"]["specName"] == spec]
+
+
+def source_of(unit: dict[str, Any]) -> str:
+    """The uid of the stock that it lives from."""
+    return str(unit["metadata"]["annotations"]["runtime.lokiwager.io/source-stock-uid"])
+
+
+def wait_until_running(product: Product, spec: str, count: int) -> None:
+    """So many units are Ready, and no stock is left that one of them consumed."""
+    product.caller.until(
+        f"/gpu-units?phase=Ready&limit=1000&specName={spec}",
+        lambda units: len(units) == count,
+        seconds=120,
+    )
+    product.caller.until(
+        f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=30
+    )
