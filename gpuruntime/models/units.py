@@ -10,8 +10,9 @@ from gpuruntime.models import rules
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.functions import Serverless, ServerlessStatus
 from gpuruntime.models.labels import GROUP
-from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.metadata import Key, ObjectMeta
 from gpuruntime.models.moments import MicroTime
+from gpuruntime.models.names import cut_with_hash
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.schemas import Rule, Schema
@@ -28,6 +29,7 @@ from gpuruntime.models.texts import (
 
 VERSION: Final = "v1alpha1"
 MOST_GPUS: Final = 10_000
+CHILD_PREFIX: Final = "unit-"
 
 
 class Readiness(StrEnum):
@@ -139,3 +141,8 @@ class GPUUnit:
 GPU_UNITS: Final = Resource(
     group=GROUP, version=VERSION, kind="GPUUnit", plural="gpuunits", type=GPUUnit
 )
+
+
+def child_key(unit: GPUUnit) -> Key:
+    """All children of a unit share one name, of a DNS label's length."""
+    return Key(unit.metadata.namespace, cut_with_hash(f"{CHILD_PREFIX}{unit.metadata.name}"))

@@ -4,27 +4,19 @@ from typing import Any, Final
 
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.names import cut_with_hash
 from gpuruntime.models.network import SERVICES
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.templates import Port
-from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.drift import Child, inputs_hash
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement, labels_of, pod_template, primary_port
 
-PREFIX: Final = "unit-"
 # A Pod has to stay ready so long before a crash is forgiven; the first readiness counts at once.
 MIN_READY_SECONDS: Final = 10
 _POD: Final = ("spec", "template", "spec")
 POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
-
-
-def child_key(unit: GPUUnit) -> Key:
-    """All children of a unit share one name, of a DNS label's length."""
-    return Key(unit.metadata.namespace, cut_with_hash(f"{PREFIX}{unit.metadata.name}"))
 
 
 def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Child:
@@ -97,6 +89,7 @@ def _child(
     }
     return Child(
         inputs=inputs_hash(unit.spec),
+        generation=unit.metadata.generation,
         revision=options.template_revision,
         body=body,
         surroundings=POD_SURROUNDINGS if resource is DEPLOYMENTS else (),

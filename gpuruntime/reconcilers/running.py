@@ -15,11 +15,11 @@ from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import Service
-from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
-from gpuruntime.reconcilers.children import child_key, deployment_of, service_of
+from gpuruntime.reconcilers.children import deployment_of, service_of
 from gpuruntime.reconcilers.notes import tell, unit_note
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement

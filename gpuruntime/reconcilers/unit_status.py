@@ -10,9 +10,9 @@ from gpuruntime.models.conditions import Condition, with_condition
 from gpuruntime.models.phases import phase_of
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.reasons import ConditionType, UnitReason
-from gpuruntime.models.units import GPUUnit, GPUUnitStatus, Timeline
+from gpuruntime.models.units import GPUUnit, GPUUnitStatus, Timeline, child_key
 from gpuruntime.models.workloads import Deployment
-from gpuruntime.reconcilers.children import MIN_READY_SECONDS, access_url, child_key, service_of
+from gpuruntime.reconcilers.children import MIN_READY_SECONDS, access_url, service_of
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_failures import (
     FailureKind,
