@@ -233,10 +233,14 @@ class Caller:
     def delete(self, path: str) -> Answer:
         return request("DELETE", self._root + path)
 
-    def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
+    def until(
+        self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
+    ) -> Any:
         """The data of the first answer for which it holds."""
         answer = until(
-            lambda: self.get(path), lambda answer: answer.status == 200 and holds(answer.data)
+            lambda: self.get(path),
+            lambda answer: answer.status == 200 and holds(answer.data),
+            seconds=seconds,
         )
         return answer.data
 
