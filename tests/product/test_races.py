@@ -33,9 +33,7 @@ PAIRS = 16
 
 
 @pytest.fixture(scope="module")
-def races(
-    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Product]:
+def races(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with installation(cluster, tmp_path_factory.mktemp("races"), "races") as made:
         yield running(made)
 
@@ -57,7 +55,9 @@ async def pairs_to_both(
         return [await to_both(callers, *pair) for pair in pairs]
 
 
-def with_replays(orders: list[dict[str, Any]], rng: Random) -> Iterator[tuple[int, dict[str, Any]]]:
+def with_replays(
+    orders: list[dict[str, Any]], rng: Random
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each to some replica; a replay is of an order that is on its way, or was of late."""
     for number, each in enumerate(orders):
         yield rng.randrange(2), each
@@ -179,18 +179,22 @@ def test_two_long_names_that_begin_alike_have_children_of_their_own(races: Produ
     services = [each["serviceName"] for each in views]
     assert len(set(services)) == 2
     assert len({each["accessURL"] for each in views}) == 2
-    behind = [until(lambda s=service: pods_behind(races, s), bool) for service in services]
+    behind = [pods_behind(races, each) for each in services]
     assert [len(each) for each in behind] == [1, 1]
     assert not behind[0] & behind[1]
 
 
 def pods_behind(product: Product, service: str) -> set[str]:
-    """That the cluster leads a caller of the Service to."""
-    slices = product.made.objects("endpointslices", product.made.instance)
-    return {
-        end["targetRef"]["name"]
-        for each in slices
-        if each["metadata"]["labels"]["kubernetes.io/service-name"] == service
-        for end in each["endpoints"] or ()
-        if end["conditions"]["ready"]
-    }
+    """That the cluster leads a caller of the Service to, once there is one."""
+
+    def ready() -> set[str]:
+        slices = product.made.objects("endpointslices", product.made.instance)
+        return {
+            end["targetRef"]["name"]
+            for each in slices
+            if each["metadata"]["labels"]["kubernetes.io/service-name"] == service
+            for end in each["endpoints"] or ()
+            if end["conditions"]["ready"]
+        }
+
+    return until(ready, bool)
