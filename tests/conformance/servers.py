@@ -33,20 +33,22 @@ async def real(plane: ControlPlane) -> AsyncIterator[Api]:
     tls = ssl.create_default_context(cafile=plane.certificate)
     headers = {"Authorization": f"Bearer {plane.token}"}
 
-    def forget() -> None:
-        """What the API server keeps in memory goes with it, and etcd has nothing else."""
-        listed = plane.request("GET", "/api/v1/configmaps?limit=1")
-        plane.kill("kube-apiserver")
-        plane.compact(int(listed["metadata"]["resourceVersion"]))
-        plane.start("kube-apiserver")
-        plane.wait_until_ready()
-
     async def forget_history() -> None:
-        await asyncio.to_thread(forget)
+        await asyncio.to_thread(restart, plane, forgets=True)
 
     async with aiohttp.ClientSession(headers=headers) as session:
         transport = PlainTransport(session, plane.url, tls)
         yield Api(transport, forget_history, deadline_seconds=REAL_SECONDS)
+
+
+def restart(plane: ControlPlane, *, forgets: bool) -> None:
+    """The API server's memory goes with it; to forget, etcd then has nothing else either."""
+    listed = plane.request("GET", "/api/v1/configmaps?limit=1")
+    plane.kill("kube-apiserver")
+    if forgets:
+        plane.compact(int(listed["metadata"]["resourceVersion"]))
+    plane.start("kube-apiserver")
+    plane.wait_until_ready()
 
 
 @asynccontextmanager
