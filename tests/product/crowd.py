@@ -41,13 +41,16 @@ def order(name: str, spec: str, **members: Any) -> dict[str, Any]:
     return {**given, "template": PORTS, **members}
 
 
-def seed(product: Product, spec: str, replicas: int, **members: Any) -> None:
-    """Returns when all of it is ready."""
+def seed(
+    product: Product, spec: str, replicas: int, *, ready: int | None = None, **members: Any
+) -> None:
+    """Returns when all of it is ready, or as much as can be."""
     operation = f"stock-{spec}"
     body = {"operationID": operation, "specName": spec, "replicas": replicas, **SMALL, **members}
     assert product.caller.post("/operator/stock-units", body).status == 202
+    wanted = replicas if ready is None else ready
     product.caller.until(
-        f"/operator/jobs/{operation}", lambda job: job["ready"] == replicas, seconds=120
+        f"/operator/jobs/{operation}", lambda job: job["ready"] == wanted, seconds=120
     )
 
 
