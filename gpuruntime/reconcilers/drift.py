@@ -34,10 +34,12 @@ Path: TypeAlias = tuple[str, ...]
 class Child:
     """A child as it should be; `inputs` is the hash of what asked for it.
 
-    `surroundings` are the members that nobody asked for, such as a preferred node.
+    `generation` is that of the spec which asked; `surroundings` are the members that nobody asked
+    for, such as a preferred node.
     """
 
     inputs: str
+    generation: int
     revision: int
     body: JsonObject
     surroundings: tuple[Path, ...] = ()
@@ -55,6 +57,7 @@ class Applied:
     """
 
     inputs: str
+    generation: int = 0
     revision: int
     shape: str = ""
     body: dict[str, Any]  # JSON, decoded from the annotation
@@ -85,7 +88,7 @@ def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
     applied = decode_applied(_annotation(live))
     body, remembered = _target(desired, applied)
     patch = _difference(body, live, applied.body if applied else {})
-    if remembered is applied:
+    if remembered == applied:
         return patch
     return _with_annotation(patch, encode_applied(remembered))
 
@@ -102,18 +105,28 @@ def _target(desired: Child, applied: Applied | None) -> tuple[JsonObject, Applie
     kept = applied.body
     if not kept and is_same_shape:
         kept = _without(desired.body, desired.surroundings)
-    return kept, attrs.evolve(applied, inputs=desired.inputs) if asks_anew else applied
+    if asks_anew or _is_known(applied):
+        applied = attrs.evolve(applied, inputs=desired.inputs, generation=desired.generation)
+    return kept, applied
 
 
 def _asks_anew(desired: Child, applied: Applied) -> bool:
-    """An unknown rule counts as unchanged: two versions of ours never fight over a Pod."""
-    is_known = applied.inputs.startswith(f"{INPUTS_RULE}:")
-    return is_known and applied.inputs != desired.inputs
+    """A hash by an unknown rule proves no change, so that two versions of ours never fight over
+    a Pod; there, only a later generation of the spec does.
+    """
+    if _is_known(applied):
+        return applied.inputs != desired.inputs
+    return 0 < applied.generation < desired.generation
+
+
+def _is_known(applied: Applied) -> bool:
+    return applied.inputs.startswith(f"{INPUTS_RULE}:")
 
 
 def _applied(child: Child) -> Applied:
     return Applied(
         inputs=child.inputs,
+        generation=child.generation,
         revision=child.revision,
         shape=_digest(_without(child.body, child.surroundings)),
         body=dict(child.body),

@@ -14,8 +14,10 @@ from gpuruntime.reconcilers.drift import (
 )
 
 
-def child(spec: dict[str, Any], *, inputs: str = "1:a", revision: int = 1) -> Child:
-    return Child(inputs=inputs, revision=revision, body={"spec": spec})
+def child(
+    spec: dict[str, Any], *, inputs: str = "1:a", generation: int = 1, revision: int = 1
+) -> Child:
+    return Child(inputs=inputs, generation=generation, revision=revision, body={"spec": spec})
 
 
 def live(applied: Child, **changes: Any) -> dict[str, Any]:
@@ -121,6 +123,7 @@ def test_an_annotation_of_a_newer_version_is_left_as_it_is() -> None:
 def placed(node: str, *, inputs: str = "1:a", image: str = "x") -> Child:
     return Child(
         inputs=inputs,
+        generation=1,
         revision=1,
         body={"spec": {"image": image, "node": node}},
         surroundings=(("spec", "node"),),
@@ -154,6 +157,27 @@ def test_the_size_of_what_is_remembered_is_counted_in_bytes() -> None:
 def test_a_hash_of_an_unknown_rule_counts_as_unchanged() -> None:
     running = live(child({"shape": "theirs"}, inputs="7:zzz"))
     assert patch_towards(child({"shape": "ours"}), running) == {}
+
+
+def test_under_an_unknown_rule_a_later_generation_of_the_spec_asks_anew() -> None:
+    """After a rollback, what the user changes has to happen."""
+    running = live(child({"shape": "theirs"}, inputs="7:zzz", generation=3))
+    desired = child({"shape": "ours"}, generation=4)
+    patch = patch_towards(desired, running)
+    assert patch["spec"] == {"shape": "ours"}
+    assert remembered(patch) == remembered(desired.annotated())
+
+
+def test_under_an_unknown_rule_without_a_generation_nothing_proves_a_change() -> None:
+    running = live(child({"shape": "theirs"}, inputs="7:zzz", generation=0))
+    assert patch_towards(child({"shape": "ours"}, generation=4), running) == {}
+
+
+def test_a_generation_that_changed_no_input_is_remembered() -> None:
+    """Else a version with another rule would take it for a change."""
+    patch = patch_towards(child({"a": 1}, generation=3), live(child({"a": 1}, generation=1)))
+    assert patch.keys() == {"metadata"}
+    assert remembered(patch).generation == 3
 
 
 def test_a_child_whose_annotation_was_lost_is_compared_with_what_we_want() -> None:
