@@ -1,0 +1,91 @@
+"""What an audit says: which invariant does not hold, of which objects, and what to do."""
+
+from collections.abc import Hashable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from gpuruntime.models.cluster import ConfigMap
+from gpuruntime.models.metadata import KubernetesObject
+from gpuruntime.models.network import Service
+from gpuruntime.models.pods import Pod
+from gpuruntime.models.pools import StockPool
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.workloads import Deployment
+
+_KINDS: Mapping[type, str] = {
+    each: each.__name__ for each in (GPUUnit, StockPool, Deployment, Service, Pod, ConfigMap)
+}
+
+# A suspicion that is there under one identity all the time is one and the same.
+Identity: TypeAlias = Hashable
+
+
+@attrs.frozen(kw_only=True, slots=True, order=True)
+class ObjectRef:
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Breach:
+    """`message` is what is wrong, `remedy` what to do about it."""
+
+    rule: str
+    objects: tuple[ObjectRef, ...]
+    message: str
+    remedy: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Finding:
+    """What a rule sees in one snapshot.
+
+    Correct operation shows it for up to `allowed_seconds` at a stretch, and 0 means never. A
+    change of `version` begins another stretch, such as the next attempt of a claim.
+    """
+
+    objects: tuple[ObjectRef, ...]
+    message: str
+    remedy: str
+    allowed_seconds: float = 0.0
+    version: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Suspicion:
+    """A finding of a rule; a breach once it has lasted longer than correct operation allows."""
+
+    rule: str
+    finding: Finding
+
+    @property
+    def identity(self) -> Identity:
+        return (self.rule, self.finding.objects, self.finding.version)
+
+    @property
+    def breach(self) -> Breach:
+        return Breach(
+            rule=self.rule,
+            objects=self.finding.objects,
+            message=self.finding.message,
+            remedy=self.finding.remedy,
+        )
+
+    def is_breach_at(self, age_seconds: float) -> bool:
+        return age_seconds >= self.finding.allowed_seconds
+
+
+def reference_to(value: KubernetesObject) -> ObjectRef:
+    metadata = value.metadata
+    return ObjectRef(
+        kind=_KINDS[type(value)],
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+    )

@@ -1,0 +1,135 @@
+"""Rules of claims: whole marks that come to an end, one started unit for each stock unit."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.facts import Facts
+from gpuruntime.audit.pools import waits_for_a_name
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.envelopes import envelope_of
+from gpuruntime.models.units import GPUUnit
+
+# A leader that follows another one begins the grace anew, and frees a claim after a live look.
+DOUBT_SECONDS: Final = 2 * provenance.GRACE_SECONDS
+# The record of an ordinal waits for a request's life, and once more after a lost answer.
+CONSUME_SECONDS: Final = 300.0
+_MARKS = ", ".join(provenance.CLAIM_MARKS)
+
+
+def whole_marks(stock: GPUUnit, _: Facts) -> Iterator[Finding]:
+    """The marks of a claim are written, and taken back, in one patch: all of them or none."""
+    marks = stock.metadata.annotations
+    missing = [name for name in provenance.CLAIM_MARKS if not marks.get(name)]
+    fault = ""
+    if 0 < len(missing) < len(provenance.CLAIM_MARKS):
+        fault = f"without {', '.join(missing)}"
+    elif not missing and provenance.claimant_of(stock) is None:
+        fault = f"by {marks[labels.CLAIMED_BY]!r}, which is no namespace/name"
+    if fault:
+        yield Finding(
+            objects=(reference_to(stock),),
+            message=f"{reference_to(stock)} bears a claim {fault}",
+            remedy=f"remove {_MARKS}, unless an active unit names it as its source",
+        )
+
+
+def settled(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """A claim is for a unit that will start, or comes to its end.
+
+    Allows any time while the unit that the claim names lives from it and has not started (it
+    waits, or lost a conflict); the grace, twice, where no unit lives from it; and a while between
+    a start and the end of the stock, which has no bound while a name in use holds up the record.
+    """
+    claimant_key = provenance.claimant_of(stock)
+    if claimant_key is None or provenance.is_terminating(stock):
+        return
+    claimant, attempt = facts.unit_by_key.get(claimant_key), provenance.attempt_of(stock)
+    operation = provenance.operation_of(stock)
+    if claimant is None or provenance.is_doubtful(stock, claimant):
+        yield Finding(
+            objects=(reference_to(stock),),
+            message=f"{reference_to(stock)} is claimed by operation {operation} for "
+            f"{claimant_key}, and no such unit lives from it",
+            remedy=f"see that a manager leads, which frees it; or remove {_MARKS}",
+            allowed_seconds=DOUBT_SECONDS,
+            version=f"doubt {attempt}",
+        )
+    elif claimant.status.timeline.createdAt is not None and not _waits(stock, facts):
+        yield Finding(
+            objects=(reference_to(stock), reference_to(claimant)),
+            message=f"{reference_to(claimant)} has started, and its stock "
+            f"{reference_to(stock)} still holds a seat",
+            remedy="see that a manager leads, which deletes the stock unit",
+            allowed_seconds=CONSUME_SECONDS,
+            version=attempt,
+        )
+
+
+def one_start_for_stock(units: list[GPUUnit], _: Facts) -> Iterator[Finding]:
+    """Of several units that name a stock uid only the one that it is claimed for starts."""
+    if len(units) > 1:
+        uid = provenance.source_uid_of(units[0])
+        yield Finding(
+            objects=tuple(map(reference_to, units)),
+            message=f"stock {provenance.source_of(units[0])} ({uid}) was given to "
+            f"{len(units)} started units: {_names(units)}",
+            remedy="delete all of them but one, and ask for their replacement",
+        )
+
+
+def one_start_for_operation(units: list[GPUUnit], _: Facts) -> Iterator[Finding]:
+    """Allows any number of units of an operation as long as one alone has started."""
+    if len(units) > 1:
+        yield Finding(
+            objects=tuple(map(reference_to, units)),
+            message=f"operation {provenance.operation_of(units[0])} started "
+            f"{len(units)} units: {_names(units)}",
+            remedy="delete all of them but the one that its caller knows",
+        )
+
+
+def held_by_its_unit(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """What a started unit lives from is claimed by it until it goes.
+
+    Allows a unit that has not started, whose stock may be lost to it, and stock that is gone.
+    """
+    stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
+    if stock is None or not facts.has_started(unit):
+        return
+    is_held = provenance.claimant_of(stock) == unit.metadata.key and not provenance.is_doubtful(
+        stock, unit
+    )
+    if not is_held:
+        holder = provenance.claimant_of(stock) or "nobody"
+        yield Finding(
+            objects=(reference_to(unit), reference_to(stock)),
+            message=f"{reference_to(unit)} has started on {reference_to(stock)}, "
+            f"which is claimed by {holder}",
+            remedy="delete the stock unit, so that nobody else is given its envelope",
+        )
+
+
+def same_envelope(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """Both are fixed from the first moment. Allows equal quantities that are written otherwise."""
+    stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
+    if stock is None:
+        return
+    mine, its = unit.spec, stock.spec
+    if (mine.specName, envelope_of(mine)) != (its.specName, envelope_of(its)):
+        yield Finding(
+            objects=(reference_to(unit), reference_to(stock)),
+            message=f"{reference_to(unit)} has another envelope than {reference_to(stock)}, "
+            "from which it lives",
+            remedy="delete the unit and ask for it again",
+        )
+
+
+def _waits(stock: GPUUnit, facts: Facts) -> bool:
+    pool = facts.pool_by_uid.get(stock.metadata.annotations.get(labels.POOL_UID, ""))
+    is_recorded = pool is None or provenance.ordinal_of(stock) <= pool.status.seeded
+    return not is_recorded and waits_for_a_name(pool)
+
+
+def _names(units: list[GPUUnit]) -> str:
+    return ", ".join(str(each.metadata.key) for each in units)

@@ -1,0 +1,82 @@
+"""What the rules look up: the objects of a snapshot by what names them."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import attrs
+
+from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.tombstones import tombstone_of
+from gpuruntime.models.units import GPUUnit
+
+Units = defaultdict[str, list[GPUUnit]]
+
+
+@attrs.define(kw_only=True, slots=True)
+class Facts:
+    """Complete once `gather` is exhausted."""
+
+    snapshot: Snapshot
+    # Of both namespaces.
+    unit_by_key: dict[Key, GPUUnit] = attrs.field(factory=dict)
+    unit_by_uid: dict[str, GPUUnit] = attrs.field(factory=dict)
+    stock_by_uid: dict[str, GPUUnit] = attrs.field(factory=dict)
+    pool_by_key: dict[Key, StockPool] = attrs.field(factory=dict)
+    pool_by_uid: dict[str, StockPool] = attrs.field(factory=dict)
+    # By the uid of the pool that made them.
+    stock_of_pool: Units = attrs.field(factory=lambda: defaultdict(list))
+    # Active units that have started, by what they live from and by what asked for them.
+    started_by_source: Units = attrs.field(factory=lambda: defaultdict(list))
+    started_by_operation: Units = attrs.field(factory=lambda: defaultdict(list))
+    # What tombstones name: uids with their operations, and the names of pools.
+    buried: dict[str, str] = attrs.field(factory=dict)
+    buried_pools: set[str] = attrs.field(factory=set)
+    _deployed: set[str] = attrs.field(factory=set)
+
+    def gather(self) -> Iterator[None]:
+        """A step an object."""
+        snapshot = self.snapshot
+        for deployment in snapshot.deployments or ():
+            self._deployed.update(owner.uid for owner in deployment.metadata.ownerReferences)
+            yield
+        for pool in snapshot.pools:
+            self.pool_by_key[pool.metadata.key] = pool
+            self.pool_by_uid[pool.metadata.uid] = pool
+            yield
+        for stock in snapshot.stock:
+            self._add_stock(stock)
+            yield
+        for unit in snapshot.units:
+            self._add_unit(unit)
+            yield
+        for held in snapshot.tombstones or ():
+            tombstone = tombstone_of(held)
+            for each in tombstone.buried:
+                self.buried[each.uid] = tombstone.operation_id
+                if each.kind == STOCK_POOLS.kind:
+                    self.buried_pools.add(each.name)
+            yield
+
+    def has_started(self, unit: GPUUnit) -> bool:
+        """Its Deployment is there, or its status remembers one."""
+        return unit.status.timeline.createdAt is not None or unit.metadata.uid in self._deployed
+
+    def _add_stock(self, stock: GPUUnit) -> None:
+        metadata = stock.metadata
+        self.unit_by_key[metadata.key] = stock
+        self.unit_by_uid[metadata.uid] = self.stock_by_uid[metadata.uid] = stock
+        if pool_uid := metadata.annotations.get(labels.POOL_UID):
+            self.stock_of_pool[pool_uid].append(stock)
+
+    def _add_unit(self, unit: GPUUnit) -> None:
+        self.unit_by_key[unit.metadata.key] = unit
+        self.unit_by_uid[unit.metadata.uid] = unit
+        if not self.has_started(unit):
+            return
+        if source := provenance.source_uid_of(unit):
+            self.started_by_source[source].append(unit)
+        if operation := provenance.operation_of(unit):
+            self.started_by_operation[operation].append(unit)

@@ -1,0 +1,155 @@
+"""Rules of stock: what a pool made is free, claimed or consumed, and each ordinal is used once."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.facts import Facts
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.pools import Refill, StockPool
+from gpuruntime.models.reasons import ConditionType, PoolReason
+from gpuruntime.models.units import GPUUnit
+
+# A status follows its units within about two seconds of quiet; a new leader begins in a minute.
+STALE_SECONDS: Final = 180.0
+# For the garbage that a deletion leaves, with another leader to begin in between.
+DISSOLVE_SECONDS: Final = 180.0
+_RECOUNT = "see in the manager's log why it does not report the pool; its next report counts anew"
+
+
+def sums_up(pool: StockPool, facts: Facts) -> Iterator[Finding]:
+    """Created = free + claimed + consumed, in each report and against the stock that is there.
+
+    A report may be older than its stock: units claimed and consumed since are allowed, and so
+    are units made above `seeded`, which is recorded late on purpose. What may never be: units
+    counted as consumed that are there. After a while of no change the numbers have to be equal,
+    but for a pool on its way out, which reports no more.
+    """
+    living = facts.stock_of_pool.get(pool.metadata.uid, [])
+    for fault in (*_report_faults(pool), *_living_faults(pool, living)):
+        yield Finding(
+            objects=(reference_to(pool),),
+            message=f"{reference_to(pool)} does not add up: {fault}",
+            remedy="claim nothing of it until its stock is counted by hand; " + _RECOUNT,
+            version=f"{pool.status.seeded} {pool.status.consumed}",
+        )
+    told, counted = _told(pool), _counted(pool, living)
+    if told != counted and pool.status.conditions and not provenance.is_terminating(pool):
+        yield Finding(
+            objects=(reference_to(pool),),
+            message=f"{reference_to(pool)} tells of (free, claimed, consumed) {told}, "
+            f"and its stock is {counted}",
+            remedy=_RECOUNT,
+            allowed_seconds=STALE_SECONDS,
+            version=f"{told} {counted}",
+        )
+
+
+def ordinal_recorded(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """Consumed stock is at or below `seeded`, and its ordinal is never made again.
+
+    Allows stock above `seeded` while it lives. An older pool of the same name may have made what
+    the unit consumed: only units later than this pool are judged, and only those a grace later
+    unless it is known that no such pool was deleted. Stock that somebody deletes by hand
+    between its claim and its record is told of until the record follows.
+    """
+    source, pool = provenance.source_of(unit), _pool_of_source(unit, facts)
+    if source is None or pool is None:
+        return
+    ordinal, uid = provenance.source_ordinal(unit), provenance.source_uid_of(unit)
+    if uid not in facts.stock_by_uid and ordinal > pool.status.seeded:
+        yield Finding(
+            objects=(reference_to(unit), reference_to(pool)),
+            message=f"{reference_to(unit)} consumed {source}, and {reference_to(pool)} has "
+            f"recorded only {pool.status.seeded} ordinals: it may make {ordinal} again",
+            remedy="see that a manager leads: it counts the ordinals that active units name",
+        )
+    living = facts.unit_by_key.get(source)
+    if living and living.metadata.uid != uid and provenance.is_of_pool(living, pool):
+        yield Finding(
+            objects=(reference_to(unit), reference_to(living)),
+            message=f"{reference_to(pool)} made ordinal {ordinal} twice: "
+            f"{reference_to(unit)} consumed one, and another is there",
+            remedy="delete the stock unit that is there, unless it is claimed",
+        )
+
+
+def has_pool(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """Allows stock that somebody made by hand, claimed stock, which finishes its hand-off
+    without its pool, and a while for the manager to remove the rest."""
+    uid = stock.metadata.annotations.get(labels.POOL_UID, "")
+    is_gone = provenance.is_orphaned(stock) and uid not in facts.pool_by_uid
+    if is_gone and not provenance.is_terminating(stock):
+        yield Finding(
+            objects=(reference_to(stock),),
+            message=f"{reference_to(stock)} is stock of a pool that is gone",
+            remedy="see that a manager leads, which removes it; or delete it",
+            allowed_seconds=DISSOLVE_SECONDS,
+        )
+
+
+def _report_faults(pool: StockPool) -> Iterator[str]:
+    status = pool.status
+    counts = (status.available, status.claimed, status.progressing, status.failed)
+    if min(*counts, status.seeded, status.consumed) < 0:
+        yield "a number is below zero"
+    gone = f"{status.consumed} of {status.seeded} made are consumed"
+    if status.consumed > status.seeded:
+        yield gone
+    elif status.seeded - status.consumed > sum(counts):
+        yield f"{gone}, and only {sum(counts)} are left"
+
+
+def _living_faults(pool: StockPool, living: list[GPUUnit]) -> Iterator[str]:
+    status = pool.status
+    left = sum(_counts(each) and provenance.ordinal_of(each) <= status.seeded for each in living)
+    if status.consumed + left > status.seeded:
+        yield f"{status.consumed} of {status.seeded} made are consumed, and {left} are there"
+    is_as_made = pool.metadata.generation <= 1
+    if pool.spec.refill == Refill.NEVER and is_as_made and len(living) > pool.spec.replicas:
+        yield f"{len(living)} are there of {pool.spec.replicas} to be made once"
+
+
+def _told(pool: StockPool) -> tuple[int, int, int]:
+    status = pool.status
+    free = status.available + status.progressing + status.failed
+    return free, status.claimed, status.consumed
+
+
+def _counted(pool: StockPool, living: list[GPUUnit]) -> tuple[int, int, int]:
+    claimed = sum(provenance.is_claimed(each) for each in living)
+    counted = [each for each in living if _counts(each)]
+    seeded = pool.status.seeded
+    left = sum(provenance.ordinal_of(each) <= seeded for each in counted)
+    return len(counted) - claimed, claimed, seeded - left
+
+
+def _counts(stock: GPUUnit) -> bool:
+    """What ends unclaimed is as good as gone."""
+    return provenance.is_claimed(stock) or not provenance.is_terminating(stock)
+
+
+def _pool_of_source(unit: GPUUnit, facts: Facts) -> StockPool | None:
+    """The pool that surely made the stock from which the unit, once started, lives."""
+    source = provenance.source_of(unit)
+    if source is None or unit.status.timeline.createdAt is None:
+        return None
+    pool = facts.pool_by_key.get(Key(source.namespace, source.name.rpartition("-")[0]))
+    if pool is None or provenance.is_terminating(pool):
+        return None
+    born, made = unit.metadata.creationTimestamp, pool.metadata.creationTimestamp
+    if born is None or made is None:
+        return None
+    is_first = bool(provenance.operation_of(pool)) and (
+        facts.snapshot.tombstones is not None and pool.metadata.name not in facts.buried_pools
+    )
+    margin = 0.0 if is_first else provenance.GRACE_SECONDS
+    return pool if (born - made).total_seconds() > margin else None
+
+
+def waits_for_a_name(pool: StockPool | None) -> bool:
+    """An ordinal that cannot be made holds up the record of those above it."""
+    ready = condition_of(pool.status.conditions, ConditionType.READY) if pool else None
+    return ready is not None and ready.reason == PoolReason.STOCK_SYNC_FAILED
