@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bench import local_server
+from tests.bench import claiming, creating, local_server, managing
 from tests.bench.rows import Row
 
 EVENTS_A_SECOND = 2_000
@@ -76,7 +76,15 @@ def queue_rows() -> Iterator[Row]:
 
 def main() -> int:
     missed = 0
-    for rows in (sync_rows, event_rows, queue_rows, local_server.rows):
+    for rows in (
+        sync_rows,
+        event_rows,
+        queue_rows,
+        local_server.rows,
+        creating.rows,
+        claiming.rows,
+        managing.rows,
+    ):
         for row in rows():
             print(row, flush=True)
             missed += row.is_missed

@@ -28,6 +28,16 @@ class Row:
             return f"≤ {self.at_most:g}"
         return f"≥ {self.at_least:g}" if self.at_least is not None else ""
 
+    @property
+    def verdict(self) -> str:
+        if self.at_most is None and self.at_least is None:
+            return ""
+        if self.is_missed:
+            return "MISSED"
+        is_above = self.at_most is not None and self.value > self.at_most
+        is_below = self.at_least is not None and self.value < self.at_least
+        return "nearly" if is_above or is_below else "kept"
+
     def __str__(self) -> str:
-        verdict = "MISSED" if self.is_missed else ""
-        return f"{self.name:<58} {self.value:>12,.3f} {self.unit:<10} {self.budget:<10} {verdict}"
+        measured = f"{self.name:<58} {self.value:>12,.3f} {self.unit:<10}"
+        return f"{measured} {self.budget:<10} {self.verdict}"

@@ -1,0 +1,85 @@
+"""Keep-alive connections with nothing above them: what a request costs at the very least."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from gpuruntime.kube.transport import JSON
+
+USER_AGENT = "bench"
+
+
+@attrs.frozen(slots=True)
+class Address:
+    """Whom to reach, and what to say to be let in."""
+
+    url: str
+    token: str = ""
+    tls: ssl.SSLContext | None = None
+
+
+@attrs.frozen(slots=True)
+class Answer:
+    status: int
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+
+class Connection:
+    """One request at a time; the head of all of them is the same but for its first line."""
+
+    def __init__(
+        self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        lines = [f"Host: {urlsplit(address.url).netloc}", f"User-Agent: {USER_AGENT}"]
+        if address.token:
+            lines.append(f"Authorization: Bearer {address.token}")
+        self._head = "\r\n".join(lines)
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", content_type: str = JSON
+    ) -> Answer:
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}\r\n"
+        if body:
+            head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+        self._writer.write(head.encode() + b"\r\n" + body)
+        status_line, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines if line)
+        return Answer(int(status_line.split(" ")[1]), await self._body(headers))
+
+    async def _body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("transfer-encoding") != "chunked":
+            return await self._reader.readexactly(int(headers["content-length"]))
+        body = b""
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            body += (await self._reader.readexactly(size + 2))[:-2]
+        await self._reader.readexactly(2)
+        return body
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def connections(address: Address, count: int) -> AsyncIterator[list[Connection]]:
+    target = urlsplit(address.url)
+    async with AsyncExitStack() as stack:
+        opened = []
+        for _ in range(count):
+            streams = await asyncio.open_connection(
+                target.hostname, target.port, ssl=address.tls, limit=2**20
+            )
+            opened.append(Connection(address, *streams))
+            stack.callback(opened[-1].close)
+        yield opened
