@@ -7,7 +7,7 @@ import attrs
 
 from gpuruntime.inventory.hashing import compact, derived_name, request_hash
 from gpuruntime.inventory.requests import CreatePool, CreateUnit, SeedStock
-from gpuruntime.models import codec, labels
+from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.moments import rfc3339_micro
@@ -75,7 +75,7 @@ def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
             labels.OPERATION_ID: request.operationID,
             labels.REQUEST_HASH: order.request_hash,
             labels.ACCEPTED_AT: rfc3339_micro(order.accepted_at),
-            **(_source(stock) if stock else {}),
+            **(provenance.source_marks(stock) if stock else {}),
         },
     }
     return _body(GPU_UNITS, metadata, compact(spec))
@@ -149,14 +149,6 @@ def _stocking(request: SeedStock | CreatePool) -> dict[str, Any]:
     if isinstance(request, SeedStock):
         return {"refill": Refill.NEVER}
     return {"image": request.image, "template": request.template, "refill": request.refill}
-
-
-def _source(stock: GPUUnit) -> dict[str, str]:
-    return {
-        labels.SOURCE_STOCK: str(stock.metadata.key),
-        labels.SOURCE_STOCK_UID: stock.metadata.uid,
-        labels.CLAIMED_AT: stock.metadata.annotations[labels.CLAIMED_AT],
-    }
 
 
 def _body(resource: Resource[Any], metadata: JsonObject, spec: JsonObject) -> JsonObject:

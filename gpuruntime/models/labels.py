@@ -24,6 +24,7 @@ CLAIMED_AT: Final = f"{GROUP}/claimed-at"
 # On a unit alone. A source stock is written `namespace/name`.
 SOURCE_STOCK: Final = f"{GROUP}/source-stock"
 SOURCE_STOCK_UID: Final = f"{GROUP}/source-stock-uid"
+SOURCE_POOL_UID: Final = f"{GROUP}/source-pool-uid"
 ACCEPTED_AT: Final = f"{GROUP}/accepted-at"
 
 # On a claimed stock unit alone. A claimant is written `namespace/name`.

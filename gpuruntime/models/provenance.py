@@ -35,6 +35,11 @@ def source_uid_of(unit: GPUUnit) -> str:
     return unit.metadata.annotations.get(labels.SOURCE_STOCK_UID, "")
 
 
+def source_pool_uid_of(unit: GPUUnit) -> str:
+    """Of the pool that made the unit's stock; empty where nobody noted it."""
+    return unit.metadata.annotations.get(labels.SOURCE_POOL_UID, "")
+
+
 def source_of(unit: GPUUnit) -> Key | None:
     return _key(unit.metadata.annotations.get(labels.SOURCE_STOCK, ""))
 
@@ -110,6 +115,18 @@ def source_ordinal(unit: GPUUnit) -> int:
     source = source_of(unit)
     ordinal = source.name.rpartition("-")[2] if source else ""
     return int(ordinal) if ordinal.isdecimal() else 0
+
+
+def source_marks(stock: GPUUnit) -> dict[str, str]:
+    """The annotations of a unit that took the claimed stock."""
+    marks = stock.metadata.annotations
+    pool_uid = marks.get(labels.POOL_UID, "")
+    return {
+        labels.SOURCE_STOCK: str(stock.metadata.key),
+        labels.SOURCE_STOCK_UID: stock.metadata.uid,
+        labels.CLAIMED_AT: marks[labels.CLAIMED_AT],
+        **({labels.SOURCE_POOL_UID: pool_uid} if pool_uid else {}),
+    }
 
 
 def claim_marks(

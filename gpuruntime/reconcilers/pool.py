@@ -27,7 +27,7 @@ from gpuruntime.reconcilers.caches import SOURCE_POOL, Caches
 from gpuruntime.reconcilers.deletions import bury
 from gpuruntime.reconcilers.notes import pool_note, tell
 from gpuruntime.reconcilers.options import PodDefaults
-from gpuruntime.reconcilers.pool_plan import Stocktaking, plan, recordable, take_stock
+from gpuruntime.reconcilers.pool_plan import ORIGIN, Stocktaking, plan, recordable, take_stock
 from gpuruntime.reconcilers.pool_status import (
     USED_UP_AT,
     PoolVerdict,
@@ -86,7 +86,7 @@ class PoolReconciler:
             _, seconds = await self._report(pool, self._take_stock(pool), refusal)
             return Result(requeue_after_seconds=seconds or REFUSED_SECONDS)
         if FINALIZER not in pool.metadata.finalizers:
-            pool = await self._set_finalizers(pool, (*pool.metadata.finalizers, FINALIZER))
+            pool = await self._adopt(pool)
         return await self._carry_out(pool)
 
     async def _carry_out(self, pool: StockPool) -> Result:
@@ -155,8 +155,7 @@ class PoolReconciler:
             for unit in self._caches.stock.store.by_index(POOL, name)
             if provenance.is_of_pool(unit, pool)
         )
-        sources = self._caches.units.store.by_index(SOURCE_POOL, name)
-        return take_stock(pool, living, (provenance.source_ordinal(unit) for unit in sources))
+        return take_stock(pool, living, self._caches.units.store.by_index(SOURCE_POOL, name))
 
     async def _remove(self, units: tuple[GPUUnit, ...]) -> None:
         """What changed meanwhile, perhaps by a claim, is left, and counted anew by a retry."""
@@ -178,12 +177,16 @@ class PoolReconciler:
         if stock.unclaimed:
             return DONE
         await bury(self._tombstones, STOCK_POOLS.kind, pool)
-        others = tuple(each for each in pool.metadata.finalizers if each != FINALIZER)
-        await self._set_finalizers(pool, others)
+        others = [each for each in pool.metadata.finalizers if each != FINALIZER]
+        await self._patch(pool, {"metadata": {"finalizers": others}})
         return DONE
 
-    async def _set_finalizers(self, pool: StockPool, finalizers: tuple[str, ...]) -> StockPool:
-        return await self._patch(pool, {"metadata": {"finalizers": list(finalizers)}})
+    async def _adopt(self, pool: StockPool) -> StockPool:
+        """Before its first unit is made: what it is known by, and that it waits for us to end."""
+        metadata: JsonObject = {"finalizers": [*pool.metadata.finalizers, FINALIZER]}
+        if ORIGIN not in pool.metadata.annotations:
+            metadata["annotations"] = {ORIGIN: pool.metadata.uid}
+        return await self._patch(pool, {"metadata": metadata})
 
     async def _mark_used_up(self, pool: StockPool, since: datetime | None) -> None:
         mark = rfc3339(since) if since else None

@@ -11,13 +11,15 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.models import provenance
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.pools import Refill, StockPool
 from gpuruntime.models.units import GPUUnit
 
 # So many creates in one go; the rest follows at once.
 BATCH: Final = 64
+# On a pool: the uid that it began with. A restore brings it back under another one.
+ORIGIN: Final = f"{labels.GROUP}/origin-uid"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -54,11 +56,12 @@ class PoolPlan:
 
 
 def take_stock(
-    pool: StockPool, living: Iterable[GPUUnit], consumed_ordinals: Iterable[int]
+    pool: StockPool, living: Iterable[GPUUnit], takers: Iterable[GPUUnit]
 ) -> Stocktaking:
-    """`consumed_ordinals` are those that active units name: a lost status does not seed again."""
+    """`takers` are active units that name the pool: a lost status does not seed again."""
     ready, progressing, failed, claimed = [], [], [], []
-    used = {pool.status.seeded, *consumed_ordinals}
+    taken = (provenance.source_ordinal(unit) for unit in takers if has_taken_from(pool, unit))
+    used = {pool.status.seeded, *taken}
     for unit in living:
         used.add(provenance.ordinal_of(unit))
         if provenance.is_claimed(unit):
@@ -82,6 +85,12 @@ def take_stock(
         gaps=tuple(itertools.islice(gaps, BATCH)),
         gap_count=highest - seeded - sum(ordinal > seeded for ordinal in used),
     )
+
+
+def has_taken_from(pool: StockPool, unit: GPUUnit) -> bool:
+    """A pool made anew under an old name inherits nothing, and a restored one what it began."""
+    source = provenance.source_pool_uid_of(unit)
+    return source in ("", pool.metadata.uid, pool.metadata.annotations.get(ORIGIN))
 
 
 def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:

@@ -11,10 +11,8 @@ from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.events import EventRecorder
-from gpuruntime.models import labels, provenance
+from gpuruntime.models import provenance
 from gpuruntime.models.envelopes import envelope_of
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.notes import Note, tell
 
@@ -43,7 +41,7 @@ class Reclaimer:
             return False
         if claim is None:
             return False
-        await self._name(unit, claim.stock.metadata)
+        await self._name(unit, claim.stock)
         return True
 
     async def _take_again(self, own: Iterable[GPUUnit], wanted: Wanted) -> Claim | None:
@@ -52,21 +50,17 @@ class Reclaimer:
                 return claim
         return None
 
-    async def _name(self, unit: GPUUnit, source: ObjectMeta) -> None:
-        marks: JsonObject = {
-            labels.SOURCE_STOCK: str(source.key),
-            labels.SOURCE_STOCK_UID: source.uid,
-            labels.CLAIMED_AT: source.annotations[labels.CLAIMED_AT],
-        }
+    async def _name(self, unit: GPUUnit, stock: GPUUnit) -> None:
         named = await self.client.patch(
             GPU_UNITS,
             unit.metadata.key,
-            {"metadata": {"annotations": marks}},
+            {"metadata": {"annotations": dict(provenance.source_marks(stock))}},
             resource_version=unit.metadata.resourceVersion,
         )
         self.units.write_through(named)
-        log.info("lost claim replaced", stock=str(source.key))
-        tell(self.recorder, GPU_UNITS, unit, Note("ClaimReplaced", f"claims stock {source.key}"))
+        log.info("lost claim replaced", stock=str(stock.metadata.key))
+        note = Note("ClaimReplaced", f"claims stock {stock.metadata.key}")
+        tell(self.recorder, GPU_UNITS, unit, note)
 
 
 def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:

@@ -1,3 +1,4 @@
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -6,7 +7,7 @@ from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.pools import Refill, StockPool, StockPoolSpec, StockPoolStatus
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
-from gpuruntime.reconcilers.pool_plan import BATCH, plan, recordable, take_stock
+from gpuruntime.reconcilers.pool_plan import BATCH, ORIGIN, plan, recordable, take_stock
 
 
 def pool(replicas: int, *, refill: str = Refill.ALWAYS, seeded: int = 0) -> StockPool:
@@ -27,6 +28,15 @@ def stock(ordinal: int, *, claimed: bool = False, ready: bool = True) -> GPUUnit
     )
 
 
+def taker(ordinal: int, *, pool_uid: str = "") -> GPUUnit:
+    """An active unit that names the stock."""
+    marks = {labels.SOURCE_STOCK: f"stock/p-{ordinal}", labels.SOURCE_POOL_UID: pool_uid}
+    return GPUUnit(
+        metadata=ObjectMeta(name=f"taker-{ordinal}", annotations=marks),
+        spec=GPUUnitSpec(specName="g1"),
+    )
+
+
 def test_a_gap_that_a_failed_create_left_is_filled_first() -> None:
     never = pool(4, refill=Refill.NEVER)
     taken = take_stock(never, [stock(1), stock(3)], [])
@@ -41,12 +51,26 @@ def test_what_was_recorded_is_never_made_again() -> None:
 
 def test_a_lost_status_does_not_seed_again_what_active_units_name() -> None:
     never = pool(3, refill=Refill.NEVER)
-    assert plan(never, take_stock(never, [stock(3)], [1, 2])).creates == ()
+    takers = [taker(1, pool_uid="pool"), taker(2)]
+    assert plan(never, take_stock(never, [stock(3)], takers)).creates == ()
+
+
+def test_a_pool_made_anew_inherits_nothing_from_one_of_its_name() -> None:
+    never = pool(2, refill=Refill.NEVER)
+    takers = [taker(each, pool_uid="a pool of before") for each in (1, 2)]
+    assert plan(never, take_stock(never, [], takers)).creates == (1, 2)
+
+
+def test_a_restored_pool_knows_its_own_under_its_new_uid() -> None:
+    metadata = ObjectMeta(name="p", uid="new", annotations={ORIGIN: "old"})
+    restored = attrs.evolve(pool(2, refill=Refill.NEVER), metadata=metadata)
+    takers = [taker(1, pool_uid="old"), taker(2, pool_uid="new")]
+    assert plan(restored, take_stock(restored, [], takers)).creates == ()
 
 
 def test_an_absurd_source_costs_nothing() -> None:
     never = pool(2, refill=Refill.NEVER)
-    assert plan(never, take_stock(never, [], [10**12])).creates == (1,)
+    assert plan(never, take_stock(never, [], [taker(10**12)])).creates == (1,)
 
 
 def test_the_newest_unready_goes_first_and_only_once_recorded() -> None:

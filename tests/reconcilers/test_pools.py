@@ -1,0 +1,187 @@
+"""Pools on the embedded server: what they seed, keep, give up and leave behind."""
+
+import asyncio
+
+import pytest
+
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.units import GPU_UNITS
+from tests.inventory.cluster import STOCK, replica
+from tests.reconcilers.world import (
+    World,
+    becomes,
+    living,
+    managing,
+    message_of,
+    phase_of,
+    quiet,
+    reason_of,
+    until,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+def available(world: World, name: str = "p") -> int:
+    count: int = world.pool(name).get("status", {}).get("available", 0)
+    return count
+
+
+def pools(world: World) -> list[str]:
+    return world.names(STOCK_POOLS, STOCK)
+
+
+def set_pool(world: World, name: str = "p", **spec: object) -> None:
+    world.call("PATCH", STOCK_POOLS.path(namespace=STOCK, name=name), {"spec": spec})
+
+
+async def test_a_never_pool_made_anew_seeds_in_full_beside_what_was_taken_before() -> None:
+    world = World()
+    async with living(world), managing(world), replica(world) as api:
+        world.add_pool(replicas=2, refill="Never")
+        await until(lambda: available(world) == 2)
+        for name in ("a", "b"):
+            assert (await api.create(name, name=name)).startswith("201")
+            await becomes(world, name, "Ready")
+        await until(lambda: not world.stock_names)
+        world.delete(STOCK_POOLS, STOCK, "p")
+        await until(lambda: not pools(world))
+        world.add_pool(replicas=2, refill="Never")
+        await until(lambda: available(world) == 2)
+        assert world.stock_names == ["p-1", "p-2"]
+
+
+async def test_a_never_pool_never_seeds_again_whoever_leads() -> None:
+    world = World()
+    async with living(world):
+        async with managing(world), replica(world) as api:
+            world.add_pool(replicas=2, refill="Never")
+            await until(lambda: available(world) == 2)
+            assert (await api.create("a", name="a")).startswith("201")
+            await until(lambda: len(world.stock_names) == 1)
+            world.delete(GPU_UNITS, STOCK, world.stock_names[0])
+            await quiet(world)
+        async with managing(world):
+            await quiet(world, seconds=120.0)
+    assert world.stock_names == []
+    assert world.pool()["status"]["consumed"] == 2
+    assert phase_of(world.pool()) == "Empty"
+    assert world.made(GPU_UNITS)["POST"] == 2
+
+
+async def test_a_refill_pool_makes_what_was_claimed_under_a_new_ordinal() -> None:
+    world = World()
+    async with living(world), managing(world), replica(world) as api:
+        world.add_pool(replicas=2)
+        await until(lambda: available(world) == 2)
+        assert (await api.create("a", name="a")).startswith("201")
+        await becomes(world, "a", "Ready")
+        await until(lambda: "p-3" in world.stock_names and available(world) == 2)
+        await quiet(world)
+        status = world.pool()["status"]
+    assert (status["seeded"], status["consumed"], status["claimed"]) == (3, 1, 0)
+
+
+async def test_a_lowered_pool_gives_up_the_newest_unready_first_and_no_claimed_one() -> None:
+    world = World()
+    world.troubles["p-3"] = {
+        "name": "runtime",
+        "ready": False,
+        "restartCount": 0,
+        "image": "busybox",
+        "imageID": "",
+        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no"}},
+    }
+    async with living(world), managing(world):
+        world.add_pool(replicas=5)
+        await until(lambda: available(world) == 4 and world.pool()["status"]["failed"] == 1)
+        assert (phase_of(world.pool()), reason_of(world.pool())) == ("Failed", "StockFailed")
+        assert "p-3" in message_of(world.pool())
+        world.claim_by_hand("p-5", "nobody", operation="x")
+        set_pool(world, replicas=3)
+        await until(lambda: "p-3" not in world.stock_names)
+        await asyncio.sleep(10)
+        assert world.stock_names == ["p-1", "p-2", "p-4", "p-5"]
+        set_pool(world, replicas=1)
+        await until(lambda: len(world.stock_names) == 2)
+        assert world.stock_names == ["p-1", "p-5"]
+
+
+async def test_a_deleted_pool_takes_along_what_nobody_claimed_in_time() -> None:
+    world = World()
+    async with living(world), managing(world) as manager, replica(world) as api:
+        world.add_pool(replicas=3, refill="Never")
+        await until(lambda: available(world) == 3)
+        manager.transport.hold_watches()
+        assert (await api.create("a", name="a")).startswith("201")
+        (taken,) = [each["metadata"]["name"] for each in world.claimed]
+        world.delete(STOCK_POOLS, STOCK, "p")
+        manager.transport.release_watches()
+        await until(lambda: not pools(world))
+        await becomes(world, "a", "Ready")
+        await until(lambda: not world.stock_names)
+        assert world.unit("a")["metadata"]["annotations"]["runtime.lokiwager.io/source-stock"] == (
+            f"{STOCK}/{taken}"
+        )
+
+
+async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is_gone() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_pool("old")
+        await until(lambda: available(world, "old") == 1)
+        world.add_pool("new", gpu=2)
+        await until(lambda: reason_of(world.pool("new")) == "SpecConflict")
+        assert (phase_of(world.pool("new")), world.stock_names) == ("Failed", ["old-1"])
+        assert "pool old gives g1.1 another envelope" in message_of(world.pool("new"))
+        world.delete(STOCK_POOLS, STOCK, "old")
+        await until(lambda: available(world, "new") == 1)
+        assert world.stock_names == ["new-1"]
+
+
+async def test_the_same_envelope_spelled_out_or_by_default_is_no_conflict() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_pool("old")
+        world.add_pool("new", cpu="1000m", memory="1024Mi")
+        await until(lambda: available(world, "old") == available(world, "new") == 1)
+
+
+async def test_a_used_up_pool_is_kept_for_the_retention_and_then_goes() -> None:
+    world = World()
+    async with living(world), managing(world, retention_seconds=600.0), replica(world) as api:
+        world.add_pool(refill="Never")
+        await until(lambda: available(world) == 1)
+        assert (await api.create("a", name="a")).startswith("201")
+        await until(lambda: phase_of(world.pool()) == "Empty")
+        await asyncio.sleep(590)
+        assert pools(world) == ["p"]
+        await until(lambda: not pools(world), seconds=30)
+    assert phase_of(world.unit("a")) == "Ready"
+
+
+async def test_a_pool_with_a_bad_quantity_names_the_field_and_is_mended_at_once() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_pool(memory="not-a-quantity")
+        await until(lambda: reason_of(world.pool()) == "InvalidSpec")
+        assert message_of(world.pool()).startswith("spec.memory: ")
+        assert world.stock_names == []
+        set_pool(world, memory="2Gi")
+        await until(lambda: available(world) == 1, seconds=10)
+
+
+async def test_stock_of_a_pool_that_is_gone_goes_unless_somebody_holds_it() -> None:
+    world = World()
+    async with living(world):
+        async with managing(world):
+            world.add_pool(replicas=2)
+            await until(lambda: available(world) == 2)
+        world.claim_by_hand("p-2", "nobody", operation="x")
+        path = STOCK_POOLS.path(namespace=STOCK, name="p")
+        world.call("PATCH", path, {"metadata": {"finalizers": None}})
+        world.delete(STOCK_POOLS, STOCK, "p")
+        async with managing(world):
+            await until(lambda: world.stock_names == ["p-2"])
+            # Its claim ends with the grace, and so does it.
+            await until(lambda: not world.stock_names)
