@@ -4,16 +4,17 @@ Kept as units come and go, so a page costs what it shows: nothing is sorted, sea
 encoded again for a unit that stayed as it was. Among several filters the rarest leads.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Final, TypeAlias
 
 import attrs
 import msgspec
 
 from gpuruntime.api.views import unit_view
+from gpuruntime.inventory.ordering import Ordered, Place
 from gpuruntime.inventory.stores import Cache, Store
 from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
@@ -65,46 +66,11 @@ class _Entry:
         return self.view
 
 
-class _Row:
-    """Entries sorted by name, then namespace, as a page of both lifecycles has to be."""
-
-    def __init__(self) -> None:
-        self._places: list[tuple[str, str]] = []
-        self._entries: list[_Entry] = []
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def put(self, key: Key, entry: _Entry) -> None:
-        place = (key.name, key.namespace)
-        index = bisect_left(self._places, place)
-        if self._places[index : index + 1] == [place]:
-            self._entries[index] = entry
-        else:
-            self._places.insert(index, place)
-            self._entries.insert(index, entry)
-
-    def remove(self, key: Key) -> None:
-        index = bisect_left(self._places, (key.name, key.namespace))
-        del self._places[index], self._entries[index]
-
-    def after(self, key: Key | None, limit: int) -> list[_Entry]:
-        start = self._start(key)
-        return self._entries[start : start + limit]
-
-    def all_after(self, key: Key | None) -> Iterator[_Entry]:
-        for index in range(self._start(key), len(self._entries)):
-            yield self._entries[index]
-
-    def _start(self, key: Key | None) -> int:
-        return bisect_right(self._places, (key.name, key.namespace)) if key else 0
-
-
 class UnitIndex:
     """Takes what the caches have, and hears of every change from then on."""
 
     def __init__(self, *, units: Cache[GPUUnit], stock: Cache[GPUUnit]) -> None:
-        self._rows: defaultdict[Facet, _Row] = defaultdict(_Row)
+        self._rows: defaultdict[Facet, Ordered[_Entry]] = defaultdict(Ordered)
         self._entries: dict[Key, _Entry] = {}
         for lifecycle, cache in ((Lifecycle.INSTANCE, units), (Lifecycle.STOCK, stock)):
             for unit in cache.store.values():
@@ -116,11 +82,11 @@ class UnitIndex:
         rows = [self._rows[facet] for facet in facets if facet in self._rows]
         if len(rows) < len(facets):
             return UnitPage(views=_list_of([]))
-        row = min(rows, key=len)
-        if len(rows) == 1:
-            found = row.after(after, limit + 1)
-        else:
-            found = _first(row.all_after(after), frozenset(facets), limit + 1)
+        entries = min(rows, key=len).after(_place_of(after) if after else ())
+        if len(rows) > 1:
+            wanted_facets = frozenset(facets)
+            entries = (entry for entry in entries if wanted_facets <= entry.facets)
+        found = list(islice(entries, limit + 1))
         kept = found[:limit]
         following = kept[-1].unit.metadata.key if len(found) > limit else None
         return UnitPage(views=_list_of(kept), next=following)
@@ -142,7 +108,7 @@ class UnitIndex:
         if before is not None:
             self._leave(key, before.facets - entry.facets)
         for facet in entry.facets:
-            self._rows[facet].put(key, entry)
+            self._rows[facet].put(_place_of(key), entry)
         self._entries[key] = entry
 
     def _remove(self, key: Key) -> None:
@@ -152,9 +118,14 @@ class UnitIndex:
 
     def _leave(self, key: Key, facets: frozenset[Facet]) -> None:
         for facet in facets:
-            self._rows[facet].remove(key)
+            self._rows[facet].remove(_place_of(key))
             if not len(self._rows[facet]):
                 del self._rows[facet]
+
+
+def _place_of(key: Key) -> Place:
+    """Units of one name may be in both namespaces."""
+    return (key.name, key.namespace)
 
 
 def _list_of(entries: list[_Entry]) -> msgspec.Raw:
@@ -169,8 +140,3 @@ def _facets_of(unit: GPUUnit, lifecycle: Lifecycle) -> Iterator[Facet]:
         yield seen_as, "specName", unit.spec.specName
         if tenant := unit.metadata.labels.get(labels.TENANT):
             yield seen_as, "tenant", tenant
-
-
-def _first(entries: Iterator[_Entry], facets: frozenset[Facet], limit: int) -> list[_Entry]:
-    found = (entry for entry in entries if facets <= entry.facets)
-    return [entry for entry, _ in zip(found, range(limit), strict=False)]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
+from itertools import islice
 
 import attrs
 
@@ -11,6 +12,7 @@ from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import JobNotFoundError, bounded
 from gpuruntime.inventory.hashing import derived_name
 from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.ordering import OrderedCache, Place
 from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import OPERATION, POOL
 from gpuruntime.kube.errors import NotFoundError
@@ -105,6 +107,12 @@ def highest_ordinal(units: Iterable[GPUUnit]) -> int:
     return max((int(text) for text in ordinals if text.isdecimal()), default=0)
 
 
+def _place_of(pool: StockPool) -> Place | None:
+    """A pool that nobody made through an operation is no job."""
+    operation = provenance.operation_of(pool)
+    return (operation, pool.metadata.name) if operation else None
+
+
 class Jobs:
     """A job lives as long as its pool, and any replica tells the same of it."""
 
@@ -113,6 +121,7 @@ class Jobs:
         self._deletions = deletions
         self._namespace = means.options.namespaces.stock
         self._lists = SharedReads(self._list_live)
+        self._ordered = OrderedCache(means.caches.pools, _place_of)
 
     def of(self, pool: StockPool) -> Job:
         """For a pool that the cache knows, or one that was read live."""
@@ -133,14 +142,16 @@ class Jobs:
 
     def page(self, *, limit: int, after: str = "") -> JobPage:
         """Sorted by operationID, from the cache alone."""
-        made = {
-            operation: pool
-            for pool in self._means.caches.pools.store.values()
-            if (operation := provenance.operation_of(pool)) > after
-        }
-        operations = sorted(made)[:limit]
-        jobs = [self.of(made[operation]) for operation in operations]
-        return JobPage(jobs=jobs, next=operations[-1] if len(made) > limit else "")
+        pools = list(islice(self._made_after(after), limit + 1))
+        jobs = [self.of(pool) for pool in pools[:limit]]
+        return JobPage(jobs=jobs, next=jobs[-1].operationID if len(pools) > limit else "")
+
+    def _made_after(self, operation: str) -> Iterator[StockPool]:
+        """One pool an operation, also where two were made of it."""
+        for pool in self._ordered.after((operation,) if operation else ()):
+            if provenance.operation_of(pool) != operation:
+                operation = provenance.operation_of(pool)
+                yield pool
 
     async def _list_live(self, namespace: str) -> list[StockPool]:
         return await list_all(self._means.client, STOCK_POOLS, namespace=namespace)

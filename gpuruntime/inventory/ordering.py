@@ -1,32 +1,71 @@
-"""Units in the order of their names, kept as they come and go, so that a page costs no sorting."""
+"""Values in the order of their places, kept as they come and go: a page costs no sorting."""
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeAlias, TypeVar
 
 from gpuruntime.inventory.stores import Cache
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.metadata import Key, KubernetesObject
+
+ValueT = TypeVar("ValueT")
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+# What a list is sorted by, such as a name and, where names may be equal, a namespace.
+Place: TypeAlias = tuple[str, ...]
 
 
-class UnitsByName:
-    """Over one or several caches, which have to be empty yet: it hears of every object."""
+class Ordered(Generic[ValueT]):
+    """One value a place."""
 
-    def __init__(self, *caches: Cache[GPUUnit]) -> None:
-        self._names: list[tuple[str, str]] = []
-        for cache in caches:
-            cache.add_handler(self._heed)
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._values: list[ValueT] = []
 
-    def after(self, key: Key | None) -> Iterator[Key]:
-        """By name, then namespace; the store may have lost an object a moment before us."""
-        start = bisect_right(self._names, (key.name, key.namespace)) if key else 0
-        for name, namespace in self._names[start:]:
-            yield Key(namespace, name)
+    def __len__(self) -> int:
+        return len(self._values)
 
-    def _heed(self, key: Key, _: GPUUnit | None, now: GPUUnit | None) -> None:
-        entry = (key.name, key.namespace)
-        place = bisect_left(self._names, entry)
-        is_listed = place < len(self._names) and self._names[place] == entry
-        if now is None and is_listed:
-            del self._names[place]
-        elif now is not None and not is_listed:
-            insort(self._names, entry)
+    def put(self, place: Place, value: ValueT) -> None:
+        index = bisect_left(self._places, place)
+        if self._places[index : index + 1] == [place]:
+            self._values[index] = value
+        else:
+            self._places.insert(index, place)
+            self._values.insert(index, value)
+
+    def remove(self, place: Place) -> None:
+        """Of a place that has a value."""
+        index = bisect_left(self._places, place)
+        del self._places[index], self._values[index]
+
+    def after(self, place: Place) -> Iterator[ValueT]:
+        """Beyond all places that begin like this one; the empty place is before all others."""
+        start = 0
+        if place:
+            start = bisect_right(self._places, place, key=lambda each: each[: len(place)])
+        return map(self._values.__getitem__, range(start, len(self._values)))
+
+
+class OrderedCache(Generic[ObjectT]):
+    """The objects of a cache by the places that they say they have; None: in no list."""
+
+    def __init__(self, cache: Cache[ObjectT], place_of: Callable[[ObjectT], Place | None]) -> None:
+        self._store = cache.store
+        self._place_of = place_of
+        self._ordered: Ordered[ObjectT] = Ordered()
+        self._places: dict[Key, Place] = {}
+        for value in cache.store.values():
+            self._heed(value.metadata.key)
+        cache.add_handler(self._heed)
+
+    def after(self, place: Place) -> Iterator[ObjectT]:
+        return self._ordered.after(place)
+
+    def _heed(self, key: Key, *_: ObjectT | None) -> None:
+        """Shares the store's own value, so that no object is held twice."""
+        held, was = self._store.get(key), self._places.pop(key, None)
+        now = self._place_of(held) if held is not None else None
+        if was is not None and was != now:
+            self._ordered.remove(was)
+        if now is not None and held is not None:
+            self._ordered.put(now, held)
+            self._places[key] = now

@@ -7,6 +7,7 @@ caches, both may be made: a single write arbitrates within a kind only.
 """
 
 from contextlib import AbstractAsyncContextManager
+from itertools import islice
 
 import attrs
 
@@ -28,6 +29,7 @@ from gpuruntime.inventory.errors import (
     bounded,
 )
 from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.ordering import OrderedCache, Place
 from gpuruntime.inventory.requests import CreatePool, SeedStock, UpdatePool
 from gpuruntime.inventory.stores import OPERATION, SPEC
 from gpuruntime.inventory.tombstones import Tombstones
@@ -66,6 +68,7 @@ class Pools:
     ) -> None:
         self._means = means
         self._cache = means.caches.pools
+        self._ordered = OrderedCache(self._cache, _place_of)
         self._namespace = means.options.namespaces.stock
         self._tombstones = tombstones
         self._deletions = deletions
@@ -85,10 +88,9 @@ class Pools:
 
     def page(self, *, limit: int, after: Key | None = None) -> PoolPage:
         """Sorted by name, from the cache alone."""
-        pools = sorted(self._cache.store.values(), key=_name_of)
-        rest = [pool for pool in pools if after is None or _name_of(pool) > after.name]
-        kept = rest[:limit]
-        return PoolPage(pools=kept, next=kept[-1].metadata.key if len(rest) > limit else None)
+        found = list(islice(self._ordered.after((after.name,) if after else ()), limit + 1))
+        kept = found[:limit]
+        return PoolPage(pools=kept, next=kept[-1].metadata.key if len(found) > limit else None)
 
     async def update(self, name: str, request: UpdatePool) -> StockPool:
         def edit(pool: StockPool) -> StockPool:
@@ -202,8 +204,8 @@ def _is_of(pool: StockPool, order: PoolOrder) -> bool:
     return is_same_type and provenance.is_of(pool, order.operation_id, order.request_hash)
 
 
-def _name_of(pool: StockPool) -> str:
-    return pool.metadata.name
+def _place_of(pool: StockPool) -> Place:
+    return (pool.metadata.name,)
 
 
 def _not_found(name: str) -> PoolNotFoundError:

@@ -1,7 +1,7 @@
-"""The use cases on units: create, read, list, change and delete."""
+"""The use cases on units: create, read, change and delete."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 
@@ -20,17 +20,14 @@ from gpuruntime.inventory.errors import (
     bounded,
 )
 from gpuruntime.inventory.options import Means
-from gpuruntime.inventory.ordering import UnitsByName
 from gpuruntime.inventory.requests import CreateUnit, UpdateUnit
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.models import labels
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import is_dns_label
-from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 
 
@@ -40,33 +37,6 @@ class Lifecycle(StrEnum):
     INSTANCE = "instance"
     STOCK = "stock"
     ALL = "all"
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class UnitQuery:
-    """What is empty or None is not asked for; `after` is the last key of the page before."""
-
-    lifecycle: Lifecycle = Lifecycle.INSTANCE
-    phase: UnitPhase | None = None
-    spec_name: str = ""
-    tenant: str = ""
-    limit: int = 100
-    after: Key | None = None
-
-    def wants(self, unit: GPUUnit) -> bool:
-        return (
-            (not self.spec_name or unit.spec.specName == self.spec_name)
-            and (not self.tenant or unit.metadata.labels.get(labels.TENANT) == self.tenant)
-            and (self.phase is None or phase_of(unit.status.conditions) is self.phase)
-        )
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class UnitPage:
-    """`next` is what to ask for after this page; None: it was the last."""
-
-    units: list[GPUUnit]
-    next: Key | None = None
 
 
 class Units:
@@ -86,12 +56,6 @@ class Units:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
-        caches = means.caches
-        self._ordered = {
-            Lifecycle.INSTANCE: UnitsByName(caches.units),
-            Lifecycle.STOCK: UnitsByName(caches.stock),
-            Lifecycle.ALL: UnitsByName(caches.units, caches.stock),
-        }
 
     async def create(self, request: CreateUnit) -> Creation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
@@ -107,17 +71,6 @@ class Units:
             return cached
         async with self._bounded(f"reading unit {name}"):
             return await self._live(cache, key)
-
-    def page(self, query: UnitQuery) -> UnitPage:
-        """Sorted by name, from the caches alone."""
-        units: list[GPUUnit] = []
-        for unit in self._after(query):
-            if not query.wants(unit):
-                continue
-            if len(units) == query.limit:
-                return UnitPage(units=units, next=units[-1].metadata.key)
-            units.append(unit)
-        return UnitPage(units=units)
 
     async def update(
         self, name: str, request: UpdateUnit, *, if_match: Collection[str] | None = None
@@ -162,17 +115,6 @@ class Units:
         finally:
             taken = asyncio.get_running_loop().time() - started
             self._means.meter.observe("inventory_create_seconds", taken, outcome=outcome)
-
-    def _after(self, query: UnitQuery) -> Iterator[GPUUnit]:
-        namespaces = self._means.options.namespaces
-        caches = {
-            namespaces.instance: self._means.caches.units,
-            namespaces.stock: self._means.caches.stock,
-        }
-        for key in self._ordered[query.lifecycle].after(query.after):
-            unit = caches[key.namespace].store.get(key)
-            if unit is not None:
-                yield unit
 
     def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
         """A worker goes on working for its function; a function has one unit that declares it."""

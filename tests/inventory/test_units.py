@@ -2,7 +2,6 @@
 
 import asyncio
 
-import attrs
 import pytest
 
 from gpuruntime.inventory.changes import etag_of
@@ -13,9 +12,8 @@ from gpuruntime.inventory.errors import (
     UnknownOutcomeError,
 )
 from gpuruntime.inventory.requests import parse_update_unit
-from gpuruntime.inventory.units import Lifecycle, UnitPage, UnitQuery
+from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
-from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPU_UNITS
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
@@ -32,10 +30,6 @@ async def cluster() -> Cluster:
     made = Cluster()
     made.add_stock(6)
     return made
-
-
-def names(page: UnitPage) -> list[str]:
-    return [unit.metadata.name for unit in page.units]
 
 
 def demo_of(cluster: Cluster) -> Document:
@@ -77,66 +71,6 @@ async def test_stock_and_active_units_are_read_apart(cluster: Cluster) -> None:
         assert (await api.inventory.units.get("p-1", Lifecycle.STOCK)).metadata.namespace == STOCK
         with pytest.raises(UnitNotFoundError):
             await api.inventory.units.get("p-1")
-
-
-# Listed.
-
-
-async def test_pages_are_sorted_by_name_and_end(cluster: Cluster) -> None:
-    async with replica(cluster) as api:
-        for name in ("c", "a", "b"):
-            await api.create(name, name=name)
-        units = api.inventory.units
-        first = units.page(UnitQuery(limit=2))
-        assert names(first) == ["a", "b"]
-        assert names(units.page(UnitQuery(limit=2, after=first.next))) == ["c"]
-        assert units.page(UnitQuery(limit=3)).next is None
-
-
-async def test_a_page_goes_on_where_the_last_ended_although_that_unit_is_gone(
-    cluster: Cluster,
-) -> None:
-    async with replica(cluster) as api:
-        for name in ("a", "b", "c"):
-            await api.create(name, name=name)
-        page = api.inventory.units.page(UnitQuery(limit=2))
-        await api.inventory.units.delete("b")
-        await asyncio.sleep(1)
-        assert names(api.inventory.units.page(UnitQuery(after=page.next))) == ["c"]
-
-
-async def test_lifecycles_are_listed_apart_or_together(cluster: Cluster) -> None:
-    async with replica(cluster) as api:
-        await api.create(name="demo")
-        units = api.inventory.units
-        assert names(units.page(UnitQuery())) == ["demo"]
-        stock = [f"p-{number}" for number in range(1, 7)]
-        assert names(units.page(UnitQuery(lifecycle=Lifecycle.STOCK))) == stock
-        assert names(units.page(UnitQuery(lifecycle=Lifecycle.ALL))) == ["demo", *stock]
-
-
-async def test_units_of_one_name_in_both_namespaces_are_both_listed(cluster: Cluster) -> None:
-    async with replica(cluster) as api:
-        await api.create(name="p-1")
-        query = UnitQuery(lifecycle=Lifecycle.ALL, limit=1)
-        first = api.inventory.units.page(query)
-        second = api.inventory.units.page(attrs.evolve(query, after=first.next))
-        assert names(first) == names(second) == ["p-1"]
-        assert first.units[0].metadata.uid != second.units[0].metadata.uid
-
-
-async def test_filters_hold_back_what_was_not_asked_for(cluster: Cluster) -> None:
-    cluster.add_stock(1, pool="other", specName="g2")
-    async with replica(cluster) as api:
-        await api.create("a", name="a", tenant="t1")
-        await api.create("b", name="b", specName="g2")
-        cluster.make_ready(INSTANCE, "b")
-        await asyncio.sleep(1)
-        units = api.inventory.units
-        assert names(units.page(UnitQuery(tenant="t1"))) == ["a"]
-        assert names(units.page(UnitQuery(spec_name="g2"))) == ["b"]
-        assert names(units.page(UnitQuery(phase=UnitPhase.READY))) == ["b"]
-        assert names(units.page(UnitQuery(phase=UnitPhase.PROGRESSING))) == ["a"]
 
 
 # Changed.
