@@ -1,0 +1,93 @@
+"""Audits an embedded server in the very step of each change, as nobody outside of it can."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from gpuruntime.audit.audit import suspicions
+from gpuruntime.audit.breach import Breach
+from gpuruntime.audit.sightings import Sightings
+from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.local.selection import Selection
+from gpuruntime.local.server import Server
+from gpuruntime.local.stored import Change
+from gpuruntime.local.watches import Watch
+from gpuruntime.models import codec, labels
+from gpuruntime.models.cluster import CONFIG_MAPS
+from gpuruntime.models.network import SERVICES
+from gpuruntime.models.pods import PODS
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.tombstones import TOMBSTONE_APP
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.inventory.cluster import INSTANCE, STOCK, SYSTEM
+
+RESOURCES = (GPU_UNITS, STOCK_POOLS, DEPLOYMENTS, SERVICES, PODS, CONFIG_MAPS)
+
+
+class _Tap(Watch):
+    def __init__(self, hear: Callable[[Change], None]) -> None:
+        super().__init__(Selection(), 0)
+        self._hear = hear
+
+    def offer(self, change: Change) -> None:
+        self._hear(change)
+
+
+class Onlooker:
+    """Remembers each breach once; the clock of its ages is the loop's."""
+
+    def __init__(self, server: Server) -> None:
+        self.looks = 0
+        self.breaches: dict[Breach, None] = {}
+        self._held: dict[str, dict[str, Any]] = {each.kind: {} for each in RESOURCES}
+        self._sightings = Sightings()
+        types = {each.kind: each.type for each in RESOURCES}
+        for kind in server.registry:
+            if kind.kind in types:
+                self._follow(server, kind, types[kind.kind])
+
+    def look(self) -> list[Breach]:
+        self.looks += 1
+        now = asyncio.get_running_loop().time()
+        found = self._sightings.breaches(suspicions(self.snapshot()), now)
+        self.breaches.update(dict.fromkeys(found))
+        return found
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            stock=self._in(GPU_UNITS.kind, STOCK),
+            units=self._in(GPU_UNITS.kind, INSTANCE),
+            pools=self._in(STOCK_POOLS.kind, STOCK),
+            deployments=self._in(DEPLOYMENTS.kind, STOCK, INSTANCE),
+            services=self._in(SERVICES.kind, INSTANCE),
+            pods=self._in(PODS.kind, STOCK, INSTANCE),
+            tombstones=tuple(
+                each
+                for each in self._in(CONFIG_MAPS.kind, SYSTEM)
+                if each.metadata.labels.get(labels.APP_NAME) == TOMBSTONE_APP
+            ),
+        )
+
+    def assert_clean(self) -> None:
+        told = [f"{each.rule}: {each.message}" for each in (*self.breaches, *self.look())]
+        assert not told, told
+
+    def _in(self, kind: str, *namespaces: str) -> Any:
+        held = self._held[kind].values()
+        return tuple(each for each in held if each.metadata.namespace in namespaces)
+
+    def _follow(self, server: Server, kind: Any, model: type) -> None:
+        held = self._held[kind.kind]
+
+        def hear(change: Change) -> None:
+            if change.after is None:
+                held.pop(change.path, None)
+            else:
+                held[change.path] = codec.decode(change.after.body, model)
+            self.look()
+
+        collection = server.store.collection(kind)
+        for stored in collection.present():
+            held[stored.path] = codec.decode(stored.body, model)
+        collection.watches.add(_Tap(hear))

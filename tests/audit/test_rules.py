@@ -1,0 +1,425 @@
+"""Every rule against every way to break it, and against what correct operation shows."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.audit.audit import RULES, breaches, suspicions
+from gpuruntime.audit.snapshot import KINDS, Snapshot
+from gpuruntime.models import labels
+from gpuruntime.models.conditions import Condition
+from gpuruntime.models.functions import Serverless
+from gpuruntime.models.network import Service
+from gpuruntime.models.pods import Pod
+from gpuruntime.models.units import Timeline
+from gpuruntime.models.workloads import Deployment
+from tests.audit.values import (
+    INSTANCE,
+    LATER,
+    MADE,
+    active_unit,
+    added,
+    aged,
+    change,
+    child_metadata,
+    claim_marks,
+    owner,
+    ready,
+    sound,
+    stock_unit,
+    tombstone,
+    with_metadata,
+    with_notes,
+    with_spec,
+    with_status,
+    without,
+)
+
+Corruption = Callable[[Snapshot], Snapshot]
+
+
+def edit(kind: str, name: str, how: Callable[[Any], Any]) -> Corruption:
+    return lambda snapshot: change(snapshot, kind, name, how)
+
+
+def told(kind: str, name: str, **members: Any) -> Corruption:
+    return edit(kind, name, lambda held: with_status(held, **members))
+
+
+def noted(kind: str, name: str, **changes: str | None) -> Corruption:
+    """Keys are names of the labels module."""
+    notes = {getattr(labels, key): value for key, value in changes.items()}
+    return edit(kind, name, lambda held: with_notes(held, notes))
+
+
+def labelled(kind: str, name: str, key: str, value: str) -> Corruption:
+    def how(held: Any) -> Any:
+        return with_metadata(held, labels={**held.metadata.labels, key: value})
+
+    return edit(kind, name, how)
+
+
+def unlabelled(kind: str, name: str, key: str) -> Corruption:
+    def how(held: Any) -> Any:
+        left = {each: text for each, text in held.metadata.labels.items() if each != key}
+        return with_metadata(held, labels=left)
+
+    return edit(kind, name, how)
+
+
+def owned(kind: str, *owners: Any) -> Corruption:
+    return edit(kind, "unit-demo", lambda held: with_metadata(held, ownerReferences=owners))
+
+
+def plus(kind: str, value: object) -> Corruption:
+    return lambda snapshot: added(snapshot, kind, value)
+
+
+def minus(kind: str, name: str) -> Corruption:
+    return lambda snapshot: without(snapshot, kind, name)
+
+
+def both(*corruptions: Corruption) -> Corruption:
+    def apply(snapshot: Snapshot) -> Snapshot:
+        for each in corruptions:
+            snapshot = each(snapshot)
+        return snapshot
+
+    return apply
+
+
+def doubled(held: Any) -> Any:
+    return with_status(held, conditions=(*held.status.conditions, *held.status.conditions))
+
+
+NEXT_STARTED = told("units", "next", timeline=Timeline(createdAt=LATER))
+
+CORRUPTIONS: dict[str, list[Corruption]] = {
+    "one-state": [
+        told("units", "demo", phase="Failed"),
+        told("units", "demo", phase=""),
+        told("units", "demo", conditions=()),
+        told("units", "demo", readyReplicas=0),
+        told("units", "next", readyReplicas=1),
+        told("stock", "p-2", phase="Progressing"),
+        told("pools", "p", phase="Empty"),
+        edit("units", "demo", doubled),
+        edit("units", "demo", lambda unit: with_spec(unit, suspended=True)),
+        told(
+            "units",
+            "demo",
+            phase="Suspended",
+            readyReplicas=0,
+            conditions=ready("ScaledToZero"),
+        ),
+    ],
+    "known-reasons": [
+        told("units", "demo", conditions=(Condition(type="Ready", status="True", reason="Fine"),)),
+        told(
+            "units",
+            "next",
+            conditions=(Condition(type="Ready", status="Perhaps", reason="ClaimLost"),),
+        ),
+        told("units", "demo", conditions=(*ready(), Condition(type="Happy", status="True"))),
+        told(
+            "units",
+            "demo",
+            phase="Progressing",
+            readyReplicas=0,
+            conditions=(Condition(type="Ready", status="False", reason="DeploymentReady"),),
+        ),
+        told("pools", "p", conditions=ready("DeploymentReady")),
+        told("pools", "p", conditions=(Condition(type="Ready", status="True", reason="Stock"),)),
+    ],
+    "observed-generation": [
+        told("units", "demo", observedGeneration=2),
+        told("stock", "p-2", conditions=ready(generation=2)),
+        told("pools", "p", observedGeneration=2),
+    ],
+    "pool-sum": [
+        told("pools", "p", consumed=2, available=1),
+        told("pools", "p", consumed=5),
+        told("pools", "p", consumed=-1, available=4),
+        told("pools", "p", available=1),
+        both(
+            *(plus("stock", stock_unit(ordinal)) for ordinal in (5, 6)),
+            told("pools", "p", seeded=6, available=4),
+        ),
+        plus("stock", stock_unit(1)),
+    ],
+    "ordinal-recorded": [
+        both(told("pools", "p", seeded=0, consumed=0), minus("stock", "p-4"), NEXT_STARTED),
+        both(
+            plus("stock", with_metadata(stock_unit(1), uid="uid-again")),
+            told("pools", "p", consumed=0, available=3),
+        ),
+    ],
+    "stock-pool": [minus("pools", "p")],
+    "claim-whole": [
+        *(noted("stock", "p-4", **{mark: None}) for mark in ("CLAIM_ATTEMPT", "REQUEST_HASH")),
+        noted("stock", "p-4", CLAIMED_AT=""),
+        noted("stock", "p-2", OPERATION_ID="two"),
+        noted("stock", "p-4", CLAIMED_BY="next"),
+    ],
+    "claim-settled": [
+        minus("units", "next"),
+        noted("units", "next", OPERATION_ID="other"),
+        noted("units", "next", SOURCE_STOCK_UID="uid-p-9"),
+        NEXT_STARTED,
+    ],
+    "claim-held": [
+        both(NEXT_STARTED, noted("stock", "p-4", CLAIMED_BY=f"{INSTANCE}/demo")),
+        both(NEXT_STARTED, noted("stock", "p-4", OPERATION_ID="other")),
+        both(
+            NEXT_STARTED,
+            noted("stock", "p-4", **dict.fromkeys(("CLAIMED_BY", "CLAIM_ATTEMPT"), None)),
+            noted("stock", "p-4", OPERATION_ID=None, REQUEST_HASH=None, CLAIMED_AT=None),
+        ),
+        both(
+            plus("deployments", Deployment(metadata=child_metadata("next"))),
+            noted("stock", "p-4", OPERATION_ID="other"),
+        ),
+    ],
+    "stock-once": [
+        plus("units", active_unit("rival", 1, operation="three", started=True)),
+        both(
+            plus("units", active_unit("rival", 1, operation="three", started=False)),
+            plus("deployments", Deployment(metadata=child_metadata("rival"))),
+        ),
+    ],
+    "operation-once": [
+        both(
+            plus("units", active_unit("rival", 9, operation="one", started=True)),
+            noted("units", "rival", SOURCE_STOCK=None, SOURCE_STOCK_UID=None),
+        ),
+    ],
+    "same-envelope": [
+        edit("units", "next", lambda unit: with_spec(unit, gpu=2)),
+        edit("units", "next", lambda unit: with_spec(unit, memory="16G")),
+        edit("units", "next", lambda unit: with_spec(unit, gpuProduct="H100")),
+        both(
+            edit("units", "next", lambda unit: with_spec(unit, specName="g2")),
+            labelled("units", "next", labels.SPEC, "g2"),
+        ),
+    ],
+    "child-owner": [
+        owned("deployments"),
+        owned("services"),
+        owned("deployments", owner("demo"), owner("next")),
+        owned("deployments", owner("gone")),
+        owned("services", owner("gone")),
+        owned("deployments", owner("demo", kind="StatefulSet")),
+        owned("services", owner("next")),
+        labelled("deployments", "unit-demo", labels.UNIT, "next"),
+        plus("services", Service(metadata=child_metadata("gone"))),
+    ],
+    "pod-owner": [plus("pods", Pod(metadata=child_metadata("gone")))],
+    "deletion-ends": [plus("tombstones", tombstone("one", name="demo", uid="uid-demo"))],
+    "unit-labels": [
+        labelled("units", "demo", labels.SPEC, "g2"),
+        labelled("stock", "p-2", labels.UNIT, "p-3"),
+        unlabelled("units", "demo", labels.UNIT),
+        unlabelled("stock", "p-2", labels.SPEC),
+    ],
+    "source-marks": [
+        noted("units", "demo", SOURCE_STOCK=None),
+        noted("units", "demo", SOURCE_STOCK_UID=None),
+        noted("units", "demo", SOURCE_STOCK="p-1"),
+        noted("units", "demo", CLAIMED_BY=f"{INSTANCE}/next"),
+        noted("units", "demo", CLAIM_ATTEMPT="a.1"),
+    ],
+    "pool-labels": [
+        labelled("pools", "p", labels.POOL, "q"),
+        labelled("pools", "p", labels.SPEC, "g2"),
+    ],
+    "stock-of-pool": [
+        unlabelled("stock", "p-2", labels.POOL),
+        both(
+            plus("stock", with_metadata(stock_unit(9), name="odd")),
+            minus("stock", "p-3"),
+            labelled("stock", "odd", labels.UNIT, "odd"),
+        ),
+        both(
+            plus("stock", with_metadata(stock_unit(9), name="q-9")),
+            minus("stock", "p-3"),
+            labelled("stock", "q-9", labels.UNIT, "q-9"),
+            labelled("stock", "q-9", labels.POOL, "q"),
+        ),
+        edit("stock", "p-2", lambda unit: with_spec(unit, gpu=8)),
+        edit("stock", "p-2", lambda unit: with_spec(unit, memory="8Gi")),
+    ],
+}
+CASES = [
+    pytest.param(rule, corrupt, id=f"{rule}-{number}")
+    for rule, ways in CORRUPTIONS.items()
+    for number, corrupt in enumerate(ways, 1)
+]
+# Where one fault is the cause of another.
+FOLLOWS = {
+    ("pool-sum", "claim-held"),
+    ("claim-held", "pool-sum"),
+    ("claim-held", "claim-settled"),
+    ("ordinal-recorded", "pool-sum"),
+    ("stock-of-pool", "pool-sum"),
+}
+
+
+def rules_broken(snapshot: Snapshot) -> set[str]:
+    return {breach.rule for breach in breaches(snapshot)}
+
+
+def test_a_sound_snapshot_has_no_breach_however_long_it_stays() -> None:
+    assert suspicions(sound()) == []
+    assert breaches(aged(sound(), 1e9)) == []
+
+
+def test_an_empty_cluster_has_no_breach() -> None:
+    assert breaches(Snapshot()) == []
+
+
+@pytest.mark.parametrize(("rule", "corrupt"), CASES)
+def test_a_corruption_that_stays_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
+    broken = rules_broken(aged(corrupt(sound()), 3_600))
+    assert rule in broken
+    assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
+
+
+def test_every_rule_is_tried() -> None:
+    assert set(CORRUPTIONS) == {rule.name for rule in RULES}
+    assert len(RULES) == len({rule.name for rule in RULES})
+
+
+def test_a_breach_names_its_objects_what_is_wrong_and_what_to_do() -> None:
+    (breach,) = breaches(told("units", "demo", phase="Failed")(sound()))
+    (named,) = breach.objects
+    assert (named.kind, named.namespace, named.name) == ("GPUUnit", INSTANCE, "demo")
+    assert named.uid == "uid-demo"
+    assert breach.message == (
+        "GPUUnit runtime-instance/demo is in no single state: "
+        "the phase is Failed, the conditions say Ready"
+    )
+    assert "manager" in breach.remedy
+
+
+LASTING = {
+    "a claim whose unit is gone": (minus("units", "next"), "claim-settled", 180),
+    "a started unit whose stock is there": (NEXT_STARTED, "claim-settled", 300),
+    "a child whose unit is gone": (owned("deployments", owner("gone")), "child-owner", 120),
+    "a Pod whose unit is gone": (CORRUPTIONS["pod-owner"][0], "pod-owner", 120),
+    "stock whose pool is gone": (minus("pools", "p"), "stock-pool", 180),
+    "a tombstone whose unit is there": (CORRUPTIONS["deletion-ends"][0], "deletion-ends", 180),
+    "a pool that counts late": (minus("stock", "p-3"), "pool-sum", 180),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_what_comes_by_itself_to_its_end_is_a_breach_only_when_it_lasts(name: str) -> None:
+    corrupt, rule, seconds = LASTING[name]
+    snapshot = corrupt(sound())
+    assert rules_broken(snapshot) == set()
+    assert rules_broken(aged(snapshot, seconds - 1)) == set()
+    assert rule in rules_broken(aged(snapshot, seconds))
+
+
+def test_another_attempt_of_a_claim_begins_its_time_anew() -> None:
+    snapshot = aged(minus("units", "next")(sound()), 3_600)
+    restamped = noted("stock", "p-4", CLAIM_ATTEMPT="a.2")(snapshot)
+    assert breaches(restamped) == []
+
+
+ENDING = {"deletionTimestamp": LATER}
+
+
+def test_an_owner_of_the_same_name_and_another_uid_is_no_owner() -> None:
+    snapshot = edit("units", "demo", lambda unit: with_metadata(unit, uid="uid-new"))(sound())
+    assert "child-owner" in rules_broken(aged(snapshot, 120))
+
+
+ALLOWED: dict[str, Corruption] = {
+    "an ending child without an owner": both(
+        owned("deployments"),
+        edit("deployments", "unit-demo", lambda held: with_metadata(held, **ENDING)),
+    ),
+    "somebody else's Deployment": both(
+        owned("deployments"), unlabelled("deployments", "unit-demo", labels.MANAGED_BY)
+    ),
+    "an ending Pod without its unit": plus(
+        "pods", Pod(metadata=attrs.evolve(child_metadata("gone"), **ENDING))
+    ),
+    "ending stock that is claimed for nobody": both(
+        minus("units", "next"),
+        edit("stock", "p-4", lambda held: with_metadata(held, **ENDING)),
+    ),
+    "a unit that is suspended and not yet seen": edit(
+        "units", "demo", lambda unit: with_metadata(with_spec(unit, suspended=True), generation=2)
+    ),
+    "the template of a function": both(
+        edit("units", "demo", lambda u: with_spec(u, serverless=Serverless(requestID="f"))),
+        told(
+            "units", "demo", phase="Suspended", readyReplicas=0, conditions=ready("ScaledToZero")
+        ),
+    ),
+    "a unit that nobody has looked at": edit(
+        "units", "next", lambda unit: attrs.evolve(unit, status=type(unit.status)())
+    ),
+    "a unit written by hand": both(
+        unlabelled("units", "next", labels.UNIT),
+        unlabelled("units", "next", labels.SPEC),
+        unlabelled("units", "next", labels.MANAGED_BY),
+    ),
+    "an ordinal that is not yet recorded": told("pools", "p", seeded=3),
+    "a unit later than a pool that follows another of its name": both(
+        plus("tombstones", tombstone("old-p", kind="StockPool", name="p", uid="uid-older")),
+        edit(
+            "pools",
+            "p",
+            lambda held: with_metadata(held, creationTimestamp=LATER - timedelta(seconds=60)),
+        ),
+        told("pools", "p", seeded=0, consumed=0, available=2),
+        minus("stock", "p-4"),
+        told("pools", "p", claimed=0),
+        NEXT_STARTED,
+    ),
+    "a rival that has not started": plus(
+        "units", active_unit("rival", 1, operation="one", started=False)
+    ),
+    "a claim that is superfluous for a moment": plus(
+        "stock", stock_unit(5, **claim_marks("next", "two"))
+    ),
+    "a tombstone of another unit of the name": plus(
+        "tombstones", tombstone("one", name="demo", uid="uid-older")
+    ),
+    "a pool of more than it was made for": both(
+        *(plus("stock", stock_unit(ordinal)) for ordinal in (5, 6)),
+        edit("pools", "p", lambda held: with_metadata(with_spec(held, replicas=2), generation=2)),
+        told("pools", "p", seeded=6, available=4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_correct_operation_shows_is_no_breach(name: str) -> None:
+    assert breaches(ALLOWED[name](sound())) == []
+
+
+def test_a_start_with_stock_left_waits_while_a_name_in_use_holds_up_the_record() -> None:
+    stuck = told("pools", "p", seeded=2, phase="Progressing", conditions=ready("StockSyncFailed"))
+    snapshot = aged(both(NEXT_STARTED, stuck)(sound()), 3_600)
+    assert "claim-settled" not in rules_broken(snapshot)
+
+
+def test_rules_whose_kinds_are_not_read_are_not_judged() -> None:
+    snapshot = attrs.evolve(
+        sound(), deployments=None, services=None, pods=None, tombstones=None, units=()
+    )
+    names = {rule.name for rule in RULES if not rule.is_judged(snapshot)}
+    assert names == {"child-owner", "pod-owner", "deletion-ends"}
+    assert all(rule.is_judged(sound()) for rule in RULES)
+
+
+def test_a_snapshot_counts_its_objects() -> None:
+    assert sound().object_count == sum(len(getattr(sound(), kind)) for kind in KINDS) == 10
+    assert MADE < LATER

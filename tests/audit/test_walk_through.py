@@ -1,0 +1,122 @@
+"""The product at work on the embedded cluster, audited in the step of every single change."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import attrs
+import pytest
+
+from gpuruntime.kube.client import Client
+from gpuruntime.local.cluster import EmbeddedCluster
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.roles.api import Api
+from gpuruntime.roles.cluster import wall_clock
+from gpuruntime.roles.dev import install
+from gpuruntime.roles.manager import Manager
+from gpuruntime.settings import LeaderElectionSettings
+from tests.audit.onlooker import Onlooker
+from tests.inventory.cluster import INSTANCE, STOCK
+from tests.roles.test_dev import STOCK as SEED
+from tests.roles.test_dev import UNIT, Caller, local_settings
+
+pytestmark = pytest.mark.looptime
+
+POOL = {**SEED, "operationID": "pool-1", "name": "warm", "replicas": 3}
+
+
+@attrs.frozen(kw_only=True)
+class Site:
+    caller: Caller
+    client: Client
+    onlooker: Onlooker
+
+
+@asynccontextmanager
+async def working() -> AsyncIterator[Site]:
+    settings = attrs.evolve(local_settings(), leaderElection=LeaderElectionSettings(enabled=False))
+    cluster = EmbeddedCluster(now=wall_clock)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(cluster.run())]
+        await cluster.ready.wait()
+        client = Client(cluster.transport)
+        await install(client, settings)
+        onlooker = Onlooker(cluster.server)
+        manager = Manager(settings, transport=cluster.transport)
+        api = Api(settings, transport=cluster.transport)
+        running += [tasks.create_task(manager.run()), tasks.create_task(api.run())]
+        await api.listening.wait()
+        async with aiohttp.ClientSession() as session:
+            yield Site(caller=Caller(session, api.address), client=client, onlooker=onlooker)
+        for role in (api, manager):
+            await role.drain()
+        for task in running:
+            task.cancel()
+
+
+def unit(operation: str, **members: object) -> dict[str, object]:
+    return {**UNIT, "operationID": operation, "name": operation, **members}
+
+
+async def test_stock_is_seeded_claimed_updated_suspended_and_deleted_without_an_alarm() -> None:
+    async with working() as site:
+        caller = site.caller
+        await caller.post("/operator/stock-units", SEED)
+        await caller.post("/operator/stockpools", POOL)
+        await caller.until("/operator/jobs/pool-1", lambda job: job["ready"] == 3)
+        for operation in ("one", "two", "three"):
+            assert (await caller.post("/gpu-units", unit(operation)))[0] == 201
+            assert (await caller.post("/gpu-units", unit(operation)))[0] == 200
+            await caller.until(f"/gpu-units/{operation}", lambda held: held["phase"] == "Ready")
+        await caller.put("/gpu-units/one", {"image": "python:3.13"})
+        await caller.put("/gpu-units/two", {"suspended": True})
+        await caller.until("/gpu-units/two", lambda held: held["phase"] == "Suspended")
+        await caller.put("/gpu-units/two", {"suspended": False})
+        await caller.put("/operator/stockpools/warm", {"replicas": 1})
+        assert await caller.delete("/gpu-units/one") == 204
+        await caller.until("/gpu-units/two", lambda held: held["phase"] == "Ready")
+        await site.client.delete(GPU_UNITS, Key(INSTANCE, "three"))
+        assert await caller.delete("/operator/stockpools/warm") == 204
+        await asyncio.sleep(310)
+        assert site.onlooker.looks > 100
+        site.onlooker.assert_clean()
+
+
+async def test_units_that_fail_and_wait_and_pools_that_contradict_are_no_breach() -> None:
+    failing = {"command": ["run"], "envs": [{"name": "SIMULATE_FAIL", "value": "crash=3: no"}]}
+    async with working() as site:
+        caller = site.caller
+        await caller.post("/operator/stockpools", POOL)
+        await caller.until("/operator/jobs/pool-1", lambda job: job["ready"] == 3)
+        await caller.post("/gpu-units", unit("bad", template=failing, access={}))
+        await caller.until("/gpu-units/bad", lambda held: held["phase"] == "Failed")
+        other = {"specName": "g1.1", "gpu": 2, "replicas": 1}
+        await site.client.create(
+            STOCK_POOLS,
+            {
+                "apiVersion": STOCK_POOLS.api_version,
+                "kind": "StockPool",
+                "metadata": {"name": "other"},
+                "spec": other,
+            },
+            namespace=STOCK,
+        )
+        by_hand = {"specName": "big", "memory": "9000Gi", "image": "python:3.12"}
+        for name, memory in (("big", "9000Gi"), ("odd", "much")):
+            await site.client.create(
+                GPU_UNITS,
+                {
+                    "apiVersion": GPU_UNITS.api_version,
+                    "kind": "GPUUnit",
+                    "metadata": {"name": name},
+                    "spec": {**by_hand, "memory": memory},
+                },
+                namespace=INSTANCE,
+            )
+        await caller.until("/gpu-units/odd", lambda held: held["reason"] == "InvalidSpec")
+        await caller.until("/gpu-units/big", lambda held: held["reason"] == "PodUnschedulable")
+        await asyncio.sleep(310)
+        site.onlooker.assert_clean()
