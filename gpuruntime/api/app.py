@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
-from gpuruntime.api.dispatch import web_handler
+from gpuruntime.api.dispatch import expected, web_handler
 from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.health import Health
 from gpuruntime.api.log_routes import log_route
@@ -76,7 +76,7 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
             deadline_seconds=options.deadline_seconds,
         )
         for method in _methods_of(route):
-            app.router.add_route(method, route.path, handler)
+            app.router.add_route(method, route.path, handler, expect_handler=expected)
     return app
 
 

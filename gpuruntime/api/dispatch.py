@@ -58,9 +58,16 @@ def _bytes(reply: Reply, form: Form) -> bytes | None:
             return None
 
 
+async def expected(_: web.Request) -> None:
+    """Nothing yet: a body is asked for when all that can refuse it unread has agreed."""
+
+
 async def _body(request: web.Request, route: Route) -> Any:
     if route.body is None:
         return None
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
     try:
         data = await request.read()
     except (web.RequestPayloadError, ConnectionError) as error:

@@ -17,6 +17,12 @@ class UnknownPathError(RequestError):
     code = "not_found"
 
 
+class MalformedRequestError(RequestError):
+    """There is no request to speak of."""
+
+    code = "invalid_request"
+
+
 class MethodNotAllowedError(RequestError):
     code = "method_not_allowed"
 

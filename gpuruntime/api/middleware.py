@@ -24,9 +24,15 @@ from gpuruntime.meter import Meter
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REQUEST_ID: Final = "X-Request-Id"
+MARKS: Final = {
+    str(hdrs.SERVER): "gpuruntime",
+    "X-Content-Type-Options": "nosniff",
+    str(hdrs.CACHE_CONTROL): "no-store",
+}
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _ID_KEY: Final = web.RequestKey("request_id", str)
 _NO_ROUTE = "unknown"
+_AS_IT_IS: Final = "identity"
 _WRITES = frozenset({"POST", "PUT", "DELETE"})
 _FAULT = 500
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
@@ -48,7 +54,7 @@ def request_id(rng: Random) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Next) -> web.StreamResponse:
         given = request.headers.get(REQUEST_ID, "")
-        known = given if _SANE_ID.fullmatch(given) else f"{rng.getrandbits(128):032x}"
+        known = given if _SANE_ID.fullmatch(given) else new_request_id(rng)
         request[_ID_KEY] = known
         # The context is the request's own: aiohttp gives each request a task.
         structlog.contextvars.bind_contextvars(request_id=known)
@@ -57,12 +63,15 @@ def request_id(rng: Random) -> Middleware:
     return middleware
 
 
+def new_request_id(rng: Random) -> str:
+    return f"{rng.getrandbits(128):032x}"
+
+
 async def mark(request: web.Request, response: web.StreamResponse) -> None:
     """Before the head of any answer leaves, also of a streamed one."""
     response.headers[REQUEST_ID] = request.get(_ID_KEY, "")
-    response.headers[hdrs.SERVER] = "gpuruntime"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
+    kept = response.headers.get(hdrs.CACHE_CONTROL, MARKS[hdrs.CACHE_CONTROL])
+    response.headers.update({**MARKS, hdrs.CACHE_CONTROL: kept})
 
 
 def access(meter: Meter) -> Middleware:
@@ -112,6 +121,8 @@ def with_limits(handler: Next, body_limit: int) -> Next:
             raise BodyTooLargeError(f"the body is larger than {body_limit} bytes: send less")
         if request.content_type != JSON:
             raise UnsupportedMediaTypeError(f"send the body as {JSON}")
+        if request.headers.get(hdrs.CONTENT_ENCODING, _AS_IT_IS).lower() != _AS_IT_IS:
+            raise UnsupportedMediaTypeError("send the body as it is, without Content-Encoding")
         return await handler(request)
 
     return limited

@@ -15,11 +15,12 @@ from typing import Protocol, TypeAlias
 import attrs
 from aiohttp import web
 
+from gpuruntime.api.serving import Runner
 from gpuruntime.observe.listener import listen
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.standing import standing
-from gpuruntime.settings import Settings
+from gpuruntime.settings import Address, Settings
 
 
 class Standing(Protocol):
@@ -48,11 +49,11 @@ def own_identity() -> str:
 async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[str]:
     """Requests in hand have the grace to end."""
     address, grace = settings.listen, settings.shutdownGrace
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=grace)
+    runner = Runner(app, rng=Random(), shutdown_timeout=grace)  # noqa: S311 - ids, not secrets
     await runner.setup()
     try:
         port = await listen(runner, host=address.host, port=address.port, purpose="listen")
-        yield f"http://{address.host or '127.0.0.1'}:{port}"
+        yield f"http://{Address(address.host or '127.0.0.1', port)}"
     finally:
         await runner.cleanup()
 

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.serving import Runner
 from gpuruntime.informer.store import Store, Tables
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
@@ -121,7 +122,7 @@ class _Server(TestServer):
 
     async def _make_runner(self, **options: Any) -> web.AppRunner:
         options["handler_cancellation"] = self._cancels_handlers
-        return web.AppRunner(self.app, **options)
+        return Runner(self.app, rng=Random(2), **options)
 
 
 @asynccontextmanager
