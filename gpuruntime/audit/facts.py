@@ -16,6 +16,26 @@ Units = defaultdict[str, list[GPUUnit]]
 
 
 @attrs.define(kw_only=True, slots=True)
+class Tally:
+    """The stock of one pool that is there; what ends unclaimed is as good as gone."""
+
+    there: int = 0
+    free: int = 0
+    claimed: int = 0
+    # Of the free and claimed ones, those at or below the pool's `seeded`.
+    recorded: int = 0
+
+    def add(self, stock: GPUUnit, *, seeded: int) -> None:
+        self.there += 1
+        is_claimed = provenance.is_claimed(stock)
+        if not is_claimed and provenance.is_terminating(stock):
+            return
+        self.claimed += is_claimed
+        self.free += not is_claimed
+        self.recorded += provenance.ordinal_of(stock) <= seeded
+
+
+@attrs.define(kw_only=True, slots=True)
 class Facts:
     """Complete once `gather` is exhausted."""
 
@@ -26,8 +46,8 @@ class Facts:
     stock_by_uid: dict[str, GPUUnit] = attrs.field(factory=dict)
     pool_by_key: dict[Key, StockPool] = attrs.field(factory=dict)
     pool_by_uid: dict[str, StockPool] = attrs.field(factory=dict)
-    # By the uid of the pool that made them.
-    stock_of_pool: Units = attrs.field(factory=lambda: defaultdict(list))
+    # By the uid of the pool that made the stock.
+    tallies: defaultdict[str, Tally] = attrs.field(factory=lambda: defaultdict(Tally))
     # Active units that have started, by what they live from and by what asked for them.
     started_by_source: Units = attrs.field(factory=lambda: defaultdict(list))
     started_by_operation: Units = attrs.field(factory=lambda: defaultdict(list))
@@ -37,7 +57,7 @@ class Facts:
     _deployed: set[str] = attrs.field(factory=set)
 
     def gather(self) -> Iterator[None]:
-        """A step an object."""
+        """A step an object; pools before their stock."""
         snapshot = self.snapshot
         for deployment in snapshot.deployments or ():
             self._deployed.update(owner.uid for owner in deployment.metadata.ownerReferences)
@@ -68,8 +88,9 @@ class Facts:
         metadata = stock.metadata
         self.unit_by_key[metadata.key] = stock
         self.unit_by_uid[metadata.uid] = self.stock_by_uid[metadata.uid] = stock
-        if pool_uid := metadata.annotations.get(labels.POOL_UID):
-            self.stock_of_pool[pool_uid].append(stock)
+        pool = self.pool_by_uid.get(metadata.annotations.get(labels.POOL_UID, ""))
+        if pool is not None:
+            self.tallies[pool.metadata.uid].add(stock, seeded=pool.status.seeded)
 
     def _add_unit(self, unit: GPUUnit) -> None:
         self.unit_by_key[unit.metadata.key] = unit

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
+from gpuruntime.audit.facts import Facts, Tally
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.metadata import Key
@@ -27,15 +27,15 @@ def sums_up(pool: StockPool, facts: Facts) -> Iterator[Finding]:
     counted as consumed that are there. After a while of no change the numbers have to be equal,
     but for a pool on its way out, which reports no more.
     """
-    living = facts.stock_of_pool.get(pool.metadata.uid, [])
-    for fault in (*_report_faults(pool), *_living_faults(pool, living)):
+    tally = facts.tallies[pool.metadata.uid]
+    for fault in (*_report_faults(pool), *_stock_faults(pool, tally)):
         yield Finding(
             objects=(reference_to(pool),),
             message=f"{reference_to(pool)} does not add up: {fault}",
             remedy="claim nothing of it until its stock is counted by hand; " + _RECOUNT,
             version=f"{pool.status.seeded} {pool.status.consumed}",
         )
-    told, counted = _told(pool), _counted(pool, living)
+    told, counted = _told(pool), _counted(pool, tally)
     if told != counted and pool.status.conditions and not provenance.is_terminating(pool):
         yield Finding(
             objects=(reference_to(pool),),
@@ -102,14 +102,16 @@ def _report_faults(pool: StockPool) -> Iterator[str]:
         yield f"{gone}, and only {sum(counts)} are left"
 
 
-def _living_faults(pool: StockPool, living: list[GPUUnit]) -> Iterator[str]:
-    status = pool.status
-    left = sum(_counts(each) and provenance.ordinal_of(each) <= status.seeded for each in living)
-    if status.consumed + left > status.seeded:
-        yield f"{status.consumed} of {status.seeded} made are consumed, and {left} are there"
+def _stock_faults(pool: StockPool, tally: Tally) -> Iterator[str]:
+    status, wanted = pool.status, pool.spec.replicas
+    if status.consumed + tally.recorded > status.seeded:
+        yield (
+            f"{status.consumed} of {status.seeded} made are consumed, "
+            f"and {tally.recorded} are there"
+        )
     is_as_made = pool.metadata.generation <= 1
-    if pool.spec.refill == Refill.NEVER and is_as_made and len(living) > pool.spec.replicas:
-        yield f"{len(living)} are there of {pool.spec.replicas} to be made once"
+    if pool.spec.refill == Refill.NEVER and is_as_made and tally.there > wanted:
+        yield f"{tally.there} are there of {wanted} to be made once"
 
 
 def _told(pool: StockPool) -> tuple[int, int, int]:
@@ -118,17 +120,8 @@ def _told(pool: StockPool) -> tuple[int, int, int]:
     return free, status.claimed, status.consumed
 
 
-def _counted(pool: StockPool, living: list[GPUUnit]) -> tuple[int, int, int]:
-    claimed = sum(provenance.is_claimed(each) for each in living)
-    counted = [each for each in living if _counts(each)]
-    seeded = pool.status.seeded
-    left = sum(provenance.ordinal_of(each) <= seeded for each in counted)
-    return len(counted) - claimed, claimed, seeded - left
-
-
-def _counts(stock: GPUUnit) -> bool:
-    """What ends unclaimed is as good as gone."""
-    return provenance.is_claimed(stock) or not provenance.is_terminating(stock)
+def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int]:
+    return tally.free, tally.claimed, pool.status.seeded - tally.recorded
 
 
 def _pool_of_source(unit: GPUUnit, facts: Facts) -> StockPool | None:

@@ -330,7 +330,7 @@ def test_another_attempt_of_a_claim_begins_its_time_anew() -> None:
     assert breaches(restamped) == []
 
 
-ENDING = {"deletionTimestamp": LATER}
+ENDING: Any = {"deletionTimestamp": LATER}
 
 
 def test_an_owner_of_the_same_name_and_another_uid_is_no_owner() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from gpuruntime.kube.client import Client
 from gpuruntime.local.cluster import EmbeddedCluster
+from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
@@ -93,7 +94,7 @@ async def test_units_that_fail_and_wait_and_pools_that_contradict_are_no_breach(
         await caller.until("/operator/jobs/pool-1", lambda job: job["ready"] == 3)
         await caller.post("/gpu-units", unit("bad", template=failing, access={}))
         await caller.until("/gpu-units/bad", lambda held: held["phase"] == "Failed")
-        other = {"specName": "g1.1", "gpu": 2, "replicas": 1}
+        other: JsonObject = {"specName": "g1.1", "gpu": 2, "replicas": 1}
         await site.client.create(
             STOCK_POOLS,
             {
@@ -104,7 +105,7 @@ async def test_units_that_fail_and_wait_and_pools_that_contradict_are_no_breach(
             },
             namespace=STOCK,
         )
-        by_hand = {"specName": "big", "memory": "9000Gi", "image": "python:3.12"}
+        by_hand: JsonObject = {"specName": "big", "memory": "9000Gi", "image": "python:3.12"}
         for name, memory in (("big", "9000Gi"), ("odd", "much")):
             await site.client.create(
                 GPU_UNITS,

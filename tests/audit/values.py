@@ -174,19 +174,20 @@ def change(snapshot: Snapshot, kind: str, name: str, edit: Callable[[Any], Any])
     """The snapshot with one of its objects edited; the name has to be there."""
     held = getattr(snapshot, kind)
     assert any(each.metadata.name == name for each in held)
-    edited = tuple(edit(each) if each.metadata.name == name else each for each in held)
+    edited: Any = tuple(edit(each) if each.metadata.name == name else each for each in held)
     return attrs.evolve(snapshot, **{kind: edited})
 
 
 def without(snapshot: Snapshot, kind: str, name: str) -> Snapshot:
     held = getattr(snapshot, kind)
     assert any(each.metadata.name == name for each in held)
-    left = tuple(each for each in held if each.metadata.name != name)
+    left: Any = tuple(each for each in held if each.metadata.name != name)
     return attrs.evolve(snapshot, **{kind: left})
 
 
 def added(snapshot: Snapshot, kind: str, value: object) -> Snapshot:
-    return attrs.evolve(snapshot, **{kind: (*getattr(snapshot, kind), value)})
+    more: Any = (*getattr(snapshot, kind), value)
+    return attrs.evolve(snapshot, **{kind: more})
 
 
 def with_metadata(value: Any, **members: Any) -> Any:
