@@ -1,0 +1,64 @@
+"""The document against the running api: what it promises for any request, good or bad."""
+
+import subprocess
+import sys
+
+import yaml
+
+from gpuruntime.models.units import GPU_UNITS
+from tests.cluster.product import request
+from tests.conftest import SEED
+from tests.inventory.cluster import READY
+from tests.roles.programs import Programs
+
+STOCK = "runtime-stock"
+# Too large is refused before it is read; whether it was valid is not known.
+CONFIG = """
+[checks.negative_data_rejection]
+expected-statuses = ["400", "404", "405", "409", "413", "415"]
+"""
+# A cursor, a namespace or a unique name is valid by rules that no schema tells.
+LEFT_OUT = "positive_data_acceptance"
+EXAMPLES = 10
+
+
+def add_stock(server: str, count: int) -> None:
+    spec = {"specName": "g1.1", "memory": "16Gi", "gpu": 1}
+    for ordinal in range(1, count + 1):
+        name = f"p-{ordinal}"
+        body = {
+            "apiVersion": GPU_UNITS.api_version,
+            "kind": GPU_UNITS.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        made = request("POST", server + GPU_UNITS.path(namespace=STOCK), body)
+        assert made.status == 201, made.document
+        ready = {**made.document, "status": {"conditions": [READY]}}
+        path = GPU_UNITS.path(namespace=STOCK, name=name, subresource="status")
+        assert request("PUT", server + path, ready).status == 200
+
+
+def test_no_request_gets_an_answer_that_the_document_does_not_promise(program: Programs) -> None:
+    kubeconfig = program.cluster()
+    server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    add_stock(server, 3)
+    api = program.start("api", "--kubeconfig", str(kubeconfig))
+    api.wait_until_ready()
+    config = program.folder / "schemathesis.toml"
+    config.write_text(CONFIG)
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"),
+            *("--checks", "all", "--exclude-checks", LEFT_OUT),
+            *("--seed", str(SEED), "--generation-database", "none", "-n", str(EXAMPLES)),
+            *("--continue-on-failure", "--no-color", "--suppress-health-check", "all"),
+            f"{api.address}/openapi.json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=program.folder,  # it leaves its crash files there
+    )
+    assert ended.returncode == 0, ended.stdout
