@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bench import claiming, creating, local_server, managing
+from tests.bench import claiming, creating, listing, local_server, managing
 from tests.bench.rows import Row
 
 EVENTS_A_SECOND = 2_000
@@ -81,6 +81,7 @@ def main() -> int:
         event_rows,
         queue_rows,
         local_server.rows,
+        listing.rows,
         creating.rows,
         claiming.rows,
         managing.rows,

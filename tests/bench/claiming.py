@@ -91,7 +91,10 @@ async def paired(plane: Address, stock: list[GPUUnit]) -> Emptying:
 async def measured(plane: ControlPlane) -> tuple[list[Emptying], list[Emptying]]:
     bare, ours = [], []
     address = address_of(plane)
-    async with replica(plane, PLACE) as first, replica(plane, PLACE) as second:
+    async with (
+        replica(plane.kubeconfig, PLACE) as first,
+        replica(plane.kubeconfig, PLACE) as second,
+    ):
         for number in range(ROUNDS):
             async with connections(address, WRITERS) as writers:
                 taken = await add_stock(writers, PLACE, f"bare{number}", STOCK)

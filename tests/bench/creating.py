@@ -106,7 +106,7 @@ async def measured(plane: ControlPlane) -> tuple[list[Seconds], list[Seconds]]:
                 place = place_of(there)
                 await add_units(writers, place, there)
                 await add_stock(writers, place, SPEC, STOCK)
-                apis[there] = await stack.enter_async_context(replica(plane, place))
+                apis[there] = await stack.enter_async_context(replica(plane.kubeconfig, place))
                 await health(apis[there], "readyStockCount", least=STOCK)
         pairs = [pair(place_of(0), each, f"pair-{each.metadata.name}") for each in bare]
         parties = Parties(plane=address, apis=apis, pairs=iter(pairs))

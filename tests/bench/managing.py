@@ -54,9 +54,9 @@ async def measured(plane: ControlPlane) -> Managed:
         return is_gone and _ready(await _units(plane, PLACE.instance)) == STOCK
 
     async with (
-        role(plane, "manager", PLACE),
-        replica(plane, PLACE) as first,
-        replica(plane, PLACE) as second,
+        role(plane.kubeconfig, "manager", PLACE),
+        replica(plane.kubeconfig, PLACE) as first,
+        replica(plane.kubeconfig, PLACE) as second,
     ):
         await _seed(first)
         await until(is_stocked, seconds=SETTLING_SECONDS)

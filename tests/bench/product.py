@@ -64,11 +64,11 @@ def writes_of_product(plane: ControlPlane, *, known: int = 0) -> list[dict[str, 
 
 
 @asynccontextmanager
-async def role(plane: ControlPlane, name: str, place: Namespaces) -> AsyncIterator[Path]:
+async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[Path]:
     """A process of its own, stopped with the block; gives the log that it writes."""
     with tempfile.TemporaryDirectory() as folder:
         config, log = Path(folder) / "config.yaml", Path(folder) / "log"
-        config.write_text(yaml.safe_dump(_settings(plane, place)))
+        config.write_text(yaml.safe_dump(_settings(kubeconfig, place)))
         with log.open("wb") as output:
             command = (sys.executable, "-m", "gpuruntime", name, "--config", str(config))
             process = await asyncio.create_subprocess_exec(*command, stderr=output)
@@ -80,9 +80,9 @@ async def role(plane: ControlPlane, name: str, place: Namespaces) -> AsyncIterat
 
 
 @asynccontextmanager
-async def replica(plane: ControlPlane, place: Namespaces) -> AsyncIterator[Address]:
+async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]:
     """An api whose caches are synced."""
-    async with role(plane, "api", place) as log:
+    async with role(kubeconfig, "api", place) as log:
 
         async def is_listening() -> bool:
             return bool(_address_in(log))
@@ -121,10 +121,10 @@ def _address_in(log: Path) -> str:
     return ""
 
 
-def _settings(plane: ControlPlane, place: Namespaces) -> dict[str, Any]:
+def _settings(kubeconfig: Path, place: Namespaces) -> dict[str, Any]:
     return {
         "listen": "127.0.0.1:0",
         "operations": {"listen": "127.0.0.1:0"},
-        "kubernetes": {"mode": "required", "kubeconfig": str(plane.kubeconfig)},
+        "kubernetes": {"mode": "required", "kubeconfig": str(kubeconfig)},
         "namespaces": attrs.asdict(place),
     }

@@ -39,7 +39,7 @@ async def pod_server(*, pods: int, events: int = 0, rate: float = 0.0) -> AsyncI
 async def transport_to(url: str) -> AsyncIterator[HttpTransport]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kubeconfig"
-        path.write_text(yaml.safe_dump(_kubeconfig(url)), encoding="utf-8")
+        path.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
         transport = await connect(Kubeconfig(str(path)), now=lambda: datetime.now(UTC))
         try:
             yield transport
@@ -47,7 +47,7 @@ async def transport_to(url: str) -> AsyncIterator[HttpTransport]:
             await transport.close()
 
 
-def _kubeconfig(url: str) -> dict[str, object]:
+def kubeconfig_of(url: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,0 +1,208 @@
+"""Pages of 100 among 10,000 units beside static bytes of their size.
+
+    python -m tests.bench.listing [cluster | static BYTES]
+
+The api is a process like any other, before an embedded cluster where nothing happens meanwhile.
+Both are asked in turns, over one keep-alive connection each.
+"""
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import attrs
+import yaml
+from aiohttp import web
+
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.kube.transport import JSON
+from gpuruntime.local.http import serve
+from gpuruntime.local.server import Server
+from gpuruntime.models import labels
+from gpuruntime.models.crds import crds
+from gpuruntime.models.units import GPU_UNITS
+from tests.bench.connections import Address, Connection, connections
+from tests.bench.local_server import DEFINITIONS, send
+from tests.bench.orders import READY, UNITS, order
+from tests.bench.product import replica
+from tests.bench.rows import Row
+from tests.bench.serving import kubeconfig_of
+
+PLACE = Namespaces()
+UNITS_THERE = 10_000
+LIMIT = 100
+PAGES = UNITS_THERE // LIMIT
+# Over all pages; the first one, which encodes each view once, is told apart.
+WALKS = 11
+MOMENT = "2026-01-01T00:00:00.000000Z"
+
+
+@attrs.frozen(kw_only=True)
+class Walk:
+    """Seconds of each answer, page by page."""
+
+    pages: list[float]
+    static: list[float]
+
+    def ratio(self, hundredths: int) -> float:
+        of_pages, of_static = (quantiles(each, n=100) for each in (self.pages, self.static))
+        return of_pages[hundredths - 1] / of_static[hundredths - 1]
+
+
+def furnished_server() -> Server:
+    server = Server(now=lambda: datetime.now(UTC), rng=random.Random(7))
+    for definition in crds():
+        send(server, "POST", DEFINITIONS, definition)
+    for name in attrs.astuple(PLACE):
+        send(server, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    for number in range(UNITS_THERE):
+        name = f"unit-{number:05}"
+        send(server, "POST", GPU_UNITS.path(namespace=PLACE.instance), unit(name))
+        path = GPU_UNITS.path(namespace=PLACE.instance, name=name, subresource="status")
+        send(server, "PATCH", path, {"status": status(name)})
+    return server
+
+
+def unit(name: str) -> dict[str, Any]:
+    asked = order(name, "g1")
+    spec = {member: asked[member] for member in ("specName", "image", "access", "template")}
+    return {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": GPU_UNITS.kind,
+        "metadata": {
+            "name": name,
+            "labels": {labels.UNIT: name, labels.SPEC: "g1", labels.MANAGED_BY: labels.MANAGER},
+            "annotations": {
+                labels.OPERATION_ID: name,
+                labels.REQUEST_HASH: "f" * 64,
+                labels.ACCEPTED_AT: MOMENT,
+                labels.CLAIMED_AT: MOMENT,
+                labels.SOURCE_STOCK: f"{PLACE.stock}/stock-{name}",
+                labels.SOURCE_STOCK_UID: f"00000000-0000-4000-8000-0000000{name[-5:]}",
+            },
+        },
+        "spec": {**spec, "memory": "16Gi", "cpu": "4", "gpu": 1},
+    }
+
+
+def status(name: str) -> dict[str, Any]:
+    """As the manager leaves it."""
+    moments = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt", "readyAt")
+    return {
+        "phase": "Ready",
+        "readyReplicas": 1,
+        "observedGeneration": 1,
+        "serviceName": f"unit-{name}",
+        "accessURL": f"http://unit-{name}.{PLACE.instance}.svc.cluster.local:8080",
+        "nodeName": "gpu-0",
+        "timeline": dict.fromkeys(moments, MOMENT),
+        "conditions": [READY],
+    }
+
+
+async def run_cluster() -> None:
+    async with serve(furnished_server()) as url:
+        tell(url)
+        await asyncio.Event().wait()
+
+
+async def run_static(size: int) -> None:
+    """Nothing but aiohttp and the bytes."""
+    body = b"x" * size
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=JSON)
+
+    app = web.Application()
+    app.router.add_get(UNITS, answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    tell(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    await asyncio.Event().wait()
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+@asynccontextmanager
+async def process(*arguments: str) -> AsyncIterator[str]:
+    """This module as a process of its own; gives the URL that it prints."""
+    command = (sys.executable, "-m", "tests.bench.listing", *arguments)
+    started = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert started.stdout is not None
+    try:
+        yield (await started.stdout.readline()).decode().strip()
+    finally:
+        started.kill()
+        await started.wait()
+
+
+async def walk(api: Connection, static: Connection) -> Walk:
+    """All pages once, each beside the static bytes."""
+    pages, statics, cursor = [], [], ""
+    for number in range(PAGES):
+        path = f"{UNITS}?limit={LIMIT}{cursor}"
+        begun = time.perf_counter()
+        answer = await api.send("GET", path)
+        answered = time.perf_counter()
+        await static.send("GET", path)
+        statics.append(time.perf_counter() - answered)
+        pages.append(answered - begun)
+        following = answer.document["next"]
+        assert bool(following) == (number < PAGES - 1), answer.status
+        cursor = f"&cursor={following}"
+    return Walk(pages=pages, static=statics)
+
+
+async def measured() -> list[Walk]:
+    async with process("cluster") as cluster:
+        with tempfile.TemporaryDirectory() as folder:
+            kubeconfig = Path(folder) / "kubeconfig"
+            kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(cluster)))
+            async with replica(kubeconfig, PLACE) as api:
+                return await walked(api)
+
+
+async def walked(api: Address) -> list[Walk]:
+    async with connections(api, 1) as (ours,):
+        size = len((await ours.send("GET", f"{UNITS}?limit={LIMIT}")).body)
+        async with process("static", str(size)) as url, connections(Address(url), 1) as (static,):
+            return [await walk(ours, static) for _ in range(WALKS)]
+
+
+def rows() -> Iterator[Row]:
+    first, *walks = asyncio.run(measured())
+    name = f"list page of {LIMIT} at {UNITS_THERE:,} units"
+    shown = 1000 * median(page for each in walks for page in each.pages)
+    yield Row(name=f"{name}, p50", value=shown, unit="ms")
+    p50 = median(each.ratio(50) for each in walks)
+    yield Row(name=f"{name} ÷ static bytes, p50", value=p50, unit="ratio", at_most=1.3)
+    p99 = median(each.ratio(99) for each in walks)
+    yield Row(name=f"{name} ÷ static bytes, p99", value=p99, unit="ratio", at_most=2)
+    yield Row(name="the same, shown for the first time, p50", value=first.ratio(50), unit="ratio")
+
+
+def main(arguments: list[str]) -> None:
+    match arguments:
+        case ["cluster"]:
+            asyncio.run(run_cluster())
+        case ["static", size]:
+            asyncio.run(run_static(int(size)))
+        case _:
+            for row in rows():
+                tell(str(row))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
