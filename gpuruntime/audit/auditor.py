@@ -1,0 +1,124 @@
+"""The audit of a living process: over its caches, in slices, again and again."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.audit.audit import RULES, steps
+from gpuruntime.audit.breach import Breach, ObjectRef, Suspicion
+from gpuruntime.audit.sightings import Sightings
+from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.meter import Meter, NullMeter
+
+log = structlog.get_logger()
+
+# Half of what the loop may be held for: the collector of garbage may come in between.
+SLICE_SECONDS: Final = 0.005
+INTERVAL_SECONDS: Final = 60.0
+# While something is suspicious.
+CLOSER_SECONDS: Final = 30.0
+# A watch that has fallen silent is given up after 75 s; until then its cache may be behind.
+LAG_SECONDS: Final = 90.0
+# So many lines of log a look: a fault of ours may break a rule for every object at once.
+MOST_TOLD: Final = 20
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Report:
+    """`counts` has a number for each rule that was judged; suspicions are yet to last."""
+
+    breaches: tuple[Breach, ...]
+    counts: Mapping[str, int]
+    suspicion_count: int
+    object_count: int
+
+
+class Auditor:
+    """`take` is called in one step; `is_current` says whether the caches are being kept.
+
+    While they are not, nothing is found, and what was seen is forgotten: each cache then shows
+    another moment.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[], Snapshot],
+        *,
+        is_current: Callable[[], bool] = lambda: True,
+        lag_seconds: float = LAG_SECONDS,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._take = take
+        self._is_current = is_current
+        self._sightings = Sightings(lag_seconds=lag_seconds)
+        self._meter = meter
+        self._looking = asyncio.Lock()
+        self._known: set[tuple[str, tuple[ObjectRef, ...]]] = set()
+
+    async def run(self) -> None:
+        """For ever, from one interval on: what this process has only begun settles first."""
+        pause = INTERVAL_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            report = await self.look()
+            self._tell(report)
+            pause = CLOSER_SECONDS if report.suspicion_count else INTERVAL_SECONDS
+
+    async def look(self) -> Report:
+        """One at a time, so that what is seen is seen in the order of its moments."""
+        async with self._looking:
+            if not self._is_current():
+                self._sightings.forget()
+                return Report(breaches=(), counts={}, suspicion_count=0, object_count=0)
+            snapshot = self._take()
+            taken_at = asyncio.get_running_loop().time()
+            seen = await suspicions_in_slices(snapshot)
+            breaches = self._sightings.breaches(seen, taken_at)
+            return report_of(snapshot, seen, breaches)
+
+    def _tell(self, report: Report) -> None:
+        for rule, count in report.counts.items():
+            self._meter.gauge("audit_breaches", count, rule=rule)
+        found = {(each.rule, each.objects): each for each in report.breaches}
+        fresh = [each for subject, each in found.items() if subject not in self._known]
+        self._known = set(found)
+        for breach in fresh[:MOST_TOLD]:
+            log.warning(
+                "invariant broken",
+                rule=breach.rule,
+                objects=[str(each) for each in breach.objects],
+                message=breach.message,
+                remedy=breach.remedy,
+            )
+        if len(fresh) > MOST_TOLD:
+            log.warning("more invariants broken", count=len(fresh) - MOST_TOLD)
+
+
+async def suspicions_in_slices(snapshot: Snapshot) -> list[Suspicion]:
+    """Lets the loop go on between two slices."""
+    clock = asyncio.get_running_loop().time
+    seen = []
+    ends_at = clock() + SLICE_SECONDS
+    for found in steps(snapshot):
+        if found is not None:
+            seen.append(found)
+        if clock() > ends_at:
+            await asyncio.sleep(0)
+            ends_at = clock() + SLICE_SECONDS
+    return seen
+
+
+def report_of(
+    snapshot: Snapshot, seen: Collection[Suspicion], breaches: Collection[Breach]
+) -> Report:
+    counted = Counter(each.rule for each in breaches)
+    return Report(
+        breaches=tuple(breaches),
+        counts={rule.name: counted[rule.name] for rule in RULES if rule.is_judged(snapshot)},
+        suspicion_count=len(seen) - len(breaches),
+        object_count=snapshot.object_count,
+    )
