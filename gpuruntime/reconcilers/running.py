@@ -129,7 +129,8 @@ class Runner:
         """That of the stock it takes over, which has the seat; later the one it last ran on."""
         source = provenance.source_of(unit)
         stock = self.caches.stock.store.get(source) if source else None
-        return stock.status.nodeName if stock else unit.status.nodeName
+        is_own = stock is not None and stock.metadata.uid == provenance.source_uid_of(unit)
+        return stock.status.nodeName if stock and is_own else unit.status.nodeName
 
     def _known_priority(self, name: str) -> str:
         """A Pod that names a class which is not there would be refused."""

@@ -60,6 +60,8 @@ class World(Cluster):
         self.ledger = Ledger(InProcessTransport(self.server))
         # What the kubelet says of the containers of a unit, by the unit's name.
         self.troubles: dict[str, Document] = {}
+        # Where the Pods of a unit run from now on, where it is not node-1.
+        self.nodes: dict[str, str] = {}
 
     def add_pool(self, name: str = "p", *, refill: str = "Always", **spec: Any) -> Document:
         body = {
@@ -231,6 +233,7 @@ class Life:
 
     def _begin(self, deployment: Document, template: str) -> Document:
         meta, pod = deployment["metadata"], deployment["spec"]["template"]
+        unit = pod["metadata"]["labels"][labels.UNIT]
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -248,7 +251,7 @@ class Life:
                     }
                 ],
             },
-            "spec": {**pod["spec"], "nodeName": "node-1"},
+            "spec": {**pod["spec"], "nodeName": self._world.nodes.get(unit, "node-1")},
         }
         return self._world.call("POST", PODS.path(namespace=meta["namespace"]), body)
 
