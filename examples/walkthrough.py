@@ -1,0 +1,96 @@
+"""From stock to a running unit as a client of the REST API: python walkthrough.py [ADDRESS].
+
+It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+STOCK = {
+    "operationID": "stock-g1-demo-001",
+    "specName": "g1.1",
+    "memory": "16Gi",
+    "gpu": 1,
+    "replicas": 2,
+}
+UNIT = {
+    "operationID": "unit-demo-001",
+    "name": "demo-instance",
+    "namespace": "runtime-instance",
+    "specName": "g1.1",
+    "image": "python:3.12",
+    "access": {"primaryPort": "http", "scheme": "http"},
+    "template": {
+        "command": ["python"],
+        "args": ["-m", "http.server", "8080"],
+        "ports": [{"name": "http", "port": 8080}],
+    },
+}
+POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 60.0
+
+
+class UnexpectedAnswerError(Exception):
+    pass
+
+
+class Client:
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def call(self, wanted: int, method: str, path: str, body: object = None) -> Any:
+        """The data of the answer; raises UnexpectedAnswerError where another status comes."""
+        async with self._session.request(method, f"/api/v1{path}", json=body) as answer:
+            document = await answer.json() if answer.content_type == "application/json" else {}
+            print(answer.status, method, path)
+            if answer.status != wanted:
+                raise UnexpectedAnswerError(f"wanted {wanted}, not {answer.status}: {document}")
+            return document.get("data", document)
+
+    async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
+        """The first data for which it holds."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                async with self._session.get(f"/api/v1{path}") as answer:
+                    document = await answer.json()
+                if answer.ok and holds(document["data"]):
+                    return document["data"]
+                await asyncio.sleep(POLL_SECONDS)
+
+
+async def walk(client: Client) -> None:
+    await client.call(202, "POST", "/operator/stock-units", STOCK)
+    await client.call(200, "POST", "/operator/stock-units", STOCK)
+    await client.call(409, "POST", "/operator/stock-units", {**STOCK, "replicas": 3})
+    job = await client.until(
+        f"/operator/jobs/{STOCK['operationID']}", lambda job: job["ready"] == 2
+    )
+    print("job:", job["status"], "created", job["created"], "ready", job["ready"])
+
+    await client.call(201, "POST", "/gpu-units", UNIT)
+    await client.call(200, "POST", "/gpu-units", UNIT)
+    await client.call(409, "POST", "/gpu-units", {**UNIT, "image": "python:3.13"})
+    unit = await client.until("/gpu-units/demo-instance", lambda unit: unit["phase"] == "Ready")
+    print("unit:", unit["accessURL"], "on", unit["nodeName"], "from", unit["sourceStock"]["name"])
+
+    second = {**UNIT, "operationID": "unit-demo-002", "name": "second"}
+    await client.call(201, "POST", "/gpu-units", second)
+    third = {**UNIT, "operationID": "unit-demo-003", "name": "third"}
+    refused = await client.call(409, "POST", "/gpu-units", third)
+    print("third:", refused["error"]["code"])
+    await client.call(404, "GET", "/gpu-units/third")
+
+    await client.call(204, "DELETE", "/gpu-units/second")
+
+
+async def main(address: str) -> None:
+    async with aiohttp.ClientSession(address) as session:
+        await walk(Client(session))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"))

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# From stock to a running unit with curl alone: walkthrough.sh [ADDRESS]
+#
+# ADDRESS, or the variable GPURUNTIME_API, is where the API is; http://127.0.0.1:8080 otherwise.
+# It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`. With
+# KUBECONFIG set it shows at the end what kubectl sees.
+set -euo pipefail
+
+api="${1:-${GPURUNTIME_API:-http://127.0.0.1:8080}}/api/v1"
+answer=""
+
+# call STATUS METHOD PATH [BODY]: ends the walk-through where another status comes.
+call() {
+  local wanted=$1 method=$2 path=$3 body=${4:-}
+  local options=(--silent --show-error --request "$method" --write-out '\n%{http_code}')
+  if [[ -n $body ]]; then
+    options+=(--header 'Content-Type: application/json' --data "$body")
+  fi
+  answer=$(curl "${options[@]}" "$api$path")
+  local status=${answer##*$'\n'}
+  answer=${answer%$'\n'*}
+  echo "$status $method $path"
+  if [[ $status != "$wanted" ]]; then
+    echo "walkthrough: wanted $wanted, not $status: $answer" >&2
+    exit 1
+  fi
+}
+
+# has WORDS: ends the walk-through unless the last answer has them.
+has() {
+  if [[ $answer != *"$1"* ]]; then
+    echo "walkthrough: wanted $1 in $answer" >&2
+    exit 1
+  fi
+}
+
+# wait_for PATH WORDS: asks until an answer has them.
+wait_for() {
+  local deadline=$((SECONDS + 60))
+  until answer=$(curl --silent --show-error "$api$1") && [[ $answer == *"$2"* ]]; do
+    if ((SECONDS > deadline)); then
+      echo "walkthrough: $1 never had $2: $answer" >&2
+      exit 1
+    fi
+    sleep 0.2
+  done
+  echo "    GET $1 has $2"
+}
+
+# unit OPERATION NAME IMAGE: the body that asks for one.
+unit() {
+  cat <<BODY
+{"operationID": "$1", "name": "$2", "namespace": "runtime-instance", "specName": "g1.1",
+ "image": "$3", "access": {"primaryPort": "http", "scheme": "http"},
+ "template": {"command": ["python"], "args": ["-m", "http.server", "8080"],
+              "ports": [{"name": "http", "port": 8080}]}}
+BODY
+}
+
+# stock REPLICAS: the body that seeds so many units.
+stock() {
+  echo '{"operationID": "stock-g1-demo-001", "specName": "g1.1", "memory": "16Gi", "gpu": 1,' \
+    "\"replicas\": $1}"
+}
+
+echo "# Two stock units: the same request again is the same operation, another body is a conflict."
+call 202 POST /operator/stock-units "$(stock 2)"
+call 200 POST /operator/stock-units "$(stock 2)"
+call 409 POST /operator/stock-units "$(stock 3)"
+wait_for /operator/jobs/stock-g1-demo-001 '"ready":2'
+has '"status":"succeeded"'
+has '"created":2'
+
+echo "# One of them becomes a unit that runs an image of ours."
+call 201 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.12)"
+call 200 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.12)"
+call 409 POST /gpu-units "$(unit unit-demo-001 demo-instance python:3.13)"
+wait_for /gpu-units/demo-instance '"phase":"Ready"'
+has '"accessURL":"http://unit-demo-instance.runtime-instance.svc.'
+has '"memory":"16Gi"'
+source=$(sed 's/.*"sourceStock":{"name":"\([^"]*\)".*/\1/' <<<"$answer")
+wait_for "/gpu-units/$source?lifecycle=stock" '"code":"gpuunit_not_found"'
+
+echo "# The second unit takes the last of the stock: a third is refused and leaves nothing behind."
+call 201 POST /gpu-units "$(unit unit-demo-002 second python:3.12)"
+call 409 POST /gpu-units "$(unit unit-demo-003 third python:3.12)"
+has '"code":"insufficient_capacity"'
+call 404 GET /gpu-units/third
+
+echo "# A pool that refills: the refused request is sent again, and the pool makes up for it."
+call 202 POST /operator/stockpools '{"operationID": "pool-g1-demo-001", "name": "g1-demo",
+  "specName": "g1.1", "memory": "16Gi", "gpu": 1, "replicas": 1, "refill": "Always"}'
+wait_for /operator/stockpools/g1-demo '"available":1'
+call 201 POST /gpu-units "$(unit unit-demo-003 third python:3.12)"
+wait_for /operator/stockpools/g1-demo '"consumed":1'
+wait_for /operator/stockpools/g1-demo '"available":1'
+
+echo "# A suspended unit runs no Pod; a deleted one is gone."
+call 200 PUT /gpu-units/third '{"suspended": true}'
+wait_for /gpu-units/third '"phase":"Suspended"'
+call 204 DELETE /gpu-units/third
+wait_for /gpu-units/third '"code":"gpuunit_not_found"'
+
+if [[ -n ${KUBECONFIG:-} ]] && command -v kubectl >/dev/null; then
+  echo "# What kubectl sees."
+  kubectl get gpuunits -n runtime-stock
+  kubectl get gpuunit demo-instance -n runtime-instance -o yaml
+  kubectl get deploy,svc,pod -n runtime-instance
+fi
+echo "done"

@@ -1,0 +1,40 @@
+"""The configuration files: complete, and what the program does without them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+
+from gpuruntime.settings import Settings, load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILES = ("manager.yaml", "api.yaml")
+# Nobody reads these yet.
+UNUSED = {"network.blockedEgressCIDRs", "network.allowAllEgress", "nats.url"}
+
+
+def keys(document: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in document.items():
+        if isinstance(value, dict) and value:
+            yield from keys(value, f"{path}{name}.")
+        else:
+            yield path + name
+
+
+def keys_of(file: str) -> set[str]:
+    return set(keys(yaml.safe_load((EXAMPLES / file).read_text())))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_it_loads_as_the_defaults(file: str) -> None:
+    assert load(str(EXAMPLES / file), flags={}, environment={}) == Settings()
+
+
+def test_together_they_have_every_key() -> None:
+    every = set(keys(attrs.asdict(Settings(), filter=lambda *_: True)))
+    addresses = {key.removesuffix(".host") for key in every if key.endswith(".host")}
+    plain = {key for key in every if not key.endswith((".host", ".port"))}
+    assert set().union(*map(keys_of, FILES)) == (plain | addresses) - UNUSED
