@@ -60,6 +60,8 @@ class World(Cluster):
         self.ledger = Ledger(InProcessTransport(self.server))
         # What the kubelet says of the containers of a unit, by the unit's name.
         self.troubles: dict[str, Document] = {}
+        # What the scheduler says of a unit's Pod while no node takes it.
+        self.unschedulable: dict[str, str] = {}
         # Where the Pods of a unit run from now on, where it is not node-1.
         self.nodes: dict[str, str] = {}
 
@@ -194,7 +196,10 @@ class Life:
         owners = {each["metadata"]["uid"] for each in world.objects(GPU_UNITS, namespace)}
         for resource in (DEPLOYMENTS, SERVICES):
             for child in world.objects(resource, namespace):
-                if owner_of(child) and owner_of(child) not in owners:
+                is_units = (
+                    child["metadata"].get("ownerReferences", [{}])[0].get("kind") == "GPUUnit"
+                )
+                if is_units and owner_of(child) not in owners:
                     world.delete(resource, namespace, child["metadata"]["name"])
         deployments = world.objects(DEPLOYMENTS, namespace)
         living = {each["metadata"]["uid"] for each in deployments}
@@ -257,6 +262,13 @@ class Life:
 
     def _advance(self, pod: Document) -> None:
         unit = pod["metadata"]["labels"][labels.UNIT]
+        words = self._world.unschedulable.get(unit)
+        if words is not None:
+            if "conditions" not in pod["status"]:
+                refusal = {"reason": "Unschedulable", "message": words}
+                told = {**condition("PodScheduled", "False"), **refusal}
+                self._status(PODS, pod, {"phase": "Pending", "conditions": [told]})
+            return
         containers = self._world.troubles.get(unit)
         if containers is not None:
             status = {"phase": "Pending", "containerStatuses": [containers]}
