@@ -17,9 +17,10 @@ from gpuruntime.kube.errors import (
     NotFoundError,
 )
 from gpuruntime.models import codec
+from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, ObjectMeta
-from gpuruntime.models.reasons import UnitReason
+from gpuruntime.models.reasons import ConditionType, UnitReason
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.reconcilers.drift import Child, patch_towards
@@ -69,6 +70,8 @@ class ChildKeeper(Generic[LiveT]):
         """The child as it is after the write, if one was needed."""
         live = self.find(key)
         try:
+            if live is None and self._was_refused(unit):
+                live = await self._look(key)
             if live is None:
                 return await self._create(unit, key, desired)
             return await self._mend(unit, live, desired)
@@ -85,6 +88,17 @@ class ChildKeeper(Generic[LiveT]):
         except NotFoundError:
             return
         log.info("child removed", kind=self.resource.kind, child=str(key))
+
+    def _was_refused(self, unit: GPUUnit) -> bool:
+        """Perhaps for a child of somebody else, which the cache does not mirror."""
+        ready = condition_of(unit.status.conditions, ConditionType.READY)
+        return ready is not None and ready.reason == self.reason
+
+    async def _look(self, key: Key) -> LiveT | None:
+        try:
+            return await self.client.get(self.resource, key)
+        except NotFoundError:
+            return None
 
     async def _create(self, unit: GPUUnit, key: Key, desired: Child) -> LiveT:
         try:
