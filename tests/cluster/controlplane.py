@@ -107,12 +107,17 @@ class ControlPlane:
             raise ControlPlaneError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def audit_events(self) -> Iterator[dict[str, Any]]:
-        """Every request so far, in the order of its end."""
-        with self.layout.audit_log.open() as log:
+    def audit_events(self, start: int = 0) -> Iterator[dict[str, Any]]:
+        """Every request that ended since the log had this size, in the order of its end."""
+        with self.layout.audit_log.open("rb") as log:
+            log.seek(start)
             for line in log:
-                if line.endswith("\n"):  # the last one may still be half written
+                if line.endswith(b"\n"):  # the last one may still be half written
                     yield json.loads(line)
+
+    def audit_size(self) -> int:
+        """In bytes; the API server appends an event in one write."""
+        return self.layout.audit_log.stat().st_size
 
     def compact(self, resource_version: int) -> None:
         """Make etcd forget what was before this version."""

@@ -146,8 +146,11 @@ class Installation:
         documents = "---\n".join(yaml.safe_dump(each) for each in self.documents())
         self.plane.kubectl("apply", "-f", "-", stdin=documents)
 
-    def manager(self, *, server: str = "", **settings: Any) -> Process:
-        return self._start("manager", server, settings)
+    def manager(
+        self, *, server: str = "", program: str = "gpuruntime", **settings: Any
+    ) -> Process:
+        """The program is the module to run."""
+        return self._start("manager", server, settings, program)
 
     def api(self, *, server: str = "", **settings: Any) -> Process:
         return self._start("api", server, {"listen": "127.0.0.1:0", **settings})
@@ -175,7 +178,9 @@ class Installation:
         items: list[dict[str, Any]] = found["items"]
         return items
 
-    def _start(self, role: str, server: str, settings: dict[str, Any]) -> Process:
+    def _start(
+        self, role: str, server: str, settings: dict[str, Any], program: str = "gpuruntime"
+    ) -> Process:
         self._count += 1
         name = f"{self.name}-{role}-{self._count}"
         document = {
@@ -191,7 +196,7 @@ class Installation:
         }
         config = self._folder / f"{name}.yaml"
         config.write_text(yaml.safe_dump(document))
-        argv = [sys.executable, "-m", "gpuruntime", role, "--config", str(config)]
+        argv = [sys.executable, "-m", program, role, "--config", str(config)]
         return Process(self._keeper, name, self._folder / f"{name}.log", argv)
 
     def _token(self, role: str) -> str:
