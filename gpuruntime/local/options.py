@@ -17,6 +17,7 @@ TRUE: Final = ("1", "true", "True", "TRUE", "t", "T")
 FALSE: Final = ("0", "false", "False", "FALSE", "f", "F")
 EXACT: Final = "Exact"
 NOT_OLDER: Final = "NotOlderThan"
+LARGEST_INTEGER: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -147,10 +148,13 @@ def _is_dry_run(kind: str, asked: list[str]) -> bool:
 def _integer(query: Query, name: str) -> int:
     text = query.get(name, "")
     try:
-        return int(text) if text else 0
+        number = int(text) if text else 0
     except ValueError as error:
         message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
         raise bad_request(message) from error
+    if abs(number) > LARGEST_INTEGER:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return number
 
 
 def _version(text: str, *, is_watch: bool) -> int:

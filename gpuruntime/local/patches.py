@@ -29,9 +29,9 @@ def json_patch(document: Any, operations: list[Any]) -> Any:
     for operation in operations:
         try:
             _apply(root, operation)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise UnfitPatchError(f"operation {operation} does not fit: {error}") from error
-    return root[""]
+    return root.get("")
 
 
 def _apply(root: Any, operation: Any) -> None:

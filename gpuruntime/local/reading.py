@@ -42,7 +42,7 @@ class Reader:
     warnings: list[str] = attrs.field(factory=list)
 
     def read_object(self, body: bytes | None, content_type: str) -> Document:
-        document = self._decoded(_bounded(body), _media_type(content_type))
+        document = self._decoded(_bounded(body), media_type(content_type))
         self._check_kind(document)
         try:
             duplicates = _duplicates(body or b"") if self.validation == "Strict" else []
@@ -54,7 +54,7 @@ class Reader:
 
     def read_patch(self, body: bytes | None, content_type: str) -> Amend:
         """The patch as a function of the stored document."""
-        apply = patch_of(self.kind, _media_type(content_type), _bounded(body))
+        apply = patch_of(self.kind, media_type(content_type), _bounded(body))
 
         def amend(document: Document) -> Document:
             patched = apply(document)
@@ -169,7 +169,7 @@ def _bounded(body: bytes | None) -> bytes:
     return body or b""
 
 
-def _media_type(content_type: str) -> str:
+def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 

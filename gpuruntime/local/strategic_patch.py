@@ -19,11 +19,19 @@ ORDER: Final = "$setElementOrder/"
 
 def strategic_patch(value: Any, patch: Document, struct: Struct | None) -> Document:
     """Without a structure, as below a map, objects merge and lists are replaced."""
-    if DIRECTIVE in patch:
-        return {} if patch[DIRECTIVE] == "delete" else _bare(patch)
+    match patch.get(DIRECTIVE, "merge"):
+        case "delete":
+            return {}
+        case "replace":
+            return dict(_bare(patch))
+        case "merge":
+            pass
+        case other:
+            raise UnfitPatchError(f"unknown patch type: {other}")
     merged = dict(value) if isinstance(value, dict) else {}
     if RETAINED in patch:
-        merged = {name: merged[name] for name in merged if name in patch[RETAINED]}
+        retained = _plain(patch[RETAINED])
+        merged = {name: merged[name] for name in merged if name in retained}
     for name, gone in _directives(patch, DELETED):
         merged[name] = [each for each in merged.get(name) or () if each not in gone]
     for name, change in _changes(patch):
@@ -60,8 +68,10 @@ def _merged_list(
 ) -> list[Any]:
     key = member.merge_key or ""
     if not key:
+        _plain(change)
         merged = value + [each for each in change if each not in value]
         return _ordered(merged, value, change if order is None else order, key)
+    _demand_objects(change, key)
     if any(each.get(DIRECTIVE) == "replace" for each in change):
         return [_bare(each) for each in change if DIRECTIVE not in each]
     struct = member.type.item if isinstance(member.type, ListOf) else None
@@ -87,6 +97,10 @@ def _with_item(items: list[Any], change: Document, key: str, struct: Struct | No
 
 def _ordered(items: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
     """What the patch names comes in its order; the rest keeps its place where both were before."""
+    if key:
+        _demand_objects(order, key)
+    else:
+        _plain(order)
     named = [_mark(each, key) for each in order]
     places = {_mark(each, key): place for place, each in enumerate(before)}
     ours = [each for each in items if _mark(each, key) in named]
@@ -101,6 +115,26 @@ def _ordered(items: list[Any], before: list[Any], order: list[Any], key: str) ->
     return merged + theirs
 
 
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise UnfitPatchError(f"{value} is no list")
+    return value
+
+
+def _plain(value: Any) -> list[Any]:
+    """Items that are compared as wholes are neither objects nor lists."""
+    if any(isinstance(each, dict | list) for each in _listed(value)):
+        raise UnfitPatchError(f"{value} is no list of plain values")
+    return _listed(value)
+
+
+def _demand_objects(value: Any, key: str) -> None:
+    """Items that are told apart by a member have one that is plain."""
+    for each in _listed(value):
+        if not isinstance(each, dict) or isinstance(each.get(key), dict | list):
+            raise UnfitPatchError(f"{each} is no object with a plain {key}")
+
+
 def _mark(item: Any, key: str) -> Any:
     return item.get(key) if key else item
 
@@ -108,7 +142,7 @@ def _mark(item: Any, key: str) -> Any:
 def _directives(patch: Document, prefix: str) -> Iterator[tuple[str, list[Any]]]:
     for name, value in patch.items():
         if name.startswith(prefix):
-            yield name.removeprefix(prefix), value
+            yield name.removeprefix(prefix), _listed(value)
 
 
 def _bare(value: Any) -> Any:

@@ -7,11 +7,12 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from gpuruntime.kube.transport import Response
+from gpuruntime.kube.transport import Request, Response
 from gpuruntime.local.deletion import DeleteOptions, Deletions
-from gpuruntime.local.documents import Document, decode, encode
+from gpuruntime.local.documents import Document, encode
 from gpuruntime.local.faults import invalid_value
-from gpuruntime.local.patches import merge_patch
+from gpuruntime.local.patching import patch_of
+from gpuruntime.local.reading import media_type
 from gpuruntime.local.registry import Kind
 from gpuruntime.local.resources import Call, shown
 from gpuruntime.local.status import (
@@ -19,6 +20,7 @@ from gpuruntime.local.status import (
     bad_request,
     conflict,
     invalid,
+    invalid_patch,
     method_not_allowed,
     not_found,
 )
@@ -53,6 +55,19 @@ class _Node(msgspec.Struct):
 class _Binding(msgspec.Struct):
     target: _Node
     metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _ScaleMeta(msgspec.Struct):
+    resourceVersion: str | None = None
+
+
+class _ScaleSpec(msgspec.Struct):
+    replicas: int | None = None
+
+
+class _Scale(msgspec.Struct):
+    metadata: _ScaleMeta | None = None
+    spec: _ScaleSpec | None = None
 
 
 class Subresources:
@@ -123,13 +138,12 @@ class Subresources:
     def _rescale(self, call: Call) -> Response:
         target = attrs.evolve(call.target, subresource="")
         current = _scale(target, self._stored(target))
-        body = decode(call.request.body or b"{}")
-        asked = merge_patch(current, body) if call.request.method == "PATCH" else body
-        replicas = (asked.get("spec") or {}).get("replicas", 0)
-        if type(replicas) is not int or replicas < 0:
+        asked = _scale_asked(call.request, current)
+        replicas = (asked.spec or _ScaleSpec()).replicas or 0
+        if replicas < 0:
             fault = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             raise invalid(SCALES, target.name, [fault])
-        version = (asked.get("metadata") or {}).get("resourceVersion", "")
+        version = (asked.metadata or _ScaleMeta()).resourceVersion
 
         def amend(document: Document) -> Document:
             document["spec"]["replicas"] = replicas
@@ -146,6 +160,21 @@ def _binding(body: bytes | None) -> _Binding:
         return msgspec.json.decode(body or b"", type=_Binding)
     except msgspec.DecodeError as error:
         message = "the object provided is unrecognized (must be of type Binding)"
+        raise bad_request(f"{message}: {error}") from error
+
+
+def _scale_asked(request: Request, current: Document) -> _Scale:
+    body = request.body or b""
+    if request.method == "PATCH":
+        patched = patch_of(SCALES, media_type(request.content_type), body)(current)
+        try:
+            return msgspec.convert(patched, _Scale)
+        except msgspec.ValidationError as error:
+            raise invalid_patch(encode(patched).decode(), str(error)) from error
+    try:
+        return msgspec.json.decode(body, type=_Scale)
+    except (ValueError, RecursionError) as error:
+        message = "the object provided is unrecognized (must be of type Scale)"
         raise bad_request(f"{message}: {error}") from error
 
 

@@ -66,7 +66,9 @@ class Writes:
         kind.rules.fill(document, None)
         target = Target(kind=kind, namespace=target.namespace, name=metadata.get("name", ""))
         self._admission.admit(target, document)
-        faults = metadata_faults(kind, metadata) + kind.rules.faults(document, None)
+        faults = metadata_faults(kind, metadata)
+        if target.name:  # the rules of a kind may ask for it
+            faults += kind.rules.faults(document, None)
         if faults:
             raise invalid(kind, target.name, faults)
         if self._store.collection(kind).get(target.path) is not None:

@@ -55,6 +55,8 @@ def test_a_json_patch_does_what_its_standard_says(operation: Any, patched: Any) 
         {"op": "turn", "path": "/l"},
         {"op": "add", "path": "l", "value": 1},
         {"op": "add", "path": "/l"},
+        {"op": "remove", "path": None},
+        {"op": "remove", "path": "/l/0/x"},
         {},
         5,
     ],
@@ -92,6 +94,19 @@ def test_a_volume_that_changes_its_kind_keeps_no_other() -> None:
     assert after == {"volumes": [{"name": "v", "configMap": {"name": "c"}}]}
 
 
-def test_an_item_without_its_key_is_refused() -> None:
-    with pytest.raises(UnfitPatchError, match="merge key: name"):
-        strategic_patch({}, {"containers": [{"image": "x"}]}, go_structs()["PodSpec"])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"containers": [{"image": "x"}]},
+        {"containers": ["a"]},
+        {"containers": [{"name": ["a"]}]},
+        {"$setElementOrder/containers": ["a"]},
+        {"$setElementOrder/containers": "a"},
+        {"$retainKeys": "containers"},
+        {"$patch": "turn"},
+    ],
+    ids=str,
+)
+def test_a_strategic_patch_that_does_not_fit_says_so(patch: Any) -> None:
+    with pytest.raises(UnfitPatchError):
+        strategic_patch({"containers": containers("a")}, patch, go_structs()["PodSpec"])
