@@ -6,7 +6,7 @@ from typing import Final, Literal
 import attrs
 
 from gpuruntime.local.status import bad_request
-from gpuruntime.local.stored import Change, Stored
+from gpuruntime.local.stored import Change, Stored, split
 from gpuruntime.local.targets import Target
 from gpuruntime.models.selectors import (
     FieldSelector,
@@ -37,18 +37,24 @@ class Selection:
         return self.labels is not None or self.fields is not None
 
     def matches(self, stored: Stored) -> bool:
-        """Of the namespace a list or a watch has made sure already."""
+        """Of an object of the right place."""
         if self.labels is not None and not self.labels.matches(stored.labels):
             return False
         return self.fields is None or self.fields.matches(_fields(stored))
 
     def told_by(self, change: Change) -> Told | None:
         """An object that comes to match is ADDED, one that leaves the selection DELETED."""
+        if not self._is_about(change.path):
+            return None
         before, after = change.before, change.after
         was_seen = before is not None and self.matches(before)
         if after is not None and self.matches(after):
             return ("MODIFIED" if was_seen else "ADDED"), after
         return ("DELETED", change.last) if was_seen else None
+
+    def _is_about(self, path: str) -> bool:
+        namespace, name = split(path)
+        return self.namespace in ("", namespace) and self.name in ("", name)
 
 
 def _fields(stored: Stored) -> dict[str, str]:

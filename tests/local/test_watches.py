@@ -85,6 +85,16 @@ async def test_a_watch_from_the_future_is_told_what_comes_after_it() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_watch_that_resumes_is_told_nothing_of_other_namespaces() -> None:
+    server = new_server()
+    version = str(server.store.version)
+    call(server, "POST", MAPS.replace("default", "kube-system"), {"metadata": {"name": "b"}})
+    make(server, "a")
+    stream = watch(server, resourceVersion=version, timeoutSeconds="1")
+    assert [item["metadata"]["name"] for _, item in await all_of(stream)] == ["a"]
+
+
+@pytest.mark.looptime
 async def test_a_watch_that_ends_is_forgotten() -> None:
     server = new_server()
     await all_of(watch(server, timeoutSeconds="1"))
