@@ -1,0 +1,118 @@
+"""What is compared between two runs of one story: what is there, and how often it was made."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tests.cluster.controlplane import ControlPlane
+from tests.crash.world import World
+
+# What a run has for itself: identities, moments, seats, and which attempt came through.
+OWN: Final = (
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uid>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]00:00)"), "<moment>"),
+    (re.compile(r"10\.96\.\d+\.\d+"), "<address>"),
+    (re.compile(r"\bgpu-\d+\b"), "<node>"),
+    (re.compile(r'(?<=shape\\":\\")[0-9a-f]+'), "<digest>"),
+)
+DROPPED: Final = frozenset({"managedFields", "resourceVersion", "selfLink"})
+KINDS: Final = (
+    ("gpuunits", "/apis/runtime.lokiwager.io/v1alpha1", True),
+    ("stockpools", "/apis/runtime.lokiwager.io/v1alpha1", True),
+    ("deployments", "/apis/apps/v1", False),
+    ("services", "/api/v1", False),
+    ("configmaps", "/api/v1", False),
+)
+# A Pod's name is that of its Deployment with two words of chance.
+POD_SUFFIX: Final = re.compile(r"(-[a-z0-9]+){2}$")
+
+# Verb, kind and name of what was done, and how often.
+Counts = Counter[tuple[str, str, str]]
+State = dict[str, Any]
+
+
+def state_of(world: World, names: Mapping[str, str] = {}) -> State:
+    """Everything in the world's namespaces, without what no two runs share.
+
+    `names` are texts of this run that stand for others in the runs it is compared with.
+    """
+    installation = world.installation
+    renamed = {**names, f"{world.name}-": "world-"}
+    found: State = {}
+    for namespace in (installation.stock, installation.instance, installation.system):
+        for plural, root, has_status in KINDS:
+            for item in world.items(f"{root}/namespaces/{namespace}/{plural}"):
+                if item["metadata"]["name"] == "kube-root-ca.crt":
+                    continue
+                if not has_status:
+                    item.pop("status", None)
+                key = f"{plural} {namespace}/{item['metadata']['name']}"
+                found[key] = _without(item, DROPPED)
+    return _anonymous(found, renamed)
+
+
+def difference(expected: Any, found: Any, path: str = "") -> str:
+    """One line for each member that differs."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        lines = (
+            difference(expected.get(key), found.get(key), f"{path}/{key}")
+            for key in sorted({*expected, *found})
+        )
+        return "\n".join(line for line in lines if line)
+    if expected == found:
+        return ""
+    return f"{path}: {json.dumps(expected)} became {json.dumps(found)}"
+
+
+def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]:
+    """By the world's name: what was made by anybody, and removed by the product."""
+    owner = {
+        namespace: each.name
+        for each in worlds
+        for namespace in (
+            each.installation.stock,
+            each.installation.instance,
+            each.installation.system,
+        )
+    }
+    kinds = {plural for plural, _, _ in KINDS} | {"pods"}
+    counts: dict[str, Counts] = {each.name: Counter() for each in worlds}
+    for event in plane.audit_events():
+        what = event.get("objectRef", {})
+        name = owner.get(what.get("namespace", ""))
+        if name is None or what["resource"] not in kinds or not _counts(event):
+            continue
+        known = what.get("name", "")
+        if what["resource"] == "pods":
+            known = POD_SUFFIX.sub("", known)
+        counts[name][event["verb"], what["resource"], known.replace(f"{name}-", "world-")] += 1
+    return counts
+
+
+def _counts(event: dict[str, Any]) -> bool:
+    if event["objectRef"].get("subresource") or event["responseStatus"].get("code", 500) >= 300:
+        return False
+    is_ours = str(event["user"]["username"]).startswith("system:serviceaccount:")
+    return event["verb"] == "create" or (event["verb"] == "delete" and is_ours)
+
+
+def _without(value: Any, names: frozenset[str]) -> Any:
+    match value:
+        case dict():
+            return {key: _without(one, names) for key, one in value.items() if key not in names}
+        case list():
+            return [_without(one, names) for one in value]
+        case _:
+            return value
+
+
+def _anonymous(found: State, names: Mapping[str, str]) -> State:
+    text = json.dumps(found, sort_keys=True)
+    for own, common in names.items():
+        text = text.replace(own, common)
+    for pattern, common in OWN:
+        text = pattern.sub(common, text)
+    anonymous: State = json.loads(text)
+    return anonymous
