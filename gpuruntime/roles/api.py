@@ -31,6 +31,9 @@ from gpuruntime.settings import AuthMode, KubernetesMode, Settings
 log = structlog.get_logger()
 
 STOPPING: Final = "stopping"
+# The mirrors that requests need; nodes and quotas are only told of.
+NEEDED: Final = ("stock", "units", "pools")
+WELL: Final = Connection(is_connected=True, is_synced=True)
 
 
 class Api:
@@ -61,6 +64,12 @@ class Api:
             return
         async with cluster_transport(self._settings.kubernetes) as transport:
             await self._serve(transport)
+
+    async def serving(self) -> None:
+        """Returns when it listens and has in its caches what requests need."""
+        await self.listening.wait()
+        for informer in self._needed():
+            await informer.synced.wait()
 
     async def drain(self) -> None:
         """Requests in hand and the operations behind them end; new ones are not taken."""
@@ -146,11 +155,10 @@ class Api:
         }
 
     def _connection(self) -> Connection:
-        errors = [
-            informer.error
-            for name, informer in self._informers.items()
-            if name in ("stock", "units", "pools") and informer.error is not None
-        ]
+        """Every request asks for it, and mostly all is well."""
+        if self._is_well():
+            return WELL
+        errors = [each.error for each in self._needed() if each.error is not None]
         unreachable = [error for error in errors if isinstance(error, UnreachableError)]
         has_heard = any(informer.synced.is_set() for informer in self._informers.values())
         return Connection(
@@ -161,13 +169,20 @@ class Api:
             error=str(errors[0]) if errors else "",
         )
 
+    def _is_well(self) -> bool:
+        return (
+            self._is_enabled
+            and not self._stop.is_set()
+            and bool(self._informers)
+            and all(each.synced.is_set() and each.error is None for each in self._needed())
+        )
+
+    def _needed(self) -> list[Informer[Any]]:
+        return [self._informers[name] for name in NEEDED if self._informers]
+
     def _unsynced(self) -> list[str]:
-        """What requests need; nodes and quotas are only told of."""
-        return [
-            name
-            for name in ("stock", "units", "pools")
-            if not self._informers or not self._informers[name].synced.is_set()
-        ]
+        informers = self._informers
+        return [name for name in NEEDED if not informers or not informers[name].synced.is_set()]
 
     def _not_ready(self) -> str:
         if self._stop.is_set():
@@ -187,6 +202,11 @@ class Api:
 
 def _refuse_open_doors(settings: Settings) -> None:
     auth = settings.auth
+    if auth.mode is not AuthMode.NONE:
+        raise ConfigurationError(
+            f"auth.mode: {auth.mode} is not there yet, and nobody is served unasked: "
+            "say none, and put what authenticates callers in front"
+        )
     is_open = auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
     if is_open and not settings.listen.is_loopback:
         raise ConfigurationError(
