@@ -108,7 +108,7 @@ class WatchStream:
         while now < end and not self._watch.is_over:
             moment = min(mark, end)
             await self._watch.wait_until(moment)
-            told = self._watch.take()
+            told = self._watch.take(FRAMES_A_CHUNK)
             # A timer may fire earlier than its moment by the clock's resolution.
             now = loop.time() if told or self._watch.is_over else max(moment, loop.time())
             if told:

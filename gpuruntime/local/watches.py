@@ -43,11 +43,9 @@ class Watch:
         if self._waiter is not None:
             _wake(self._waiter)
 
-    def take(self) -> list[Told]:
-        """Everything pending, once."""
-        taken = list(self._pending)
-        self._pending.clear()
-        return taken
+    def take(self, most: int) -> list[Told]:
+        """The oldest of what is pending, each once."""
+        return [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
 
     async def wait_until(self, moment: float) -> None:
         """Until there is something to take, the watch is over, or the loop's time has come."""

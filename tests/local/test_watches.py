@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuruntime.local.server import Server
-from gpuruntime.local.streams import Stream
+from gpuruntime.local.streams import FRAMES_A_CHUNK, Stream
 from tests.local.calls import MAPS, ask, call, make, new_server
 
 Event = tuple[str, dict[str, Any]]
@@ -57,6 +57,16 @@ async def test_a_client_that_never_reads_is_ended_and_holds_nothing() -> None:
     for number in range(51):
         make(server, f"a{number}")
     assert await all_of(stream) == []
+
+
+@pytest.mark.looptime
+async def test_what_a_slow_client_has_to_read_comes_in_pieces_of_a_bound() -> None:
+    server = new_server()
+    stream = watch(server, resourceVersion=str(server.store.version), timeoutSeconds="1")
+    for number in range(2 * FRAMES_A_CHUNK + 1):
+        make(server, f"a{number}")
+    pieces = [chunk.count(b"\n") async for chunk in stream.chunks()]
+    assert pieces == [FRAMES_A_CHUNK, FRAMES_A_CHUNK, 1]
 
 
 @pytest.mark.looptime
