@@ -1,10 +1,12 @@
 """What the manager mirrors of the cluster, and by what it finds things there."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 import attrs
 
+from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.cluster import ConfigMap, PriorityClass
@@ -35,6 +37,20 @@ class Caches:
 
     def pods_of(self, key: Key) -> tuple[Pod, ...]:
         return tuple(self.pods[key.namespace].store.by_index(UNIT, key.name))
+
+    def snapshot(self) -> Snapshot:
+        """For the audit; each kind as it is known now."""
+        deployments = (cache.store.values() for cache in self.deployments.values())
+        pods = (cache.store.values() for cache in self.pods.values())
+        return Snapshot(
+            stock=tuple(self.stock.store.values()),
+            units=tuple(self.units.store.values()),
+            pools=tuple(self.pools.store.values()),
+            deployments=tuple(chain.from_iterable(deployments)),
+            services=tuple(self.services.store.values()),
+            pods=tuple(chain.from_iterable(pods)),
+            tombstones=tuple(self.tombstones.store.values()),
+        )
 
 
 def by_unit(value: KubernetesObject) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from gpuruntime.audit.auditor import Auditor
 from gpuruntime.controller.controller import Controller
 from gpuruntime.inventory import stores
 from gpuruntime.inventory.stock import StockClaims
@@ -78,6 +79,9 @@ class Reconcilers:
         )
         self._undertaker = Undertaker(self._tombstones, self._grave_queue)
         self._sweeper = Sweeper(around.client, self.informers.tombstones, around.now)
+        self._auditor = Auditor(
+            self._caches.snapshot, is_current=self._is_current, meter=around.meter
+        )
         self._controllers = self._make_controllers()
         self._listen()
 
@@ -105,7 +109,11 @@ class Reconcilers:
             for controller in self._controllers:
                 tasks.create_task(controller.run(), name=f"controller {controller}")
             tasks.create_task(self._sweeper.run(), name="sweeper")
+            tasks.create_task(self._auditor.run(), name="audit")
             tasks.create_task(self._recorder.run(), name="events")
+
+    def _is_current(self) -> bool:
+        return all(informer.error is None for informer in self.informers.all())
 
     def _say_what_is_missing(self) -> None:
         missing = self.informers.missing_priorities()
