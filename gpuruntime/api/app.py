@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 from aiohttp import web
 
+from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.api.dispatch import expected, web_handler
@@ -27,6 +28,7 @@ from gpuruntime.api.unit_events import UnitEvents
 from gpuruntime.api.unit_index import UnitIndex
 from gpuruntime.api.unit_logs import UnitLogs
 from gpuruntime.api.unit_routes import unit_routes
+from gpuruntime.audit.auditor import Auditor
 from gpuruntime.inventory.inventory import Inventory
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.inventory.stores import Caches, Store
@@ -57,6 +59,7 @@ class Backend:
     quotas: Store[ResourceQuota]
     client: Client
     connection: Callable[[], Connection]
+    auditor: Auditor
     now: Callable[[], datetime]
     rng: Random
     meter: Meter = NullMeter()
@@ -97,6 +100,7 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
     health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)
     return (
         *status_routes(health, fleet),
+        audit_route(backend.auditor, backend.now),
         *stock_routes(inventory, options.namespaces),
         *unit_routes(
             inventory.units,

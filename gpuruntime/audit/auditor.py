@@ -41,7 +41,7 @@ class Auditor:
     """`take` is called in one step; `is_current` says whether the caches are being kept.
 
     While they are not, nothing is found, and what was seen is forgotten: each cache then shows
-    another moment.
+    another moment. One that is silent looks for whoever asks; another process tells.
     """
 
     def __init__(
@@ -51,11 +51,13 @@ class Auditor:
         is_current: Callable[[], bool] = lambda: True,
         lag_seconds: float = LAG_SECONDS,
         meter: Meter = NullMeter(),
+        is_silent: bool = False,
     ) -> None:
         self._take = take
         self._is_current = is_current
         self._sightings = Sightings(lag_seconds=lag_seconds)
         self._meter = meter
+        self._is_silent = is_silent
         self._looking = asyncio.Lock()
         self._known: set[tuple[str, tuple[ObjectRef, ...]]] = set()
 
@@ -65,7 +67,8 @@ class Auditor:
         while True:
             await asyncio.sleep(pause)
             report = await self.look()
-            self._tell(report)
+            if not self._is_silent:
+                self._tell(report)
             pause = CLOSER_SECONDS if report.suspicion_count else INTERVAL_SECONDS
 
     async def look(self) -> Report:

@@ -5,6 +5,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pools import StockPool
@@ -60,6 +61,14 @@ class Caches:
     stock: Cache[GPUUnit]
     units: Cache[GPUUnit]
     pools: Cache[StockPool]
+
+    def snapshot(self) -> Snapshot:
+        """For the audit of a process that reads no children and no tombstones."""
+        return Snapshot(
+            stock=tuple(self.stock.store.values()),
+            units=tuple(self.units.store.values()),
+            pools=tuple(self.pools.store.values()),
+        )
 
 
 def _by_operation(value: KubernetesObject) -> Iterator[str]:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.connection import Connection
+from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.inventory import inventory_of
@@ -83,10 +84,13 @@ class Api:
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             async with asyncio.TaskGroup() as operations:
-                app = self._app(client, operations)
+                caches = self._caches()
+                auditor = Auditor(caches.snapshot, is_current=self._is_current, is_silent=True)
+                app = self._app(client, operations, caches, auditor)
                 if self._is_enabled:
                     for name, informer in self._informers.items():
                         tasks.create_task(informer.run(), name=f"inform {name}")
+                    tasks.create_task(auditor.run(), name="audit")
                 await self._answer(app)
             self._drained.set()
 
@@ -98,13 +102,17 @@ class Api:
             log.info("listening", address=address)
             await self._stop.wait()
 
-    def _app(self, client: Client, operations: asyncio.TaskGroup) -> web.Application:
-        names = namespaces_of(self._settings)
-        caches = Caches(
+    def _caches(self) -> Caches:
+        return Caches(
             stock=self._informers["stock"],
             units=self._informers["units"],
             pools=self._informers["pools"],
         )
+
+    def _app(
+        self, client: Client, operations: asyncio.TaskGroup, caches: Caches, auditor: Auditor
+    ) -> web.Application:
+        names = namespaces_of(self._settings)
         now, rng = self._process.now, self._process.rng
         means = Means(
             client=client,
@@ -121,6 +129,7 @@ class Api:
             quotas=self._informers["quotas"].store,
             client=client,
             connection=self._connection,
+            auditor=auditor,
             now=now,
             rng=rng,
             meter=self._registry,
@@ -179,6 +188,10 @@ class Api:
 
     def _needed(self) -> list[Informer[Any]]:
         return [self._informers[name] for name in NEEDED if self._informers]
+
+    def _is_current(self) -> bool:
+        connection = self._connection()
+        return connection.is_serving and not connection.error
 
     def _unsynced(self) -> list[str]:
         informers = self._informers

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.serving import Runner
+from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.store import Store, Tables
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
@@ -145,6 +146,7 @@ async def service(
             quotas=Store(quotas),
             client=Client(around(process.transport)),
             connection=lambda: served.connection,
+            auditor=Auditor(process.means.caches.snapshot),
             now=clock,
             rng=Random(1),
             meter=meter,

@@ -19,6 +19,7 @@ ROUTES = {
     "/api/v1/operator/stockpools": {"get", "post"},
     "/api/v1/operator/stockpools/{name}": {"get", "put", "delete"},
     "/api/v1/operator/inventory": {"get"},
+    "/api/v1/operator/audit": {"get"},
     "/api/v1/gpu-units": {"get", "post"},
     "/api/v1/gpu-units/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-units/{name}/events": {"get"},

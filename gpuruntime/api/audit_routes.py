@@ -1,0 +1,105 @@
+"""The route that holds what the caches know to the invariants."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from gpuruntime.api.routing import READ, Answer, Call, NoQuery, Reply, Route
+from gpuruntime.api.stock_routes import OPERATOR
+from gpuruntime.audit.audit import RULES
+from gpuruntime.audit.auditor import Auditor, Report
+from gpuruntime.audit.breach import Breach
+
+# The counts are of all; nobody reads further than this at once.
+MOST_LISTED: Final = 100
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class RuleView:
+    """An invariant; one that needs what this process does not read is not checked by it."""
+
+    name: str
+    description: str
+    checked: bool
+    breaches: int
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class AuditedObject:
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class BreachView:
+    """What is wrong, of which objects, and what to do about it."""
+
+    rule: str
+    objects: list[AuditedObject]
+    message: str
+    remedy: str
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class AuditView:
+    """`suspicions` are too young to be breaches: caches may lag, and some things take a while."""
+
+    rules: list[RuleView]
+    breaches: list[BreachView]
+    suspicions: int
+    checkedAt: datetime
+    objects: int
+
+
+def audit_route(auditor: Auditor, now: Callable[[], datetime]) -> Route:
+    async def read_audit(_: Call[NoQuery, None]) -> Reply:
+        return Reply(data=audit_view(await auditor.look(), now()))
+
+    return Route(
+        name="getAudit",
+        method="GET",
+        path=f"{OPERATOR}/audit",
+        handler=read_audit,
+        summary="The invariants, and what breaks them",
+        answers=(
+            Answer(
+                status=200,
+                description=f"As of the caches; at most {MOST_LISTED} breaches are listed.",
+                model=AuditView,
+            ),
+        ),
+        errors=READ,
+        tag="status",
+    )
+
+
+def audit_view(report: Report, now: datetime) -> AuditView:
+    return AuditView(
+        rules=[
+            RuleView(
+                name=rule.name,
+                description=rule.description,
+                checked=rule.name in report.counts,
+                breaches=report.counts.get(rule.name, 0),
+            )
+            for rule in RULES
+        ],
+        breaches=[_breach_view(each) for each in report.breaches[:MOST_LISTED]],
+        suspicions=report.suspicion_count,
+        checkedAt=now,
+        objects=report.object_count,
+    )
+
+
+def _breach_view(breach: Breach) -> BreachView:
+    objects = [
+        AuditedObject(kind=each.kind, namespace=each.namespace, name=each.name, uid=each.uid)
+        for each in breach.objects
+    ]
+    return BreachView(
+        rule=breach.rule, objects=objects, message=breach.message, remedy=breach.remedy
+    )
