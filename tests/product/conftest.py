@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import Caller, Installation, Process, installation
+from tests.product.fleet import Fleet, manned
 
 
 @attrs.frozen
@@ -50,6 +51,13 @@ def install(
             return stack.enter_context(installation(cluster, logs, name))
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def fleet(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """At rest; whoever disturbs it leaves it at rest, with a manager of this version."""
+    with installation(cluster, tmp_path_factory.mktemp("fleet"), "fleet") as made:
+        yield manned(made)
 
 
 def running(made: Installation) -> Product:

@@ -6,8 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.cluster.product import Answer, Process
-from tests.product.conftest import Product
+from tests.cluster.product import Answer, Caller, Installation, Process
 
 # Many fit on one node.
 SMALL = {"cpu": "10m", "memory": "16Mi"}
@@ -42,21 +41,19 @@ def order(name: str, spec: str, **members: Any) -> dict[str, Any]:
 
 
 def seed(
-    product: Product, spec: str, replicas: int, *, ready: int | None = None, **members: Any
+    caller: Caller, spec: str, replicas: int, *, ready: int | None = None, **members: Any
 ) -> None:
     """Returns when all of it is ready, or as much as can be."""
     operation = f"stock-{spec}"
     body = {"operationID": operation, "specName": spec, "replicas": replicas, **SMALL, **members}
-    assert product.caller.post("/operator/stock-units", body).status == 202
+    assert caller.post("/operator/stock-units", body).status == 202
     wanted = replicas if ready is None else ready
-    product.caller.until(
-        f"/operator/jobs/{operation}", lambda job: job["ready"] == wanted, seconds=120
-    )
+    caller.until(f"/operator/jobs/{operation}", lambda job: job["ready"] == wanted, seconds=120)
 
 
-def units_of(product: Product, spec: str, namespace: str) -> list[dict[str, Any]]:
+def units_of(made: Installation, spec: str, namespace: str) -> list[dict[str, Any]]:
     """As the API server has them."""
-    found = product.made.objects("gpuunits", namespace)
+    found = made.objects("gpuunits", namespace)
     return [each for each in found if each["spec"]["specName"] == spec]
 
 
@@ -65,13 +62,11 @@ def source_of(unit: dict[str, Any]) -> str:
     return str(unit["metadata"]["annotations"]["runtime.lokiwager.io/source-stock-uid"])
 
 
-def wait_until_running(product: Product, spec: str, count: int) -> None:
+def wait_until_running(caller: Caller, spec: str, count: int) -> None:
     """So many units are Ready, and no stock is left that one of them consumed."""
-    product.caller.until(
+    caller.until(
         f"/gpu-units?phase=Ready&limit=1000&specName={spec}",
         lambda units: len(units) == count,
         seconds=120,
     )
-    product.caller.until(
-        f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=30
-    )
+    caller.until(f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=30)

@@ -59,7 +59,7 @@ async def claimed_at_once(product: Product, orders: list[dict[str, Any]]) -> lis
 
 def stocked(product: Product, spec: str, count: int, gpu_product: str) -> None:
     """Of a GPU each; what finds no seat stays pending, and is waited for by nobody."""
-    seed(product, spec, count, ready=SEATS, gpu=1, gpuProduct=gpu_product)
+    seed(product.caller, spec, count, ready=SEATS, gpu=1, gpuProduct=gpu_product)
 
 
 def nodes_of_pods(product: Product, namespace: str, spec: str) -> list[str]:
@@ -80,16 +80,16 @@ async def test_stock_whose_pod_a_claim_displaced_takes_the_seat_that_the_claim_f
 ) -> None:
     furnish(full.made.plane, "some-claimed")
     stocked(full, "some.1", SEATS, "some-claimed")
-    before = uids_of(units_of(full, "some.1", full.made.stock))
+    before = uids_of(units_of(full.made, "some.1", full.made.stock))
     answers = await claimed_at_once(
         full, [order(f"some-{number}", "some.1") for number in range(FEW)]
     )
     assert [each.status for each in answers] == [201] * FEW
-    wait_until_running(full, "some.1", FEW)
+    wait_until_running(full.caller, "some.1", FEW)
     job = full.caller.until("/operator/jobs/stock-some.1", lambda job: job["ready"] == SEATS - FEW)
     assert job["created"] == SEATS
     claimed = {each.data["sourceStock"]["uid"] for each in answers}
-    assert uids_of(units_of(full, "some.1", full.made.stock)) == before - claimed
+    assert uids_of(units_of(full.made, "some.1", full.made.stock)) == before - claimed
 
 
 def test_a_pool_that_refills_makes_nothing_in_the_place_of_a_displaced_pod(full: Product) -> None:
@@ -99,7 +99,7 @@ def test_a_pool_that_refills_makes_nothing_in_the_place_of_a_displaced_pod(full:
     assert full.caller.post("/operator/stockpools", {**pool, **envelope}).status == 202
     path = "/operator/stockpools/held"
     full.caller.until(path, lambda pool: pool["available"] == SEATS)
-    before = uids_of(units_of(full, "held.1", full.made.stock))
+    before = uids_of(units_of(full.made, "held.1", full.made.stock))
 
     stranger = {
         "apiVersion": "runtime.lokiwager.io/v1alpha1",
@@ -115,7 +115,7 @@ def test_a_pool_that_refills_makes_nothing_in_the_place_of_a_displaced_pod(full:
     assert full.caller.delete("/gpu-units/stranger").status == 204
     mended = full.caller.until(path, lambda pool: pool["available"] == SEATS)
     assert mended["seeded"] == SEATS
-    assert uids_of(units_of(full, "held.1", full.made.stock)) == before
+    assert uids_of(units_of(full.made, "held.1", full.made.stock)) == before
 
 
 async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pending(
@@ -127,11 +127,11 @@ async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pendin
         full, [order(f"full-{number}", "full.1") for number in range(SEATS)]
     )
     assert [each.status for each in answers] == [201] * SEATS
-    wait_until_running(full, "full.1", SEATS)
+    wait_until_running(full.caller, "full.1", SEATS)
     assert all(nodes_of_pods(full, full.made.instance, "full.1"))
     # The garbage collector takes the other Pods, and may take its time.
     left = until(
         lambda: nodes_of_pods(full, full.made.stock, "full.1"), lambda pods: len(pods) == FURTHER
     )
     assert left == [""] * FURTHER
-    assert len(units_of(full, "full.1", full.made.stock)) == FURTHER
+    assert len(units_of(full.made, "full.1", full.made.stock)) == FURTHER

@@ -69,7 +69,7 @@ def with_replays(
 async def test_callers_on_two_replicas_empty_a_pool_to_its_last_unit(
     races: Product, rng: Random
 ) -> None:
-    seed(races, "race.1", POOL)
+    seed(races.caller, "race.1", POOL)
     orders = [order(f"race-{number}", "race.1") for number in range(POOL + TOO_MANY)]
     sends = with_replays(orders, rng)
     answers: defaultdict[str, list[Answer]] = defaultdict(list)
@@ -92,17 +92,17 @@ async def test_callers_on_two_replicas_empty_a_pool_to_its_last_unit(
         served = [each.data["sourceStock"] for each in answers[name] if each.status != 409]
         assert served == served[:1] * len(served)
 
-    wait_until_running(races, "race.1", POOL)
-    units = units_of(races, "race.1", races.made.instance)
+    wait_until_running(races.caller, "race.1", POOL)
+    units = units_of(races.made, "race.1", races.made.instance)
     assert {each["metadata"]["name"] for each in units} == set(made)
     assert len({source_of(each) for each in units}) == POOL
-    assert units_of(races, "race.1", races.made.stock) == []
+    assert units_of(races.made, "race.1", races.made.stock) == []
 
 
 async def test_an_honest_retry_to_the_other_replica_uses_up_nothing_more(
     races: Product, rng: Random
 ) -> None:
-    seed(races, "retry.1", RETRIES)
+    seed(races.caller, "retry.1", RETRIES)
 
     async def sent_twice(number: int, seconds: float) -> list[Answer]:
         again = order(f"retry-{number}", "retry.1")
@@ -118,23 +118,23 @@ async def test_an_honest_retry_to_the_other_replica_uses_up_nothing_more(
             assert sorted(each.status for each in both) == [200, 201]
             assert both[0].data["sourceStock"] == both[1].data["sourceStock"]
 
-    wait_until_running(races, "retry.1", RETRIES)
-    units = units_of(races, "retry.1", races.made.instance)
+    wait_until_running(races.caller, "retry.1", RETRIES)
+    units = units_of(races.made, "retry.1", races.made.instance)
     assert len({source_of(each) for each in units}) == len(units) == RETRIES
 
 
 async def test_one_operation_sent_to_both_replicas_at_once_makes_one_unit(races: Product) -> None:
-    seed(races, "twice.1", PAIRS)
+    seed(races.caller, "twice.1", PAIRS)
     orders = [order(f"twice-{number}", "twice.1") for number in range(PAIRS)]
     answers = await pairs_to_both(races, [(each, each) for each in orders])
     for both in answers:
         assert sorted(each.status for each in both) == [200, 201]
         assert both[0].data["sourceStock"] == both[1].data["sourceStock"]
-    wait_until_running(races, "twice.1", PAIRS)
+    wait_until_running(races.caller, "twice.1", PAIRS)
 
 
 async def test_two_bodies_for_one_name_make_one_unit_and_one_conflict(races: Product) -> None:
-    seed(races, "bodies.1", 2 * PAIRS)
+    seed(races.caller, "bodies.1", 2 * PAIRS)
     orders = [order(f"bodies-{number}", "bodies.1") for number in range(PAIRS)]
     answers = await pairs_to_both(
         races, [(each, {**each, "image": "python:3.13"}) for each in orders]
@@ -143,13 +143,13 @@ async def test_two_bodies_for_one_name_make_one_unit_and_one_conflict(races: Pro
         made, refused = sorted(both, key=lambda each: each.status)
         assert (made.status, refused.status) == (201, 409)
         assert refused.code == "operation_conflict"
-    wait_until_running(races, "bodies.1", PAIRS)
-    left = units_of(races, "bodies.1", races.made.stock)
+    wait_until_running(races.caller, "bodies.1", PAIRS)
+    left = units_of(races.made, "bodies.1", races.made.stock)
     assert len(left) == PAIRS
 
 
 async def test_of_two_names_under_one_operation_only_one_ever_starts(races: Product) -> None:
-    seed(races, "names.1", 2 * PAIRS)
+    seed(races.caller, "names.1", 2 * PAIRS)
     orders = [order(f"names-{number}", "names.1") for number in range(PAIRS)]
     answers = await pairs_to_both(
         races, [(each, {**each, "name": each["name"] + "-too"}) for each in orders]
@@ -159,7 +159,7 @@ async def test_of_two_names_under_one_operation_only_one_ever_starts(races: Prod
     assert {each.code for each in refused} <= {"operation_conflict"}
     losers = len(made) - PAIRS
 
-    wait_until_running(races, "names.1", PAIRS)
+    wait_until_running(races.caller, "names.1", PAIRS)
     lost = races.caller.until(
         "/gpu-units?phase=Failed&specName=names.1", lambda units: len(units) == losers
     )
@@ -170,11 +170,11 @@ async def test_of_two_names_under_one_operation_only_one_ever_starts(races: Prod
 
 
 def test_two_long_names_that_begin_alike_have_children_of_their_own(races: Product) -> None:
-    seed(races, "long.1", 2)
+    seed(races.caller, "long.1", 2)
     names = [f"{'a' * 58}{end}" for end in ("-left", "right")]
     for name in names:
         assert races.caller.post("/gpu-units", order(name, "long.1")).status == 201
-    wait_until_running(races, "long.1", 2)
+    wait_until_running(races.caller, "long.1", 2)
     views = [races.caller.get(f"/gpu-units/{name}").data for name in names]
     services = [each["serviceName"] for each in views]
     assert len(set(services)) == 2
