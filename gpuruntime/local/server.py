@@ -46,9 +46,21 @@ LIMITS: Final = {
     "CEL": "a rule runs by its Python twin; a definition with another rule is refused",
     "conversion": "served versions of a custom kind differ in their names alone",
     "schemas": "of formats only date-time is checked; new defaults come with the next write",
-    "authorization": "everybody may do everything; there are no users",
+    "kinds": "no StatefulSet, DaemonSet, CronJob, Ingress, EndpointSlice, autoscaler or webhook",
+    "authentication": "nobody is asked who they are, and no 401 is ever answered",
+    "authorization": "everybody may do everything; RBAC objects are stored and ask nobody",
+    "reviews": "TokenReview and the access reviews are 404",
     "quotas": "ResourceQuota and LimitRange are stored and not enforced",
+    "service account tokens": "none are given out, and Pods get no volume with one",
+    "eviction": "disruption budgets and deleteOptions are not asked: it is a deletion",
+    "subresources": "no exec, attach, port-forward, proxy, ephemeralcontainers or resize",
+    "finalize": "namespaces have no finalize; they end once they are empty",
+    "paths": "no /watch/ paths and no /openapi/v2: watch=1 and /openapi/v3",
+    "duplicate fields": "only Strict finds them; otherwise the last one counts, without a warning",
+    "strategic patches": "one that does not fit is 422, where a real server says 500",
     "waiting": "a version of the future is refused at once, not after three seconds",
+    "adoption": "controllers count what they made, and adopt no orphans that match",
+    "endpoints": "Services get an address, and nothing fills their Endpoints",
 }
 
 
