@@ -1,10 +1,12 @@
 """Deployments and Jobs on the embedded cluster, from the request to the last Pod."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
+from gpuruntime.local.furnishing import NodeOptions
 from gpuruntime.local.pod_objects import PODS, Pod
 from gpuruntime.local.simulation import FAIL, RUN_SECONDS
 from gpuruntime.local.workload_objects import DEPLOYMENTS, JOBS, REPLICA_SETS, Deployment, Job
@@ -231,3 +233,24 @@ def _exit(pod: Pod) -> tuple[int, str]:
 def _began(pod: Pod) -> float:
     assert pod.status.startTime is not None
     return pod.status.startTime.timestamp()
+
+
+async def test_five_hundred_deployments_come_up_and_go_within_seconds_and_few_writes() -> None:
+    """On one core that takes about five seconds; other work on the machine must not fail it."""
+    many, seconds, most_processor_seconds, most_writes = 500, 5, 20, 20
+    nodes = NodeOptions(count=4, cpu="512", memory="2Ti", gpus=8)
+    async with running_cluster(nodes=nodes) as world:
+        store, begun = world.cluster.server.store, time.process_time()
+        before = store.version
+        for number in range(many):
+            await world.make(DEPLOYMENTS, f"web-{number}", spec=deployment_spec(replicas=1))
+        await asyncio.sleep(seconds)
+        assert all(map(is_complete, await world.all(DEPLOYMENTS)))
+        assert len(await world.all(PODS)) == many
+        assert store.version - before < most_writes * many
+        for number in range(many):
+            await world.delete(DEPLOYMENTS, f"web-{number}")
+        await asyncio.sleep(seconds)
+        assert await world.all(REPLICA_SETS) == []
+        assert await world.all(PODS) == []
+        assert time.process_time() - begun < most_processor_seconds
