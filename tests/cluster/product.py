@@ -96,14 +96,16 @@ class Process:
         url = f"{self.operations}/readyz"
         until(lambda: request("GET", url).status, lambda status: status == 200, explain=self.tail)
 
-    def metric(self, name: str) -> float:
-        """The sum over all its labels."""
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all series that have these labels."""
         with urllib.request.urlopen(f"{self.operations}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
+        wanted = {f'{label}="{value}"' for label, value in labels.items()}
         return sum(
-            float(line.rpartition(" ")[2])
-            for line in lines
-            if line.partition(" ")[0].partition("{")[0] == name
+            float(value)
+            for series, _, value in (line.rpartition(" ") for line in lines)
+            if series.partition("{")[0] == name
+            and wanted <= set(series.partition("{")[2].rstrip("}").split(","))
         )
 
     def tail(self) -> str:
