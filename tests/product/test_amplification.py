@@ -2,16 +2,20 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 import attrs
 import pytest
 
-from tests.product.audit import Request
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.product import Caller, Installation, Process, installation
+from tests.product.audit import Request, wait_until_quiet, writes_since
 from tests.product.crowd import order, seed, wait_until_running
 from tests.product.fleet import Fleet
 
 pytestmark = pytest.mark.cluster
 
+SPEC = "claims.1"
 CLAIMS = 20
 CLAIM_WRITES = 3
 CHILD_WRITES = 3
@@ -24,28 +28,46 @@ STEADY_SECONDS = 60.0
 
 @attrs.frozen
 class Claims:
-    """Made one after another: the writes for each, by what they are for, and all reconciles."""
+    """Made one after another: the writes for each, by what they are for, and all reconciles.
+
+    Those of the pool are apart, as its status is: they go by the second, not by the claim.
+    """
 
     writes: dict[str, Counter[str]]
     reconciles: float
 
 
 @pytest.fixture(scope="module")
-def claims(fleet: Fleet) -> Claims:
-    seed(fleet.caller, "claims.1", CLAIMS)
-    fleet.wait_until_quiet()
-    size, before = fleet.made.plane.audit_size(), fleet.reconciles()
+def claims(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Claims]:
+    with installation(cluster, tmp_path_factory.mktemp("claims"), "claims") as made:
+        yield counted(made)
+
+
+def counted(made: Installation) -> Claims:
+    manager, api = made.manager(), made.api()
+    api.wait_until_ready()
+    caller, plane = Caller(api.address), made.plane
+    seed(caller, SPEC, CLAIMS)
+    wait_until_quiet(plane, made.system)
+    size, before = plane.audit_size(), reconciles_of(manager)
     units = {}
     for number in range(CLAIMS):
-        made = fleet.caller.post("/gpu-units", order(f"claim-{number}", "claims.1"))
-        units[made.data["sourceStock"]["name"]] = made.data["name"]
-    wait_until_running(fleet.caller, "claims.1", CLAIMS)
-    fleet.wait_until_quiet()
+        unit = caller.post("/gpu-units", order(f"claim-{number}", SPEC)).data
+        units[unit["sourceStock"]["name"]] = unit["name"]
+    wait_until_running(caller, SPEC, CLAIMS)
+    wait_until_quiet(plane, made.system)
     writes: dict[str, Counter[str]] = {name: Counter() for name in units.values()}
-    for each in fleet.writes_since(size):
+    for each in writes_since(plane, size, made.system):
         if each.resource != "stockpools":
             writes[unit_of(each, units)][purpose_of(each)] += 1
-    return Claims(writes, fleet.reconciles() - before)
+    return Claims(writes, reconciles_of(manager) - before)
+
+
+def reconciles_of(manager: Process) -> float:
+    return sum(
+        manager.metric("gpuruntime_reconciles_total", controller=each)
+        for each in ("unit", "stock", "deletion")
+    )
 
 
 def unit_of(request: Request, units: dict[str, str]) -> str:
