@@ -1,14 +1,17 @@
 """The program's subcommands; each imports what it runs only when it is asked for."""
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
 from gpuruntime import settings
-from gpuruntime.errors import ConfigurationError
+from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 
+BREACH = 1
 USAGE_ERROR = 2
+CLUSTER_ERROR = 3
 # A flag's name, and the key of the configuration that it overrides.
 FLAGS = {
     "listen": ("listen",),
@@ -26,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"gpuruntime: {error}", file=sys.stderr)  # noqa: T201 - before logging is set up
         return USAGE_ERROR
+    except ClusterRequiredError as error:
+        print(f"gpuruntime: {error}", file=sys.stderr)  # noqa: T201 - a command without logs
+        return CLUSTER_ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,18 +50,38 @@ def _parser() -> argparse.ArgumentParser:
     _add_role_flags(dev)
     dev.add_argument("--only", choices=["cluster"], help="the embedded cluster and no role on it")
     dev.set_defaults(command=_dev)
+    audit = commands.add_parser("audit", help="hold a cluster to the invariants (exit 1: broken)")
+    _add_audit_flags(audit)
+    audit.set_defaults(command=_audit)
     commands.add_parser("crds", help="print the CRDs as YAML").set_defaults(command=_crds)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
     return parser
 
 
 def _add_role_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", default="", metavar="FILE", help="YAML configuration")
+    _add_cluster_flags(parser)
     parser.add_argument("--listen", help="host:port of the role's own server")
     parser.add_argument("--kube-mode", choices=[mode.value for mode in settings.KubernetesMode])
+    parser.add_argument("--log-level", choices=[level.value for level in settings.LogLevel])
+
+
+def _add_audit_flags(parser: argparse.ArgumentParser) -> None:
+    _add_cluster_flags(parser)
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    parser.add_argument(
+        "--for",
+        dest="watch_seconds",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to watch what is suspicious and may come to its end by itself",
+    )
+
+
+def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", default="", metavar="FILE", help="YAML configuration")
     parser.add_argument("--kubeconfig", metavar="FILE")
     parser.add_argument("--context", help="of the kubeconfig; its current one otherwise")
-    parser.add_argument("--log-level", choices=[level.value for level in settings.LogLevel])
 
 
 def _settings(options: argparse.Namespace) -> settings.Settings:
@@ -101,6 +127,17 @@ def _dev(options: argparse.Namespace) -> int:
         lambda: dev.Dev(loaded, only_cluster=options.only == "cluster"),
         grace_seconds=loaded.shutdownGrace,
     )
+
+
+def _audit(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import audit
+
+    report = asyncio.run(audit.audit(loaded, watch_seconds=options.watch_seconds))
+    told = audit.as_json(report) if options.output == "json" else audit.as_table(report)
+    print(told)  # noqa: T201 - the command's answer
+    return BREACH if report.breaches else 0
 
 
 def _crds(_: argparse.Namespace) -> int:

@@ -77,7 +77,7 @@ def audit_route(auditor: Auditor, now: Callable[[], datetime]) -> Route:
     )
 
 
-def audit_view(report: Report, now: datetime) -> AuditView:
+def audit_view(report: Report, now: datetime, *, most_listed: int = MOST_LISTED) -> AuditView:
     return AuditView(
         rules=[
             RuleView(
@@ -88,7 +88,7 @@ def audit_view(report: Report, now: datetime) -> AuditView:
             )
             for rule in RULES
         ],
-        breaches=[_breach_view(each) for each in report.breaches[:MOST_LISTED]],
+        breaches=[_breach_view(each) for each in report.breaches[:most_listed]],
         suspicions=report.suspicion_count,
         checkedAt=now,
         objects=report.object_count,

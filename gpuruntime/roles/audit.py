@@ -1,0 +1,122 @@
+"""The audit by hand: lists what a cluster holds, twice where anything is suspicious, and tells."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gpuruntime.api.audit_routes import audit_view
+from gpuruntime.audit.audit import RULES, suspicions
+from gpuruntime.audit.auditor import Report, report_of
+from gpuruntime.audit.breach import Breach
+from gpuruntime.audit.sightings import Sightings
+from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.errors import ClusterRequiredError
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.inventory.shared_reads import list_all
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import KubeError
+from gpuruntime.kube.transport import Transport
+from gpuruntime.models.cluster import CONFIG_MAPS
+from gpuruntime.models.network import SERVICES
+from gpuruntime.models.pods import PODS
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.resources import ObjectT, Resource
+from gpuruntime.models.tombstones import TOMBSTONE_SELECTOR
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.informers import OURS
+from gpuruntime.roles.cluster import cluster_transport, wall_clock
+from gpuruntime.roles.translation import namespaces_of
+from gpuruntime.settings import Settings
+
+# The lists of one reading are of different moments: what they show has to be there again.
+SETTLE_SECONDS: Final = 2.0
+HEADER: Final = ("RULE", "OBJECTS", "WHAT IS WRONG", "REMEDY")
+
+
+async def audit(
+    settings: Settings, *, watch_seconds: float = 0.0, transport: Transport | None = None
+) -> Report:
+    """Raises ClusterRequiredError where the cluster cannot be read; a given transport is kept."""
+    try:
+        if transport is not None:
+            return await _watch(Client(transport), namespaces_of(settings), watch_seconds)
+        async with cluster_transport(settings.kubernetes) as own:
+            return await _watch(Client(own), namespaces_of(settings), watch_seconds)
+    except KubeError as error:
+        raise ClusterRequiredError(f"the cluster cannot be read: {error}") from error
+
+
+async def read(client: Client, names: Namespaces) -> Snapshot:
+    places = (names.stock, names.instance)
+    return Snapshot(
+        stock=tuple(await list_all(client, GPU_UNITS, namespace=names.stock)),
+        units=tuple(await list_all(client, GPU_UNITS, namespace=names.instance)),
+        pools=tuple(await list_all(client, STOCK_POOLS, namespace=names.stock)),
+        deployments=await _ours(client, DEPLOYMENTS, places),
+        services=await _ours(client, SERVICES, places),
+        pods=await _ours(client, PODS, places),
+        tombstones=tuple(
+            await list_all(
+                client, CONFIG_MAPS, namespace=names.system, label_selector=TOMBSTONE_SELECTOR
+            )
+        ),
+    )
+
+
+def as_table(report: Report) -> str:
+    rows = [HEADER, *map(_row, report.breaches)] if report.breaches else []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, _summary(report)])
+
+
+def as_json(report: Report) -> str:
+    """The same as the API tells, with every breach."""
+    view = audit_view(report, wall_clock(), most_listed=len(report.breaches))
+    return msgspec.json.format(msgspec.json.encode(view), indent=2).decode()
+
+
+async def _watch(client: Client, names: Namespaces, watch_seconds: float) -> Report:
+    """Once where nothing is suspicious; else again, and on for as long as it was asked to."""
+    clock = asyncio.get_running_loop().time
+    sightings = Sightings(lag_seconds=SETTLE_SECONDS)
+    ends_at = clock() + max(watch_seconds, SETTLE_SECONDS)
+    while True:
+        began_at = clock()
+        snapshot = await read(client, names)
+        seen = suspicions(snapshot)
+        breaches = sightings.breaches(seen, began_at)
+        if len(seen) == len(breaches) or clock() >= ends_at:
+            return report_of(snapshot, seen, breaches)
+        await asyncio.sleep(SETTLE_SECONDS)
+
+
+async def _ours(
+    client: Client, resource: Resource[ObjectT], namespaces: Iterable[str]
+) -> tuple[ObjectT, ...]:
+    found: list[ObjectT] = []
+    for each in namespaces:
+        found += await list_all(client, resource, namespace=each, label_selector=OURS)
+    return tuple(found)
+
+
+def _row(breach: Breach) -> tuple[str, ...]:
+    objects = ", ".join(map(str, breach.objects))
+    return (breach.rule, objects, breach.message, breach.remedy)
+
+
+def _summary(report: Report) -> str:
+    breaches = len(report.breaches) or "no"
+    text = f"{len(RULES)} rules, {report.object_count} objects: {breaches} breaches"
+    if report.suspicion_count:
+        text += (
+            f"; {report.suspicion_count} suspicions are too young to be any: "
+            "watch for longer with --for 300"
+        )
+    return text
