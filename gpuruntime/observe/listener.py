@@ -1,5 +1,6 @@
 """The operations listener of a role: is it alive, is it ready, what has it counted."""
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -45,7 +46,9 @@ async def listen(runner: web.AppRunner, *, host: str, port: int, purpose: str) -
     try:
         await site.start()
     except OSError as error:
-        raise ConfigurationError(
-            f"{purpose}: cannot listen on {host}:{port}: {error.strerror}; choose another address"
-        ) from error
+        if error.errno == errno.EADDRINUSE:
+            reason = f"{host}:{port} is in use: end what listens there, or choose another address"
+        else:
+            reason = f"cannot listen on {host}:{port}: {error.strerror}; choose another address"
+        raise ConfigurationError(f"{purpose}: {reason}") from error
     return int(runner.addresses[0][1])

@@ -220,8 +220,7 @@ def _refuse_open_doors(settings: Settings) -> None:
             f"auth.mode: {auth.mode} is not there yet, and nobody is served unasked: "
             "say none, and put what authenticates callers in front"
         )
-    is_open = auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
-    if is_open and not settings.listen.is_loopback:
+    if not auth.allowUnauthenticated and not settings.listen.is_loopback:
         raise ConfigurationError(
             f"listen: {settings.listen} is reached from elsewhere, and auth.mode is none: "
             "listen on 127.0.0.1, or say auth.allowUnauthenticated: true to mean it"

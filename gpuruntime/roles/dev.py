@@ -46,6 +46,8 @@ NAMESPACES: Final = Resource(
 # Stock gives way to active units and to nobody else's Pods.
 PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
 READY_SECONDS: Final = 30.0
+# Stock takes a moment to be ready, and the same operation may be sent any number of times.
+PATIENTLY: Final = "-sf --retry 9 --retry-delay 1 --retry-all-errors"
 
 
 class Dev:
@@ -94,7 +96,7 @@ class Dev:
         for role, name in ((manager, "manager"), (api, "api")):
             self._roles.append(role)
             tasks.create_task(role.run(), name=name)
-        await api.listening.wait()
+        await api.serving()
         for line in welcome(api.address):
             self._say(line)
 
@@ -147,7 +149,7 @@ def welcome(address: str) -> tuple[str, ...]:
         f"swagger      {address}/swagger/index.html",
         "try",
         f"  curl -X POST {units}/operator/stock-units {header} -d '{stock}'",
-        f"  curl -X POST {units}/gpu-units {header} -d '{unit}'",
+        f"  curl {PATIENTLY} -X POST {units}/gpu-units {header} -d '{unit}'",
         f"  curl {units}/gpu-units/demo",
     )
 

@@ -32,7 +32,7 @@ async def test_a_port_in_use_is_named_with_its_setting() -> None:
     async with operations_listener(
         host="127.0.0.1", port=0, registry=Registry(), not_ready=str
     ) as port:
-        with pytest.raises(ConfigurationError, match=rf"operations\.listen: .*:{port}: "):
+        with pytest.raises(ConfigurationError, match=rf"operations\.listen: .*:{port} is in use"):
             async with operations_listener(
                 host="127.0.0.1", port=port, registry=Registry(), not_ready=str
             ):

@@ -63,4 +63,10 @@ def said(process: Process, word: str) -> str:
 
 def wait_for(process: Process, words: str) -> str:
     """The log as soon as these words are in it."""
-    return until(process.log.read_text, lambda text: words in text, explain=process.tail)
+    text = until(
+        process.log.read_text,
+        lambda text: words in text or process.has_ended,
+        explain=process.tail,
+    )
+    assert words in text, f"{process.name} ended; the end of its log:\n{process.tail()}"
+    return text

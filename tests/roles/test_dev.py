@@ -181,6 +181,28 @@ async def test_a_crash_stands_in_the_units_reason_and_is_mended_by_a_new_spec() 
         await caller.until("/gpu-units/demo-instance", lambda unit: unit["phase"] == "Ready")
 
 
+@pytest.mark.parametrize(
+    ("failure", "reason", "words"),
+    [
+        ("image-pull: no such tag", "PodStartupFailed", "no such tag"),
+        ("config-error: secret is missing", "PodStartupFailed", "secret is missing"),
+        ("crash=3: no weights", "PodStartupFailed", "no weights"),
+        ("a miracle", "PodStartupFailed", "asks for none of image-pull"),
+    ],
+)
+async def test_a_pod_fails_as_its_template_asks(failure: str, reason: str, words: str) -> None:
+    envs = [{"name": "SIMULATE_FAIL", "value": failure}]
+    async with calling() as caller:
+        await caller.post("/operator/stock-units", STOCK)
+        await caller.until(f"/operator/jobs/{STOCK['operationID']}", lambda job: job["ready"] == 2)
+        await caller.post("/gpu-units", {**UNIT, "access": {}, "template": {"envs": envs}})
+        unit = await caller.until(
+            "/gpu-units/demo-instance", lambda unit: unit["phase"] == "Failed"
+        )
+        assert unit["reason"] == reason
+        assert words in unit["message"]
+
+
 async def test_a_suspended_unit_runs_no_pod_and_comes_back() -> None:
     async with calling() as caller:
         await caller.post("/operator/stock-units", STOCK)
