@@ -142,8 +142,8 @@ def kubeconfig_of(url: str) -> JsonObject:
 def welcome(address: str) -> tuple[str, ...]:
     units = f"{address}/api/v1"
     header = "-H 'Content-Type: application/json'"
-    stock = '{"operationID":"stock-1","specName":"g1.1","memory":"16Gi","gpu":1,"replicas":2}'
-    unit = '{"operationID":"unit-1","name":"demo","specName":"g1.1","image":"python:3.12"}'
+    stock = '{"operationID":"stock-1","specName":"demo.1","memory":"16Gi","gpu":1,"replicas":2}'
+    unit = '{"operationID":"unit-1","name":"demo","specName":"demo.1","image":"python:3.12"}'
     return (
         f"api          {address}",
         f"swagger      {address}/swagger/index.html",
