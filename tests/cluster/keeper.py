@@ -16,16 +16,15 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
+def main(keeper: "Keeper") -> None:
     # Handlers, not SIG_IGN: children would inherit the latter. Only the end of stdin ends us.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    keeper = Keeper()
     try:
         keeper.serve(sys.stdin, sys.stdout)
     finally:
@@ -35,9 +34,22 @@ def main() -> None:
         shutil.rmtree(own, ignore_errors=True)
 
 
+class Child(Protocol):
+    """A started program, as `subprocess` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
 class Keeper:
     def __init__(self) -> None:
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, Child] = {}
 
     def serve(self, commands: TextIO, answers: TextIO) -> None:
         for line in commands:
@@ -51,7 +63,8 @@ class Keeper:
     def _obey(self, command: dict[str, Any]) -> int | None:
         match command:
             case {"start": name, "argv": argv, "log": log}:
-                return self._start(name, argv, Path(log))
+                self._children[name] = child = self._start(argv, Path(log))
+                return child.pid
             case {"poll": name}:
                 return self._children[name].poll()
             case {"kill": name}:
@@ -59,9 +72,9 @@ class Keeper:
             case _:
                 raise ValueError(f"unknown command {command}")
 
-    def _start(self, name: str, argv: list[str], log: Path) -> int:
+    def _start(self, argv: list[str], log: Path) -> Child:
         with log.open("ab") as output:
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -69,8 +82,6 @@ class Keeper:
                 # Safe here: this program has one thread.
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
-        self._children[name] = child
-        return child.pid
 
     def _kill(self, name: str) -> int:
         child = self._children.pop(name)
@@ -96,4 +107,4 @@ def die_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Keeper())

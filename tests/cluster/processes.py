@@ -4,9 +4,10 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -14,17 +15,23 @@ TAIL_LINES = 15
 
 
 class Keeper:
-    """Speaks to the process that starts the programs and outlives us by just their end."""
+    """Speaks to the process that starts the programs and outlives us by just their end.
 
-    def __init__(self, folder: Path, shared: Path) -> None:
+    From any thread.
+    """
+
+    def __init__(
+        self, folder: Path, shared: Path, *, program: Sequence[str] = ("-I", "-S", str(KEEPER))
+    ) -> None:
         """At the end the folder goes, and what its files mention of the shared one."""
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", KEEPER, folder, shared],
+            [sys.executable, *program, folder, shared],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # the terminal's Ctrl-C is for the tests alone
         )
+        self._lock = Lock()
 
     def start(self, name: str, argv: list[str], log: Path) -> int:
         """The process id."""
@@ -46,9 +53,10 @@ class Keeper:
     def _ask(self, command: dict[str, Any]) -> Any:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(f"{json.dumps(command)}\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        with self._lock:
+            self._process.stdin.write(f"{json.dumps(command)}\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
 
 
 @contextmanager
