@@ -13,6 +13,7 @@ from tests.crash.world import World
 OWN: Final = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uid>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]00:00)"), "<moment>"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
     (re.compile(r"10\.96\.\d+\.\d+"), "<address>"),
     (re.compile(r"\bgpu-\d+\b"), "<node>"),
     (re.compile(r'(?<=shape\\":\\")[0-9a-f]+'), "<digest>"),
@@ -25,8 +26,8 @@ KINDS: Final = (
     ("services", "/api/v1", False),
     ("configmaps", "/api/v1", False),
 )
-# A Pod's name is that of its Deployment with two words of chance.
-POD_SUFFIX: Final = re.compile(r"(-[a-z0-9]+){2}$")
+# Kubernetes puts it into every namespace.
+EVERYWHERE: Final = "kube-root-ca.crt"
 
 # Verb, kind and name of what was done, and how often.
 Counts = Counter[tuple[str, str, str]]
@@ -44,7 +45,7 @@ def state_of(world: World, names: Mapping[str, str] = {}) -> State:
     for namespace in (installation.stock, installation.instance, installation.system):
         for plural, root, has_status in KINDS:
             for item in world.items(f"{root}/namespaces/{namespace}/{plural}"):
-                if item["metadata"]["name"] == "kube-root-ca.crt":
+                if item["metadata"]["name"] == EVERYWHERE:
                     continue
                 if not has_status:
                     item.pop("status", None)
@@ -84,9 +85,10 @@ def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]
         name = owner.get(what.get("namespace", ""))
         if name is None or what["resource"] not in kinds or not _counts(event):
             continue
-        known = what.get("name", "")
-        if what["resource"] == "pods":
-            known = POD_SUFFIX.sub("", known)
+        # The server makes up the names of Pods, and its log does not have them.
+        known = what["namespace"] if what["resource"] == "pods" else what.get("name", "")
+        if known == EVERYWHERE:
+            continue
         counts[name][event["verb"], what["resource"], known.replace(f"{name}-", "world-")] += 1
     return counts
 

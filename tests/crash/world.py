@@ -153,6 +153,13 @@ class World:
             time.sleep(SETTLE_SECONDS)
         return look()
 
+    def wait_until_serving(self, at: Kept) -> None:
+        def health() -> Any:
+            answer = self.ask(at, "GET", "/health")
+            return answer.data if answer else {}
+
+        self.until(health, lambda told: told.get("kubernetesConnected") and told["cacheSynced"])
+
     def ask(self, at: Kept, method: str, path: str, body: object = None) -> Answer | None:
         """None: the connection died before an answer came."""
         try:
@@ -187,6 +194,7 @@ class World:
 
     def _adopt(self, kept: Kept) -> Kept:
         self._kept.append(kept)
+        self._stack.callback(kept.kill)
         return kept
 
     def _tails(self) -> str:
@@ -210,13 +218,22 @@ def killing(kept: Kept, moment: str) -> Fault:
 
 
 @contextmanager
-def world(plane: ControlPlane, folder: Path, name: str) -> Iterator[World]:
+def nursery() -> Iterator[Keeper]:
+    """What it starts ends with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="gpuruntime-worlds-"))
+    keeper = Keeper(folder, NOWHERE, program=("-m", "tests.crash.nursery"))
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+@contextmanager
+def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> Iterator[World]:
     """The definitions have to be there. Its processes end with the block."""
     logs = folder / name
     logs.mkdir()
     with ExitStack() as stack:
-        keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-world-")), NOWHERE)
-        stack.callback(keeper.close)
         installation = Installation(plane, keeper, logs, name)
         _furnish(installation)
         yield World(installation, stack)
