@@ -70,3 +70,10 @@ def wait_until_running(caller: Caller, spec: str, count: int) -> None:
         seconds=120,
     )
     caller.until(f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=30)
+
+
+def wait_until_sound(caller: Caller) -> None:
+    """No invariant looks broken: in a cluster at rest nothing is even suspicious."""
+    caller.until(
+        "/operator/audit", lambda audit: not audit["breaches"] and not audit["suspicions"]
+    )

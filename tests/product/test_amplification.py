@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import Caller, Installation, Process, installation
 from tests.product.audit import Request, wait_until_quiet, writes_since
-from tests.product.crowd import order, seed, wait_until_running
+from tests.product.crowd import order, seed, wait_until_running, wait_until_sound
 from tests.product.fleet import Fleet
 
 pytestmark = pytest.mark.cluster
@@ -95,6 +95,10 @@ def test_a_claim_costs_no_more_writes_than_its_budget(claims: Claims) -> None:
 
 def test_a_claim_costs_no_more_reconciles_than_its_budget(claims: Claims) -> None:
     assert claims.reconciles / CLAIMS <= MOST_RECONCILES
+
+
+def test_units_that_rest_in_every_way_break_no_invariant(fleet: Fleet) -> None:
+    wait_until_sound(fleet.caller)
 
 
 def test_a_manager_that_takes_over_reads_everything_and_writes_nothing(fleet: Fleet) -> None:

@@ -14,7 +14,15 @@ from tests.cluster.controlplane import ControlPlane, Options, fake_node
 from tests.cluster.fixtures import started
 from tests.cluster.product import Answer, installation, until
 from tests.product.conftest import Product, running
-from tests.product.crowd import SMALL, crowd, order, seed, units_of, wait_until_running
+from tests.product.crowd import (
+    SMALL,
+    crowd,
+    order,
+    seed,
+    units_of,
+    wait_until_running,
+    wait_until_sound,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -39,6 +47,12 @@ def full(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
         plane.kill("kube-controller-manager")
         plane.start("kube-controller-manager")
         yield running(made)
+
+
+@pytest.fixture(autouse=True)
+def sound_in_the_end(full: Product) -> Iterator[None]:
+    yield
+    wait_until_sound(full.caller)
 
 
 def furnish(plane: ControlPlane, gpu_product: str) -> None:

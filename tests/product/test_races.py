@@ -19,6 +19,7 @@ from tests.product.crowd import (
     source_of,
     units_of,
     wait_until_running,
+    wait_until_sound,
 )
 
 pytestmark = pytest.mark.cluster
@@ -36,6 +37,12 @@ PAIRS = 16
 def races(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with installation(cluster, tmp_path_factory.mktemp("races"), "races") as made:
         yield running(made)
+
+
+@pytest.fixture(autouse=True)
+def sound_in_the_end(races: Product) -> Iterator[None]:
+    yield
+    wait_until_sound(races.caller)
 
 
 async def to_both(callers: Crowd, first: dict[str, Any], second: dict[str, Any]) -> list[Answer]:
