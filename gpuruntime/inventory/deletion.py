@@ -41,7 +41,13 @@ class Deletions:
             try:
                 await self._client.delete(resource, value.metadata.key, uid=value.metadata.uid)
                 break
-            except (NotFoundError, ConflictError):
+            except NotFoundError:
+                break
+            except ConflictError:
+                # Mostly of another object that has the name by now: only a look tells.
+                found = await self._read(resource, value)
+                if found is not None and not provenance.is_terminating(found):
+                    raise
                 break
             except (OutcomeUnknownError, MalformedAnswerError):
                 found = await self._read(resource, value)

@@ -6,6 +6,7 @@ import pytest
 
 from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.errors import (
+    ClusterUnavailableError,
     NameTakenError,
     PreconditionFailedError,
     UnitNotFoundError,
@@ -232,6 +233,16 @@ async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> Non
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.on("DELETE", "demo", ANSWER_LOST)
+        await api.inventory.units.delete("demo")
+    assert cluster.units == []
+
+
+async def test_a_unit_that_a_conflict_left_there_is_not_called_deleted(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.on("DELETE", "demo", refused(409, "Conflict"))
+        with pytest.raises(ClusterUnavailableError):
+            await api.inventory.units.delete("demo")
         await api.inventory.units.delete("demo")
     assert cluster.units == []
 
