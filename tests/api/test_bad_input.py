@@ -46,6 +46,8 @@ BAD_UNITS: list[tuple[dict[str, Any], list[str]]] = [
     ({"name": ""}, ["name"]),
     ({"name": "op-mine"}, ["name"]),
     ({"name": "a\n"}, ["name"]),
+    ({"name": "a\0"}, ["name"]),
+    ({"name": "\u00fcnit"}, ["name"]),
     ({"name": None}, ["name"]),
     ({"operationID": ""}, ["operationID"]),
     ({"operationID": "a b"}, ["operationID"]),
@@ -68,12 +70,14 @@ BAD_UNITS: list[tuple[dict[str, Any], list[str]]] = [
     (ports("80"), ["template.ports[0].port"]),
     (ports(80.0), ["template.ports[0].port"]),
     (ports(True), ["template.ports[0].port"]),
+    (ports(-1, 10**30), ["template.ports[0].port", "template.ports[1].port"]),
     (ports(80, 80), ["template.ports"]),
     (template(ports=[{"name": "a", "port": 1}, {"name": "a", "port": 2}]), ["template.ports"]),
     (template(ports=[{"port": 1}]), ["template.ports[0].name"]),
     (template(ports={"name": "a"}), ["template.ports"]),
     (envs("A", "A"), ["template.envs"]),
     (envs("1A"), ["template.envs[0].name"]),
+    (envs("A=B"), ["template.envs[0].name"]),
     (envs("SPEC_NAME"), ["template.envs[0].name"]),
     (envs("UNIT_NAME"), ["template.envs[0].name"]),
     (envs("GPU_COUNT"), ["template.envs[0].name"]),
@@ -164,6 +168,27 @@ async def test_a_bad_pool_is_refused_by_every_field_at_fault(
     assert cluster.objects(STOCK_POOLS, STOCK) == []
 
 
+BAD_UPDATES: list[tuple[str, dict[str, Any], list[str]]] = [
+    (UNITS, {"suspended": 1, "image": 7}, ["image", "suspended"]),
+    (UNITS, {"name": "b", "tenant": "t"}, ["name", "tenant"]),
+    (UNITS, {"cpu": "1", "memory": "1Gi", "gpu": 1}, ["cpu", "gpu", "memory"]),
+    (UNITS, {"specName": "g2", "gpuProduct": "x"}, ["gpuProduct", "specName"]),
+    (UNITS, ports(0, 65536), ["template.ports[0].port", "template.ports[1].port"]),
+    (UNITS, envs("UNIT_NAME"), ["template.envs[0].name"]),
+    (POOLS, {"replicas": None, "refill": None}, ["refill", "replicas"]),
+    (POOLS, {"replicas": 10**9, "refill": "never"}, ["refill", "replicas"]),
+    (POOLS, {"operationID": "a", "memory": "1Gi"}, ["memory", "operationID"]),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "fields"), BAD_UPDATES)
+async def test_a_bad_change_is_refused_by_every_field_at_fault(
+    api: Service, path: str, body: dict[str, Any], fields: list[str]
+) -> None:
+    answer = await api.call("PUT", f"{path}/demo", body)
+    assert (answer.status, sorted(answer.fields)) == (400, fields)
+
+
 @pytest.mark.parametrize(
     ("body", "fields"),
     [
@@ -172,6 +197,11 @@ async def test_a_bad_pool_is_refused_by_every_field_at_fault(
         (b"[]", [""]),
         (b'"text"', [""]),
         (b"{}{}", [""]),
+        (b"{}\n{}", [""]),
+        (b"{'a': 1}", [""]),
+        (b'{"replicas": 01}', [""]),
+        (b"\xef\xbb\xbf{}", [""]),
+        ("{}".encode("utf-16"), [""]),
         (b'{"image": "\xff"}', [""]),
         (b"[" * 100_000, [""]),
     ],
@@ -237,3 +267,26 @@ async def test_routes_without_parameters_take_none(api: Service) -> None:
     for path in ("/api/v1/health", f"{JOBS}/x", "/openapi.json"):
         answer = await api.call("GET", f"{path}?pretty=true")
         assert (answer.status, answer.fields) == (400, ["pretty"])
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("tail=-1", ["tail"]),
+        ("tail=x&follow=yes&container=A", ["container", "follow", "tail"]),
+        ("previous=true", ["previous"]),
+    ],
+)
+async def test_a_log_is_asked_for_as_strictly(api: Service, query: str, fields: list[str]) -> None:
+    answer = await api.call("GET", f"{UNITS}/demo/logs?{query}")
+    assert (answer.status, sorted(answer.fields)) == (400, fields)
+
+
+@pytest.mark.parametrize("name", ["A", "a%00b", "a%2Fb", "%ff", "a" * 300])
+async def test_a_name_that_nothing_can_have_is_404_and_asks_nobody(
+    api: Service, name: str
+) -> None:
+    api.replica.transport.cut()
+    for path in (UNITS, POOLS):
+        assert (await api.call("GET", f"{path}/{name}")).status == 404
+        assert (await api.call("DELETE", f"{path}/{name}")).status == 404
