@@ -65,7 +65,7 @@ class Informer(Generic[ObjectT]):
 
     @property
     def error(self) -> KubeError | None:
-        """What failed last, until something came again; the informer keeps trying."""
+        """What failed last, until the server answered again; the informer keeps trying."""
         return self._reflector.error
 
     def add_handler(self, handler: Handler[ObjectT]) -> None:

@@ -215,6 +215,11 @@ def error_of(outcome: Outcome) -> KubeError | None:
     return outcome.error if isinstance(outcome, ListFailed | WindowEnded) else None
 
 
+def was_heard(outcome: Outcome) -> bool:
+    """A connection that worked for a while may break: only the next attempt tells more."""
+    return isinstance(outcome, WindowEnded) and outcome.lived_seconds > 0
+
+
 def _retry_after_seconds(outcome: Outcome) -> float:
     error = error_of(outcome)
     return (isinstance(error, ApiError) and error.retry_after_seconds) or 0.0

@@ -28,6 +28,7 @@ from gpuruntime.informer.recovery import (
     advance,
     error_of,
     judge_list,
+    was_heard,
 )
 from gpuruntime.informer.source import Source
 from gpuruntime.informer.store import version_number
@@ -43,6 +44,9 @@ EVENTS_WITHOUT_PAUSE = 200
 OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
+# What shows that the server answers.
+HEARD = (PageRead, ListRead, WindowOpened, Told)
+
 log = structlog.get_logger()
 
 
@@ -56,7 +60,7 @@ class Reflector(Generic[ObjectT]):
         self._health = Health()
         self._is_doubted = False
         self.state: State = Empty()
-        # What failed last, until something came again.
+        # What failed last, until the server answered again.
         self.error: KubeError | None = None
         # Set once the first list has been announced: what handlers hear before is the backlog.
         self.synced = asyncio.Event()
@@ -91,12 +95,15 @@ class Reflector(Generic[ObjectT]):
         self.state = advance(self.state, outcome)
         self.moved.set()
         error = error_of(outcome)
-        if error is not None:
+        if error is not None and was_heard(outcome):
+            self._source.count("informer_failures_total", error=type(error).__name__)
+            log.info("watch broke off", resource=str(self._source), error=str(error))
+        elif error is not None:
             self._source.count("informer_failures_total", error=type(error).__name__)
             if type(error) is not type(self.error):
                 log.warning("informer failed", resource=str(self._source), error=str(error))
             self.error = error
-        elif self.error is not None and isinstance(outcome, PageRead | ListRead | Told):
+        elif self.error is not None and isinstance(outcome, HEARD):
             log.info("informer recovered", resource=str(self._source))
             self.error = None
 

@@ -346,6 +346,33 @@ async def test_a_server_that_is_away_for_a_minute_is_asked_seldom_and_resumed_wi
         assert scene.informer.error is None
 
 
+async def ten_seconds_then_a_reset() -> AsyncIterator[bytes]:
+    await asyncio.sleep(10)
+    async for chunk in pieces(then_reset=True):
+        yield chunk
+
+
+async def test_a_watch_that_breaks_off_and_opens_again_is_no_error(scene: Scene) -> None:
+    scene.server.script("watch", lambda *_: Answer(chunks=ten_seconds_then_a_reset()))
+    errors = set()
+    async with running(scene.informer):
+        for _ in range(150):
+            await asyncio.sleep(0.1)
+            errors.add(scene.informer.error)
+        assert len(scene.versions_resumed()) == 2
+    assert errors == {None}
+
+
+async def test_a_watch_that_opens_again_shows_that_the_server_answers(scene: Scene) -> None:
+    async with running(scene.informer):
+        await scene.front.down()
+        await asyncio.sleep(5)
+        assert isinstance(scene.informer.error, UnreachableError)
+        await scene.front.up()
+        await asyncio.sleep(31)
+        assert scene.informer.error is None
+
+
 async def test_a_dead_server_is_asked_at_most_every_fourth_second(scene: Scene) -> None:
     async with running(scene.informer):
         await scene.front.down()
