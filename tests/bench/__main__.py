@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bench import claiming, creating, listing, local_server, managing
+from tests.bench import claiming, creating, listing, local_server, managing, resting
 from tests.bench.rows import Row
 
 EVENTS_A_SECOND = 2_000
@@ -85,6 +85,7 @@ def main() -> int:
         creating.rows,
         claiming.rows,
         managing.rows,
+        resting.rows,
     ):
         for row in rows():
             print(row, flush=True)

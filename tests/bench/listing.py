@@ -58,12 +58,17 @@ def quietest(walks: list[list[float]], hundredths: int) -> float:
     return min(quantiles(each, n=100)[hundredths - 1] for each in walks)
 
 
-def furnished_server() -> Server:
+def empty_server() -> Server:
     server = Server(now=lambda: datetime.now(UTC), rng=random.Random(7))
     for definition in crds():
         send(server, "POST", DEFINITIONS, definition)
     for name in attrs.astuple(PLACE):
         send(server, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    return server
+
+
+def furnished_server() -> Server:
+    server = empty_server()
     for number in range(UNITS_THERE):
         name = f"unit-{number:05}"
         send(server, "POST", GPU_UNITS.path(namespace=PLACE.instance), unit(name))
@@ -72,8 +77,13 @@ def furnished_server() -> Server:
     return server
 
 
-def unit(name: str) -> dict[str, Any]:
+def unit(name: str, *, is_claimed: bool = True) -> dict[str, Any]:
+    """One that names no stock starts by itself."""
     asked = order(name, "g1")
+    source = {
+        labels.SOURCE_STOCK: f"{PLACE.stock}/stock-{name}",
+        labels.SOURCE_STOCK_UID: f"00000000-0000-4000-8000-0000000{name[-5:]}",
+    }
     spec = {member: asked[member] for member in ("specName", "image", "access", "template")}
     return {
         "apiVersion": GPU_UNITS.api_version,
@@ -86,8 +96,7 @@ def unit(name: str) -> dict[str, Any]:
                 labels.REQUEST_HASH: "f" * 64,
                 labels.ACCEPTED_AT: MOMENT,
                 labels.CLAIMED_AT: MOMENT,
-                labels.SOURCE_STOCK: f"{PLACE.stock}/stock-{name}",
-                labels.SOURCE_STOCK_UID: f"00000000-0000-4000-8000-0000000{name[-5:]}",
+                **(source if is_claimed else {}),
             },
         },
         "spec": {**spec, "memory": "16Gi", "cpu": "4", "gpu": 1},
