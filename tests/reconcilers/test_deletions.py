@@ -106,12 +106,12 @@ async def test_what_its_deletion_has_buried_is_not_buried_again() -> None:
 
 async def test_a_unit_deleted_by_anybody_is_remembered_for_the_retention_and_no_longer() -> None:
     world = World()
-    async with living(world), managing(world, retention_seconds=600.0):
+    async with living(world), managing(world, retention_seconds=100.0):
         world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
         await becomes(world, "demo", "Ready")
         world.delete(GPU_UNITS, INSTANCE, "demo")
         await until(lambda: len(buried(world)) == 1)
-        await asyncio.sleep(590)
+        await asyncio.sleep(90)
         assert len(buried(world)) == 1
         await until(lambda: not buried(world), seconds=2 * SWEEP_SECONDS)
 

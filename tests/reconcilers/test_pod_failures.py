@@ -5,7 +5,13 @@ import pytest
 
 from gpuruntime.models import codec
 from gpuruntime.models.pods import Pod
-from gpuruntime.reconcilers.pod_failures import FailureKind, crash_of, current_pod, failure_of
+from gpuruntime.reconcilers.pod_failures import (
+    MOST_TEXT,
+    FailureKind,
+    crash_of,
+    current_pod,
+    failure_of,
+)
 
 PULL = 'Back-off pulling image "nope": ErrImagePull: manifest unknown'
 OUT_OF_MEMORY = "out of memory: the process took more than the unit's memory"
@@ -98,3 +104,28 @@ def test_a_container_that_runs_again_is_remembered_to_have_crashed() -> None:
     again = container(restarts=2, ready=True, running={}, last=ENDED)
     assert crash_of([pod(containerStatuses=[again])]) is not None
     assert crash_of([pod(containerStatuses=[container(ready=True, running={})])]) is None
+
+
+def test_a_pod_that_failed_without_a_reason_gives_its_message() -> None:
+    assert text_of(phase="Failed", message="the node was shut down") == (
+        "pod: Failed: the node was shut down"
+    )
+    assert text_of(phase="Failed") == "pod: Failed"
+
+
+def test_a_crash_loop_of_which_no_end_is_known_gives_its_own_words() -> None:
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
+    assert text_of(containerStatuses=[container(waiting=waiting)]) == (
+        "pod/runtime: CrashLoopBackOff: back-off 10s"
+    )
+
+
+def test_what_a_container_says_at_length_is_cut() -> None:
+    waiting = {"reason": "ErrImagePull", "message": "x" * 5_000}
+    assert len(text_of(containerStatuses=[container(waiting=waiting)])) == MOST_TEXT
+
+
+def test_a_pod_that_waits_for_a_gate_is_not_unschedulable() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    assert failure_of([pod(conditions=[condition])]) is None
+    assert failure_of([]) is None

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import attrs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +80,19 @@ def test_the_newest_unready_goes_first_and_only_once_recorded() -> None:
     lowered = pool(1, seeded=4)
     removes = plan(lowered, take_stock(lowered, units, [])).removes
     assert [each.metadata.name for each in removes] == ["p-2", "p-3"]
+
+
+def test_what_is_on_its_way_out_is_neither_counted_nor_made_again() -> None:
+    leaving = attrs.evolve(
+        stock(2),
+        metadata=attrs.evolve(
+            stock(2).metadata, deletionTimestamp=datetime(2025, 1, 1, tzinfo=UTC)
+        ),
+    )
+    kept = pool(2, seeded=2)
+    taken = take_stock(kept, [stock(1), leaving], [])
+    assert [each.metadata.name for each in taken.living] == ["p-1"]
+    assert plan(kept, taken).creates == (3,)
 
 
 ORDINALS = st.sets(st.integers(1, 90), max_size=80)

@@ -6,6 +6,7 @@ import pytest
 
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
+from tests.faults import Fault
 from tests.inventory.cluster import STOCK, replica
 from tests.reconcilers.world import (
     World,
@@ -149,12 +150,12 @@ async def test_the_same_envelope_spelled_out_or_by_default_is_no_conflict() -> N
 
 async def test_a_used_up_pool_is_kept_for_the_retention_and_then_goes() -> None:
     world = World()
-    async with living(world), managing(world, retention_seconds=600.0), replica(world) as api:
+    async with living(world), managing(world, retention_seconds=60.0), replica(world) as api:
         world.add_pool(refill="Never")
         await until(lambda: available(world) == 1)
         assert (await api.create("a", name="a")).startswith("201")
         await until(lambda: phase_of(world.pool()) == "Empty")
-        await asyncio.sleep(590)
+        await asyncio.sleep(50)
         assert pools(world) == ["p"]
         await until(lambda: not pools(world), seconds=30)
     assert phase_of(world.unit("a")) == "Ready"
@@ -185,3 +186,70 @@ async def test_stock_of_a_pool_that_is_gone_goes_unless_somebody_holds_it() -> N
             await until(lambda: world.stock_names == ["p-2"])
             # Its claim ends with the grace, and so does it.
             await until(lambda: not world.stock_names)
+
+
+async def test_a_name_that_is_taken_holds_its_ordinal_up_until_it_is_free() -> None:
+    world = World()
+    world.add_stock_unit("p-1", pool="")
+    async with living(world), managing(world):
+        world.add_pool(replicas=2, refill="Never")
+        await until(lambda: reason_of(world.pool()) == "StockSyncFailed")
+        assert "stock runtime-stock/p-1 is not of this pool" in message_of(world.pool())
+        await until(lambda: available(world) == 1)
+        world.delete(GPU_UNITS, STOCK, "p-1")
+        await until(lambda: available(world) == 2, seconds=120)
+        assert world.stock_names == ["p-1", "p-2"]
+
+
+async def test_a_pool_that_is_raised_before_its_end_lives_on() -> None:
+    world = World()
+    async with living(world), managing(world, retention_seconds=60.0), replica(world) as api:
+        world.add_pool(refill="Never")
+        await until(lambda: available(world) == 1)
+        assert (await api.create("a", name="a")).startswith("201")
+        await until(lambda: phase_of(world.pool()) == "Empty")
+        await asyncio.sleep(30)
+        set_pool(world, replicas=2)
+        await until(lambda: available(world) == 1)
+        await asyncio.sleep(60)
+        assert world.stock_names == ["p-2"]
+        assert "used-up" not in repr(world.pool()["metadata"]["annotations"])
+
+
+async def test_a_claim_that_comes_before_the_removal_keeps_its_unit() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        world.add_pool(replicas=3)
+        await until(lambda: available(world) == 3)
+        manager.transport.on(
+            "DELETE",
+            "gpuunits/p-3",
+            Fault(before_seconds=1.0),
+        )
+        set_pool(world, replicas=2)
+        await until(lambda: "DELETE" in repr(manager.transport.written()))
+        world.claim_by_hand("p-3", "nobody", operation="x")
+        await asyncio.sleep(30)
+        assert world.stock_names == ["p-1", "p-2", "p-3"]
+        await quiet(world)
+        assert world.pool()["status"]["claimed"] == 1
+
+
+async def test_stock_that_cannot_be_carried_out_says_so() -> None:
+    world = World()
+    world.add_stock_unit("odd", memory="much", is_ready=False)
+    async with living(world), managing(world):
+        await until(lambda: reason_of(world.stock("odd")) == "InvalidSpec")
+        assert phase_of(world.stock("odd")) == "Failed"
+
+
+async def test_a_pool_without_our_finalizer_is_not_kept_from_going() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_pool()
+        await until(lambda: available(world) == 1)
+        path = STOCK_POOLS.path(namespace=STOCK, name="p")
+        world.call("PATCH", path, {"metadata": {"finalizers": ["example.test/theirs"]}})
+        world.delete(STOCK_POOLS, STOCK, "p")
+        await quiet(world, seconds=10.0)
+        assert world.pool()["metadata"]["finalizers"] == ["example.test/theirs"]

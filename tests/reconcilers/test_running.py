@@ -7,7 +7,9 @@ import pytest
 
 from gpuruntime.models.network import SERVICES
 from gpuruntime.models.pods import PODS
+from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.faults import Fault, refused
 from tests.inventory.cluster import INSTANCE
 from tests.reconcilers.world import (
     World,
@@ -189,7 +191,7 @@ async def test_a_bad_quantity_is_told_by_its_field_and_mended_at_once() -> None:
         assert "spec.memory: quantity 'not-a-quantity'" in message_of(world.unit("demo"))
         assert world.objects(DEPLOYMENTS, INSTANCE) == []
         before = len(world.ledger.done)
-        await asyncio.sleep(3_600)
+        await asyncio.sleep(120)
         assert world.ledger.done[before:] == []
         world.change("demo", memory="1Gi", cpu="1")
         await becomes(world, "demo", "Ready", seconds=10)
@@ -246,3 +248,70 @@ async def test_units_with_the_same_long_beginning_are_served_apart() -> None:
     assert len(world.objects(SERVICES, INSTANCE)) == 2
     selected = {repr(each["spec"]["selector"]) for each in world.objects(SERVICES, INSTANCE)}
     assert len(selected) == 2
+
+
+async def test_a_child_that_the_cluster_refuses_is_told_and_tried_again() -> None:
+    world = World()
+    async with (
+        living(world),
+        managing(
+            world,
+            prepare=lambda transport: transport.on(
+                "POST", "deployments", refused(403, "Forbidden")
+            ),
+        ),
+    ):
+        world.add_unit("demo")
+        await until(lambda: reason_of(world.unit("demo")) == "DeploymentSyncFailed")
+        assert "no" in message_of(world.unit("demo"))
+        await becomes(world, "demo", "Ready", seconds=90)
+
+
+async def test_a_child_that_the_cache_has_not_seen_yet_is_taken_as_it_is() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        transport = manager.transport
+        lost = Fault(is_answer_lost=True, then=transport.hold_watches)
+        transport.on("POST", "deployments", lost)
+        world.add_unit("demo")
+        await until(lambda: any(each.path.endswith("/unit-demo") for each in transport.sent))
+        transport.release_watches()
+        await becomes(world, "demo", "Ready")
+    assert world.made(DEPLOYMENTS)["POST"] == 1
+
+
+async def test_the_template_of_a_function_runs_no_pod_and_gives_up_what_it_ran() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        world.change("demo", serverless={"requestID": "f"})
+        await becomes(world, "demo", "Suspended")
+        assert message_of(world.unit("demo")) == "the template of a function: no Pod runs"
+        assert world.objects(DEPLOYMENTS, INSTANCE) == world.objects(SERVICES, INSTANCE) == []
+
+
+async def test_a_unit_deleted_while_it_is_reported_on_is_nobodys_fault() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        path = "gpuunits/demo/status"
+        gone = Fault(before_seconds=1.0)
+        manager.transport.on("PATCH", path, gone)
+        world.add_unit("demo")
+        await until(lambda: any(path in each for each in manager.transport.written()))
+        world.delete(GPU_UNITS, INSTANCE, "demo")
+        await quiet(world)
+        assert manager.meter.sums.get("reconciles_total unit failed", 0) == 0
+        assert manager.meter.sums.get("reconciles_total unit cluster_error", 0) == 0
+    assert world.objects(DEPLOYMENTS, INSTANCE) == []
+
+
+async def test_what_is_drained_takes_no_more_work() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        world.add_unit("demo")
+        await becomes(world, "demo", "Ready")
+        await manager.reconcilers.drain()
+        world.add_unit("late")
+        await asyncio.sleep(30)
+        assert "status" not in world.unit("late")
