@@ -49,7 +49,7 @@ SETTINGS: Final[dict[str, Any]] = {
 LATE_SECONDS: Final = LEASE_SECONDS + 3.0
 WAIT_SECONDS: Final = 150.0
 RETRY_SECONDS: Final = 0.1
-SETTLE_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 0.5
 # More at once would only make each other late: their leases run while they start.
 STARTS: Final = BoundedSemaphore(3)
 
