@@ -35,6 +35,7 @@ PODS: Final = Kind(
     short_names=("po",),
     categories=("all",),
     has_status=True,
+    metadata_apart_from_status=("ownerReferences",),
     has_generation=True,
     is_graceful=True,
     returns_deleted=True,
@@ -199,6 +200,7 @@ DEPLOYMENTS: Final = Kind(
     subresources=(SCALE,),
     has_generation=True,
     annotations_raise_generation=True,
+    metadata_apart_from_status=("labels",),
 )
 REPLICA_SETS: Final = Kind(
     group=APPS,

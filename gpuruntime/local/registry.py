@@ -80,6 +80,8 @@ class Kind:
     is_graceful: bool = False
     orphans_by_default: bool = False
     annotations_raise_generation: bool = False
+    # What of the metadata a write of the status leaves alone; of a custom kind it leaves all.
+    metadata_apart_from_status: tuple[str, ...] = ()
     name_faults: NameRule = subdomain_faults
     rules: Rules = attrs.field(factory=NoRules)
     field_paths: Mapping[str, str] = attrs.field(factory=dict)

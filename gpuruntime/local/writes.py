@@ -138,7 +138,7 @@ class Writes:
         _check_version(target, stored, document["metadata"])
         document = _merged(target, document, old)
         kind.rules.fill(document, old)
-        _raise_generation(kind, document, old)
+        _raise_generation(target, document, old)
         metadata, before = document["metadata"], old["metadata"]
         faults = changed_metadata_faults(metadata, before) + metadata_faults(kind, metadata)
         faults += kind.rules.faults(document, old)
@@ -187,18 +187,10 @@ def _check_version(target: Target, stored: Stored, metadata: Document) -> None:
 
 
 def _merged(target: Target, document: Document, old: Document) -> Document:
-    """A status write changes the status alone, any other write everything else."""
+    """A status write leaves the spec alone, any other write the status."""
+    _keep_what_is_the_servers(document["metadata"], old["metadata"])
     if target.subresource == "status":
-        merged = {name: copy(value) for name, value in old.items() if name != "status"}
-        return {**merged, "status": document["status"]} if "status" in document else merged
-    metadata, before = document["metadata"], old["metadata"]
-    for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        if name in before:
-            metadata.setdefault(name, before[name])
-    for name in ("creationTimestamp", "generation", "resourceVersion"):
-        metadata.pop(name, None)
-        if name in before:
-            metadata[name] = before[name]
+        return _with_status(target.kind, document, old)
     if target.kind.has_status:
         document.pop("status", None)
         if "status" in old:
@@ -206,8 +198,31 @@ def _merged(target: Target, document: Document, old: Document) -> Document:
     return {**document, "kind": target.kind.kind, "apiVersion": target.kind.stored_api_version}
 
 
-def _raise_generation(kind: Kind, document: Document, old: Document) -> None:
-    if not kind.has_generation:
+def _keep_what_is_the_servers(metadata: Document, before: Document) -> None:
+    for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if name in before:
+            metadata.setdefault(name, before[name])
+    for name in ("creationTimestamp", "generation", "resourceVersion"):
+        metadata.pop(name, None)
+        if name in before:
+            metadata[name] = before[name]
+
+
+def _with_status(kind: Kind, document: Document, old: Document) -> Document:
+    """The status of a built-in kind brings most of its metadata along."""
+    merged = {name: copy(value) for name, value in old.items() if name != "status"}
+    if not kind.is_custom:
+        merged["metadata"] = document["metadata"]
+        for name in kind.metadata_apart_from_status:
+            merged["metadata"].pop(name, None)
+            if name in old["metadata"]:
+                merged["metadata"][name] = old["metadata"][name]
+    return {**merged, "status": document["status"]} if "status" in document else merged
+
+
+def _raise_generation(target: Target, document: Document, old: Document) -> None:
+    kind = target.kind
+    if not kind.has_generation or target.subresource == "status":
         return
     is_changed = not is_same(_spec(kind, document), _spec(kind, old))
     if kind.annotations_raise_generation:

@@ -1,8 +1,23 @@
 """The status subresource: each side of an object is written through its own door."""
 
-from tests.conformance.calls import Api
+import pytest
+
+from tests.conformance.calls import Api, Document
 from tests.conformance.definitions import gadget, widget
-from tests.conformance.objects import PODS, config_map, pod
+from tests.conformance.objects import (
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    PODS,
+    SERVICES,
+    config_map,
+    deployment,
+    job,
+    named,
+    node,
+    owner,
+    pod,
+)
 
 
 async def test_a_status_sent_with_a_new_object_is_dropped(api: Api, widgets: str) -> None:
@@ -114,3 +129,48 @@ async def test_a_pods_status_is_its_kubelets_business(api: Api, namespace: str) 
     patch = {"status": {"phase": "Failed", "reason": "Evicted"}}
     after = (await api.patch(f"{pods}/p/status", patch)).ok(200)
     assert after["status"]["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("of", ["pod", "job", "service", "node"])
+async def test_the_statuss_door_of_a_built_in_kind_takes_metadata_along(
+    api: Api, namespace: str, unique: str, of: str
+) -> None:
+    path, body = {
+        "pod": (PODS.path(namespace=namespace), pod(unique)),
+        "job": (JOBS.path(namespace=namespace), job(unique, suspend=True)),
+        "service": (
+            SERVICES.path(namespace=namespace),
+            named(SERVICES, unique, spec={"ports": [{"port": 80}]}),
+        ),
+        "node": (NODES.path(), node(unique, gpus=0)),
+    }[of]
+    made = await api.admit(path, body)
+    metadata = {"labels": {"l": "1"}, "annotations": {"a": "1"}}
+    after = (await api.patch(f"{path}/{unique}/status", {"metadata": metadata})).ok(200)
+    assert after["metadata"]["labels"]["l"] == "1"
+    assert after["metadata"]["annotations"]["a"] == "1"
+    assert after["metadata"].get("generation") == made["metadata"].get("generation")
+    await api.delete(f"{path}/{unique}")
+
+
+async def test_the_statuss_door_of_a_deployment_takes_annotations_and_no_labels(
+    api: Api, namespace: str
+) -> None:
+    path = DEPLOYMENTS.path(namespace=namespace)
+    (await api.post(path, deployment("a"))).ok(201)
+    metadata = {"labels": {"l": "1"}, "annotations": {"a": "1"}}
+    after = (await api.patch(f"{path}/a/status", {"metadata": metadata})).ok(200)
+    assert "l" not in after["metadata"].get("labels", {})
+    assert after["metadata"]["annotations"]["a"] == "1"
+    assert after["metadata"]["generation"] == 1
+
+
+async def test_the_statuss_door_of_a_pod_gives_it_no_owner(
+    api: Api, maps: str, namespace: str
+) -> None:
+    made = (await api.post(maps, config_map("a"))).ok(201)
+    path = PODS.path(namespace=namespace)
+    await api.admit(path, pod("a"))
+    references: Document = {"metadata": {"ownerReferences": [owner(made)]}}
+    after = (await api.patch(f"{path}/a/status", references)).ok(200)
+    assert "ownerReferences" not in after["metadata"]

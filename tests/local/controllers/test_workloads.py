@@ -130,6 +130,59 @@ async def test_a_template_that_fails_leaves_the_deployment_unavailable() -> None
         assert (shown.status.availableReplicas, shown.status.unavailableReplicas) == (0, 1)
 
 
+async def test_a_rollout_past_its_deadline_says_so() -> None:
+    async with running_cluster() as world:
+        spec = deployment_spec(replicas=1, annotations={FAIL: "never-ready"})
+        await world.make(DEPLOYMENTS, "web", spec={**spec, "progressDeadlineSeconds": 30})
+
+        def reason(of: Deployment) -> str:
+            return next(each.reason for each in of.status.conditions if each.type == "Progressing")
+
+        await asyncio.sleep(29)
+        assert reason(await world.get(DEPLOYMENTS, "web")) == "ReplicaSetUpdated"
+        await asyncio.sleep(3)
+        assert reason(await world.get(DEPLOYMENTS, "web")) == "ProgressDeadlineExceeded"
+
+
+async def test_pods_that_have_to_prove_themselves_are_available_later_than_ready() -> None:
+    async with running_cluster() as world:
+        spec = deployment_spec(replicas=1, minReadySeconds=20)
+        await world.make(DEPLOYMENTS, "web", spec=spec)
+        await asyncio.sleep(15)
+        status = (await world.get(DEPLOYMENTS, "web")).status
+        assert (status.readyReplicas, status.availableReplicas) == (1, 0)
+        await asyncio.sleep(10)
+        assert is_complete(await world.get(DEPLOYMENTS, "web"))
+
+
+async def test_a_paused_rollout_waits_until_it_goes_on() -> None:
+    async with running_cluster() as world:
+        await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
+        await rolled_out(world)
+        template = deployment_spec(annotations={"x": "2"})["template"]
+        await world.patch(DEPLOYMENTS, "web", spec={"paused": True, "template": template})
+        await asyncio.sleep(60)
+        assert len(await world.all(REPLICA_SETS)) == 1
+        await world.patch(DEPLOYMENTS, "web", spec={"paused": False})
+        await rolled_out(world)
+        sizes = [each.spec.replicas for each in await world.all(REPLICA_SETS)]
+        assert sorted(sizes) == [0, 1]
+
+
+async def test_a_template_that_comes_back_is_the_old_replica_set_again() -> None:
+    async with running_cluster() as world:
+        first, second = (deployment_spec(replicas=1, annotations={"x": x}) for x in "12")
+        await world.make(DEPLOYMENTS, "web", spec=first)
+        await rolled_out(world)
+        for spec in (second, first):
+            await world.patch(DEPLOYMENTS, "web", spec={"template": spec["template"]})
+            await rolled_out(world)
+        await asyncio.sleep(1)
+        done = await world.get(DEPLOYMENTS, "web")
+        assert len(await world.all(REPLICA_SETS)) == 2
+        assert done.metadata.annotations["deployment.kubernetes.io/revision"] == "3"
+
+
 async def test_a_pod_that_is_deleted_is_replaced() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
