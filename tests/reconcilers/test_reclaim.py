@@ -110,3 +110,16 @@ async def test_stock_of_another_envelope_is_none() -> None:
         await until(lambda: reason_of(world.unit("demo")) == "ClaimLost")
     assert world.stock_names == ["p-2"]
     assert world.objects(GPU_UNITS, INSTANCE)[0]["status"]["phase"] == "Progressing"
+
+
+@pytest.mark.looptime
+async def test_a_claim_of_the_same_operation_for_another_request_is_waited_out() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_pool(replicas=2, refill="Never")
+        await until(lambda: available(world) == 2)
+        world.claim_by_hand("p-2", "other", operation="late", **{labels.REQUEST_HASH: "other"})
+        add_orphan(world, "p-1")
+        await until(lambda: reason_of(world.unit("demo")) == "ClaimLost")
+        await becomes(world, "demo", "Ready", seconds=150)
+    assert notes(world.unit("demo"))[labels.SOURCE_STOCK] == f"{STOCK}/p-2"
