@@ -29,6 +29,7 @@ POOL = 500
 TOO_MANY = 30
 REPLAYS = 0.1
 RETRIES = 200
+HANG_UPS = 40
 LATEST_RETRY_SECONDS = 0.12
 PAIRS = 16
 
@@ -128,6 +129,22 @@ async def test_an_honest_retry_to_the_other_replica_uses_up_nothing_more(
     wait_until_running(races.caller, "retry.1", RETRIES)
     units = units_of(races.made, "retry.1", races.made.instance)
     assert len({source_of(each) for each in units}) == len(units) == RETRIES
+
+
+async def test_who_hangs_up_and_asks_the_other_replica_gets_the_same_unit(
+    races: Product, rng: Random
+) -> None:
+    seed(races.caller, "hung-up.1", HANG_UPS)
+    async with crowd(races.apis) as callers:
+        for number in range(HANG_UPS):
+            again = order(f"hung-up-{number}", "hung-up.1")
+            async with asyncio.TaskGroup() as tasks:
+                first = tasks.create_task(callers.claim(again, replica=number % 2))
+                await asyncio.sleep(rng.uniform(0, LATEST_RETRY_SECONDS))
+                first.cancel()
+            second = await callers.claim(again, replica=1 - number % 2)
+            assert second.status in (200, 201)
+    wait_until_running(races.caller, "hung-up.1", HANG_UPS)
 
 
 async def test_one_operation_sent_to_both_replicas_at_once_makes_one_unit(races: Product) -> None:
