@@ -69,15 +69,15 @@ def judge_claim(document: Document, old: Document | None) -> Iterator[Fault]:
 
 
 def _changed_claim_faults(document: Document, old: Document) -> Iterator[Fault]:
-    """A bound claim may grow; what binds it may set the volume's name once."""
+    """A bound claim may grow; its class and its volume's name may be given where none is yet."""
     spec, before = document["spec"], old["spec"]
     is_bound = old.get("status", {}).get("phase") == "Bound"
     fixed, was_fixed = dict(spec), dict(before)
     if is_bound:
         fixed["resources"] = was_fixed["resources"]
-    if not before.get("volumeName"):
-        was_fixed["volumeName"] = fixed.get("volumeName")
-        fixed["volumeName"] = was_fixed["volumeName"]
+    for name in ("storageClassName", "volumeName"):
+        if name not in before:
+            fixed.pop(name, None)
     if fixed != was_fixed:
         yield forbidden_field("spec", CLAIM_IS_FIXED)
     capacity = old.get("status", {}).get("capacity", {}).get("storage", "0")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuruntime.kube.errors import InvalidError
-from gpuruntime.local.claim_plan import PROVISIONER
+from gpuruntime.local.claim_plan import DEFAULT_CLASS, PROVISIONER
 from gpuruntime.local.cluster_objects import CLAIMS, STORAGE_CLASSES, VOLUMES, Claim
 from gpuruntime.local.furnishing import LATE_STORAGE_CLASS, STORAGE_CLASS
 from gpuruntime.local.pod_objects import PODS
@@ -34,6 +34,18 @@ async def test_a_claim_of_the_default_class_is_bound_at_once() -> None:
     async with running_cluster() as world:
         await claimed(world)
         bound = await world.until(CLAIMS, "data", is_bound, seconds=1)
+        assert bound.spec.storageClassName == STORAGE_CLASS
+
+
+async def test_a_claim_that_waits_without_a_class_gets_the_default_one_once_there_is_one() -> None:
+    async with running_cluster() as world:
+        none, one = ({"annotations": {DEFAULT_CLASS: each}} for each in (None, "true"))
+        await world.patch(STORAGE_CLASSES, STORAGE_CLASS, metadata=none)
+        await claimed(world)
+        await asyncio.sleep(30)
+        assert not is_bound(await world.get(CLAIMS, "data"))
+        await world.patch(STORAGE_CLASSES, STORAGE_CLASS, metadata=one)
+        bound = await world.until(CLAIMS, "data", is_bound)
         assert bound.spec.storageClassName == STORAGE_CLASS
 
 
