@@ -2,7 +2,10 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpuruntime.local.patches import merge_patch
 from gpuruntime.reconcilers.drift import (
     APPLIED,
     MOST_REMEMBERED,
@@ -215,3 +218,27 @@ def test_only_what_differs_from_its_default_is_hashed() -> None:
     assert inputs_hash(Before(image="a")) == inputs_hash(After(image="a"))
     assert inputs_hash(Before(image="a")) != inputs_hash(Before(image="b"))
     assert inputs_hash(Before(inner=Inner(port=2))) != inputs_hash(Before())
+
+
+SCALARS = st.booleans() | st.integers(0, 3) | st.sampled_from(["", "a", "1", "1000m"])
+NAMES = st.sampled_from(["a", "b", "limits", "cpu"])
+WANTED = st.dictionaries(
+    NAMES,
+    st.recursive(
+        SCALARS,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
+
+
+@given(before=WANTED, wanted=WANTED, edited=WANTED, inputs=st.sampled_from(["1:a", "1:b", "7:z"]))
+def test_one_patch_ends_every_drift(before: Any, wanted: Any, edited: Any, inputs: str) -> None:
+    """Whatever was applied before, whatever somebody made of it, by whichever version."""
+    present = {**child(before, inputs=inputs).annotated(), "spec": edited}
+    desired = child(wanted, inputs="1:b", generation=2)
+    patch = patch_towards(desired, present)
+    mended = merge_patch(present, patch)
+    assert patch_towards(desired, mended) == {}
+    assert not patch or mended != present
