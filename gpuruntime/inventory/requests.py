@@ -97,7 +97,13 @@ ChosenName: TypeAlias = Annotated[
     Name, Schema(description="Absent, it is derived from the operationID."), Check(_reserved_name)
 ]
 PoolName: TypeAlias = Annotated[ChosenName, Schema(maxLength=rules.LONGEST_POOL_NAME)]
-PositiveQuantity: TypeAlias = Annotated[QuantityText, Schema(minLength=1), Check(_bad_quantity)]
+# The check says more than the pattern could, which is for readers of the document.
+PositiveQuantity: TypeAlias = Annotated[
+    QuantityText,
+    Schema(minLength=1),
+    Check(_bad_quantity),
+    Schema(pattern=r"^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"),
+]
 Gpus: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_GPUS)]
 RequiredImage: TypeAlias = Annotated[Image, Schema(minLength=1)]
 Function: TypeAlias = Annotated[Serverless, Check(_platform_owner, ".workerOf")]

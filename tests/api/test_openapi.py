@@ -101,6 +101,19 @@ async def test_bounds_and_defaults_are_those_that_the_reader_holds(document: Any
     assert limit == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 
 
+@pytest.mark.parametrize(
+    "quantity",
+    ["1", "+1", "1.", ".5", "0.5Gi", "500m", "1e3", "1E+3", "1e-3", "2Pi", "1n", "0.9E"],
+)
+async def test_every_quantity_that_is_taken_matches_the_documents_pattern(
+    api: Service, document: Any, quantity: str
+) -> None:
+    memory = document["components"]["schemas"]["SeedStock"]["properties"]["memory"]
+    assert re.fullmatch(memory["pattern"], quantity)
+    body = {"operationID": "s", "specName": "g1", "replicas": 1, "memory": quantity}
+    assert (await api.call("POST", STOCK_UNITS, body)).status == 202
+
+
 async def test_null_is_allowed_exactly_where_it_clears(document: Any) -> None:
     properties = document["components"]["schemas"]["UpdateUnit"]["properties"]
     assert all(member.get("nullable") for member in properties.values())
