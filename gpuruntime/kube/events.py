@@ -7,6 +7,7 @@ finds them by involvedObject. Losing one is allowed and counted; holding up a re
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from random import Random
 from typing import TypeVar
@@ -110,6 +111,9 @@ class EventRecorder:
         self._pending: OrderedDict[_Identity, _Pending] = OrderedDict()
         self._sent: OrderedDict[_Identity, _Sent] = OrderedDict()
         self._wake = asyncio.Event()
+        # Set while nothing waits and nothing is on its way.
+        self._settled = asyncio.Event()
+        self._settled.set()
 
     def record(
         self, about: ObjectReference, reason: str, message: str, *, is_warning: bool = False
@@ -128,6 +132,7 @@ class EventRecorder:
             self._drop("backlog")
         else:
             self._pending[identity] = self._new(about)
+            self._settled.clear()
             self._wake.set()
 
     async def run(self) -> None:
@@ -142,6 +147,13 @@ class EventRecorder:
                 except asyncio.CancelledError:
                     self._drop("stopped", 1 + len(self._pending))
                     raise
+            self._settled.set()
+
+    async def settle(self, seconds: float) -> None:
+        """Until all that was recorded is sent or dropped, but no longer than so."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._settled.wait()
 
     def _new(self, about: ObjectReference) -> _Pending:
         """The name is chosen once, so that a second try of a create makes no second Event."""

@@ -280,3 +280,26 @@ def test_a_long_message_is_cut_between_characters() -> None:
     assert len(message.encode()) <= LONGEST_MESSAGE_BYTES
     assert message.endswith("ü…")
     assert shortened("as it is") == "as it is"
+
+
+async def test_settling_waits_for_what_was_recorded_and_no_longer() -> None:
+    server = EventServer()
+    loop = asyncio.get_running_loop()
+    async with recording(server) as recorder:
+        recorder.record(ANVIL, "Struck", "it rang")
+        await recorder.settle(60.0)
+        assert server.only["count"] == 1
+        began = loop.time()
+        await recorder.settle(60.0)
+        assert loop.time() == began
+
+
+async def test_settling_has_an_end_where_nothing_can_be_sent() -> None:
+    server = EventServer()
+    server.faults = [UnreachableError("no connection")] * 10
+    loop = asyncio.get_running_loop()
+    async with recording(server) as recorder:
+        recorder.record(ANVIL, "Struck", "it rang")
+        began = loop.time()
+        await recorder.settle(2.0)
+        assert loop.time() - began == pytest.approx(2.0)
