@@ -30,6 +30,8 @@ from gpuruntime.workqueue.queue import WorkQueue
 log = structlog.get_logger()
 
 WORKERS: Final = 16
+# What was told last is worth so much of a stop.
+SETTLE_SECONDS: Final = 2.0
 
 
 class Reconcilers:
@@ -111,6 +113,7 @@ class Reconcilers:
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.drain(), name="drain")
+        await self._recorder.settle(SETTLE_SECONDS)
 
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
         around, caches = self._around, self._caches

@@ -312,6 +312,7 @@ async def test_what_is_drained_takes_no_more_work() -> None:
         world.add_unit("demo")
         await becomes(world, "demo", "Ready")
         await manager.reconcilers.drain()
+        assert world.told("demo") == ["DeploymentReady: the Pod is ready on node-1"]
         world.add_unit("late")
         await asyncio.sleep(30)
         assert "status" not in world.unit("late")
