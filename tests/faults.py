@@ -102,6 +102,7 @@ class FaultyTransport:
         self._watch_lag = watch_lag
         self._rules: list[Rule] = []
         self._is_cut = False
+        self._held = re.compile("")
         self._flowing = asyncio.Event()
         self._flowing.set()
 
@@ -123,8 +124,9 @@ class FaultyTransport:
         self._is_cut = True
         self._flowing.set()
 
-    def hold_watches(self) -> None:
-        """Caches stand still until `release_watches`."""
+    def hold_watches(self, path: str = "") -> None:
+        """Caches stand still until `release_watches`; those alone whose path has the pattern."""
+        self._held = re.compile(path)
         self._flowing.clear()
 
     def release_watches(self) -> None:
@@ -174,11 +176,12 @@ class FaultyTransport:
         if self._is_cut:
             raise UnreachableError(f"watch {request.path}: cut off")
         async with self._inner.stream(request) as stream:
-            yield _LaggingStream(stream, self._pause)
+            yield _LaggingStream(stream, lambda: self._pause(request.path))
 
-    async def _pause(self) -> None:
+    async def _pause(self, path: str) -> None:
         await asyncio.sleep(self._watch_lag())
-        await self._flowing.wait()
+        if self._held.search(path):
+            await self._flowing.wait()
         if self._is_cut:
             raise UnreachableError("watch: cut off")
 

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 import structlog
 
-from gpuruntime.controller.result import Result
+from gpuruntime.controller.result import DONE, Result
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
@@ -52,6 +52,8 @@ class Runner:
     async def run(self, unit: GPUUnit) -> Result:
         """What the cluster refuses, or another owner holds, is told in the status."""
         key = child_key(unit)
+        if self._misses_a_child(unit, key) and not await self._is_alive(unit):
+            return DONE
         try:
             await self._keep_service(unit, key)
             desired = deployment_of(unit, self.options, self._placement(unit))
@@ -108,6 +110,21 @@ class Runner:
 
     def deployment_of(self, unit: GPUUnit) -> Deployment | None:
         return self.deployments[unit.metadata.namespace].owned(child_key(unit), unit)
+
+    def _misses_a_child(self, unit: GPUUnit, key: Key) -> bool:
+        """Of those that a started unit has had."""
+        if unit.status.timeline.createdAt is None:
+            return False
+        is_unserved = self.services.find(key) is None and bool(service_of(unit, self.options))
+        return is_unserved or self.deployments[key.namespace].find(key) is None
+
+    async def _is_alive(self, unit: GPUUnit) -> bool:
+        """A deleted unit's children are collected, perhaps before its own end is seen here."""
+        try:
+            live = await self.client.get(GPU_UNITS, unit.metadata.key)
+        except NotFoundError:
+            return False
+        return live.metadata.uid == unit.metadata.uid and not provenance.is_terminating(live)
 
     async def _keep_service(self, unit: GPUUnit, key: Key) -> None:
         desired = service_of(unit, self.options)
