@@ -1,0 +1,109 @@
+"""A manager that dies at any write of a unit's life leaves nothing that its successor cannot end.
+
+In each world one unit after the other lives its life, and the manager dies at the first write of
+the first one, at the second write of the second one, and so on through all of them.
+"""
+
+from functools import partial
+from itertools import count
+from typing import Final
+
+import attrs
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.proxy import nothing, nth
+from tests.crash.ledger import Counts, State, counts_of, difference
+from tests.crash.story import Undisturbed, leftovers, live, seed, told
+from tests.crash.world import MakeWorld, World, killing, side_by_side
+
+pytestmark = pytest.mark.cluster
+
+MOMENTS: Final = ("before", "after", "late")
+# Each moment's writes are shared out among so many worlds.
+SHARES: Final = 2
+# The last story of a world has no crash, and one may have a write more than expected.
+SPARE: Final = 5
+
+
+@attrs.frozen
+class Series:
+    """The stories of one world by the number of the write at which its manager died."""
+
+    world: World
+    kills: int
+    stories: dict[int, dict[str, State]]
+
+
+@attrs.frozen
+class Runs:
+    series: dict[str, Series]
+    counts: dict[str, Counts]
+
+
+@pytest.fixture(scope="module")
+def runs(plane: ControlPlane, make: MakeWorld, undisturbed: Undisturbed) -> Runs:
+    stories = {
+        f"{moment}-{share}": partial(
+            series, make, f"un-{moment}-{share}", moment, share, undisturbed
+        )
+        for moment in MOMENTS
+        for share in range(SHARES)
+    }
+    done = side_by_side(stories)
+    return Runs(done, counts_of(plane, [each.world for each in done.values()]))
+
+
+def test_the_manager_died_at_every_write(runs: Runs, undisturbed: Undisturbed) -> None:
+    for moment in MOMENTS:
+        kills = sum(runs.series[f"{moment}-{share}"].kills for share in range(SHARES))
+        # The pool's own status comes and goes by the second: a write of it may be missing.
+        assert kills >= undisturbed.manager_writes - 2, moment
+
+
+def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, undisturbed: Undisturbed) -> None:
+    wrong = [
+        f"{name}, write {number}, {step}:\n{difference(undisturbed.ends[step], seen)}"
+        for name, series in runs.series.items()
+        for number, story in series.stories.items()
+        for step, seen in story.items()
+        if seen != undisturbed.ends[step]
+    ]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_everything_was_made_and_removed_exactly_as_often(
+    runs: Runs, undisturbed: Undisturbed
+) -> None:
+    wrong = {}
+    for name, series in runs.series.items():
+        lives = len(series.stories)
+        expected = {key: times * lives for key, times in undisturbed.counts.items()}
+        found = dict(told(runs.counts[series.world.name]))
+        if found != expected:
+            wrong[name] = {
+                key: (expected.get(key), found.get(key))
+                for key in {*expected, *found}
+                if expected.get(key) != found.get(key)
+            }
+    assert not wrong
+
+
+def series(
+    make: MakeWorld, name: str, moment: str, share: int, undisturbed: Undisturbed
+) -> Series:
+    """Ends with the first story that has no write of its number: nobody died in it."""
+    world = make(name)
+    manager, api = world.manager(), world.api()
+    seed(world, api, replicas=undisturbed.manager_writes // SHARES + SPARE)
+    stories: dict[int, dict[str, State]] = {}
+    for number in count(share + 1, SHARES):
+        kills = manager.kills
+        manager.proxy.script = nth(number, killing(manager, moment))
+        stories[number] = live(world, api, number, undisturbed.ends)
+        manager.proxy.script = nothing
+        if manager.kills == kills or stories[number] != undisturbed.ends:
+            break
+    if stories[number] == undisturbed.ends:
+        world.until(lambda: leftovers(world), lambda left: not left)
+    return Series(world, manager.kills, stories)
