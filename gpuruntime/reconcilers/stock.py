@@ -67,13 +67,17 @@ class StockReconciler:
         if isinstance(resolution, Consume):
             await self._delete(stock, "consumed")
             return DONE
+        kept = await self._keep(stock)
+        followed = await self._follow(self._caches.stock.store.get(key) or stock, resolution)
+        delays = (kept.requeue_after_seconds, followed.requeue_after_seconds)
+        return Result(min((each for each in delays if each is not None), default=None))
+
+    async def _keep(self, stock: GPUUnit) -> Result:
         problems = validation.unit_problems(stock)
         if problems:
             await self._runner.report(stock, invalid_verdict(problems))
             return DONE
-        kept = await self._runner.run(stock)
-        followed = await self._follow(self._caches.stock.store.get(key) or stock, resolution)
-        return kept if followed == DONE else followed
+        return await self._runner.run(stock)
 
     async def _follow(self, stock: GPUUnit, resolution: Resolution) -> Result:
         match resolution:

@@ -51,6 +51,25 @@ async def test_a_claim_of_which_no_unit_came_is_freed_after_its_grace_and_told_o
     ]
 
 
+async def test_stock_that_cannot_be_carried_out_is_freed_as_well() -> None:
+    world = World()
+    world.add_stock_unit("odd", memory="much", is_ready=False)
+    world.claim_by_hand("odd", "nobody", operation="lost")
+    async with living(world), managing(world):
+        await until(lambda: reason_of(world.stock("odd")) == "InvalidSpec")
+        await until(lambda: not claim_of(world, "odd"), seconds=95)
+
+
+async def test_a_doubtful_claim_does_not_keep_its_stock_from_being_looked_at() -> None:
+    world = World()
+    world.unschedulable["p-1"] = "0/3 nodes are available"
+    async with living(world), managing(world):
+        world.add_pool(replicas=1)
+        await until(lambda: "p-1" in world.stock_names)
+        world.claim_by_hand("p-1", "nobody", operation="lost")
+        await until(lambda: reason_of(world.stock("p-1")) == "PodUnschedulable", seconds=20)
+
+
 async def test_a_new_attempt_begins_a_grace_of_its_own() -> None:
     world = World()
     async with living(world), managing(world):
