@@ -1,0 +1,93 @@
+"""Runs seeds, side by side; a run that fails is shrunk, and told with the way to see it again."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Final
+
+import attrs
+
+from tests.simulate.check import Verdict, check
+from tests.simulate.plan import Planned, plan_of
+from tests.simulate.run import simulate
+from tests.simulate.shrink import shrunk
+
+CORES: Final = 2
+
+
+@attrs.frozen
+class Chosen:
+    seeds: range
+    is_verbose: bool
+    shrinks: bool
+
+
+def main(arguments: Sequence[str]) -> int:
+    chosen = _chosen(arguments)
+    if chosen.is_verbose:
+        for seed in chosen.seeds:
+            simulate(seed, plan_of(seed), _say)
+    started = time.monotonic()
+    failed = [verdict for verdict in _verdicts(chosen.seeds) if not verdict.is_sound]
+    for verdict in failed:
+        _tell(verdict, shrinks=chosen.shrinks)
+    seconds = time.monotonic() - started
+    _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+def _chosen(arguments: Sequence[str]) -> Chosen:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--seed", type=int, help="one seed")
+    which.add_argument("--seeds", help="from one to another, such as 0-199")
+    parser.add_argument("--verbose", action="store_true", help="tell every event")
+    parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
+    given = parser.parse_args(arguments)
+    if given.seeds is None:
+        seeds = range(given.seed, given.seed + 1)
+    else:
+        first, _, last = given.seeds.partition("-")
+        seeds = range(int(first), int(last) + 1)
+    return Chosen(seeds, given.verbose, not given.no_shrink)
+
+
+def _verdicts(seeds: range) -> Iterable[Verdict]:
+    if len(seeds) == 1:
+        return [check(seeds[0], plan_of(seeds[0]))]
+    with ProcessPoolExecutor(CORES) as processes:
+        return list(processes.map(_check_planned, seeds))
+
+
+def _check_planned(seed: int) -> Verdict:
+    return check(seed, plan_of(seed))
+
+
+def _tell(verdict: Verdict, *, shrinks: bool) -> None:
+    _say(f"seed {verdict.seed} fails:")
+    for fault in verdict.faults:
+        _say(f"  {fault}")
+    if shrinks:
+
+        def fails(plan: Sequence[Planned]) -> bool:
+            return not check(verdict.seed, tuple(plan)).is_sound
+
+        _say("of its faults these are enough:")
+        for planned in shrunk(plan_of(verdict.seed), fails):
+            _say(f"  {planned}")
+    _say(f"again: python -m tests.simulate --seed {verdict.seed} --verbose")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of texts are walked in the order of their hashes: a run must not depend on it.
+        again = [sys.executable, "-m", "tests.simulate", *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.exit(main(sys.argv[1:]))

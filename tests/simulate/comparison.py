@@ -1,0 +1,57 @@
+"""The end of a disturbed run beside that of the same run undisturbed.
+
+Equal in both: what each story came to; of every unit, but of those that compete for scarce stock,
+its spec and its phase; of every pool that nobody competes for, its size and its stock, where
+stock that a deleted unit gave back counts as used.
+
+The children of a unit that stays are made and deleted equally often. Of a unit that goes, nothing
+is left: it may go before it has children, and a create that was still on its way then may make it
+a second time, which never starts and is removed.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gpuruntime.models.units import GPU_UNITS
+from tests.simulate.run import Outcome
+from tests.simulate.script import SCARCE, Script, script_of
+from tests.simulate.witness import INSTANCE, Made
+
+CHILDREN: Final = ("Deployment", "Service")
+
+
+def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
+    rivals = racing_names(script_of(outcome.seed))
+    for name in sorted({*outcome.state, *reference.state}):
+        was, there = outcome.state.get(name), reference.state.get(name)
+        if was != there and not _is_racing(name, rivals):
+            yield f"{name} ends as {was}, undisturbed as {there}"
+    for story in sorted({*outcome.results, *reference.results}):
+        was, there = outcome.results.get(story), reference.results.get(story)
+        if was != there and SCARCE not in story:
+            yield f"story {story} came to {was}, undisturbed to {there}"
+    yield from _counts(outcome.made, reference.made, rivals)
+
+
+def racing_names(script: Script) -> frozenset[str]:
+    """Of units of which the run decides who gets what."""
+    scarce = {each.unit_name for each in script.units if each.spec_name == SCARCE}
+    return frozenset({*scarce, *(name for each in script.contests for name in each.names)})
+
+
+def _is_racing(name: str, rivals: frozenset[str]) -> bool:
+    return any(rival in name for rival in rivals)
+
+
+def _counts(
+    made: Mapping[tuple[str, str], Made],
+    reference: Mapping[tuple[str, str], Made],
+    rivals: frozenset[str],
+) -> Iterator[str]:
+    for kind, path in sorted({*made, *reference}):
+        is_ours = kind in (*CHILDREN, GPU_UNITS.kind) and path.startswith(f"{INSTANCE}/")
+        if not is_ours or _is_racing(path, rivals):
+            continue
+        is_, was = (each.get((kind, path), Made()) for each in (made, reference))
+        if is_.left != was.left or (kind in CHILDREN and is_.left and is_ != was):
+            yield f"{kind} {path}: {is_}, undisturbed {was}"

@@ -1,0 +1,37 @@
+"""What happened in a run, event by event, and one digest of all of it."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+import attrs
+
+
+@attrs.frozen(slots=True)
+class Entry:
+    moment: float
+    source: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.moment:11.6f}  {self.source:<12} {self.text}"
+
+
+class Journal:
+    """Two runs are the same when their digests are. With `tell`, each line is told at once."""
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+        self.length = 0
+        self._digest = hashlib.sha256()
+        self._tell = tell
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def write(self, source: str, text: str) -> None:
+        line = str(Entry(asyncio.get_running_loop().time(), source, text))
+        self.length += 1
+        self._digest.update(line.encode())
+        if self._tell:
+            self._tell(line)

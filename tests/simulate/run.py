@@ -1,0 +1,258 @@
+"""One run: a cluster, four processes, callers and faults on one loop, and what came of it."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import attrs
+import structlog
+
+from gpuruntime.kube.client import Client
+from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
+from gpuruntime.local.furnishing import NodeOptions
+from gpuruntime.models import codec
+from gpuruntime.models.pools import Refill
+from gpuruntime.roles.dev import install
+from tests.simulate.journal import Journal
+from tests.simulate.plan import LAST_SECOND, PROCESSES, Planned
+from tests.simulate.processes import SETTINGS, Fleet
+from tests.simulate.script import SCARCE, script_of
+from tests.simulate.stories import STORY, Stage
+from tests.simulate.virtual import run_virtually, true_time
+from tests.simulate.witness import Made, Witness
+
+FAULTS_END: Final = LAST_SECOND + 10.0
+# After the last fault: a request's life, a grace, and the back-off that the faults have left.
+CONVERGENCE_SECONDS: Final = 600.0
+QUIET_SECONDS: Final = 60.0
+MOST_BREACHES: Final = 20
+NODES: Final = NodeOptions(count=4, gpus=8)
+# Lines of the log that tell of a fault of ours, whatever the faults around it.
+FATAL_LINES: Final = frozenset(
+    {
+        "reconcile failed",
+        "request failed by a fault of ours",
+        "store diverged from the server",
+        "crashed",
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    seed: int
+    plan: tuple[Planned, ...]
+    breaches: tuple[str, ...]
+    digest: str
+    events: int
+    seconds: float
+    state: dict[str, Any]
+    made: dict[tuple[str, str], Made]
+    results: dict[str, list[str]]
+
+
+def simulate(
+    seed: int, plan: tuple[Planned, ...], tell: Callable[[str], None] | None = None
+) -> Outcome:
+    async def run() -> Outcome:
+        return await _Run(seed, plan, tell, lines).run()
+
+    with _heard_log() as lines:
+        return run_virtually(run())
+
+
+class _Run:
+    def __init__(
+        self,
+        seed: int,
+        plan: tuple[Planned, ...],
+        tell: Callable[[str], None] | None,
+        lines: "_Lines",
+    ) -> None:
+        self._seed = seed
+        self._plan = plan
+        self._journal = Journal(tell)
+        self._lines = lines
+        self._breaches: list[str] = []
+        self._cluster = EmbeddedCluster(
+            now=true_time, options=ClusterOptions(seed=seed, nodes=NODES)
+        )
+
+    async def run(self) -> Outcome:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_loose_error)
+        self._lines.hear = self._on_line
+        async with asyncio.TaskGroup() as tasks:
+            cluster = tasks.create_task(self._cluster.run(), name="cluster")
+            await self._cluster.ready.wait()
+            await install(Client(self._cluster.transport), SETTINGS)
+            witness = Witness(self._cluster.server, self._journal, self._breach, loop.time)
+            fleet = Fleet(
+                seed=self._seed,
+                server=self._cluster.server,
+                journal=self._journal,
+                breach=self._breach,
+            )
+            stage = Stage(
+                seed=self._seed,
+                replicas={name: fleet.machine(name) for name in PROCESSES[2:]},
+                kubectl=Client(self._cluster.transport),
+                witness=witness,
+                journal=self._journal,
+                breach=self._breach,
+            )
+            machines = [
+                tasks.create_task(fleet.machine(name).run(), name=name) for name in PROCESSES
+            ]
+            for fault in self._plan:
+                loop.call_at(fault.at, fleet.machine(fault.process).trouble, fault)
+            await self._live(stage, fleet)
+            await self._come_to_rest(witness, fleet)
+            for task in (*machines, cluster):
+                task.cancel()
+        return Outcome(
+            seed=self._seed,
+            plan=self._plan,
+            breaches=tuple(self._breaches),
+            digest=self._journal.digest,
+            events=self._journal.length,
+            seconds=loop.time(),
+            state=end_state(witness),
+            made=dict(witness.made),
+            results=stage.results,
+        )
+
+    async def _live(self, stage: Stage, fleet: Fleet) -> None:
+        """The stories, through the faults and beyond."""
+        async with asyncio.TaskGroup() as tasks:
+            stories = tasks.create_task(stage.live(script_of(self._seed)), name="stories")
+            await asyncio.sleep(FAULTS_END - asyncio.get_running_loop().time())
+            for machine in fleet.machines.values():
+                machine.relieve()
+            self._journal.write("world", "faults end")
+            done, _ = await asyncio.wait([stories], timeout=CONVERGENCE_SECONDS)
+            if not done:
+                left = sorted(
+                    task.get_name()
+                    for task in asyncio.all_tasks()
+                    if task.get_name().startswith(STORY)
+                )
+                self._breach(f"no end within {CONVERGENCE_SECONDS:g} s after the faults: {left}")
+                stories.cancel()
+
+    async def _come_to_rest(self, witness: Witness, fleet: Fleet) -> None:
+        """Nobody writes or lists any more: for a minute on end, within the bound."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CONVERGENCE_SECONDS
+        before, since = None, loop.time()
+        while loop.time() - since < 2 * QUIET_SECONDS:
+            now = [
+                (each.wire.writes, each.wire.lists)
+                for each in fleet.machines.values()
+                if each.wire
+            ]
+            if now != before or witness.last_write > since:
+                before, since = now, loop.time()
+            if loop.time() > until:
+                self._breach(f"no rest within {CONVERGENCE_SECONDS:g} s after the stories")
+                return
+            await asyncio.sleep(1.0)
+        for machine in fleet.machines.values():
+            for informer in machine.informers:
+                self._compare(machine.name, informer)
+        self._judge(witness)
+
+    def _compare(self, name: str, informer: Any) -> None:
+        """What a process believes is what there is."""
+        resource = informer.resource
+        kind = self._cluster.server.registry.find(
+            resource.group, resource.version, resource.plural
+        )
+        assert kind is not None
+        there = self._cluster.server.store.collection(kind)
+        for key, held in informer.store.items():
+            path = f"{key.namespace}/{key.name}" if key.namespace else key.name
+            stored = there.get(path)
+            if stored is None or str(stored.version) != held.metadata.resourceVersion:
+                version = held.metadata.resourceVersion
+                self._breach(f"{name} holds {resource.kind} {key} at an old version, {version}")
+
+    def _judge(self, witness: Witness) -> None:
+        """What has to hold once everything has come to rest."""
+        for key, pool in witness.pools.items():
+            made = witness.ordinals(pool.metadata.uid)
+            living = [each for each in witness.stock if each.name.rpartition("-")[0] == key.name]
+            if pool.spec.refill == Refill.NEVER and len(made) != pool.spec.replicas:
+                self._breach(f"pool {key}: made {len(made)} of {pool.spec.replicas} units")
+            if pool.spec.refill == Refill.ALWAYS and pool.status.available != pool.spec.replicas:
+                self._breach(
+                    f"pool {key}: keeps {pool.status.available}, not {pool.spec.replicas}"
+                )
+            if pool.status.seeded - pool.status.consumed != len(living):
+                self._breach(f"pool {key}: its count is not that of its living stock")
+            if pool.status.claimed:
+                self._breach(f"pool {key}: {pool.status.claimed} claims have no end")
+
+    def _breach(self, what: str) -> None:
+        self._journal.write("BREACH", what)
+        if len(self._breaches) < MOST_BREACHES and what not in self._breaches:
+            self._breaches.append(what)
+
+    def _on_line(self, line: dict[str, Any]) -> None:
+        text = " ".join(
+            f"{name}={value}"
+            for name, value in sorted(line.items())
+            if name not in ("event", "exc_info")
+        )
+        self._journal.write("log", f"{line['event']} {text}")
+        if line["event"] in FATAL_LINES:
+            self._breach(f"logged: {line['event']} {text} {_traceback_of(line.get('exc_info'))}")
+
+    def _on_loose_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._breach(f"nobody handled: {context.get('message')} {context.get('exception')!r}")
+
+
+def _traceback_of(error: object) -> str:
+    """Of a line that was logged while an error was handled, of that error."""
+    raised = error if isinstance(error, BaseException) else sys.exc_info()[1]
+    return "".join(traceback.format_exception(raised)) if raised else ""
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self.hear: Callable[[dict[str, Any]], None] = lambda _: None
+
+    def process(self, _logger: Any, _method: str, line: Any) -> Any:
+        self.hear(line)
+        raise structlog.DropEvent
+
+
+@contextmanager
+def _heard_log() -> Iterator[_Lines]:
+    lines, before = _Lines(), structlog.get_config()
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, lines.process])
+    try:
+        yield lines
+    finally:
+        structlog.configure(**before)
+
+
+def end_state(witness: Witness) -> dict[str, Any]:
+    """What stays, without what no two runs share."""
+    units = {
+        f"unit {key.name}": (codec.encode(codec.to_json(unit.spec)).decode(), unit.status.phase)
+        for key, unit in witness.units.items()
+    }
+    pools: dict[str, tuple[object, ...]] = {}
+    for key, pool in witness.pools.items():
+        status = pool.status
+        if pool.spec.refill == Refill.NEVER:
+            used = status.consumed + witness.given_back[key.name]
+            is_scarce = pool.spec.specName == SCARCE
+            pools[f"pool {key.name}"] = (pool.spec.replicas, status.seeded, not is_scarce and used)
+        else:
+            pools[f"pool {key.name}"] = (pool.spec.replicas, status.available, status.phase)
+    return {**units, **pools}

@@ -1,0 +1,235 @@
+"""What callers and operators do in a run: stories, made from the seed before the run begins.
+
+Each story goes step by step, whatever fails on the way, so that it ends alike in every run.
+"""
+
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.inventory.hashing import derived_name
+
+SCARCE: Final = "scarce"
+IMAGES: Final = ("python:3.12", "python:3.13", "trainer:1")
+ENVELOPES: Final[dict[str, dict[str, Any]]] = {
+    "ample": {"memory": "16Gi", "cpu": "2", "gpu": 1},
+    "warm": {"memory": "8Gi", "gpu": 1},
+    SCARCE: {"memory": "4Gi", "cpu": "500m", "gpu": 1},
+    "doomed": {"memory": "2Gi", "gpu": 1},
+}
+
+
+class Step(StrEnum):
+    """Of the life of a unit that is there."""
+
+    REPLAY = "replay"
+    REPLAY_TO_BOTH = "replay to both"
+    OTHER_BODY = "other body"
+    WAIT = "wait until it is ready"
+    IMAGE = "change the image"
+    PORTS = "open a port"
+    NO_PORTS = "close the ports"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    DROP_DEPLOYMENT = "somebody deletes the Deployment"
+    CRASH = "an image that crashes"
+    DELETE = "delete"
+    LATE_REPLAY = "late replay"
+    DELETE_BY_HAND = "somebody deletes it"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitStory:
+    """`name` is empty where it is left to the operation; `doubles`: sent to both at once."""
+
+    begins_at: float
+    operation: str
+    spec_name: str
+    name: str
+    image: str
+    doubles: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def unit_name(self) -> str:
+        return self.name or derived_name(self.operation)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        chosen = {"name": self.name} if self.name else {}
+        return {
+            "operationID": self.operation,
+            "specName": self.spec_name,
+            "image": self.image,
+            **chosen,
+        }
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ContestStory:
+    """Two bodies under one operation, sent to both replicas at once; `gap` is between them."""
+
+    begins_at: float
+    operation: str
+    names: tuple[str, str]
+    gap: float
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SeedStory:
+    """Stock made once; `doubles`: sent to both at once."""
+
+    begins_at: float
+    operation: str
+    spec_name: str
+    replicas: int
+    doubles: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolStory:
+    """A pool that is refilled, changed to these sizes one after the other, and kept or deleted."""
+
+    begins_at: float
+    operation: str
+    name: str
+    spec_name: str
+    sizes: tuple[int, ...]
+    pause: float
+    is_deleted: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DirectStory:
+    """A unit written past the API, without a claim; a bad one is mended later."""
+
+    begins_at: float
+    name: str
+    is_bad: bool
+    is_deleted: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Script:
+    units: tuple[UnitStory, ...]
+    contests: tuple[ContestStory, ...]
+    seeds: tuple[SeedStory, ...]
+    pools: tuple[PoolStory, ...]
+    direct: tuple[DirectStory, ...]
+
+
+FIRST_SECOND: Final = 16.0
+LAST_SECOND: Final = 150.0
+
+
+def script_of(seed: int) -> Script:
+    rng = Random(f"{seed} script")
+    ample = [_unit(rng, number, "ample") for number in range(rng.randint(2, 6))]
+    warm = [_unit(rng, number, "warm") for number in range(rng.randint(0, 3))]
+    scarce = [_unit(rng, number, SCARCE) for number in range(rng.randint(0, 4))]
+    contests = [_contest(rng, number) for number in range(rng.choice((0, 0, 1, 2)))]
+    needed = len(ample) + 2 * len(contests)
+    seeds = [_seed(rng, "ample", needed + rng.randint(0, 2))]
+    if scarce:
+        seeds.append(_seed(rng, SCARCE, rng.randint(1, len(scarce))))
+    pools = [_pool(rng, "warm", is_deleted=False)] if warm or rng.random() < 0.5 else []
+    if rng.random() < 0.5:
+        pools.append(_pool(rng, "doomed", is_deleted=True))
+    direct = [_direct(rng, number) for number in range(rng.randint(0, 2))]
+    return Script(
+        units=(*ample, *warm, *scarce),
+        contests=tuple(contests),
+        seeds=tuple(seeds),
+        pools=tuple(pools),
+        direct=tuple(direct),
+    )
+
+
+def _moment(rng: Random) -> float:
+    return rng.uniform(FIRST_SECOND, LAST_SECOND)
+
+
+def _unit(rng: Random, number: int, spec_name: str) -> UnitStory:
+    return UnitStory(
+        begins_at=_moment(rng),
+        operation=f"unit-{spec_name}-{number}",
+        spec_name=spec_name,
+        name=rng.choice(("", f"{spec_name}-unit-{number}")),
+        image=rng.choice(IMAGES),
+        doubles=rng.random() < 0.4,
+        steps=_steps(rng),
+    )
+
+
+def _steps(rng: Random) -> tuple[Step, ...]:
+    replays = (Step.REPLAY, Step.REPLAY_TO_BOTH, Step.OTHER_BODY)
+    changes = (
+        (Step.IMAGE, Step.WAIT),
+        (Step.PORTS, Step.WAIT),
+        (Step.PORTS, Step.WAIT, Step.NO_PORTS, Step.WAIT),
+        (Step.SUSPEND, Step.RESUME),
+        (Step.SUSPEND, Step.REPLAY, Step.RESUME),
+        (Step.DROP_DEPLOYMENT, Step.WAIT),
+        (Step.CRASH, Step.IMAGE, Step.WAIT),
+        (Step.IMAGE, Step.SUSPEND, Step.RESUME),
+        (Step.REPLAY,),
+    )
+    ends = (
+        (),
+        (Step.WAIT,),
+        (Step.DELETE,),
+        (Step.DELETE, Step.LATE_REPLAY),
+        (Step.WAIT, Step.DELETE, Step.LATE_REPLAY),
+        (Step.WAIT, Step.DELETE_BY_HAND),
+        (Step.SUSPEND,),
+    )
+    steps: list[Step] = [*rng.sample(replays, rng.randint(0, 2))]
+    if rng.random() < 0.7:
+        steps.append(Step.WAIT)
+    for _ in range(rng.randint(0, 2)):
+        steps.extend(rng.choice(changes))
+    if rng.random() < 0.3:
+        steps.append(rng.choice(replays))
+    return (*steps, *rng.choice(ends))
+
+
+def _contest(rng: Random, number: int) -> ContestStory:
+    return ContestStory(
+        begins_at=_moment(rng),
+        operation=f"contest-{number}",
+        names=(f"contest-{number}-a", f"contest-{number}-b"),
+        gap=rng.choice((0.0, 0.001, 0.01, 0.1)),
+    )
+
+
+def _seed(rng: Random, spec_name: str, replicas: int) -> SeedStory:
+    return SeedStory(
+        begins_at=rng.uniform(FIRST_SECOND, FIRST_SECOND + 30.0),
+        operation=f"seed-{spec_name}",
+        spec_name=spec_name,
+        replicas=replicas,
+        doubles=rng.random() < 0.4,
+    )
+
+
+def _pool(rng: Random, spec_name: str, *, is_deleted: bool) -> PoolStory:
+    return PoolStory(
+        begins_at=rng.uniform(FIRST_SECOND, FIRST_SECOND + 40.0),
+        operation=f"pool-{spec_name}",
+        name=f"{spec_name}-pool",
+        spec_name=spec_name,
+        sizes=tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3))),
+        pause=rng.uniform(0.0, 40.0),
+        is_deleted=is_deleted,
+    )
+
+
+def _direct(rng: Random, number: int) -> DirectStory:
+    return DirectStory(
+        begins_at=_moment(rng),
+        name=f"direct-{number}",
+        is_bad=rng.random() < 0.5,
+        is_deleted=rng.random() < 0.3,
+    )

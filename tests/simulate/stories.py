@@ -1,0 +1,389 @@
+"""The stories of a script, lived: what is asked, what has to be answered, and what comes of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import provenance
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
+from tests.simulate.callers import Caller, Told
+from tests.simulate.journal import Journal
+from tests.simulate.processes import Machine
+from tests.simulate.script import (
+    ENVELOPES,
+    SCARCE,
+    ContestStory,
+    DirectStory,
+    PoolStory,
+    Script,
+    SeedStory,
+    Step,
+    UnitStory,
+)
+from tests.simulate.witness import INSTANCE, STOCK, Witness
+
+LOOK_SECONDS: Final = 1.0
+# How the tasks of stories are named.
+STORY: Final = "story "
+UNITS: Final = "/gpu-units"
+PORTS: Final = {"ports": [{"name": "http", "port": 8080}]}
+CRASHING: Final = {
+    "command": ["serve"],
+    "envs": [{"name": "SIMULATE_FAIL", "value": "crash=3: no weights"}],
+}
+
+
+@attrs.frozen(kw_only=True)
+class Stage:
+    """What stories are lived on; `kubectl` writes past the API and never fails."""
+
+    seed: int
+    replicas: dict[str, Machine]
+    kubectl: Client
+    witness: Witness
+    journal: Journal
+    breach: Callable[[str], None]
+    # What each story came to, for a comparison of runs.
+    results: dict[str, list[str]] = attrs.field(factory=dict)
+
+    def caller(self, name: str) -> Caller:
+        rng = Random(f"{self.seed} caller {name}")
+        return Caller(name, rng, self.replicas, self.journal, self.breach)
+
+    async def live(self, script: Script) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for unit in script.units:
+                tasks.create_task(UnitLife(self, unit).live(), name=f"{STORY}{unit.operation}")
+            for contest in script.contests:
+                tasks.create_task(self.contest(contest), name=f"{STORY}{contest.operation}")
+            for seed in script.seeds:
+                tasks.create_task(self.seed_stock(seed), name=f"{STORY}{seed.operation}")
+            for pool in script.pools:
+                tasks.create_task(self.keep_pool(pool), name=f"{STORY}{pool.operation}")
+            for direct in script.direct:
+                tasks.create_task(self.write_directly(direct), name=f"{STORY}{direct.name}")
+
+    def note(self, story: str, text: str) -> None:
+        self.results.setdefault(story, []).append(text)
+        self.journal.write(story, text)
+
+    def demand(self, holds: object, what: str) -> None:
+        if not holds:
+            self.breach(what)
+
+    def unit(self, name: str) -> GPUUnit | None:
+        return self.witness.units.get(Key(INSTANCE, name))
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        while not holds():  # noqa: ASYNC110  # virtual time costs nothing
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def seed_stock(self, story: SeedStory) -> None:
+        await asyncio.sleep(story.begins_at)
+        caller, path = self.caller(story.operation), "/operator/stock-units"
+        body = {
+            "operationID": story.operation,
+            "specName": story.spec_name,
+            "replicas": story.replicas,
+            **ENVELOPES[story.spec_name],
+        }
+        if story.doubles:
+            answers = [
+                each.answer for each in await caller.call_both("POST", path, (body, body), 0.0)
+            ]
+        else:
+            answers = [(await caller.call("POST", path, body)).answer]
+        for answer in answers:
+            self.demand(answer.status in (200, 202), f"{story.operation}: {answer}")
+        again = (await caller.call("POST", path, body)).answer
+        self.demand(again.status == 200, f"{story.operation} again: {again}")
+        other = (await caller.call("POST", path, {**body, "replicas": story.replicas + 1})).answer
+        self.demand(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
+        while True:
+            job = (await caller.call("GET", f"/operator/jobs/{story.operation}")).answer
+            self.demand(job.status == 200, f"job {story.operation}: {job}")
+            if job.status == 200 and job.data["status"] == "succeeded":
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        self.note(story.operation, f"created {job.data['created']}")
+
+    async def keep_pool(self, story: PoolStory) -> None:
+        await asyncio.sleep(story.begins_at)
+        caller, path = self.caller(story.operation), "/operator/stockpools"
+        body = {
+            "operationID": story.operation,
+            "name": story.name,
+            "specName": story.spec_name,
+            "replicas": story.sizes[0],
+            **ENVELOPES[story.spec_name],
+        }
+        made = (await caller.call("POST", path, body)).answer
+        self.demand(made.status in (200, 202), f"{story.operation}: {made}")
+        for size in story.sizes[1:]:
+            await asyncio.sleep(story.pause)
+            put = (await caller.call("PUT", f"{path}/{story.name}", {"replicas": size})).answer
+            is_done = put.status == 200 and put.data["replicas"] == size
+            self.demand(is_done, f"{story.operation} to {size}: {put}")
+        if not story.is_deleted:
+            key = Key(STOCK, story.name)
+            await self.until(lambda: self.witness.pools[key].status.available == story.sizes[-1])
+            return
+        await asyncio.sleep(story.pause)
+        gone = (await caller.call("DELETE", f"{path}/{story.name}")).answer
+        self.demand(gone.status in (204, 404), f"{story.operation} deleted: {gone}")
+        late = (await caller.call("POST", path, body)).answer
+        self.demand(late.code == "operation_finished", f"{story.operation}, late replay: {late}")
+        await self.until(lambda: Key(STOCK, story.name) not in self.witness.pools)
+        left = [
+            each for each in self.witness.stock.values() if each.spec.specName == story.spec_name
+        ]
+        self.demand(not left, f"{story.operation}: its stock outlived it")
+
+    async def contest(self, story: ContestStory) -> None:
+        """Only one of the units may ever start; the other goes when it is deleted."""
+        await asyncio.sleep(story.begins_at)
+        caller = self.caller(story.operation)
+        first, second = (
+            {"operationID": story.operation, "specName": "ample", "image": "a:1", "name": name}
+            for name in story.names
+        )
+        while True:
+            answers = await caller.call_both("POST", UNITS, (first, second), story.gap)
+            if not any(each.answer.code == "insufficient_capacity" for each in answers):
+                break
+            await asyncio.sleep(5.0)
+        await self.until(lambda: any(_is_ready(self.unit(name)) for name in story.names))
+        losers = [each for each in map(self.unit, story.names) if each and not _is_ready(each)]
+        for loser in losers:
+            name = loser.metadata.name
+            await self.until(partial(self._has_lost, name))
+            await caller.call("DELETE", f"{UNITS}/{name}")
+        self.note(story.operation, "one started")
+
+    def _has_lost(self, name: str) -> bool:
+        return _reason(self.unit(name)) == "OperationConflict"
+
+    async def write_directly(self, story: DirectStory) -> None:
+        await asyncio.sleep(story.begins_at)
+        key = Key(INSTANCE, story.name)
+        memory = "not-a-quantity" if story.is_bad else "1Gi"
+        body: JsonObject = {
+            "apiVersion": GPU_UNITS.api_version,
+            "kind": GPU_UNITS.kind,
+            "metadata": {"name": story.name},
+            "spec": {"specName": "direct", "image": "python:3.12", "memory": memory},
+        }
+        await self.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)
+        if story.is_bad:
+            await self.until(lambda: _reason(self.unit(story.name)) == "InvalidSpec")
+            await self.kubectl.patch(GPU_UNITS, key, {"spec": {"memory": "1Gi"}})
+        await self.until(lambda: _is_ready(self.unit(story.name)))
+        if story.is_deleted:
+            await self.kubectl.delete(GPU_UNITS, key)
+
+
+class UnitLife:
+    def __init__(self, stage: Stage, story: UnitStory) -> None:
+        self._stage = stage
+        self._story = story
+        self._caller = stage.caller(story.operation)
+        self._name = story.unit_name
+        self._uid = ""
+
+    async def live(self) -> None:
+        await asyncio.sleep(self._story.begins_at)
+        if not await self._create():
+            return
+        for step in self._story.steps:
+            await self._take(step)
+
+    @property
+    def _path(self) -> str:
+        return f"{UNITS}/{self._name}"
+
+    async def _create(self) -> bool:
+        """Whoever is told that nothing is left comes again, where more stock is to be expected."""
+        story, stage = self._story, self._stage
+        while True:
+            if story.doubles:
+                answers = await self._caller.call_both(
+                    "POST", UNITS, (story.body, story.body), 0.0
+                )
+            else:
+                answers = (await self._caller.call("POST", UNITS, story.body),) * 2
+            if any(self._is_there(each) for each in answers):
+                unit = stage.unit(self._name)
+                self._uid = unit.metadata.uid if unit else ""
+                stage.note(story.operation, "created")
+                return True
+            if story.spec_name == SCARCE and self._pool_is_used_up():
+                return False
+            await asyncio.sleep(5.0)
+
+    def _pool_is_used_up(self) -> bool:
+        witness = self._stage.witness
+        pools = [each for each in witness.pools.values() if each.spec.specName == SCARCE]
+        return any(each.status.consumed >= each.spec.replicas for each in pools)
+
+    def _is_there(self, told: Told) -> bool:
+        """Answered 201 or 200, which holds that the unit exists and is the operation's."""
+        answer, story, stage = told.answer, self._story, self._stage
+        if answer.code == "insufficient_capacity":
+            is_true = stage.witness.was_short(story.spec_name, told.sent_at)
+            stage.demand(
+                is_true, f"{story.operation}: insufficient capacity, though stock is free"
+            )
+            return False
+        if answer.status not in (200, 201):
+            stage.breach(f"{story.operation}: {answer}")
+            return False
+        is_ours = (
+            answer.data["operationID"] == story.operation and answer.data["name"] == self._name
+        )
+        stage.demand(is_ours, f"{story.operation}: answered with another unit")
+        is_known = self._name in stage.witness.names_of[story.operation]
+        stage.demand(is_known, f"{story.operation}: answered {answer} with a unit that never was")
+        return True
+
+    async def _take(self, step: Step) -> None:
+        steps: dict[Step, Callable[[], Awaitable[None]]] = {
+            Step.REPLAY: self._replay,
+            Step.REPLAY_TO_BOTH: self._replay_to_both,
+            Step.OTHER_BODY: self._send_other_body,
+            Step.WAIT: self._until_ready,
+            Step.IMAGE: self._change_image,
+            Step.CRASH: self._crash,
+            Step.PORTS: lambda: self._change(template=PORTS),
+            Step.NO_PORTS: lambda: self._change(template={}),
+            Step.SUSPEND: self._suspend,
+            Step.RESUME: self._resume,
+            Step.DROP_DEPLOYMENT: self._drop_deployment,
+            Step.DELETE: self._delete,
+            Step.LATE_REPLAY: self._replay_late,
+            Step.DELETE_BY_HAND: self._delete_by_hand,
+        }
+        await steps[step]()
+
+    async def _replay(self) -> None:
+        self._demand_replay(await self._caller.call("POST", UNITS, self._story.body))
+
+    async def _replay_to_both(self) -> None:
+        bodies = (self._story.body, self._story.body)
+        for told in await self._caller.call_both("POST", UNITS, bodies, 0.0):
+            self._demand_replay(told)
+
+    async def _send_other_body(self) -> None:
+        body = {**self._story.body, "image": "other:1"}
+        self._demand_code("operation_conflict", await self._caller.call("POST", UNITS, body))
+
+    async def _replay_late(self) -> None:
+        told = await self._caller.call("POST", UNITS, self._story.body)
+        self._demand_code("operation_finished", told)
+
+    async def _change_image(self) -> None:
+        await self._change(image=f"{self._story.image}-new", template={})
+
+    async def _crash(self) -> None:
+        await self._change(template=CRASHING)
+        await self._until_reason("PodStartupFailed")
+
+    async def _suspend(self) -> None:
+        await self._change(suspended=True)
+        await self._until_reason("ScaledToZero")
+
+    async def _resume(self) -> None:
+        await self._change(suspended=False)
+        await self._until_ready()
+
+    async def _delete(self) -> None:
+        answer = (await self._caller.call("DELETE", self._path)).answer
+        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        await self._until_gone()
+
+    async def _delete_by_hand(self) -> None:
+        await self._stage.kubectl.delete(GPU_UNITS, Key(INSTANCE, self._name))
+
+    def _demand_replay(self, told: Told) -> None:
+        unit = self._stage.unit(self._name)
+        self._demand(told.answer.status == 200, f"replay: {told.answer}")
+        self._demand(unit and unit.metadata.uid == self._uid, "replay: the unit is another one")
+
+    def _demand_code(self, code: str, told: Told) -> None:
+        self._demand(told.answer.code == code, f"{told.answer} instead of {code}")
+
+    async def _change(self, **members: Any) -> None:
+        answer = (await self._caller.call("PUT", self._path, members)).answer
+        self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
+        if answer.status == 200 and "image" in members:
+            self._demand(
+                answer.data["image"] == members["image"], "the change is not in its answer"
+            )
+
+    async def _until_ready(self) -> None:
+        """As its caller sees it, of the spec as it is now."""
+        while True:
+            answer = (await self._caller.call("GET", self._path)).answer
+            self._demand(answer.status == 200, f"read: {answer}")
+            unit = self._stage.unit(self._name)
+            if answer.status == 200 and answer.data["phase"] == "Ready" and _is_ready(unit):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _until_gone(self) -> None:
+        """This very unit: a create that was still on its way may bring another, for a while."""
+
+        def is_gone() -> bool:
+            unit = self._stage.unit(self._name)
+            return unit is None or unit.metadata.uid != self._uid
+
+        await self._stage.until(is_gone)
+
+    async def _drop_deployment(self) -> None:
+        """And wait for another one."""
+        dropped = await self._deployment_but("")
+        await self._stage.kubectl.delete(DEPLOYMENTS, dropped.metadata.key)
+        await self._deployment_but(dropped.metadata.uid)
+
+    async def _deployment_but(self, uid: str) -> Deployment:
+        while True:
+            found = await self._deployment()
+            if found is not None and found.metadata.uid != uid:
+                return found
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _deployment(self) -> Deployment | None:
+        key = Key(INSTANCE, f"unit-{self._name}")
+        try:
+            return await self._stage.kubectl.get(DEPLOYMENTS, key)
+        except NotFoundError:
+            return None
+
+    async def _until_reason(self, reason: str) -> None:
+        await self._stage.until(lambda: _reason(self._stage.unit(self._name)) == reason)
+
+    def _demand(self, holds: object, what: str) -> None:
+        self._stage.demand(holds, f"{self._story.operation}: {what}")
+
+
+def _is_ready(unit: GPUUnit | None) -> bool:
+    """Of the spec that it has now."""
+    return (
+        unit is not None
+        and provenance.is_ready(unit)
+        and unit.status.observedGeneration == unit.metadata.generation
+    )
+
+
+def _reason(unit: GPUUnit | None) -> str:
+    conditions = unit.status.conditions if unit else ()
+    is_current = unit and unit.status.observedGeneration == unit.metadata.generation
+    return next((each.reason for each in conditions if each.type == "Ready" and is_current), "")
