@@ -51,3 +51,11 @@ def bench(session: nox.Session) -> None:
     """The budgets as ratios, measured side by side in one run."""
     install(session, "bench", "local")
     session.run("python", "-m", "tests.bench")
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """The whole product in virtual time under planned faults, seed after seed."""
+    install(session, "tests", "local")
+    seeds = session.posargs or ["--seeds", "0-199"]
+    session.run("python", "-m", "tests.simulate", *seeds)
