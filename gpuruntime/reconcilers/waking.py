@@ -91,6 +91,10 @@ class Waker:
             return
         if new is not None and asked(old) != asked(new):
             self.pools.add(key)
+        if new is None and old is not None:
+            # Whose envelope was another one may be made now.
+            rivals = self._informers.pools.store.by_index(stores.SPEC, old.spec.specName)
+            self._add_all(self.pools, rivals, key)
         if new is None or (old is not None and old.status.seeded != new.status.seeded):
             for unit in self._informers.stock.store.by_index(stores.POOL, key.name):
                 if new is None or provenance.is_claimed(unit):

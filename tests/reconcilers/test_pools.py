@@ -136,7 +136,7 @@ async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is
         assert (phase_of(world.pool("new")), world.stock_names) == ("Failed", ["old-1"])
         assert "pool old gives g1.1 another envelope" in message_of(world.pool("new"))
         world.delete(STOCK_POOLS, STOCK, "old")
-        await until(lambda: available(world, "new") == 1)
+        await until(lambda: available(world, "new") == 1, seconds=10)
         assert world.stock_names == ["new-1"]
 
 
