@@ -34,15 +34,14 @@ Counts = Counter[tuple[str, str, str]]
 State = dict[str, Any]
 
 
-def state_of(world: World, names: Mapping[str, str] = {}) -> State:
-    """Everything in the world's namespaces, without what no two runs share.
+def state_of(world: World, namespaces: Iterable[str] = (), names: Mapping[str, str] = {}) -> State:
+    """Everything in the namespaces, all three if none is named, without what no two runs share.
 
     `names` are texts of this run that stand for others in the runs it is compared with.
     """
-    installation = world.installation
     renamed = {**names, f"{world.name}-": "world-"}
     found: State = {}
-    for namespace in (installation.stock, installation.instance, installation.system):
+    for namespace in namespaces or world.namespaces:
         for plural, root, has_status in KINDS:
             for item in world.items(f"{root}/namespaces/{namespace}/{plural}"):
                 if item["metadata"]["name"] == EVERYWHERE:
@@ -69,15 +68,7 @@ def difference(expected: Any, found: Any, path: str = "") -> str:
 
 def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]:
     """By the world's name: what was made by anybody, and removed by the product."""
-    owner = {
-        namespace: each.name
-        for each in worlds
-        for namespace in (
-            each.installation.stock,
-            each.installation.instance,
-            each.installation.system,
-        )
-    }
+    owner = {namespace: each.name for each in worlds for namespace in each.namespaces}
     kinds = {plural for plural, _, _ in KINDS} | {"pods"}
     counts: dict[str, Counts] = {each.name: Counter() for each in worlds}
     for event in plane.audit_events():

@@ -102,7 +102,8 @@ def told(counts: Counts) -> Counts:
 
 def leftovers(world: World) -> State:
     """What bears the name of a story."""
-    return {key: each for key, each in state_of(world).items() if "story-" in key}
+    there = state_of(world, [world.installation.instance])
+    return {key: each for key, each in there.items() if "story-" in key}
 
 
 def _settled(world: World, name: str, phase: str, end: State | None) -> State:
@@ -128,10 +129,12 @@ def _is_over(world: World, name: str, phase: str) -> bool:
 
 
 def _state(world: World, name: str) -> State:
-    units = world.items(GPU_UNITS.path(namespace=world.installation.instance))
+    instance = world.installation.instance
+    units = world.items(GPU_UNITS.path(namespace=instance))
     sources = [_notes(unit)[labels.SOURCE_STOCK] for unit in units if _name(unit) == name]
     names = {name: "<story>", **dict.fromkeys(sources, "<stock>")}
-    return {key: each for key, each in state_of(world, names).items() if "<story>" in key}
+    there = state_of(world, [instance], names)
+    return {key: each for key, each in there.items() if "<story>" in key}
 
 
 def _name(item: Document) -> str:

@@ -103,6 +103,7 @@ class World:
         self.installation = installation
         self.plane = installation.plane
         self.name = installation.name
+        self.namespaces = (installation.stock, installation.instance, installation.system)
         self.answers: list[int] = []
         self._kept: list[Kept] = []
         self._stack = stack
