@@ -3,7 +3,9 @@
 import pytest
 
 from tests.simulate.check import check
+from tests.simulate.mutations import MUTATIONS, Mutation
 from tests.simulate.plan import Kind, Planned, plan_of
+from tests.simulate.planting import planted, source_of
 from tests.simulate.run import simulate
 from tests.simulate.shrink import shrunk
 
@@ -25,3 +27,9 @@ def test_a_plan_is_shrunk_to_the_faults_that_matter_together() -> None:
     plan = [Planned(at=float(number), process="api-0", kind=Kind.KILL) for number in range(20)]
     needed = {plan[3], plan[17]}
     assert shrunk(plan, lambda some: needed <= set(some)) == [plan[3], plan[17]]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.name)
+def test_a_mutation_can_be_planted(mutation: Mutation) -> None:
+    source = source_of(mutation).read_text(encoding="utf-8")
+    compile(planted(mutation, source), mutation.module, "exec")
