@@ -59,3 +59,10 @@ def simulate(session: nox.Session) -> None:
     install(session, "tests", "local")
     seeds = session.posargs or ["--seeds", "0-199"]
     session.run("python", "-m", "tests.simulate", *seeds)
+
+
+@nox.session
+def mutations(session: nox.Session) -> None:
+    """Whether the simulation finds defects: each is planted, one at a time."""
+    install(session, "tests", "local")
+    session.run("python", "-m", "tests.simulate.planting", *session.posargs)
