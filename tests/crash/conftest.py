@@ -1,16 +1,21 @@
-"""What all worlds share: the definitions on the one control plane, and an undisturbed run."""
+"""What all worlds share: one control plane, and one time in which all their waits pass.
+
+A suite here is a module with `run_all`. The suites that were chosen begin together at the first
+test, because a story spends most of its time in waiting, and their tests look at the outcome.
+"""
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.processes import Keeper
 from tests.cluster.product import MANIFESTS
 from tests.crash.ledger import counts_of
-from tests.crash.story import Undisturbed, leftovers, live, seed, told
-from tests.crash.world import MakeWorld, nursery, world
+from tests.crash.story import Stage, Undisturbed, live, seed, told
+from tests.crash.world import MakeWorld, World, nursery, world
 
 
 @pytest.fixture(scope="session")
@@ -26,30 +31,41 @@ def plane(cluster: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
-def keeper() -> Iterator[Keeper]:
-    with nursery() as made:
+def make(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeWorld]:
+    """From any thread; what a story that failed left running ends with the session."""
+    folder = tmp_path_factory.mktemp("worlds")
+    with nursery() as keeper, ExitStack() as stack:
+
+        def made(name: str) -> World:
+            one = world(plane, keeper, folder, name)
+            stack.callback(one.close)
+            return one
+
         yield made
 
 
-@pytest.fixture(scope="module")
-def make(
-    plane: ControlPlane, keeper: Keeper, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MakeWorld]:
-    """From any thread; what runs in the worlds ends with the tests of a module."""
-    folder = tmp_path_factory.mktemp("worlds")
-    with ExitStack() as stack:
-        yield lambda name: stack.enter_context(world(plane, keeper, folder, name))
+@pytest.fixture(scope="session")
+def stage(plane: ControlPlane, make: MakeWorld) -> Stage:
+    calm = make("calm")
+    manager, api = calm.manager(), calm.api()
+    seed(calm, api, replicas=1)
+    before = len(manager.proxy.writes)
+    ends = live(calm, api, 0)
+    writes = len(manager.proxy.writes) - before
+    calm.close()
+    counts = told(counts_of(plane, [calm])[calm.name])
+    return Stage(plane, make, Undisturbed(ends, counts, writes))
 
 
 @pytest.fixture(scope="session")
-def undisturbed(
-    plane: ControlPlane, keeper: Keeper, tmp_path_factory: pytest.TempPathFactory
-) -> Undisturbed:
-    with world(plane, keeper, tmp_path_factory.mktemp("undisturbed"), "calm") as calm:
-        manager, api = calm.manager(), calm.api()
-        seed(calm, api, replicas=1)
-        before = len(manager.proxy.writes)
-        ends = live(calm, api, 0)
-        writes = len(manager.proxy.writes) - before
-        calm.until(lambda: leftovers(calm), lambda left: not left)
-        return Undisturbed(ends, told(counts_of(plane, [calm])["calm"]), writes)
+def outcomes(request: pytest.FixtureRequest, stage: Stage) -> Iterator[dict[str, Future[Any]]]:
+    modules = {each.module for each in request.session.items if isinstance(each, pytest.Function)}
+    suites = [each for each in modules if hasattr(each, "run_all")]
+    with ThreadPoolExecutor(max_workers=len(suites)) as pool:
+        yield {each.__name__: pool.submit(each.run_all, stage) for each in suites}
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest, outcomes: dict[str, Future[Any]]) -> Any:
+    """Of the module's own suite."""
+    return outcomes[request.module.__name__].result()

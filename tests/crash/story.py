@@ -14,8 +14,9 @@ import attrs
 
 from gpuruntime.models import labels
 from gpuruntime.models.units import GPU_UNITS
+from tests.cluster.controlplane import ControlPlane
 from tests.crash.ledger import Counts, State, state_of
-from tests.crash.world import Kept, World
+from tests.crash.world import Kept, MakeWorld, World
 
 Document = dict[str, Any]
 
@@ -36,6 +37,15 @@ class Undisturbed:
     ends: dict[str, State]
     counts: Counts
     manager_writes: int
+
+
+@attrs.frozen
+class Stage:
+    """What all stories of a run have in common."""
+
+    plane: ControlPlane
+    make: MakeWorld
+    undisturbed: Undisturbed
 
 
 def seed(world: World, api: Kept, replicas: int) -> None:

@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import pytest
 
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
-from tests.cluster.controlplane import ControlPlane
 from tests.cluster.proxy import ANSWER_LOST, REQUEST_LOST, Fault, Proxy, Refusal, nothing, nth
 from tests.crash.ledger import Counts, counts_of
-from tests.crash.story import order, seed
+from tests.crash.story import Document, Stage, order, seed
 from tests.crash.world import (
     LATE_SECONDS,
     Kept,
@@ -63,6 +62,8 @@ class Run:
     # The names of the units that were asked for, one an operation.
     names: tuple[str, ...]
     untouched: tuple[str, ...]
+    units: list[Document]
+    pool: Document
 
 
 @attrs.frozen
@@ -71,14 +72,13 @@ class Runs:
     counts: dict[str, Counts]
 
 
-@pytest.fixture(scope="module")
-def runs(plane: ControlPlane, make: MakeWorld) -> Runs:
+def run_all(stage: Stage) -> Runs:
     stories = {
-        name: partial(ordered, make, f"cl-{name}", faults, where)
+        name: partial(ordered, stage.make, f"cl-{name}", faults, where)
         for name, (faults, where) in RUNS.items()
     }
     done = side_by_side(stories)
-    return Runs(done, counts_of(plane, [each.world for each in done.values()]))
+    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -89,15 +89,14 @@ def test_every_write_met_its_fault(runs: Runs, name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_each_operation_has_one_unit_that_runs(runs: Runs, name: str) -> None:
     run = runs.by_name[name]
-    units = run.world.items(GPU_UNITS.path(namespace=run.world.installation.instance))
-    assert sorted(unit["metadata"]["name"] for unit in units) == sorted(run.names)
-    assert {unit["status"]["phase"] for unit in units} == {"Ready"}
+    assert sorted(unit["metadata"]["name"] for unit in run.units) == sorted(run.names)
+    assert {unit["status"]["phase"] for unit in run.units} == {"Ready"}
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_each_operation_used_one_stock_unit(runs: Runs, name: str) -> None:
     run = runs.by_name[name]
-    assert pool_of(run.world)["status"]["consumed"] == len(run.names)
+    assert run.pool["status"]["consumed"] == len(run.names)
     counts = runs.counts[run.world.name]
     made = {key[2]: times for key, times in counts.items() if key[:2] == ("create", "gpuunits")}
     gone = {key[2]: times for key, times in counts.items() if key[:2] == ("delete", "gpuunits")}
@@ -133,18 +132,20 @@ def ordered(
             untouched.append(f"{write} {fault}")
         asked.proxy.script = nothing
         names.append(answer.data["name"])
-    world.until(lambda: pool_of(world), lambda pool: is_settled(pool, len(cases)))
-    return Run(world, tuple(names), tuple(untouched))
+    pool = world.until(lambda: pool_of(world), lambda pool: is_settled(pool, len(cases)))
+    units = world.items(GPU_UNITS.path(namespace=world.installation.instance))
+    world.close()
+    return Run(world, tuple(names), tuple(untouched), units, pool)
 
 
-def is_settled(pool: dict[str, Any], used: int) -> bool:
+def is_settled(pool: Document, used: int) -> bool:
     """A claim that nobody uses is given back after its grace."""
     status = pool["status"]
     is_free = status["available"] == pool["spec"]["replicas"] - used
     return is_free and not status["claimed"] and status["consumed"] == used
 
 
-def pool_of(world: World) -> dict[str, Any]:
+def pool_of(world: World) -> Document:
     [pool] = world.items(STOCK_POOLS.path(namespace=world.installation.stock))
     return pool
 

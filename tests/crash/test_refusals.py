@@ -11,11 +11,10 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.cluster.controlplane import ControlPlane
 from tests.cluster.proxy import ANSWER_LOST, REQUEST_LOST, Fault, Proxy, Refusal, first_of_each
 from tests.crash.ledger import Counts, State, counts_of, difference
-from tests.crash.story import Undisturbed, leftovers, live, seed, told
-from tests.crash.world import MakeWorld, World, side_by_side
+from tests.crash.story import Stage, leftovers, live, seed, told
+from tests.crash.world import World, side_by_side
 
 pytestmark = pytest.mark.cluster
 
@@ -55,26 +54,23 @@ class Runs:
     counts: dict[str, Counts]
 
 
-@pytest.fixture(scope="module")
-def runs(plane: ControlPlane, make: MakeWorld, undisturbed: Undisturbed) -> Runs:
-    done = side_by_side({name: partial(faced, make, name, undisturbed) for name in FAULTS})
-    return Runs(done, counts_of(plane, [each.world for each in done.values()]))
+def run_all(stage: Stage) -> Runs:
+    done = side_by_side({name: partial(faced, stage, name) for name in FAULTS})
+    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_step_ends_as_in_an_undisturbed_life(
-    runs: Runs, undisturbed: Undisturbed, fault: str
-) -> None:
+def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage, fault: str) -> None:
     steps = runs.by_fault[fault].steps
-    assert not difference(undisturbed.ends, steps)
+    assert not difference(stage.undisturbed.ends, steps)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_everything_was_made_and_removed_exactly_as_often(
-    runs: Runs, undisturbed: Undisturbed, fault: str
+    runs: Runs, stage: Stage, fault: str
 ) -> None:
     counts = told(runs.counts[runs.by_fault[fault].world.name])
-    assert counts == undisturbed.counts
+    assert counts == stage.undisturbed.counts
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -82,8 +78,9 @@ def test_callers_are_told_the_truth(runs: Runs, fault: str) -> None:
     assert {*runs.by_fault[fault].world.answers} <= HONEST
 
 
-def faced(make: MakeWorld, fault: str, undisturbed: Undisturbed) -> Run:
-    world = make(f"rf-{fault}")
+def faced(stage: Stage, fault: str) -> Run:
+    undisturbed = stage.undisturbed
+    world = stage.make(f"rf-{fault}")
     manager, api = world.manager(), world.api()
     for kept in (manager, api):
         kept.proxy.script = first_of_each(FAULTS[fault](kept.proxy))
@@ -91,4 +88,5 @@ def faced(make: MakeWorld, fault: str, undisturbed: Undisturbed) -> Run:
     steps = live(world, api, 0, undisturbed.ends)
     if steps == undisturbed.ends:
         world.until(lambda: leftovers(world), lambda left: not left)
+    world.close()
     return Run(world, steps)

@@ -11,17 +11,16 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.cluster.controlplane import ControlPlane
 from tests.cluster.proxy import nothing, nth
 from tests.crash.ledger import Counts, State, counts_of, difference
-from tests.crash.story import Undisturbed, leftovers, live, seed, told
-from tests.crash.world import MakeWorld, World, killing, side_by_side
+from tests.crash.story import Stage, leftovers, live, seed, told
+from tests.crash.world import World, killing, side_by_side
 
 pytestmark = pytest.mark.cluster
 
 MOMENTS: Final = ("before", "after", "late")
 # Each moment's writes are shared out among so many worlds.
-SHARES: Final = 2
+SHARES: Final = 3
 # The last story of a world has no crash, and one may have a write more than expected.
 SPARE: Final = 5
 
@@ -41,44 +40,40 @@ class Runs:
     counts: dict[str, Counts]
 
 
-@pytest.fixture(scope="module")
-def runs(plane: ControlPlane, make: MakeWorld, undisturbed: Undisturbed) -> Runs:
+def run_all(stage: Stage) -> Runs:
     stories = {
-        f"{moment}-{share}": partial(
-            series, make, f"un-{moment}-{share}", moment, share, undisturbed
-        )
+        f"{moment}-{share}": partial(series, stage, f"un-{moment}-{share}", moment, share)
         for moment in MOMENTS
         for share in range(SHARES)
     }
     done = side_by_side(stories)
-    return Runs(done, counts_of(plane, [each.world for each in done.values()]))
+    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
 
 
-def test_the_manager_died_at_every_write(runs: Runs, undisturbed: Undisturbed) -> None:
+def test_the_manager_died_at_every_write(runs: Runs, stage: Stage) -> None:
     for moment in MOMENTS:
         kills = sum(runs.series[f"{moment}-{share}"].kills for share in range(SHARES))
         # The pool's own status comes and goes by the second: a write of it may be missing.
-        assert kills >= undisturbed.manager_writes - 2, moment
+        assert kills >= stage.undisturbed.manager_writes - 2, moment
 
 
-def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, undisturbed: Undisturbed) -> None:
+def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage) -> None:
+    ends = stage.undisturbed.ends
     wrong = [
-        f"{name}, write {number}, {step}:\n{difference(undisturbed.ends[step], seen)}"
+        f"{name}, write {number}, {step}:\n{difference(ends[step], seen)}"
         for name, series in runs.series.items()
         for number, story in series.stories.items()
         for step, seen in story.items()
-        if seen != undisturbed.ends[step]
+        if seen != ends[step]
     ]
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_everything_was_made_and_removed_exactly_as_often(
-    runs: Runs, undisturbed: Undisturbed
-) -> None:
+def test_everything_was_made_and_removed_exactly_as_often(runs: Runs, stage: Stage) -> None:
     wrong = {}
     for name, series in runs.series.items():
         lives = len(series.stories)
-        expected = {key: times * lives for key, times in undisturbed.counts.items()}
+        expected = {key: times * lives for key, times in stage.undisturbed.counts.items()}
         found = dict(told(runs.counts[series.world.name]))
         if found != expected:
             wrong[name] = {
@@ -89,11 +84,9 @@ def test_everything_was_made_and_removed_exactly_as_often(
     assert not wrong
 
 
-def series(
-    make: MakeWorld, name: str, moment: str, share: int, undisturbed: Undisturbed
-) -> Series:
+def series(stage: Stage, name: str, moment: str, share: int) -> Series:
     """Ends with the first story that has no write of its number: nobody died in it."""
-    world = make(name)
+    undisturbed, world = stage.undisturbed, stage.make(name)
     manager, api = world.manager(), world.api()
     seed(world, api, replicas=undisturbed.manager_writes // SHARES + SPARE)
     stories: dict[int, dict[str, State]] = {}
@@ -106,4 +99,5 @@ def series(
             break
     if stories[number] == undisturbed.ends:
         world.until(lambda: leftovers(world), lambda left: not left)
+    world.close()
     return Series(world, manager.kills, stories)

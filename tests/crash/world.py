@@ -47,7 +47,7 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 # A write lands so late that the next leader is at work, and the caller's retry is done.
 LATE_SECONDS: Final = LEASE_SECONDS + 3.0
-WAIT_SECONDS: Final = 150.0
+WAIT_SECONDS: Final = 240.0
 RETRY_SECONDS: Final = 0.1
 SETTLE_SECONDS: Final = 0.5
 # More at once would only make each other late: their leases run while they start.
@@ -111,6 +111,10 @@ class World:
         tls = ssl.create_default_context(cafile=installation.plane.certificate)
         self._reader = HTTPSConnection(host, timeout=30, context=tls)
         stack.callback(self._reader.close)
+
+    def close(self) -> None:
+        """Its processes and proxies end, and nobody looks at it any more."""
+        self._stack.close()
 
     def manager(self) -> Kept:
         between = self._proxy()
@@ -229,15 +233,13 @@ def nursery() -> Iterator[Keeper]:
         keeper.close()
 
 
-@contextmanager
-def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> Iterator[World]:
-    """The definitions have to be there. Its processes end with the block."""
+def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World:
+    """The definitions have to be there; whoever makes it closes it."""
     logs = folder / name
     logs.mkdir()
-    with ExitStack() as stack:
-        installation = Installation(plane, keeper, logs, name)
-        _furnish(installation)
-        yield World(installation, stack)
+    installation = Installation(plane, keeper, logs, name)
+    _furnish(installation)
+    return World(installation, ExitStack())
 
 
 def is_dead(pid: int) -> bool:
