@@ -13,6 +13,7 @@ _ENV_NAME = r"^[A-Za-z_][-._A-Za-z0-9]*$"
 _PORT_NAME = r"^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$"  # at least one letter, no double hyphen
 _SCHEME = r"^[a-z][-+.a-z0-9]*$"
 _REQUEST_ID = r"^[a-z0-9_-]+$"
+_WITHOUT_NUL = r"^[^\x00]*$"  # ends a text where the kernel takes it over
 _URL_PATH = r"^/[!-~]*$"
 _SEGMENT = "/([^/:.][^/:]*|[.][^/:.][^/:]*|[.][.][^/:]+)"  # neither empty nor `.` nor `..`
 PATH_BELOW_ROOT: Final = f"^({_SEGMENT})+$"
@@ -25,7 +26,7 @@ LabelValue: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_
 Image: TypeAlias = Annotated[str, Schema(maxLength=512, pattern=_PRINTABLE)]
 # Not held to be a quantity here: the controller reports a bad one where its owner looks.
 QuantityText: TypeAlias = Annotated[str, Schema(maxLength=64)]
-Argument: TypeAlias = Annotated[str, Schema(maxLength=32768)]
+Argument: TypeAlias = Annotated[str, Schema(maxLength=32768, pattern=_WITHOUT_NUL)]
 EnvName: TypeAlias = Annotated[str, Schema(maxLength=253, pattern=_ENV_NAME)]
 PortName: TypeAlias = Annotated[str, Schema(maxLength=15, pattern=_PORT_NAME)]
 Scheme: TypeAlias = Annotated[str, Schema(maxLength=16, pattern=_SCHEME)]

@@ -159,6 +159,9 @@ def test_every_fault_is_named_at_once() -> None:
         ({"template": {"ports": [{**PORT, "port": True}]}}, "template.ports[0].port"),
         ({"template": {"envs": [{"name": "A"}, {"name": "A"}]}}, "template.envs"),
         ({"template": {"envs": [{"name": "GPU_COUNT"}]}}, "template.envs[0].name"),
+        ({"template": {"envs": [{"name": "A", "value": "a\0b"}]}}, "template.envs[0].value"),
+        ({"template": {"command": ["a", "\0"]}}, "template.command[1]"),
+        ({"template": {"args": ["a\0"]}}, "template.args[0]"),
         ({"access": {"primaryPort": "http"}}, "access.primaryPort"),
         (
             {"access": {"primaryPort": "x"}, "template": {"ports": [PORT]}},

@@ -254,6 +254,12 @@ BOUNDS: Final = (
     created("as many envs as there may be, with the longest names", with_envs(*LONG_NAMES)),
     created("one env too many", with_envs(*LONG_NAMES, "A"), denied=ENVS),
     created("an env that begins with a digit", with_envs("1A"), denied=f"{ENVS}[0].name"),
+    created(
+        "a command with a NUL",
+        unit(template={"command": ["sh", "a\0b"]}),
+        denied="spec.template.command[1]",
+    ),
+    created("an argument of many lines", unit(template={"args": ["é\n\t\x7f\n"]})),
     created("a scheme in capitals", serving(scheme="HTTP"), denied="spec.access.scheme"),
     created("an unknown readiness", serving(readiness="http"), denied="spec.access.readiness"),
     created(
