@@ -182,6 +182,7 @@ class _Run:
 
     def _judge(self, witness: Witness) -> None:
         """What has to hold once everything has come to rest."""
+        witness.auditing.rest()
         for key, pool in witness.pools.items():
             made = witness.ordinals(pool.metadata.uid)
             living = [each for each in witness.stock if each.name.rpartition("-")[0] == key.name]

@@ -23,6 +23,7 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
+from tests.simulate.auditing import AUDITED, Auditing
 from tests.simulate.journal import Journal
 
 STOCK: Final = "runtime-stock"
@@ -88,7 +89,8 @@ class Witness:
             STOCK_POOLS.kind: self._on_pool,
             DEPLOYMENTS.kind: self._on_deployment,
         }
-        self._models = {each.kind: each.type for each in (GPU_UNITS, STOCK_POOLS, DEPLOYMENTS)}
+        self._models: dict[str, type[Any]] = {each.kind: each.type for each in AUDITED}
+        self.auditing = Auditing(STOCK, breach)
         for collection in {
             id(each): each for each in map(server.store.collection, server.registry)
         }.values():
@@ -129,12 +131,18 @@ class Witness:
             self.made[kind, change.path] = Made(
                 made.created + (before is None), made.deleted + (after is None)
             )
+        if kind in self._models:
+            self._read(kind, change)
+
+    def _read(self, kind: str, change: Change) -> None:
+        some = change.after or change.before
+        assert some is not None
+        key, model = Key(some.namespace, some.name), self._models[kind]
+        new = _value(change.after, model)
+        self.auditing.step(kind, key, new)
         hearer = self._hearers.get(kind)
         if hearer:
-            model = self._models[kind]
-            some = after or before
-            assert some is not None
-            hearer(Key(some.namespace, some.name), _read(before, model), _read(after, model))
+            hearer(key, _value(change.before, model), new)
 
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         held = self.stock if key.namespace == STOCK else self.units
@@ -266,5 +274,5 @@ def _lives_from(unit: GPUUnit, stock: GPUUnit) -> bool:
     )
 
 
-def _read(stored: Stored | None, model: type[Any]) -> Any:
+def _value(stored: Stored | None, model: type[Any]) -> Any:
     return codec.decode(stored.body, model) if stored else None
