@@ -64,12 +64,10 @@ def source_of(unit: dict[str, Any]) -> str:
 
 def wait_until_running(caller: Caller, spec: str, count: int) -> None:
     """So many units are Ready, and no stock is left that one of them consumed."""
-    caller.until(
-        f"/gpu-units?phase=Ready&limit=1000&specName={spec}",
-        lambda units: len(units) == count,
-        seconds=120,
-    )
-    caller.until(f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=30)
+    caller.until(f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=120)
+    units = f"/gpu-units?specName={spec}"
+    caller.until(f"{units}&phase=Progressing&limit=1", lambda some: not some, seconds=120)
+    assert len(caller.get(f"{units}&phase=Ready&limit=1000").data) == count
 
 
 def wait_until_sound(caller: Caller) -> None:
