@@ -1,7 +1,7 @@
 """Callers of the two replicas of the API: they send again until an answer is definite."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ class Caller:
         rng: Random,
         replicas: Mapping[str, Machine],
         journal: Journal,
-        breach: Any,
+        breach: Callable[[str], None],
     ) -> None:
         self.name = name
         self.rng = rng
