@@ -36,12 +36,12 @@ from tests.cluster.proxy import Fault, Proxy, proxy
 T = TypeVar("T")
 
 # Short, so that a killed leader is soon followed; long enough for a machine that is busy.
-LEASE_SECONDS: Final = 4.0
+LEASE_SECONDS: Final = 6.0
 SETTINGS: Final[dict[str, Any]] = {
     "leaderElection": {
         "enabled": True,
         "leaseDuration": LEASE_SECONDS,
-        "renewDeadline": 3.0,
+        "renewDeadline": 5.0,
         "retryPeriod": 0.5,
     },
 }
@@ -71,7 +71,6 @@ class Kept:
 
     def __init__(self, start: Callable[[], Process], between: Proxy) -> None:
         self.proxy = between
-        self.ends = 0
         self.kills = 0
         self._start = start
         with STARTS:
@@ -79,18 +78,21 @@ class Kept:
             self.process.wait_until_ready()
 
     def kill(self) -> None:
-        """Returns when it is dead; from any thread, and for each write of its last moment."""
+        """Once, though each write of its last moment may ask for it; from any thread."""
+        self.kills += self.end()
+
+    def end(self) -> bool:
+        """Returns when it is dead, and whether it had lived until then."""
         pid = self.process.pid
         if is_dead(pid):
-            return
-        self.kills += 1
+            return False
         os.kill(pid, signal.SIGKILL)
         while not is_dead(pid):
             time.sleep(0.001)
+        return True
 
     def tend(self) -> None:
         if self.process.has_ended:
-            self.ends += 1
             self.process = self._start()
 
     @property
@@ -199,7 +201,7 @@ class World:
 
     def _adopt(self, kept: Kept) -> Kept:
         self._kept.append(kept)
-        self._stack.callback(kept.kill)
+        self._stack.callback(kept.end)
         return kept
 
     def _tails(self) -> str:
