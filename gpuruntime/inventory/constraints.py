@@ -66,23 +66,47 @@ def read(
     """Raises StrictError with every problem, further ones too; each field is named once."""
     problems = [*further]
     value: ValueT | None = None
+    bounded = _shortened(document, model, "", problems)
     try:
-        value = structurer.structure(document, model)
+        value = structurer.structure(bounded, model)
     except StrictError as error:
         problems += error.problems
-    problems += faults(document, model, structurer)
+    problems += _Judge(structurer).judge(bounded, model, "")
     if problems or value is None:
         first = {problem.field: problem for problem in reversed(problems)}
         raise StrictError(tuple(reversed(first.values())))
     return value
 
 
-def faults(document: object, model: Any, structurer: Structurer) -> list[Problem]:
-    """What is out of bounds or against a rule; members of a wrong type are passed over."""
-    return list(_Judge(structurer).judge(document, model, ""))
+def _shortened(value: object, annotation: Any, path: str, problems: list[Problem]) -> object:
+    """Without the items past a list's bound: looking at them takes as long as a caller likes."""
+    if attrs.has(annotation) and isinstance(value, dict):
+        hints = _hints(annotation)
+        return {
+            name: _shortened(member, hints.get(name), _join(path, name), problems)
+            for name, member in value.items()
+        }
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        most = next((note.maxItems for note in arguments[1:] if isinstance(note, Schema)), None)
+        if isinstance(value, list) and most is not None and len(value) > most:
+            message = f"must have at most {most} items, not {len(value)}"
+            problems.append(Problem(field=path, message=message))
+            value = value[:most]
+        return _shortened(value, arguments[0], path, problems)
+    if origin is tuple and isinstance(value, list):
+        return [
+            _shortened(item, arguments[0], f"{path}[{index}]", problems)
+            for index, item in enumerate(value)
+        ]
+    if origin in (Union, UnionType):
+        return _shortened(value, arguments[0], path, problems)
+    return value
 
 
 class _Judge:
+    """Tells what is out of bounds or against a rule; members of a wrong type are passed over."""
+
     def __init__(self, structurer: Structurer) -> None:
         self._structurer = structurer
 
@@ -156,14 +180,12 @@ def _first_fault(value: object, notes: tuple[Any, ...]) -> Iterator[Problem]:
 
 def _words(value: object, schema: Schema) -> Iterator[str]:
     match value:
-        case bool():
-            return
-        case int():
+        case int() if not isinstance(value, bool):
             yield from _bounds(value, schema)
         case str():
             yield from _text(value, schema)
-        case list() if schema.maxItems is not None and len(value) > schema.maxItems:
-            yield f"must have at most {schema.maxItems} items, not {len(value)}"
+        case _:
+            return
 
 
 def _bounds(value: int, schema: Schema) -> Iterator[str]:

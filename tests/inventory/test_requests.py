@@ -192,6 +192,17 @@ def test_one_bad_member_of_a_unit_is_named(members: dict[str, Any], field: str) 
     assert list(problems(create_unit, {**UNIT, **members})) == [field]
 
 
+def test_no_list_is_looked_at_beyond_its_bound() -> None:
+    """Each item takes a moment, and a body of a mebibyte holds hundreds of thousands."""
+    template = {"ports": [PORT, *[{}] * 5_000], "args": ["a"] * 5_000}
+    found = problems(create_unit, {**UNIT, "template": template, "image": ""})
+
+    assert found["template.ports"] == "must have at most 32 items, not 5001"
+    assert found["template.args"] == "must have at most 256 items, not 5000"
+    assert {"image", "template.ports[1].name", "template.ports[31].name"} <= set(found)
+    assert "template.ports[32].name" not in found
+
+
 @pytest.mark.parametrize("field", ["operationID", "specName", "image"])
 def test_what_a_unit_cannot_do_without_is_asked_for(field: str) -> None:
     document = {name: value for name, value in UNIT.items() if name != field}
