@@ -6,8 +6,9 @@ Rooms never see this: `roles` hands each of them its own small options.
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NewType
 
@@ -15,12 +16,22 @@ import attrs
 import yaml
 
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.names import (
+    is_dns_label,
+    is_dns_subdomain,
+    is_label_key,
+    is_label_value,
+)
+from gpuruntime.models.quantities import EXBIBYTE, is_quantity, parse_quantity
 from gpuruntime.models.strict import FieldError, ManyFieldsError, StrictError, Structurer
 
 Seconds = NewType("Seconds", float)
+Label = NewType("Label", str)
+Subdomain = NewType("Subdomain", str)
+ResourceName = NewType("ResourceName", str)
+Amount = NewType("Amount", str)
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 BOOLEAN = "tag:yaml.org,2002:bool"
 # The variables that may override file and flags: secrets and addresses, nothing else.
 ADDRESSES = {
@@ -45,10 +56,8 @@ def _raise_all(problems: list[FieldError]) -> None:
         raise ManyFieldsError(tuple(problems))
 
 
-def _each_label(names: Mapping[str, str]) -> Iterator[FieldError]:
-    for field, name in names.items():
-        if not LABEL.fullmatch(name):
-            yield FieldError(field, f"{name!r} is no namespace name")
+def _is_amount(text: str) -> bool:
+    return is_quantity(text) and parse_quantity(text).is_positive_below(EXBIBYTE)
 
 
 def _is_ip(text: str) -> bool:
@@ -90,6 +99,20 @@ class PodSecurity(StrEnum):
     RESTRICTED = "restricted"
 
 
+class TolerationOperator(StrEnum):
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+class TaintEffect(StrEnum):
+    """The empty one is every effect."""
+
+    ANY = ""
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
 class AuthMode(StrEnum):
     NONE = "none"
     TOKEN = "token"  # noqa: S105 - the name of a mode
@@ -123,25 +146,23 @@ class KubernetesSettings:
     mode: KubernetesMode = KubernetesMode.AUTO
     kubeconfig: str = ""
     context: str = ""
-    clusterDomain: str = "cluster.local"
+    clusterDomain: Subdomain = Subdomain("cluster.local")
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class NamespaceSettings:
-    stock: str = "runtime-stock"
-    instance: str = "runtime-instance"
-    system: str = "runtime-system"
+    stock: Label = Label("runtime-stock")
+    instance: Label = Label("runtime-instance")
+    system: Label = Label("runtime-system")
 
     def __attrs_post_init__(self) -> None:
         names = attrs.asdict(self)
+        pairs = (("instance", "stock"), ("system", "stock"), ("system", "instance"))
         _raise_all(
             [
-                *_each_label(names),
-                *(
-                    FieldError(field, f"is the same namespace as {other}: each needs its own")
-                    for field, other in (("instance", "stock"), ("system", "stock"))
-                    if names[field] == names[other]
-                ),
+                FieldError(field, f"is the same namespace as {other}: each needs its own")
+                for field, other in pairs
+                if names[field] == names[other]
             ]
         )
 
@@ -157,7 +178,7 @@ class LeaderElectionSettings:
     """`enabled: null` means on inside a cluster and off elsewhere."""
 
     enabled: bool | None = None
-    leaseName: str = "gpuruntime-manager"
+    leaseName: Subdomain = Subdomain("gpuruntime-manager")
     leaseDuration: Seconds = Seconds(15.0)
     renewDeadline: Seconds = Seconds(10.0)
     retryPeriod: Seconds = Seconds(2.0)
@@ -173,8 +194,8 @@ class LeaderElectionSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PriorityClassSettings:
-    stock: str = "gpuruntime-stock"
-    instance: str = "gpuruntime-instance"
+    stock: Subdomain = Subdomain("gpuruntime-stock")
+    instance: Subdomain = Subdomain("gpuruntime-instance")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -214,20 +235,36 @@ class NatsSettings:
 @attrs.frozen(kw_only=True, slots=True)
 class Toleration:
     key: str = ""
-    operator: str = "Equal"
+    operator: TolerationOperator = TolerationOperator.EQUAL
     value: str = ""
-    effect: str = ""
+    effect: TaintEffect = TaintEffect.ANY
     tolerationSeconds: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not self.key and self.operator is not TolerationOperator.EXISTS:
+            raise FieldError("key", "is empty: name one, or say operator: Exists for every taint")
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodDefaultSettings:
-    cpu: str = "1"
-    memory: str = "1Gi"
-    imagePullSecrets: tuple[str, ...] = ()
+    cpu: Amount = Amount("1")
+    memory: Amount = Amount("1Gi")
+    imagePullSecrets: tuple[Subdomain, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     nodeSelector: dict[str, str] = attrs.field(factory=dict)
     runtimeClassName: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        problems = [
+            FieldError("nodeSelector", f"{key}: {value} is no label of a node")
+            for key, value in self.nodeSelector.items()
+            if not (is_label_key(key) and is_label_value(value))
+        ]
+        if self.runtimeClassName and not is_dns_subdomain(self.runtimeClassName):
+            problems.append(
+                FieldError("runtimeClassName", f"{self.runtimeClassName!r} is no name of a class")
+            )
+        _raise_all(problems)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -240,7 +277,7 @@ class Settings:
     shutdownGrace: Seconds = Seconds(10.0)
     logging: LoggingSettings = LoggingSettings()
     leaderElection: LeaderElectionSettings = LeaderElectionSettings()
-    gpuResource: str = "nvidia.com/gpu"
+    gpuResource: ResourceName = ResourceName("nvidia.com/gpu")
     podSecurity: PodSecurity = PodSecurity.BASELINE
     priorityClasses: PriorityClassSettings = PriorityClassSettings()
     network: NetworkSettings = NetworkSettings()
@@ -290,7 +327,7 @@ def parse_duration(value: object) -> Seconds:
     else:
         raise ValueError('must be seconds or a duration such as "30s" or "10m"')
     if not 0 < seconds < 1e9:
-        raise ValueError("must be longer than nothing")
+        raise ValueError("must be longer than nothing, and shorter than thirty years")
     return Seconds(seconds)
 
 
@@ -310,7 +347,20 @@ def _structurer() -> Structurer:
     structurer = Structurer()
     structurer.register(Seconds, parse_duration)
     structurer.register(Address, parse_address)
+    for kind, applies, what in (
+        (Label, is_dns_label, "lower case letters, digits and '-'"),
+        (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
+        (ResourceName, is_label_key, "the name of a resource, such as nvidia.com/gpu"),
+        (Amount, _is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
+    ):
+        structurer.register(kind, partial(_checked, applies, what))
     return structurer
+
+
+def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
+    if isinstance(value, str) and applies(value):
+        return value
+    raise ValueError(f"must be {what}, not {value!r}")
 
 
 def _read(path: str) -> dict[str, object]:

@@ -60,6 +60,7 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         "leaderElection: {enabled: 1, leaseDuration: 5s}\n"
         "network: {blockedEgressCIDRs: [10.0.0.0/99]}\n"
         "namespaces: {stock: Upper}\n"
+        "podDefaults: {cpu: lots, memory: 1}\n"
         "1: 2\n",
     )
     for part in (
@@ -69,7 +70,9 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         "kubernetes.mode: must be one of auto, off, required",
         "leaderElection.enabled: must be true or false",
         "network.blockedEgressCIDRs[0]: '10.0.0.0/99' is no CIDR",
-        "namespaces.stock: 'Upper' is no namespace name",
+        "namespaces.stock: must be lower case letters, digits and '-', not 'Upper'",
+        "podDefaults.cpu: must be a quantity above 0",
+        "podDefaults.memory: must be a quantity above 0",
     ):
         assert part in message
     assert message.startswith(f"configuration {tmp_path}/config.yaml: ")
@@ -87,6 +90,19 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         ("leaderElection: {renewDeadline: 20s}", "renewDeadline: must be shorter"),
         ("network: {blockedEgressCIDRs: []}", "allowAllEgress: true"),
         ("namespaces: {stock: a, instance: a}", "namespaces.instance: is the same namespace"),
+        ("namespaces: {system: a, instance: a}", "namespaces.system: is the same namespace"),
+        ("kubernetes: {clusterDomain: ''}", "kubernetes.clusterDomain: must be lower"),
+        ("leaderElection: {leaseName: A}", "leaderElection.leaseName: must be lower"),
+        ("priorityClasses: {stock: a b}", "priorityClasses.stock: must be lower"),
+        ("gpuResource: a b", "gpuResource: must be the name of a resource"),
+        ("podDefaults: {memory: '0'}", "podDefaults.memory: must be a quantity above 0"),
+        ("podDefaults: {imagePullSecrets: [A]}", "podDefaults.imagePullSecrets[0]: must be lower"),
+        ("podDefaults: {runtimeClassName: A}", "podDefaults.runtimeClassName: 'A' is no name"),
+        ("podDefaults: {nodeSelector: {a b: c}}", "podDefaults.nodeSelector: a b: c is no label"),
+        ("podDefaults: {tolerations: [{operator: Is}]}", "tolerations[0].operator: must be one"),
+        ("podDefaults: {tolerations: [{effect: Ban}]}", "tolerations[0].effect: must be one of"),
+        ("podDefaults: {tolerations: [{value: a}]}", "tolerations[0].key: is empty"),
+        ("operationRetention: 1000000h", "shorter than thirty years"),
         ("kubernetes: 7", "kubernetes: must be an object, not an integer"),
         ("shutdownGrace: 0", "must be longer than nothing"),
     ],
