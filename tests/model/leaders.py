@@ -1,0 +1,182 @@
+"""The moves of whoever leads: units pass the gate, claims come to an end, pools are seeded.
+
+A leader waits for the answer to each write before the next. One that dies, or loses an answer,
+leaves its write on the way.
+"""
+
+from collections.abc import Iterator
+
+from tests.model.caches import Seen, caught_up, glimpses, oldest
+from tests.model.clauses import Clause
+from tests.model.decisions import Fate, Gate, Situation, fate, gate, is_doubtful, plan
+from tests.model.landing import fits, told
+from tests.model.world import (
+    FROM_LEADER,
+    LEADER,
+    Mark,
+    Move,
+    Request,
+    Scope,
+    Step,
+    Unit,
+    Verb,
+    World,
+)
+
+
+def moves(world: World, scope: Scope) -> Iterator[Move]:
+    if not scope.leaders:
+        return
+    if world.leader + 1 < scope.leaders:
+        yield _succession(world, scope)
+    if world.awaits is None:
+        yield from oldest(LEADER + world.leader, _writes(world, scope))
+    elif world.lost_answers:
+        left = world._replace(awaits=None, lost_answers=world.lost_answers - 1)
+        yield f"leader {world.leader + 1} loses the answer to {told(world.awaits, scope)}", left
+
+
+def heard(world: World, request: Request) -> World:
+    """The leader's cache takes its own write, or what it read where the write was refused."""
+    world = caught_up_with(world, request)
+    return world._replace(awaits=None)
+
+
+def caught_up_with(world: World, request: Request) -> World:
+    reader = LEADER + request.sender - FROM_LEADER
+    before = world.places[reader]
+    after = caught_up(world, reader).places[reader]
+    match request.verb:
+        case Verb.START | Verb.REMOVE | Verb.LOSE:
+            place = before._replace(units=after.units)
+        case Verb.RECORD:
+            place = before._replace(pool=after.pool)
+        case _:
+            place = before._replace(stock=after.stock)
+    places = (*world.places[:reader], place, *world.places[reader + 1 :])
+    return world._replace(places=places)
+
+
+def _succession(world: World, scope: Scope) -> Move:
+    number = world.leader + 1
+    world = world._replace(leader=number, awaits=None)
+    if scope.keeps(Clause.RELIST):
+        world = caught_up(world, LEADER + number)
+    return f"leader {number} dies, leader {number + 1} takes over", world
+
+
+def _writes(world: World, scope: Scope) -> Iterator[Move]:
+    for view, seen in glimpses(world, LEADER + world.leader):
+        for request in _intents(view, seen, scope):
+            if fits(view, request, scope):
+                label = f"leader {view.leader + 1} sends {told(request, scope)}"
+                yield label, view.send(request)._replace(awaits=request)
+
+
+def _intents(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:
+    for name, unit in enumerate(seen.roster):
+        if unit and not unit.has_started:
+            yield from _of_unit(world, seen, scope, name, unit)
+    yield from _of_claims(world, seen, scope)
+    if scope.is_seeding:
+        yield from _of_pool(world, seen, scope)
+
+
+def _of_unit(world: World, seen: Seen, scope: Scope, name: int, unit: Unit) -> Iterator[Request]:
+    sender = FROM_LEADER + world.leader
+    found = gate(_situation(world, seen, scope, name, unit), scope)
+    match found:
+        case Gate.START:
+            yield Request(Verb.START, sender, name, unit.uid)
+        case Gate.REMOVE:
+            yield Request(Verb.REMOVE, sender, name, unit.uid)
+        case Gate.LOSE if not unit.has_lost:
+            yield Request(Verb.LOSE, sender, name, unit.uid)
+        case _:
+            return
+
+
+def _situation(world: World, seen: Seen, scope: Scope, name: int, unit: Unit) -> Situation:
+    """Rivals, the tombstone and the stock are read live."""
+    rivals = []
+    for other, cached in enumerate(seen.roster):
+        live = world.roster[other]
+        if not cached or not live or cached.uid != live.uid or other == name:
+            continue
+        if live.operation == unit.operation:
+            is_told = scope.keeps(Clause.LIVE_RIVALS)
+            has_started = live.has_started if is_told else cached.has_started
+            rivals.append((other, live._replace(has_started=has_started)))
+    stock = [each for each in world.shelf if each and each.uid == unit.source]
+    return Situation(
+        unit=unit,
+        name=name,
+        rivals=tuple(rivals),
+        is_buried=_is_buried(world, name, unit),
+        stock=stock[0] if stock else None,
+        is_unsettled=_may_start_yet(world),
+    )
+
+
+def _is_buried(world: World, name: int, unit: Unit) -> bool:
+    uids = [
+        uid
+        for operation, buried, uid in world.tombstones
+        if (operation, buried) == (unit.operation, name)
+    ]
+    return bool(uids) and unit.uid not in uids
+
+
+def _may_start_yet(world: World) -> bool:
+    """Whether an earlier leader's start is on its way: in the product, its first request life."""
+    sender = FROM_LEADER + world.leader
+    return any(each.verb is Verb.START and each.sender != sender for each in world.requests)
+
+
+def _of_claims(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:
+    sender = FROM_LEADER + world.leader
+    for ordinal, stock in enumerate(seen.shelf):
+        if not stock or not stock.mark:
+            continue
+        claimant = seen.roster[stock.mark.name]
+        found = fate(stock, claimant, scope, is_recorded=ordinal + 1 <= seen.seeded)
+        if found is Fate.CONSUME:
+            yield Request(Verb.CONSUME, sender, ordinal, stock.uid, stock.version)
+        elif found is Fate.DOUBT and _is_over(world, stock.mark, scope):
+            live = world.roster[stock.mark.name]
+            is_lost = live is not None and live.has_lost
+            is_kept = not is_doubtful(stock, live) and (
+                not is_lost or scope.keeps(Clause.LOSER_KEEPS_CLAIM)
+            )
+            if not is_kept or not scope.keeps(Clause.LIVE_LOOK):
+                yield Request(Verb.FREE, sender, ordinal, stock.uid, stock.version)
+
+
+def _is_over(world: World, mark: Mark, scope: Scope) -> bool:
+    """The grace: longer than any attempt that wrote the mark can take to its create's end."""
+    if not scope.keeps(Clause.GRACE):
+        return True
+    held = {Step.CLAIMED, Step.CREATE} if scope.keeps(Clause.CREATE_BOUND) else {Step.CREATE}
+    return not any(
+        world.attempts[each].step in held or _has_create(world, each) for each in mark.stamps
+    )
+
+
+def _has_create(world: World, number: int) -> bool:
+    return any(each.verb is Verb.CREATE and each.sender == number for each in world.requests)
+
+
+def _of_pool(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:
+    sender = FROM_LEADER + world.leader
+    taken = [unit.source // 10 for unit in seen.roster if unit]
+    planned = plan(scope, seen.seeded, seen.shelf, taken)
+    is_settled = not any(each.verb is Verb.MAKE for each in world.requests)
+    if planned.recordable > seen.seeded and (is_settled or not scope.keeps(Clause.RECORD_LATE)):
+        yield Request(Verb.RECORD, sender, 0, seen.seeded, planned.recordable)
+    if planned.make is not None and planned.make <= scope.ordinals:
+        # One whose answer was lost is another request than the one that follows it.
+        yield Request(Verb.MAKE, sender, planned.make - 1, version=world.lost_answers)
+    for ordinal in planned.removes:
+        stock = seen.shelf[ordinal - 1]
+        if stock:
+            yield Request(Verb.SHRINK, sender, ordinal - 1, stock.uid, stock.version)
