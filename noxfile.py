@@ -66,3 +66,10 @@ def mutations(session: nox.Session) -> None:
     """Whether the simulation finds defects: each is planted, one at a time."""
     install(session, "tests", "local")
     session.run("python", "-m", "tests.simulate.planting", *session.posargs)
+
+
+@nox.session
+def model(session: nox.Session) -> None:
+    """The claim and stock protocol: small scopes completely, then without each of its clauses."""
+    install(session, "tests")
+    session.run("python", "-m", "tests.model", *session.posargs)
