@@ -11,6 +11,7 @@ from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.functions import Serverless
+from gpuruntime.models.moments import moment_of
 from gpuruntime.models.phases import PoolPhase, UnitPhase, phase_of, pool_phase_of
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.reasons import ConditionType
@@ -175,16 +176,7 @@ def _timeline_of(unit: GPUUnit) -> Timeline:
     timeline, notes = unit.status.timeline, unit.metadata.annotations
     return attrs.evolve(
         timeline,
-        acceptedAt=timeline.acceptedAt or _moment(notes.get(labels.ACCEPTED_AT, "")),
-        claimedAt=timeline.claimedAt or _moment(notes.get(labels.CLAIMED_AT, "")),
+        acceptedAt=timeline.acceptedAt or moment_of(notes.get(labels.ACCEPTED_AT, "")),
+        claimedAt=timeline.claimedAt or moment_of(notes.get(labels.CLAIMED_AT, "")),
         createdAt=timeline.createdAt or unit.metadata.creationTimestamp,
     )
-
-
-def _moment(text: str) -> datetime | None:
-    """Anyone may write annotations: what is no moment is none."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None

@@ -146,7 +146,7 @@ def is_unsettled(
 
 def _is_young(stock: GPUUnit, now: datetime) -> bool:
     moment = provenance.claimed_at(stock)
-    return moment is not None and moment.tzinfo is not None and abs(now - moment) < _YOUNG
+    return moment is not None and abs(now - moment) < _YOUNG
 
 
 def _is_superfluous(stock: GPUUnit, unit_of: Callable[[Key], GPUUnit | None]) -> bool:

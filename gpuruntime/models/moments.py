@@ -19,6 +19,15 @@ def rfc3339_micro(moment: datetime) -> str:
     return f"{_utc(moment):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
+def moment_of(text: str) -> datetime | None:
+    """Of what anybody may have written: None for what is no moment, or is none everywhere."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"moment {moment} has no time zone: use an aware datetime")

@@ -6,7 +6,7 @@ from typing import Final
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
-from gpuruntime.models.moments import rfc3339_micro
+from gpuruntime.models.moments import moment_of, rfc3339_micro
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit
@@ -54,10 +54,7 @@ def attempt_of(stock: GPUUnit) -> str:
 
 def claimed_at(stock: GPUUnit) -> datetime | None:
     """By the clock of whoever made the claim; None where there is no such moment."""
-    try:
-        return datetime.fromisoformat(stock.metadata.annotations.get(labels.CLAIMED_AT, ""))
-    except ValueError:
-        return None
+    return moment_of(stock.metadata.annotations.get(labels.CLAIMED_AT, ""))
 
 
 def is_claimed(stock: GPUUnit) -> bool:

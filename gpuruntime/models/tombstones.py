@@ -14,6 +14,7 @@ import attrs
 from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.cluster import ConfigMap
 from gpuruntime.models.metadata import KubernetesObject
+from gpuruntime.models.moments import moment_of
 
 TOMBSTONE_APP: Final = "gpuruntime-tombstone"
 TOMBSTONE_SELECTOR: Final = f"{labels.APP_NAME}={TOMBSTONE_APP}"
@@ -62,8 +63,4 @@ def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
 
 def _expiry_of(config_map: ConfigMap) -> datetime:
     """One whose date was lost stays for ever rather than be forgotten early."""
-    try:
-        written = datetime.fromisoformat(config_map.metadata.annotations.get(EXPIRES_AT, ""))
-    except ValueError:
-        return _NEVER
-    return written if written.tzinfo else _NEVER
+    return moment_of(config_map.metadata.annotations.get(EXPIRES_AT, "")) or _NEVER

@@ -116,7 +116,7 @@ class PoolReconciler:
         if since is None:
             since = self._now()
             await self._mark_used_up(pool, since)
-        left = (since + self._retention - self._now()).total_seconds()
+        left = (since - self._now() + self._retention).total_seconds()
         if left > 0:
             return left
         await bury(self._tombstones, STOCK_POOLS.kind, pool)

@@ -7,11 +7,11 @@ import attrs
 
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of, with_condition
+from gpuruntime.models.moments import moment_of
 from gpuruntime.models.phases import pool_phase_of
 from gpuruntime.models.pools import Refill, StockPool, StockPoolStatus
 from gpuruntime.models.reasons import ConditionType, PoolReason
 from gpuruntime.reconcilers.pool_plan import Stocktaking
-from gpuruntime.reconcilers.unit_status import moment_of
 
 USED_UP_AT: Final = f"{labels.GROUP}/used-up-at"
 

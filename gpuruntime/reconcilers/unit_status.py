@@ -7,6 +7,7 @@ import attrs
 
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, with_condition
+from gpuruntime.models.moments import moment_of
 from gpuruntime.models.phases import phase_of
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.reasons import ConditionType, UnitReason
@@ -194,11 +195,3 @@ def _started_at(pod: Pod | None) -> datetime | None:
     running = [each.state.running for each in pod.status.containerStatuses] if pod else []
     moments = [each.startedAt for each in running if each and each.startedAt]
     return max(moments, default=None)
-
-
-def moment_of(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None

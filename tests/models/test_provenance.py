@@ -27,8 +27,11 @@ def test_what_is_not_claimed_says_nothing() -> None:
     assert provenance.operation_of(unit) == provenance.attempt_of(unit) == ""
 
 
-def test_marks_that_make_no_sense_are_no_names_and_no_moments() -> None:
-    unit = stock(annotations={labels.CLAIMED_BY: "nobody", labels.CLAIMED_AT: "yesterday"})
+@pytest.mark.parametrize(
+    "moment", ["yesterday", "2026-03-01", "2026-03-01T12:00:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_marks_that_make_no_sense_are_no_names_and_no_moments(moment: str) -> None:
+    unit = stock(annotations={labels.CLAIMED_BY: "nobody", labels.CLAIMED_AT: moment})
     assert provenance.is_claimed(unit)
     assert provenance.claimant_of(unit) is None
     assert provenance.claimed_at(unit) is None

@@ -258,9 +258,11 @@ def test_the_timeline_tells_the_first_start() -> None:
 
 
 def test_moments_that_are_none_are_left_out() -> None:
-    marks = {labels.ACCEPTED_AT: "yesterday", labels.CLAIMED_AT: "2025-01-01T00:00:00"}
-    timeline = told(unit(marks=marks), UnitReason.INVALID_SPEC).timeline
-    assert timeline == GPUUnitStatus().timeline
+    """One before the first year of UTC is read by Python, and cannot be written again."""
+    for one in ("yesterday", "2025-01-01T00:00:00", "0001-01-01T00:00:00+14:00"):
+        marks = {labels.ACCEPTED_AT: one, labels.CLAIMED_AT: one}
+        timeline = told(unit(marks=marks), UnitReason.INVALID_SPEC).timeline
+        assert timeline == GPUUnitStatus().timeline
 
 
 def test_a_claim_on_stock_writes_nothing_into_its_status() -> None:
