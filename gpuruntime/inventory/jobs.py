@@ -102,9 +102,8 @@ def _moments_of(pool: StockPool) -> Iterator[datetime]:
 
 
 def highest_ordinal(units: Iterable[GPUUnit]) -> int:
-    """Of units that a pool made, whose names end in their ordinals; 0 where there are none."""
-    ordinals = (unit.metadata.name.rpartition("-")[2] for unit in units)
-    return max((int(text) for text in ordinals if text.isdecimal()), default=0)
+    """Of the units of a pool; 0 where there are none."""
+    return max(map(provenance.ordinal_of, units), default=0)
 
 
 def _place_of(pool: StockPool) -> Place | None:

@@ -9,6 +9,7 @@ from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.moments import moment_of, rfc3339_micro
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.pools import StockPool
+from gpuruntime.models.rules import LONGEST_ORDINAL
 from gpuruntime.models.units import GPUUnit
 
 # Above the longest time from a claim to the end of its create, whoever sent them.
@@ -102,16 +103,15 @@ def is_orphaned(stock: GPUUnit) -> bool:
 
 def ordinal_of(stock: GPUUnit) -> int:
     """0 for a stock unit that no pool made."""
-    pool, _, ordinal = stock.metadata.name.rpartition("-")
-    is_made = stock.metadata.labels.get(labels.POOL) == pool and ordinal.isdecimal()
-    return int(ordinal) if is_made else 0
+    pool = stock.metadata.name.rpartition("-")[0]
+    is_made = stock.metadata.labels.get(labels.POOL) == pool
+    return _ordinal_in(stock.metadata.name) if is_made else 0
 
 
 def source_ordinal(unit: GPUUnit) -> int:
     """The ordinal of the stock that an active unit names; 0 for none."""
     source = source_of(unit)
-    ordinal = source.name.rpartition("-")[2] if source else ""
-    return int(ordinal) if ordinal.isdecimal() else 0
+    return _ordinal_in(source.name) if source else 0
 
 
 def source_marks(stock: GPUUnit) -> dict[str, str]:
@@ -141,6 +141,13 @@ def no_claim_marks() -> JsonObject:
 
 def _is_made(stock: GPUUnit) -> bool:
     return labels.POOL_UID in stock.metadata.annotations
+
+
+def _ordinal_in(name: str) -> int:
+    """Anybody may write a name: one with more digits than a pool has room for ends in none."""
+    ordinal = name.rpartition("-")[2]
+    is_one = ordinal.isascii() and ordinal.isdecimal() and len(ordinal) <= LONGEST_ORDINAL
+    return int(ordinal) if is_one else 0
 
 
 def _key(text: str) -> Key | None:

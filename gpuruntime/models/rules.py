@@ -13,7 +13,8 @@ from gpuruntime.models.quantities import EXBIBYTE, InvalidQuantityError, parse_q
 from gpuruntime.models.schemas import Rule, Twin
 from gpuruntime.models.texts import PATH_BELOW_ROOT
 
-LONGEST_POOL_NAME: Final = 52  # with a hyphen and an ordinal of ten digits: a DNS label
+LONGEST_ORDINAL: Final = 10
+LONGEST_POOL_NAME: Final = LONGEST_LABEL - 1 - LONGEST_ORDINAL  # the hyphen between them
 PLATFORM_ENV: Final = ("SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT")
 _KERNEL_PATHS = ("/dev", "/proc", "/sys")
 

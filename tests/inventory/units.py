@@ -44,6 +44,7 @@ def stock(
             resourceVersion="1",
             creationTimestamp=MOMENT - timedelta(seconds=age),
             deletionTimestamp=MOMENT if is_going else None,
+            labels={labels.POOL: name.rpartition("-")[0]},
             annotations=annotations or {},
         ),
         spec=GPUUnitSpec(specName="g1.1", image=image, memory=memory),

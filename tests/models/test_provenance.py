@@ -43,6 +43,17 @@ def test_a_source_is_a_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "ordinal"),
+    [("p-7", 7), ("p-9999999999", 9_999_999_999), ("p-10000000000", 0), (f"p-{'9' * 5000}", 0)],
+)
+def test_an_ordinal_has_no_more_digits_than_a_pool_has_room_for(name: str, ordinal: int) -> None:
+    """Python reads no number of thousands of digits, and the API server none of twenty."""
+    taker = stock(annotations={labels.SOURCE_STOCK: f"runtime-stock/{name}"})
+    assert provenance.ordinal_of(stock(name)) == ordinal
+    assert provenance.source_ordinal(taker) == ordinal
+
+
+@pytest.mark.parametrize(
     ("one", "other", "is_equal"),
     [
         ({"memory": "1Gi"}, {"memory": "1024Mi"}, True),

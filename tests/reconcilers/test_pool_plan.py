@@ -72,7 +72,8 @@ def test_a_restored_pool_knows_its_own_under_its_new_uid() -> None:
 
 def test_an_absurd_source_costs_nothing() -> None:
     never = pool(2, refill=Refill.NEVER)
-    assert plan(never, take_stock(never, [], [taker(10**12)])).creates == (1,)
+    assert plan(never, take_stock(never, [], [taker(10**9)])).creates == (1,)
+    assert plan(never, take_stock(never, [], [taker(10**20)])).creates == (1, 2)
 
 
 def test_the_newest_unready_goes_first_and_only_once_recorded() -> None:
