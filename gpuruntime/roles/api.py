@@ -164,15 +164,20 @@ class Api:
         }
 
     def _connection(self) -> Connection:
-        """Every request asks for it, and mostly all is well."""
+        """Every request asks for it, and mostly all is well.
+
+        A mirror that waits to try again tells nothing of the cluster while another hears of it.
+        """
         if self._is_well():
             return WELL
-        errors = [each.error for each in self._needed() if each.error is not None]
+        needed = self._needed()
+        errors = [each.error for each in needed if each.error is not None]
         unreachable = [error for error in errors if isinstance(error, UnreachableError)]
+        is_away = bool(unreachable) and len(unreachable) == len(needed)
         has_heard = any(informer.synced.is_set() for informer in self._informers.values())
         return Connection(
             is_enabled=self._is_enabled,
-            is_connected=self._is_enabled and not unreachable and (has_heard or bool(errors)),
+            is_connected=self._is_enabled and not is_away and (has_heard or bool(errors)),
             is_synced=not self._unsynced(),
             is_stopping=self._stop.is_set(),
             error=str(errors[0]) if errors else "",
