@@ -31,7 +31,9 @@ async def standing(
             ) as port,
             asyncio.TaskGroup() as tasks,
         ):
-            log.info("operations listening", address=f"http://{address.host or '127.0.0.1'}:{port}")
+            log.info(
+                "operations listening", address=f"http://{address.host or '127.0.0.1'}:{port}"
+            )
             status = report_status(facts, interval_seconds=settings.reportInterval)
             tasks.create_task(status, name="status")
             tasks.create_task(measure_loop_lag(registry), name="loop-lag")
