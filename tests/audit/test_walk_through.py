@@ -1,8 +1,9 @@
 """The product at work on the embedded cluster, audited in the step of every single change."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import attrs
@@ -15,9 +16,9 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.roles.api import Api
-from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.dev import install
 from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.process import Process
 from gpuruntime.settings import LeaderElectionSettings
 from tests.audit.onlooker import Onlooker
 from tests.inventory.cluster import INSTANCE, STOCK
@@ -36,18 +37,24 @@ class Site:
     onlooker: Onlooker
 
 
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], datetime]:
+    """Patience is measured in moments too: they pass as the loop's time does."""
+    return lambda: datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=loop.time())
+
+
 @asynccontextmanager
 async def working() -> AsyncIterator[Site]:
     settings = attrs.evolve(local_settings(), leaderElection=LeaderElectionSettings(enabled=False))
-    cluster = EmbeddedCluster(now=wall_clock)
+    now = clock_of(asyncio.get_running_loop())
+    cluster = EmbeddedCluster(now=now)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(cluster.run())]
         await cluster.ready.wait()
         client = Client(cluster.transport)
         await install(client, settings)
         onlooker = Onlooker(cluster.server)
-        manager = Manager(settings, transport=cluster.transport)
-        api = Api(settings, transport=cluster.transport)
+        manager = Manager(settings, transport=cluster.transport, process=Process(now=now))
+        api = Api(settings, transport=cluster.transport, process=Process(now=now))
         running += [tasks.create_task(manager.run()), tasks.create_task(api.run())]
         await api.listening.wait()
         async with aiohttp.ClientSession() as session:
