@@ -66,6 +66,11 @@ class ChildKeeper(Generic[LiveT]):
         live = self.find(key)
         return live if live is not None and is_owned_by(live, unit) else None
 
+    async def owned_live(self, key: Key, unit: GPUUnit) -> LiveT | None:
+        """For what a cache that lags must not decide."""
+        live = await self._look(key)
+        return live if live is not None and is_owned_by(live, unit) else None
+
     async def keep(self, unit: GPUUnit, key: Key, desired: Child) -> LiveT:
         """The child as it is after the write, if one was needed."""
         live = self.find(key)

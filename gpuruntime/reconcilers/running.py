@@ -111,6 +111,10 @@ class Runner:
     def deployment_of(self, unit: GPUUnit) -> Deployment | None:
         return self.deployments[unit.metadata.namespace].owned(child_key(unit), unit)
 
+    async def has_live_deployment(self, unit: GPUUnit) -> bool:
+        deployments = self.deployments[unit.metadata.namespace]
+        return await deployments.owned_live(child_key(unit), unit) is not None
+
     def _misses_a_child(self, unit: GPUUnit, key: Key) -> bool:
         """Of those that a started unit has had."""
         if unit.status.timeline.createdAt is None:

@@ -85,18 +85,20 @@ class UnitReconciler:
 
     async def _gate(self, unit: GPUUnit) -> Gate:
         """Reads live only what a first start depends on: the tombstone, rivals and the stock."""
-        if self._has_started(unit):
+        if has_started(unit, has_deployment=self.runner.deployment_of(unit) is not None):
             return Start()
+        rivals = await self._rivals(unit)
         return gate(
-            Candidate(unit=unit, has_started=False),
-            rivals=await self._rivals(unit),
+            Candidate(unit=unit, has_started=bool(rivals) and await self._has_started(unit)),
+            rivals=rivals,
             tombstone=await self._tombstone(unit),
             stock=await self._stock(unit),
             term=self.term(),
         )
 
-    def _has_started(self, unit: GPUUnit) -> bool:
-        return has_started(unit, has_deployment=self.runner.deployment_of(unit) is not None)
+    async def _has_started(self, unit: GPUUnit) -> bool:
+        """Among rivals: a start that an earlier leader sent may be in no cache yet."""
+        return has_started(unit, has_deployment=await self.runner.has_live_deployment(unit))
 
     async def _rivals(self, unit: GPUUnit) -> tuple[Candidate, ...]:
         operation = provenance.operation_of(unit)
@@ -109,7 +111,7 @@ class UnitReconciler:
                 continue
             live = await self._live_unit(each.metadata.key)
             if live is not None and live.metadata.uid == each.metadata.uid:
-                rivals.append(Candidate(unit=live, has_started=self._has_started(live)))
+                rivals.append(Candidate(unit=live, has_started=await self._has_started(live)))
         return tuple(rivals)
 
     async def _tombstone(self, unit: GPUUnit) -> Tombstone | None:

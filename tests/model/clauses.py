@@ -21,7 +21,7 @@ class Clause(StrEnum):
     TOMBSTONE_GATE = "a unit whose operation ended under its name is removed, not started"
     STARTED_WINS = "of several units of an operation one that has started goes first"
     CONFLICT_WAIT = "rivals wait until no request of an earlier leader can start another one"
-    LIVE_RIVALS = "whether a rival has started is read live"
+    LIVE_RIVALS = "among rivals it is read live which of them has started"
     LOSER_NEVER_STARTS = "a unit that lost never starts, also when the winner is gone"
     LOSER_KEEPS_CLAIM = "a unit that lost keeps its claim until it is deleted"
     STOCK_GATE = "a unit starts only while the stock it names is held for it"

@@ -97,7 +97,7 @@ def _of_unit(world: World, seen: Seen, scope: Scope, name: int, unit: Unit) -> I
 
 
 def _situation(world: World, seen: Seen, scope: Scope, name: int, unit: Unit) -> Situation:
-    """Rivals, the tombstone and the stock are read live."""
+    """Rivals, the tombstone and the stock are read live, and among rivals the start as well."""
     rivals = []
     for other, cached in enumerate(seen.roster):
         live = world.roster[other]
@@ -108,6 +108,9 @@ def _situation(world: World, seen: Seen, scope: Scope, name: int, unit: Unit) ->
             has_started = live.has_started if is_told else cached.has_started
             rivals.append((other, live._replace(has_started=has_started)))
     stock = [each for each in world.shelf if each and each.uid == unit.source]
+    own = world.roster[name]
+    if rivals and own and own.uid == unit.uid and scope.keeps(Clause.LIVE_RIVALS):
+        unit = unit._replace(has_started=own.has_started)
     return Situation(
         unit=unit,
         name=name,

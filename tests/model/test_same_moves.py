@@ -67,7 +67,13 @@ COURSES: Final = (
     Course(
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),
-    Course(UNIT, "UnitReconciler._gate", ("_rivals", "_tombstone", "_stock"), leaders._situation),
+    Course(
+        UNIT,
+        "UnitReconciler._gate",
+        ("_rivals", "_has_started", "_tombstone", "_stock"),
+        leaders._situation,
+    ),
+    Course(UNIT, "UnitReconciler._rivals", ("_live_unit", "_has_started"), leaders._situation),
     Course(
         UNIT,
         "UnitReconciler._pass",
