@@ -125,7 +125,7 @@ def _changed(world: World, request: Request) -> World:
     if request.verb is Verb.LOSE:
         return world.put_unit(request.target, unit._replace(has_lost=True))
     past = world.past
-    if unit.has_lost and unit.operation in past.started:
+    if unit.has_lost and not unit.has_started and unit.operation in past.started:
         world = world.fault("a unit starts that was told of another one")
     past = world.past._replace(
         started=past.started | {unit.operation}, consumed_by=past.consumed_by | {unit.source}
