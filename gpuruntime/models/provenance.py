@@ -7,6 +7,7 @@ from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.moments import moment_of, rfc3339_micro
+from gpuruntime.models.names import is_dns_label
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.rules import LONGEST_ORDINAL
@@ -151,5 +152,6 @@ def _ordinal_in(name: str) -> int:
 
 
 def _key(text: str) -> Key | None:
-    namespace, slash, name = text.partition("/")
-    return Key(namespace, name) if slash else None
+    """Of two labels, or none: a key becomes the path of a request."""
+    namespace, _, name = text.partition("/")
+    return Key(namespace, name) if is_dns_label(namespace) and is_dns_label(name) else None

@@ -43,6 +43,15 @@ def test_a_source_is_a_key() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["", "/", "a/", "/b", "a/b/c", "a/../b", "a/b?c", "a/b\n", "A/b", f"a/{'b' * 64}"]
+)
+def test_what_names_no_object_is_no_key(text: str) -> None:
+    unit = stock(annotations={labels.SOURCE_STOCK: text, labels.CLAIMED_BY: text})
+    assert provenance.source_of(unit) is None
+    assert provenance.claimant_of(unit) is None
+
+
+@pytest.mark.parametrize(
     ("name", "ordinal"),
     [("p-7", 7), ("p-9999999999", 9_999_999_999), ("p-10000000000", 0), (f"p-{'9' * 5000}", 0)],
 )
