@@ -97,10 +97,6 @@ class Store(Generic[ObjectT]):
         found = self._tables.indexed[name].get(value)
         return found.values() if found is not None else ()
 
-    def index_values(self, name: str) -> Collection[Hashable]:
-        """The values under which anything is found."""
-        return self._tables.indexed[name].keys()
-
     def keys(self) -> KeysView[Key]:
         return self._tables.objects.keys()
 

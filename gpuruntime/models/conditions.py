@@ -38,7 +38,3 @@ def with_condition(
     moment = previous.lastTransitionTime if keeps else now
     set_now = attrs.evolve(condition, lastTransitionTime=moment)
     return tuple(set_now if each is previous else each for each in before)
-
-
-def without_condition(conditions: Iterable[Condition], type_: str) -> tuple[Condition, ...]:
-    return tuple(each for each in conditions if each.type != type_)

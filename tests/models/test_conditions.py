@@ -1,6 +1,6 @@
 from datetime import UTC, datetime, timedelta
 
-from gpuruntime.models.conditions import Condition, condition_of, with_condition, without_condition
+from gpuruntime.models.conditions import Condition, condition_of, with_condition
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -35,4 +35,3 @@ def test_the_other_conditions_keep_their_places() -> None:
     after = with_condition(before, ready("False"), now=LATER)
     assert [each.type for each in after] == ["Ready", "Other"]
     assert condition_of(after, "Other") == other
-    assert without_condition(after, "Ready") == (other,)
