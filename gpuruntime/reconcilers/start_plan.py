@@ -89,9 +89,12 @@ def gate(
     rivals: tuple[Candidate, ...],
     tombstone: Tombstone | None,
     stock: GPUUnit | None,
-    term: Term,
+    unsettled_seconds: float,
 ) -> Gate:
-    """`stock` is what stands under the name of the unit's source, read live before a start."""
+    """`stock` is what stands under the name of the unit's source, read live before a start.
+
+    For so long a request that was sent already may yet start a rival.
+    """
     unit = candidate.unit
     if candidate.has_started:
         return Start()
@@ -104,11 +107,11 @@ def gate(
     if has_lost(unit):
         # Only one unit of an operation ever starts, also when the one that did is gone.
         return Lose(_lost_to("belonged to a unit that is gone", unit))
-    if rivals and term.unsettled_seconds:
+    if rivals and unsettled_seconds:
         return Wait(
             f"operation {provenance.operation_of(unit)} has {len(rivals) + 1} units: "
-            "waits until no request of an earlier leader can start another one",
-            term.unsettled_seconds,
+            "waits until no request that is on its way can start another one",
+            unsettled_seconds,
         )
     return _stock_gate(unit, stock)
 

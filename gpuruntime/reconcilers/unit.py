@@ -34,6 +34,7 @@ from gpuruntime.reconcilers.start_plan import (
     gate,
     has_started,
 )
+from gpuruntime.reconcilers.starts import Starts
 from gpuruntime.reconcilers.unit_status import Verdict
 
 log = structlog.get_logger()
@@ -51,8 +52,18 @@ class UnitReconciler:
     tombstones: Tombstones
     recorder: EventRecorder
     term: Callable[[], Term]
+    starts: Starts = attrs.field(factory=Starts)
 
     async def reconcile(self, key: Key) -> Result:
+        unit = self.caches.units.store.get(key)
+        if unit is None:
+            self.starts.forget(key)
+            return DONE
+        async with self.starts.turn(unit):
+            return await self._reconcile(key)
+
+    async def _reconcile(self, key: Key) -> Result:
+        """As the unit is when its turn has come."""
         unit = self.caches.units.store.get(key)
         if unit is None or provenance.is_terminating(unit):
             return DONE
@@ -93,8 +104,13 @@ class UnitReconciler:
             rivals=rivals,
             tombstone=await self._tombstone(unit),
             stock=await self._stock(unit),
-            term=self.term(),
+            unsettled_seconds=self._unsettled_seconds(rivals),
         )
+
+    def _unsettled_seconds(self, rivals: tuple[Candidate, ...]) -> float:
+        """Requests of earlier leaders, and those of ours whose answer was lost."""
+        lost = self.starts.unsettled_seconds(each.unit.metadata.key for each in rivals)
+        return max(self.term().unsettled_seconds, lost)
 
     async def _has_started(self, unit: GPUUnit) -> bool:
         """Among rivals: a start that an earlier leader sent may be in no cache yet."""

@@ -15,7 +15,7 @@ from gpuruntime.inventory.errors import (
     UnknownOutcomeError,
 )
 from gpuruntime.reconcilers import handoff_plan, pool_plan, start_plan
-from gpuruntime.reconcilers.start_plan import Candidate, Term
+from gpuruntime.reconcilers.start_plan import Candidate
 from tests.model.callers import Caller
 from tests.model.decisions import Fate, Gate, Situation, fate, gate, plan
 from tests.model.product import key_of, pool_of, stock_of, tombstone_of, unit_of, wanted_of
@@ -89,7 +89,7 @@ def test_the_gate_opens_to_the_same_units() -> None:
             ),
             tombstone=tombstone_of("op1", 0, 9) if given.is_buried else None,
             stock=stock_of(given.stock, 1) if given.stock else None,
-            term=Term(age_seconds=0.0, is_clean=not given.is_unsettled),
+            unsettled_seconds=60.0 if given.is_unsettled else 0.0,
         )
         assert type(found).__name__ == gate(given, SCOPE), given
 

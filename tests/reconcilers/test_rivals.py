@@ -7,7 +7,7 @@ import pytest
 from gpuruntime.models import labels
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
-from tests.faults import FaultyTransport
+from tests.faults import FaultyTransport, landing_late, slow
 from tests.inventory.cluster import INSTANCE
 from tests.reconcilers.world import World, managing, reason_of, until
 
@@ -53,3 +53,36 @@ async def test_a_rival_has_started_also_where_the_cache_has_yet_to_show_it() -> 
         await until(lambda: reason_of(world.unit("older")) == "OperationConflict")
         await until(lambda: reason_of(world.unit("younger")).startswith("Deployment"))
     assert world.names(DEPLOYMENTS, INSTANCE) == ["unit-younger"]
+
+
+async def test_a_unit_waits_while_the_start_of_a_rival_may_yet_land() -> None:
+    world = World()
+    for spare in ("one", "two"):  # so that the second unit has the smaller uid
+        world.call("POST", "/api/v1/namespaces", {"metadata": {"name": spare}})
+    async with managing(world) as manager:
+        manager.transport.on("POST", "/deployments", landing_late(20.0), times=99)
+        world.add_unit("first", annotations=SHARED)
+        await asyncio.sleep(0.1)
+        manager.transport.clear()
+        world.add_unit("second", annotations=SHARED)
+        first, second = (world.unit(name)["metadata"] for name in ("first", "second"))
+        assert second["creationTimestamp"] == first["creationTimestamp"]
+        assert second["uid"] < first["uid"], "the rival goes first unless the other has started"
+        await asyncio.sleep(120)
+    assert world.names(DEPLOYMENTS, INSTANCE) == ["unit-first"]
+    assert reason_of(world.unit("second")) == "OperationConflict"
+
+
+async def test_a_unit_is_judged_after_a_rival_whose_start_is_under_way() -> None:
+    world = World()
+    for spare in ("one", "two"):
+        world.call("POST", "/api/v1/namespaces", {"metadata": {"name": spare}})
+    async with managing(world) as manager:
+        manager.transport.on("POST", "/deployments", slow(before=0.5))
+        world.add_unit("first", annotations=SHARED)
+        await asyncio.sleep(0.1)
+        world.add_unit("second", annotations=SHARED)
+        assert world.unit("second")["metadata"]["uid"] < world.unit("first")["metadata"]["uid"]
+        await asyncio.sleep(10)
+    assert world.names(DEPLOYMENTS, INSTANCE) == ["unit-first"]
+    assert reason_of(world.unit("second")) == "OperationConflict"

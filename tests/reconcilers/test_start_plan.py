@@ -56,7 +56,7 @@ def tombstone(name: str, uid: str) -> Tombstone:
 
 
 def decided(of: GPUUnit, *rivals: GPUUnit, started: str = "", **more: Any) -> Gate:
-    asked = {"tombstone": None, "stock": None, "term": SETTLED, **more}
+    asked = {"tombstone": None, "stock": None, "unsettled_seconds": 0.0, **more}
     own = Candidate(unit=of, has_started=started == of.metadata.name)
     others = tuple(
         Candidate(unit=each, has_started=started == each.metadata.name) for each in rivals
@@ -75,7 +75,7 @@ def decided(of: GPUUnit, *rivals: GPUUnit, started: str = "", **more: Any) -> Ga
         (decided(unit(), unit("b", age=9)), Lose),
         (decided(unit(age=9), unit("b")), Start),
         (decided(unit(age=9), unit("b"), started="b"), Lose),
-        (decided(unit(age=9), unit("b"), term=YOUNG), Wait),
+        (decided(unit(age=9), unit("b"), unsettled_seconds=40.0), Wait),
         (decided(unit(reason="OperationConflict")), Lose),
         (decided(unit(reason="OperationConflict"), unit("b", age=-9)), Lose),
         (decided(unit(**SOURCE), stock=stock()), Start),
@@ -91,8 +91,8 @@ def test_the_gate_opens_for_one_unit_with_its_own_stock(found: Gate, kind: type)
 
 
 def test_rivals_wait_out_what_is_left_of_the_first_request_life() -> None:
-    waiting = decided(unit(age=9), unit("b"), term=YOUNG)
+    waiting = decided(unit(age=9), unit("b"), unsettled_seconds=YOUNG.unsettled_seconds)
     assert isinstance(waiting, Wait)
     assert waiting.seconds == 40.0
     late = attrs.evolve(YOUNG, age_seconds=60.0)
-    assert decided(unit(age=9), unit("b"), term=late) == Start()
+    assert decided(unit(age=9), unit("b"), unsettled_seconds=late.unsettled_seconds) == Start()

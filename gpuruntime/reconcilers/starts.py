@@ -1,0 +1,45 @@
+"""How units of one operation start in one process: each in its turn, and no start is forgotten."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+from weakref import WeakValueDictionary
+
+from gpuruntime.kube.errors import MalformedAnswerError, OutcomeUnknownError
+from gpuruntime.models import provenance
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS
+
+_UNKNOWN: Final = (OutcomeUnknownError, MalformedAnswerError)
+
+
+class Starts:
+    def __init__(self) -> None:
+        # Held by those who wait for it, and gone with the last of them.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Until when (loop time) a request of this process may yet start each unit.
+        self._unsettled: dict[Key, float] = {}
+
+    @asynccontextmanager
+    async def turn(self, unit: GPUUnit) -> AsyncIterator[None]:
+        """Around the gate and the start, so that a rival is judged before or after both."""
+        key = unit.metadata.key
+        subject = provenance.operation_of(unit) or str(key)
+        async with self._turns.setdefault(subject, asyncio.Lock()):
+            try:
+                yield
+            except _UNKNOWN:
+                loop_time = asyncio.get_running_loop().time()
+                self._unsettled[key] = loop_time + REQUEST_LIFE_SECONDS
+                raise
+
+    def unsettled_seconds(self, keys: Iterable[Key]) -> float:
+        """How much longer one of these units may come to start by a request of unknown outcome."""
+        loop_time = asyncio.get_running_loop().time()
+        last = max((self._unsettled.get(key, loop_time) for key in keys), default=loop_time)
+        return max(0.0, last - loop_time)
+
+    def forget(self, key: Key) -> None:
+        self._unsettled.pop(key, None)
