@@ -21,6 +21,8 @@ class Clause(StrEnum):
     TOMBSTONE_GATE = "a unit whose operation ended under its name is removed, not started"
     STARTED_WINS = "of several units of an operation one that has started goes first"
     CONFLICT_WAIT = "rivals wait until no request of an earlier leader can start another one"
+    LOST_START = "rivals wait while a start whose answer was lost may land"
+    ONE_TURN = "of the units of an operation a leader handles one at a time"
     LIVE_RIVALS = "among rivals it is read live which of them has started"
     LOSER_NEVER_STARTS = "a unit that lost never starts, also when the winner is gone"
     LOSER_KEEPS_CLAIM = "a unit that lost keeps its claim until it is deleted"

@@ -45,7 +45,7 @@ def gate(given: Situation, scope: Scope) -> Gate:
         return Gate.LOSE
     if unit.has_lost and scope.keeps(Clause.LOSER_NEVER_STARTS):
         return Gate.LOSE
-    if given.rivals and given.is_unsettled and scope.keeps(Clause.CONFLICT_WAIT):
+    if given.rivals and given.is_unsettled:
         return Gate.WAIT
     if is_held_for(given.stock, given.name, unit) or not scope.keeps(Clause.STOCK_GATE):
         return Gate.START

@@ -1,7 +1,7 @@
 """The moves of whoever leads: units pass the gate, claims come to an end, pools are seeded.
 
-A leader waits for the answer to each write before the next. One that dies, or loses an answer,
-leaves its write on the way.
+A worker of a leader waits for the answer to its write before the next. A leader that dies, or
+loses an answer, leaves the write on its way.
 """
 
 from collections.abc import Iterator
@@ -29,17 +29,23 @@ def moves(world: World, scope: Scope) -> Iterator[Move]:
         return
     if world.leader + 1 < scope.leaders:
         yield _succession(world, scope)
-    if world.awaits is None:
+    if len(world.awaits) < scope.workers:
         yield from oldest(LEADER + world.leader, _writes(world, scope))
-    elif world.lost_answers:
-        left = world._replace(awaits=None, lost_answers=world.lost_answers - 1)
-        yield f"leader {world.leader + 1} loses the answer to {told(world.awaits, scope)}", left
+    if world.lost_answers:
+        for request in sorted(world.awaits):
+            label = f"leader {world.leader + 1} loses the answer to {told(request, scope)}"
+            yield label, _deaf_to(world, request)
 
 
 def heard(world: World, request: Request) -> World:
     """The leader's cache takes its own write, or what it read where the write was refused."""
     world = caught_up_with(world, request)
-    return world._replace(awaits=None)
+    return world._replace(awaits=world.awaits - {request})
+
+
+def _deaf_to(world: World, request: Request) -> World:
+    awaits = world.awaits - {request}
+    return world._replace(awaits=awaits, lost_answers=world.lost_answers - 1)
 
 
 def caught_up_with(world: World, request: Request) -> World:
@@ -59,7 +65,7 @@ def caught_up_with(world: World, request: Request) -> World:
 
 def _succession(world: World, scope: Scope) -> Move:
     number = world.leader + 1
-    world = world._replace(leader=number, awaits=None)
+    world = world._replace(leader=number, awaits=frozenset())
     if scope.keeps(Clause.RELIST):
         world = caught_up(world, LEADER + number)
     return f"leader {number} dies, leader {number + 1} takes over", world
@@ -68,9 +74,28 @@ def _succession(world: World, scope: Scope) -> Move:
 def _writes(world: World, scope: Scope) -> Iterator[Move]:
     for view, seen in glimpses(world, LEADER + world.leader):
         for request in _intents(view, seen, scope):
-            if fits(view, request, scope):
+            if fits(view, request, scope) and _has_turn(view, request, scope):
                 label = f"leader {view.leader + 1} sends {told(request, scope)}"
-                yield label, view.send(request)._replace(awaits=request)
+                yield label, view.send(request)._replace(awaits=view.awaits | {request})
+
+
+def _has_turn(world: World, request: Request, scope: Scope) -> bool:
+    """One worker at a time for one object, and for the units of one operation."""
+    subject = _subject(world, request, scope)
+    return all(_subject(world, each, scope) != subject for each in world.awaits)
+
+
+def _subject(world: World, request: Request, scope: Scope) -> tuple[str, int | str]:
+    match request.verb:
+        case Verb.START | Verb.REMOVE | Verb.LOSE:
+            unit = world.roster[request.target]
+            if unit and scope.keeps(Clause.ONE_TURN):
+                return ("operation", unit.operation)
+            return ("unit", request.target)
+        case Verb.CONSUME | Verb.FREE:
+            return ("stock", request.target)
+        case _:
+            return ("pool", 0)
 
 
 def _intents(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:
@@ -117,7 +142,7 @@ def _situation(world: World, seen: Seen, scope: Scope, name: int, unit: Unit) ->
         rivals=tuple(rivals),
         is_buried=_is_buried(world, name, unit),
         stock=stock[0] if stock else None,
-        is_unsettled=_may_start_yet(world),
+        is_unsettled=_may_start_yet(world, scope),
     )
 
 
@@ -130,10 +155,14 @@ def _is_buried(world: World, name: int, unit: Unit) -> bool:
     return bool(uids) and unit.uid not in uids
 
 
-def _may_start_yet(world: World) -> bool:
-    """Whether an earlier leader's start is on its way: in the product, its first request life."""
-    sender = FROM_LEADER + world.leader
-    return any(each.verb is Verb.START and each.sender != sender for each in world.requests)
+def _may_start_yet(world: World, scope: Scope) -> bool:
+    """Whether an earlier leader's start is on its way, or one of this leader that it lost."""
+    starts = [each for each in world.requests - world.awaits if each.verb is Verb.START]
+    own = FROM_LEADER + world.leader
+    return any(
+        scope.keeps(Clause.LOST_START if each.sender == own else Clause.CONFLICT_WAIT)
+        for each in starts
+    )
 
 
 def _of_claims(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:

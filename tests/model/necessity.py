@@ -41,6 +41,8 @@ NEEDS: Final = {
     Clause.TOMBSTONE_GATE: Need("deletion, one stock unit", STARTS_LATE),
     Clause.STARTED_WINS: Need("two bodies, one second", TWO_OF_OPERATION),
     Clause.CONFLICT_WAIT: Need("two bodies, two leaders", TWO_OF_OPERATION),
+    Clause.LOST_START: Need("lost start", TWO_OF_OPERATION),
+    Clause.ONE_TURN: Need("two workers", TWO_OF_OPERATION),
     Clause.LIVE_RIVALS: Need("two bodies, two leaders", TWO_OF_OPERATION),
     Clause.LOSER_NEVER_STARTS: Need("winner deleted", LOSER_STARTS),
     Clause.LOSER_KEEPS_CLAIM: Need("winner deleted", FREED),

@@ -84,6 +84,18 @@ SCOPES: Final = (
         deleted=(1,),
         lost_answers=2,
     ),
+    Scope(
+        "lost start",
+        (FIRST, OTHER_BODY),
+        stock=2,
+        ordinals=2,
+        seeded=2,
+        has_ties=True,
+        lost_answers=1,
+    ),
+    Scope(
+        "two workers", (FIRST, OTHER_BODY), stock=2, ordinals=2, seeded=2, has_ties=True, workers=2
+    ),
     Scope("hand", (FIRST, OTHER), has_hand=True),
 )
 

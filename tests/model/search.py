@@ -111,7 +111,7 @@ def _refusal(world: World, request: Request, scope: Scope) -> Iterator[Move]:
 
 def _is_awaited(world: World, request: Request) -> bool:
     if request.sender >= FROM_LEADER:
-        return world.awaits == request
+        return request in world.awaits
     return world.attempts[request.sender].sent == request
 
 

@@ -67,6 +67,7 @@ COURSES: Final = (
     Course(
         DELETION, "Deletions.delete", ("write", "delete", "_read", "_read"), operators._deletion
     ),
+    Course(UNIT, "UnitReconciler._reconcile", ("report", "_pass", "_gate"), leaders._of_unit),
     Course(
         UNIT,
         "UnitReconciler._gate",

@@ -41,6 +41,7 @@ class Scope(NamedTuple):
     is_seeding: bool = False
     seeded: int = 1
     leaders: int = 1
+    workers: int = 1
     deleted: tuple[int, ...] = ()
     touches: int = 0
     lost_answers: int = 0
@@ -182,7 +183,7 @@ class World(NamedTuple):
     past: Past
     requests: frozenset[Request] = frozenset()
     leader: int = 0
-    awaits: Request | None = None
+    awaits: frozenset[Request] = frozenset()
     buried: tuple[int, ...] = ()
     touches: int = 0
     lost_answers: int = 0
