@@ -146,7 +146,7 @@ class StockReconciler:
         )
         self._doubts.pop(stock.metadata.key, None)
         self._caches.stock.write_through(freed)
-        claimant = provenance.claimant_of(stock)
+        claimant = provenance.claimant_of(stock) or "nobody"
         log.info("claim freed after its grace", claimant=str(claimant))
         grace = f"{provenance.GRACE_SECONDS:.0f} s"
         text = f"no unit came of the claim for {claimant} in {grace}: free again"

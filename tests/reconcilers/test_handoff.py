@@ -51,6 +51,18 @@ async def test_a_claim_of_which_no_unit_came_is_freed_after_its_grace_and_told_o
     ]
 
 
+async def test_a_mark_that_names_nobody_is_freed_and_told_of_as_such() -> None:
+    world = World()
+    async with living(world), managing(world):
+        await seeded(world)
+        world.claim_by_hand("p-1", "a/b", operation="lost")
+        await until(lambda: not claim_of(world, "p-1"), seconds=95)
+        await quiet(world)
+    assert world.told("p-1", STOCK) == [
+        "ClaimFreed: no unit came of the claim for nobody in 90 s: free again"
+    ]
+
+
 async def test_stock_that_cannot_be_carried_out_is_freed_as_well() -> None:
     world = World()
     world.add_stock_unit("odd", memory="much", is_ready=False)
