@@ -6,9 +6,19 @@ A caller's document is held to the same words and rules as the schemas of our ki
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import attrs
 
@@ -66,103 +76,166 @@ def read(
     """Raises StrictError with every problem, further ones too; each field is named once."""
     problems = [*further]
     value: ValueT | None = None
-    bounded = _shortened(document, model, "", problems)
+    bounded = _cut_object(model, document, "", problems)
     try:
         value = structurer.structure(bounded, model)
     except StrictError as error:
         problems += error.problems
-    problems += _Judge(structurer).judge(bounded, model, "")
+    judging = _Judging(structurer, is_read=value is not None)
+    problems += _object(model, judging, bounded, value, "")
     if problems or value is None:
         first = {problem.field: problem for problem in reversed(problems)}
         raise StrictError(tuple(reversed(first.values())))
     return value
 
 
-def _shortened(value: object, annotation: Any, path: str, problems: list[Problem]) -> object:
-    """Without the items past a list's bound: looking at them takes as long as a caller likes."""
-    if attrs.has(annotation) and isinstance(value, dict):
-        hints = _hints(annotation)
-        return {
-            name: _shortened(member, hints.get(name), _join(path, name), problems)
-            for name, member in value.items()
-        }
+# Gives a value without the items past a list's bound, as looking at those takes as long as a
+# caller likes; given its path, and where to put what it finds.
+Cut: TypeAlias = Callable[[Any, str, list[Problem]], Any]
+
+
+def _cut_of(annotation: Any) -> Cut | None:
+    """None where no list is bounded."""
+    if attrs.has(annotation):
+        return partial(_cut_object, annotation) if _cuts(annotation) else None
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
+        cut = _cut_of(arguments[0])
         most = next((note.maxItems for note in arguments[1:] if isinstance(note, Schema)), None)
-        if isinstance(value, list) and most is not None and len(value) > most:
-            message = f"must have at most {most} items, not {len(value)}"
-            problems.append(Problem(field=path, message=message))
-            value = value[:most]
-        return _shortened(value, arguments[0], path, problems)
-    if origin is tuple and isinstance(value, list):
-        return [
-            _shortened(item, arguments[0], f"{path}[{index}]", problems)
-            for index, item in enumerate(value)
-        ]
+        return cut if most is None else partial(_cut_list, most, cut)
+    if origin is tuple:
+        cut = _cut_of(arguments[0])
+        return partial(_cut_items, cut) if cut else None
+    return _cut_of(arguments[0]) if origin in (Union, UnionType) else None
+
+
+def _cut_object(model: type, value: Any, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    cuts = _cuts(model)
+    return {
+        name: cuts[name](member, _join(path, name), problems) if name in cuts else member
+        for name, member in value.items()
+    }
+
+
+def _cut_list(most: int, cut: Cut | None, value: Any, path: str, problems: list[Problem]) -> Any:
+    if isinstance(value, list) and len(value) > most:
+        message = f"must have at most {most} items, not {len(value)}"
+        problems.append(Problem(field=path, message=message))
+        value = value[:most]
+    return cut(value, path, problems) if cut else value
+
+
+def _cut_items(cut: Cut, value: Any, path: str, problems: list[Problem]) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [cut(item, f"{path}[{index}]", problems) for index, item in enumerate(value)]
+
+
+@attrs.frozen(slots=True)
+class _Judging:
+    """Once the whole document was read, each part of it need not be read again."""
+
+    structurer: Structurer
+    is_read: bool
+
+
+# Tells what is out of bounds or against a rule, given a value as it was sent, the same as it was
+# read, and its path; members of a wrong type are passed over.
+Judge: TypeAlias = Callable[[_Judging, Any, Any, str], Iterator[Problem]]
+
+
+def _judge_of(annotation: Any) -> Judge | None:
+    """None where there is nothing that a type does not say already."""
+    if attrs.has(annotation):
+        return partial(_object, annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return partial(_noted, arguments[0], arguments[1:], _judge_of(arguments[0]))
+    if origin is tuple:
+        judge = _judge_of(arguments[0])
+        return partial(_items, judge) if judge else None
     if origin in (Union, UnionType):
-        return _shortened(value, arguments[0], path, problems)
-    return value
+        is_always_said = arguments[1:] == (NoneType,)
+        return partial(_optional, _judge_of(arguments[0]), is_always_said)
+    return None
 
 
-class _Judge:
-    """Tells what is out of bounds or against a rule; members of a wrong type are passed over."""
+def _object(
+    model: type, judging: _Judging, value: Any, read_value: Any, path: str
+) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        return
+    for name, judge in _judges(model):
+        if name in value:
+            member = getattr(read_value, name) if judging.is_read else None
+            yield from judge(judging, value[name], member, _join(path, name))
+    yield from _ruled(model, getattr(model, "RULES", ()), judging, value, read_value, path)
 
-    def __init__(self, structurer: Structurer) -> None:
-        self._structurer = structurer
 
-    def judge(self, value: object, annotation: Any, path: str) -> Iterator[Problem]:
-        if attrs.has(annotation):
-            yield from self._object(value, annotation, path)
-            return
-        origin, arguments = get_origin(annotation), get_args(annotation)
-        if origin is Annotated:
-            yield from self._noted(value, arguments[0], arguments[1:], path)
-        elif origin is tuple and isinstance(value, list):
-            for index, item in enumerate(value):
-                yield from self.judge(item, arguments[0], f"{path}[{index}]")
-        elif origin in (Union, UnionType):
-            yield from self._optional(value, arguments, path)
+def _items(
+    judge: Judge, judging: _Judging, value: Any, read_value: Any, path: str
+) -> Iterator[Problem]:
+    if not isinstance(value, list):
+        return
+    for index, item in enumerate(value):
+        read_item = read_value[index] if judging.is_read else None
+        yield from judge(judging, item, read_item, f"{path}[{index}]")
 
-    def _object(self, value: object, model: type, path: str) -> Iterator[Problem]:
-        if not isinstance(value, dict):
-            return
-        for name, annotation in _hints(model).items():
-            if name in value:
-                yield from self.judge(value[name], annotation, _join(path, name))
-        yield from self._ruled(value, model, getattr(model, "RULES", ()), path)
 
-    def _optional(self, value: object, choices: tuple[Any, ...], path: str) -> Iterator[Problem]:
-        """Null clears a field where leaving it out means something else; else it is no value."""
-        inner, *others = choices
-        if value is not None:
-            yield from self.judge(value, inner, path)
-        elif others == [NoneType]:
-            yield Problem(field=path, message="must not be null: leave it out")
+def _optional(
+    judge: Judge | None,
+    is_always_said: bool,
+    judging: _Judging,
+    value: Any,
+    read_value: Any,
+    path: str,
+) -> Iterator[Problem]:
+    """Null clears a field where leaving it out means something else; else it is no value."""
+    if value is not None:
+        yield from judge(judging, value, read_value, path) if judge else ()
+    elif is_always_said:
+        yield Problem(field=path, message="must not be null: leave it out")
 
-    def _noted(
-        self, value: object, inner: Any, notes: tuple[Any, ...], path: str
-    ) -> Iterator[Problem]:
-        for fault in _first_fault(value, notes):
-            yield Problem(field=path + fault.field, message=str(fault.message))
-        yield from self.judge(value, inner, path)
-        rules = tuple(note for note in notes if isinstance(note, Rule))
-        yield from self._ruled(value, inner, rules, path)
 
-    def _ruled(
-        self, value: object, kind: Any, rules: tuple[Rule, ...], path: str
-    ) -> Iterator[Problem]:
-        """A rule sees sound values with their defaults, or it is not asked."""
-        if not rules:
-            return
-        try:
-            sound = self._structurer.structure(value, kind)
-        except StrictError:
-            return
-        plain = _plain(sound)
-        for rule in rules:
-            if not rule.holds(plain, None):
-                field = _join(path, rule.field.removeprefix("."))
-                yield Problem(field=field, message=rule.message)
+def _noted(
+    inner: Any,
+    notes: tuple[Any, ...],
+    judge: Judge | None,
+    judging: _Judging,
+    value: Any,
+    read_value: Any,
+    path: str,
+) -> Iterator[Problem]:
+    for fault in _first_fault(value, notes):
+        yield Problem(field=path + fault.field, message=str(fault.message))
+    if judge:
+        yield from judge(judging, value, read_value, path)
+    rules = tuple(note for note in notes if isinstance(note, Rule))
+    yield from _ruled(inner, rules, judging, value, read_value, path)
+
+
+def _ruled(
+    kind: Any,
+    rules: tuple[Rule, ...],
+    judging: _Judging,
+    value: Any,
+    read_value: Any,
+    path: str,
+) -> Iterator[Problem]:
+    """A rule sees sound values with their defaults, or it is not asked."""
+    if not rules:
+        return
+    try:
+        sound = read_value if judging.is_read else judging.structurer.structure(value, kind)
+    except StrictError:
+        return
+    plain = _plain(sound)
+    for rule in rules:
+        if not rule.holds(plain, None):
+            field = _join(path, rule.field.removeprefix("."))
+            yield Problem(field=field, message=rule.message)
 
 
 def _first_fault(value: object, notes: tuple[Any, ...]) -> Iterator[Problem]:
@@ -210,6 +283,18 @@ def _plain(value: object) -> Any:
     if isinstance(value, tuple):
         return [codec.to_json(item) for item in value]
     return codec.to_json(value)
+
+
+@cache
+def _judges(model: type) -> tuple[tuple[str, Judge], ...]:
+    found = ((name, _judge_of(hint)) for name, hint in _hints(model).items())
+    return tuple((name, judge) for name, judge in found if judge)
+
+
+@cache
+def _cuts(model: type) -> dict[str, Cut]:
+    found = ((name, _cut_of(hint)) for name, hint in _hints(model).items())
+    return {name: cut for name, cut in found if cut}
 
 
 @cache
