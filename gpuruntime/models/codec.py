@@ -85,6 +85,8 @@ def to_json(value: object) -> JsonObject:
 
 
 def _plain(value: object, *, is_micro: bool = False) -> JsonValue:
+    if type(value) is str:  # most values are, and a pattern takes longer to say so
+        return value
     match value:
         case Enum():
             return _plain(value.value)
