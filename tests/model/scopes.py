@@ -96,6 +96,27 @@ SCOPES: Final = (
     Scope(
         "two workers", (FIRST, OTHER_BODY), stock=2, ordinals=2, seeded=2, has_ties=True, workers=2
     ),
+    Scope(
+        "pool, two workers",
+        (OTHER,),
+        stock=0,
+        ordinals=2,
+        seeded=0,
+        replicas=2,
+        is_seeding=True,
+        workers=2,
+        leaders=2,
+    ),
+    Scope(
+        "pool, deletion",
+        (FIRST, OTHER),
+        ordinals=2,
+        seeded=0,
+        replicas=2,
+        is_seeding=True,
+        workers=2,
+        deleted=(0,),
+    ),
     Scope("hand", (FIRST, OTHER), has_hand=True),
 )
 
