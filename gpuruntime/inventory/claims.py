@@ -160,9 +160,7 @@ class Attempt:
             await self._demand_unfinished()
             return await self._reuse(stock)
         async with asyncio.TaskGroup() as tasks:
-            burial = tasks.create_task(
-                _settled(self._tombstones.find(self._wanted.operation_id)), name="find tombstone"
-            )
+            burial = tasks.create_task(_settled(self._find_tombstone()), name="find tombstone")
             taken = await _settled(self._take())
         tombstone = burial.result()
         if tombstone is not None and isinstance(taken, Claim):
@@ -174,6 +172,11 @@ class Attempt:
         if isinstance(tombstone, GpuRuntimeError):
             raise tombstone
         return taken
+
+    async def _find_tombstone(self) -> Tombstone | None:
+        """A step behind the claim's PATCH, which is on its way then: the slower one goes first."""
+        await asyncio.sleep(0)
+        return await self._tombstones.find(self._wanted.operation_id)
 
     async def _reuse(self, stock: GPUUnit) -> Claim | StartOver:
         claim = await self._stock.restamp(stock, self._wanted)
