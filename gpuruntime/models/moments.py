@@ -12,11 +12,11 @@ MicroTime: TypeAlias = Annotated[datetime, MICROSECONDS]
 
 def rfc3339(moment: datetime) -> str:
     """Seconds, cut and never rounded up: a written moment does not lie in the future."""
-    return f"{_utc(moment):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_utc(moment).isoformat(timespec='seconds')}Z"
 
 
 def rfc3339_micro(moment: datetime) -> str:
-    return f"{_utc(moment):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return f"{_utc(moment).isoformat(timespec='microseconds')}Z"
 
 
 def moment_of(text: str) -> datetime | None:
@@ -29,6 +29,7 @@ def moment_of(text: str) -> datetime | None:
 
 
 def _utc(moment: datetime) -> datetime:
+    """Without its time zone, which each form writes as Z."""
     if moment.tzinfo is None:
         raise ValueError(f"moment {moment} has no time zone: use an aware datetime")
-    return moment.astimezone(UTC)
+    return moment.astimezone(UTC).replace(tzinfo=None)
