@@ -63,6 +63,13 @@ class Answer:
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
+@attrs.frozen(slots=True)
+class Encoded:
+    """The items of a page, each of which is JSON already."""
+
+    items: list[bytes]
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Reply:
     """What a handler gives: its status has to be one of its route's answers."""

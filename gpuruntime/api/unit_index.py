@@ -46,9 +46,9 @@ class Filter:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitPage:
-    """An encoded list of views; `next` is the key to ask for after it, None after the last."""
+    """Each view as JSON; `next` is the key to ask for after them, None after the last."""
 
-    views: msgspec.Raw
+    views: list[bytes]
     next: Key | None = None
 
 
@@ -81,7 +81,7 @@ class UnitIndex:
         facets = wanted.facets()
         rows = [self._rows[facet] for facet in facets if facet in self._rows]
         if len(rows) < len(facets):
-            return UnitPage(views=_list_of([]))
+            return UnitPage(views=[])
         entries = min(rows, key=len).after(_place_of(after) if after else ())
         if len(rows) > 1:
             wanted_facets = frozenset(facets)
@@ -89,7 +89,7 @@ class UnitIndex:
         found = list(islice(entries, limit + 1))
         kept = found[:limit]
         following = kept[-1].unit.metadata.key if len(found) > limit else None
-        return UnitPage(views=_list_of(kept), next=following)
+        return UnitPage(views=[entry.view or entry.encoded() for entry in kept], next=following)
 
     def _heed(
         self, lifecycle: Lifecycle, store: Store[GPUUnit], key: Key, *_: GPUUnit | None
@@ -126,11 +126,6 @@ class UnitIndex:
 def _place_of(key: Key) -> Place:
     """Units of one name may be in both namespaces."""
     return (key.name, key.namespace)
-
-
-def _list_of(entries: list[_Entry]) -> msgspec.Raw:
-    views = [entry.view or entry.encoded() for entry in entries]
-    return msgspec.Raw(b"[%b]" % b",".join(views))
 
 
 def _facets_of(unit: GPUUnit, lifecycle: Lifecycle) -> Iterator[Facet]:

@@ -18,7 +18,18 @@ from gpuruntime.api.pages import (
     key_of,
     position_of,
 )
-from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
+from gpuruntime.api.routing import (
+    READ,
+    WRITE,
+    Answer,
+    Body,
+    Call,
+    Encoded,
+    Form,
+    NoQuery,
+    Reply,
+    Route,
+)
 from gpuruntime.api.unit_events import EventView, UnitEvents
 from gpuruntime.api.unit_index import Filter, UnitIndex
 from gpuruntime.api.views import UnitView, unit_view
@@ -182,7 +193,7 @@ class _UnitHandlers:
             tenant=asked.tenant,
         )
         page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
-        return Reply(data=page.views, next=cursor_after_key(page.next))
+        return Reply(data=Encoded(page.views), next=cursor_after_key(page.next))
 
     async def get(self, call: Call[ReadUnit, None]) -> Reply:
         lifecycle = Lifecycle(call.query.lifecycle)
