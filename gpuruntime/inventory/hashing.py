@@ -6,6 +6,7 @@ hold this: a change of them turns the honest replays of running callers into con
 """
 
 import hashlib
+from functools import cache
 from typing import Any
 
 import attrs
@@ -40,19 +41,28 @@ def operation_digest(operation_id: str) -> str:
 
 def compact(value: Any) -> JsonObject:
     """An attrs value as JSON without the members that equal their defaults."""
+    model: type = type(value)
     return {
-        field.name: _plain(member)
-        for field in attrs.fields(type(value))
-        if (member := getattr(value, field.name)) != _default_of(field)
+        name: _plain(member)
+        for name, default in _members(model)
+        if (member := getattr(value, name)) != default
     }
 
 
 def _plain(value: Any) -> JsonValue:
+    if type(value) is str:  # most members are, and to ask attrs takes longer
+        return value
     if attrs.has(type(value)):
         return compact(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value  # type: ignore[no-any-return]  # a scalar of a validated request
+
+
+@cache
+def _members(model: type) -> tuple[tuple[str, Any], ...]:
+    """The names with their defaults, which are for comparing only."""
+    return tuple((field.name, _default_of(field)) for field in attrs.fields(model))
 
 
 def _default_of(field: "attrs.Attribute[Any]") -> Any:
