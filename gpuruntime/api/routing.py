@@ -65,9 +65,9 @@ class Answer:
 
 @attrs.frozen(slots=True)
 class Encoded:
-    """The items of a page, each of which is JSON already."""
+    """A page that is JSON already."""
 
-    items: list[bytes]
+    document: bytes
 
 
 @attrs.frozen(kw_only=True, slots=True)

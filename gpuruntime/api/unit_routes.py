@@ -8,6 +8,7 @@ import attrs
 
 from gpuruntime.api import examples
 from gpuruntime.api.etags import IF_MATCH, if_match
+from gpuruntime.api.page_documents import PageDocuments
 from gpuruntime.api.pages import (
     DEFAULT_LIMIT,
     Cursor,
@@ -173,6 +174,7 @@ class _UnitHandlers:
     def __init__(self, units: Units, index: UnitIndex, events: UnitEvents) -> None:
         self._units = units
         self._index = index
+        self._documents = PageDocuments()
         self._events = events
 
     async def create(self, call: Call[NoQuery, CreateUnit]) -> Reply:
@@ -193,7 +195,9 @@ class _UnitHandlers:
             tenant=asked.tenant,
         )
         page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
-        return Reply(data=Encoded(page.views), next=cursor_after_key(page.next))
+        following = cursor_after_key(page.next)
+        document = self._documents.of((wanted, asked.limit, asked.cursor), page.views, following)
+        return Reply(data=Encoded(document), next=following)
 
     async def get(self, call: Call[ReadUnit, None]) -> Reply:
         lifecycle = Lifecycle(call.query.lifecycle)

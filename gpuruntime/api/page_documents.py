@@ -1,0 +1,65 @@
+"""Pages as they were last sent, kept for whoever asks for one again before anything in it changed.
+
+A page of a fleet at rest is asked for over and over; to gather it anew from a hundred places in
+memory costs more than all else that its request does.
+"""
+
+from collections.abc import Hashable
+from typing import Final
+
+import attrs
+import msgspec
+
+MOST_BYTES: Final = 32 * 1024 * 1024
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+@attrs.frozen(slots=True)
+class _Sent:
+    items: list[bytes]
+    following: str
+    document: bytes
+
+
+class PageDocuments:
+    """A document is used again while each of its items is the very one that it was made of."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._sent: dict[Hashable, _Sent] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def of(self, asked: Hashable, items: list[bytes], following: str) -> bytes:
+        sent = self._sent.get(asked)
+        if sent is not None and sent.items == items and sent.following == following:
+            return sent.document
+        document = joined(items, following)
+        self._keep(asked, _Sent(items, following, document))
+        return document
+
+    def _keep(self, asked: Hashable, sent: _Sent) -> None:
+        """What was made first goes first."""
+        self._drop(asked)
+        self._sent[asked] = sent
+        self._bytes += len(sent.document)
+        while self._bytes > self._most_bytes:
+            self._drop(next(iter(self._sent)))
+
+    def _drop(self, asked: Hashable) -> None:
+        sent = self._sent.pop(asked, None)
+        self._bytes -= len(sent.document) if sent else 0
+
+
+def joined(items: list[bytes], following: str) -> bytes:
+    """A page by one copy of what may be a megabyte."""
+    head, tail = b'{"data":[', b'],"next":%b}' % _encoder.encode(following)
+    if not items:
+        return head + tail
+    pieces = [*items]
+    pieces[0] = head + pieces[0]
+    pieces[-1] += tail
+    return b",".join(pieces)
