@@ -82,11 +82,15 @@ class UnitIndex:
         rows = [self._rows[facet] for facet in facets if facet in self._rows]
         if len(rows) < len(facets):
             return UnitPage(views=[])
-        entries = min(rows, key=len).after(_place_of(after) if after else ())
-        if len(rows) > 1:
+        place = _place_of(after) if after else ()
+        if len(rows) == 1:
+            found = rows[0].some_after(place, limit + 1)
+        else:
             wanted_facets = frozenset(facets)
-            entries = (entry for entry in entries if wanted_facets <= entry.facets)
-        found = list(islice(entries, limit + 1))
+            entries = min(rows, key=len).after(place)
+            found = list(
+                islice((each for each in entries if wanted_facets <= each.facets), limit + 1)
+            )
         kept = found[:limit]
         following = kept[-1].unit.metadata.key if len(found) > limit else None
         return UnitPage(views=[entry.view or entry.encoded() for entry in kept], next=following)

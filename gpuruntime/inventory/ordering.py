@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.models.metadata import Key, KubernetesObject
@@ -10,6 +10,8 @@ from gpuruntime.models.metadata import Key, KubernetesObject
 ValueT = TypeVar("ValueT")
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
+# No name has it, so it sorts after all that may follow in a place.
+BEYOND: Final = "\U0010ffff"
 # What a list is sorted by, such as a name and, where names may be equal, a namespace.
 Place: TypeAlias = tuple[str, ...]
 
@@ -39,10 +41,15 @@ class Ordered(Generic[ValueT]):
 
     def after(self, place: Place) -> Iterator[ValueT]:
         """Beyond all places that begin like this one; the empty place is before all others."""
-        start = 0
-        if place:
-            start = bisect_right(self._places, place, key=lambda each: each[: len(place)])
-        return map(self._values.__getitem__, range(start, len(self._values)))
+        return map(self._values.__getitem__, range(self._start(place), len(self._values)))
+
+    def some_after(self, place: Place, count: int) -> list[ValueT]:
+        """As many of those as there are, at most."""
+        start = self._start(place)
+        return self._values[start : start + count]
+
+    def _start(self, place: Place) -> int:
+        return bisect_right(self._places, (*place, BEYOND)) if place else 0
 
 
 class OrderedCache(Generic[ObjectT]):
