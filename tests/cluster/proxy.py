@@ -29,6 +29,7 @@ HOP_BY_HOP: Final = frozenset(
     {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
 )
 START_SECONDS: Final = 10.0
+CLOSING_SECONDS: Final = 0.25
 
 
 class Traffic(StrEnum):
@@ -298,6 +299,8 @@ def proxy(upstream: str, certificate: Path) -> Iterator[Proxy]:
         async with serving(upstream, tls) as made:
             started.set_result((made, lambda: loop.call_soon_threadsafe(stopped.set)))
             await stopped.wait()
+        # Connections that were cut off close in the turns of the loop that follow.
+        await asyncio.sleep(CLOSING_SECONDS)
 
     thread = Thread(target=lambda: asyncio.run(main()), name=f"proxy of {upstream}")
     thread.start()
