@@ -10,7 +10,10 @@ from typing import Final
 import attrs
 import msgspec
 
+# Of the documents; the views that they were made of may be as much again.
 MOST_BYTES: Final = 32 * 1024 * 1024
+# Questions without an answer cost bytes too: there is no end to cursors and filters.
+MOST_PAGES: Final = 1_000
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -46,7 +49,7 @@ class PageDocuments:
         self._drop(asked)
         self._sent[asked] = sent
         self._bytes += len(sent.document)
-        while self._bytes > self._most_bytes:
+        while self._bytes > self._most_bytes or len(self._sent) > MOST_PAGES:
             self._drop(next(iter(self._sent)))
 
     def _drop(self, asked: Hashable) -> None:

@@ -197,7 +197,7 @@ class _UnitHandlers:
         page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
         following = cursor_after_key(page.next)
         document = self._documents.of((wanted, asked.limit, asked.cursor), page.views, following)
-        return Reply(data=Encoded(document), next=following)
+        return Reply(data=Encoded(document))
 
     async def get(self, call: Call[ReadUnit, None]) -> Reply:
         lifecycle = Lifecycle(call.query.lifecycle)

@@ -2,7 +2,7 @@
 
 import json
 
-from gpuruntime.api.page_documents import PageDocuments
+from gpuruntime.api.page_documents import MOST_PAGES, PageDocuments
 
 
 def item(number: int) -> bytes:
@@ -60,6 +60,13 @@ def test_no_more_is_kept_than_it_may_take() -> None:
         "data": [{"name": "unit-0"}],
         "next": "",
     }
+
+
+def test_there_is_an_end_to_the_empty_pages_that_are_kept() -> None:
+    documents = PageDocuments()
+    for number in range(2 * MOST_PAGES):
+        documents.of(number, [], "")
+    assert len(documents) == MOST_PAGES
 
 
 def test_a_page_larger_than_all_that_may_be_kept_is_sent_and_forgotten() -> None:
