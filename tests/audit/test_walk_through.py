@@ -22,8 +22,9 @@ from gpuruntime.roles.process import Process
 from gpuruntime.settings import LeaderElectionSettings
 from tests.audit.onlooker import Onlooker
 from tests.inventory.cluster import INSTANCE, STOCK
-from tests.roles.test_dev import STOCK as SEED
-from tests.roles.test_dev import UNIT, Caller, local_settings
+from tests.roles.test_dev import Caller, local_settings
+from tests.walkthrough import STOCK as SEED
+from tests.walkthrough import UNIT
 
 pytestmark = pytest.mark.looptime
 

@@ -10,30 +10,9 @@ import pytest
 
 from tests.cluster.product import until
 from tests.product.conftest import Product
+from tests.walkthrough import STOCK, UNIT
 
 pytestmark = pytest.mark.cluster
-
-STOCK = {
-    "operationID": "stock-g1-demo-001",
-    "specName": "g1.1",
-    "memory": "16Gi",
-    "gpu": 1,
-    "replicas": 2,
-}
-UNIT = {
-    "operationID": "unit-demo-001",
-    "name": "demo-instance",
-    "namespace": "runtime-instance",
-    "specName": "g1.1",
-    "image": "python:3.12",
-    "access": {"primaryPort": "http", "scheme": "http"},
-    "template": {
-        "command": ["python"],
-        "args": ["-m", "http.server", "8080"],
-        "ports": [{"name": "http", "port": 8080}],
-    },
-}
-UNIT_PATH = "/gpu-units/demo-instance"
 
 
 def unit_of(spec: str, name: str) -> dict[str, Any]:

@@ -15,29 +15,9 @@ import yaml
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev import Dev
 from gpuruntime.settings import Address, OperationsSettings, Settings
+from tests.walkthrough import STOCK, UNIT
 
 pytestmark = pytest.mark.looptime
-
-STOCK = {
-    "operationID": "stock-g1-demo-001",
-    "specName": "g1.1",
-    "memory": "16Gi",
-    "gpu": 1,
-    "replicas": 2,
-}
-UNIT = {
-    "operationID": "unit-demo-001",
-    "name": "demo-instance",
-    "namespace": "runtime-instance",
-    "specName": "g1.1",
-    "image": "python:3.12",
-    "access": {"primaryPort": "http", "scheme": "http"},
-    "template": {
-        "command": ["python"],
-        "args": ["-m", "http.server", "8080"],
-        "ports": [{"name": "http", "port": 8080}],
-    },
-}
 
 
 def local_settings() -> Settings:
