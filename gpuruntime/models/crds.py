@@ -9,6 +9,7 @@ from gpuruntime.models.json import JsonObject, JsonValue
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.schemas import schema_of_kind
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 
 CATEGORY: Final = "gpuruntime"
@@ -61,6 +62,18 @@ KINDS: Final = (
             Column("Claimed", ".status.claimed", "integer"),
             Column("Phase", ".status.phase"),
             Column("Consumed", ".status.consumed", "integer", is_wide=True),
+            _AGE,
+        ),
+    ),
+    Kind(
+        resource=GPU_STORAGES,
+        short_name="gs",
+        columns=(
+            Column("Size", ".spec.size"),
+            Column("Phase", ".status.phase"),
+            Column("Held By", ".status.holder.name"),
+            Column("Capacity", ".status.capacity", is_wide=True),
+            Column("Class", ".spec.storageClassName", is_wide=True),
             _AGE,
         ),
     ),

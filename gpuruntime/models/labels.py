@@ -12,6 +12,8 @@ POOL: Final = f"{GROUP}/pool"
 SPEC: Final = f"{GROUP}/spec"
 TENANT: Final = f"{GROUP}/tenant"
 
+ACCESSOR: Final = f"{GROUP}/accessor"
+
 UNIT_APP: Final = "gpuruntime-unit"
 STORAGE_APP: Final = "gpuruntime-storage"
 MANAGER: Final = "gpuruntime"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from gpuruntime.models.conditions import Condition, condition_of
-from gpuruntime.models.reasons import ConditionType, PoolReason, UnitReason
+from gpuruntime.models.reasons import ConditionType, PoolReason, StorageReason, UnitReason
 
 
 class UnitPhase(StrEnum):
@@ -21,6 +21,29 @@ class PoolPhase(StrEnum):
     FAILED = "Failed"
 
 
+class StoragePhase(StrEnum):
+    PENDING = "Pending"
+    READY = "Ready"
+    FAILED = "Failed"
+
+
+class StepPhase(StrEnum):
+    """How far a prepare or a recovery is; the empty text means that none was asked for."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+_STORAGE_FAILURES = frozenset(
+    {
+        StorageReason.INVALID_SPEC,
+        StorageReason.VOLUME_LOST,
+        StorageReason.VOLUME_SYNC_FAILED,
+        StorageReason.PREPARE_FAILED,
+    }
+)
 _UNIT_PHASES: dict[str, UnitPhase] = {
     UnitReason.SCALED_TO_ZERO: UnitPhase.SUSPENDED,
     UnitReason.INVALID_SPEC: UnitPhase.FAILED,
@@ -53,3 +76,12 @@ def pool_phase_of(conditions: Iterable[Condition]) -> PoolPhase:
     if ready.is_true:
         return PoolPhase.READY
     return _POOL_PHASES.get(ready.reason, PoolPhase.PROGRESSING)
+
+
+def storage_phase_of(conditions: Iterable[Condition]) -> StoragePhase:
+    ready = condition_of(conditions, ConditionType.READY)
+    if ready is None:
+        return StoragePhase.PENDING
+    if ready.is_true:
+        return StoragePhase.READY
+    return StoragePhase.FAILED if ready.reason in _STORAGE_FAILURES else StoragePhase.PENDING

@@ -50,8 +50,21 @@ class ContainerStatus:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ClaimSource:
+    claimName: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PodVolume:
+    """Of the kinds of volumes only claims are told apart."""
+
+    persistentVolumeClaim: ClaimSource | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class PodSpec:
     nodeName: str = ""
+    volumes: tuple[PodVolume, ...] = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -77,6 +90,13 @@ class Pod:
         """Ready and not on its way out: an ending Pod stays ready for a while."""
         ready = self.condition("Ready")
         return ready is not None and ready.is_true and self.metadata.deletionTimestamp is None
+
+    def mounts(self, claim: str) -> bool:
+        return any(
+            volume.persistentVolumeClaim is not None
+            and volume.persistentVolumeClaim.claimName == claim
+            for volume in self.spec.volumes
+        )
 
     def condition(self, type_: str) -> Condition | None:
         return condition_of(self.status.conditions, type_)

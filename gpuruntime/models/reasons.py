@@ -6,6 +6,10 @@ from enum import StrEnum
 class ConditionType(StrEnum):
     # The object is as its spec asks; of an active unit with ports, it can be reached.
     READY = "Ready"
+    # The volume of a storage was filled as its prepare asks, or nothing was asked for.
+    PREPARED = "Prepared"
+    # The files of a storage can be reached through its accessor.
+    ACCESSOR_READY = "AccessorReady"
     # Every storage that the unit mounts exists, is prepared and is held by this unit.
     STORAGE_READY = "StorageReady"
     # The function that the unit declares has the workers it needs now.
@@ -64,3 +68,53 @@ class PoolReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     # Another pool gives the same specName another envelope; this one seeds nothing.
     SPEC_CONFLICT = "SpecConflict"
+
+
+class StorageReason(StrEnum):
+    """Reasons of a storage's conditions."""
+
+    # The volume is bound and prepared: a unit may mount it. Of Ready, with the status True.
+    VOLUME_READY = "VolumeReady"
+    # As before, but smaller than asked for: the class does not let volumes grow. Ready is True.
+    EXPANSION_REFUSED = "ExpansionRefused"
+    # The volume is being made, or waits for the first Pod that mounts it.
+    VOLUME_PENDING = "VolumePending"
+    # The volume is gone for good, and what was on it too.
+    VOLUME_LOST = "VolumeLost"
+    # The claim could not be written, or the one of its name has another owner.
+    VOLUME_SYNC_FAILED = "VolumeSyncFailed"
+    # A field of the spec cannot be carried out; the message names it. Waits for a new spec.
+    INVALID_SPEC = "InvalidSpec"
+    # Nobody asked for anything to be put on the volume. Of Prepared, with the status True.
+    NOTHING_TO_PREPARE = "NothingToPrepare"
+    # The prepare ended well. Of Prepared, with the status True.
+    PREPARE_SUCCEEDED = "PrepareSucceeded"
+    # The prepare runs, or is about to.
+    PREPARE_PROGRESSING = "PrepareProgressing"
+    # The storage to copy from is not ready yet. Waits for it.
+    SOURCE_NOT_READY = "SourceNotReady"
+    # The prepare failed, and stays so until somebody asks to recover; the Pod's own words.
+    PREPARE_FAILED = "PrepareFailed"
+    # The accessor's Pod is ready. Of AccessorReady, with the status True.
+    ACCESSOR_SERVING = "AccessorServing"
+    # Nobody asked for an accessor.
+    ACCESSOR_OFF = "AccessorOff"
+    # The accessor is on its way, or waits for the volume.
+    ACCESSOR_PROGRESSING = "AccessorProgressing"
+    # The accessor's Pod cannot start; the message carries its own words.
+    ACCESSOR_FAILED = "AccessorFailed"
+
+
+class MountReason(StrEnum):
+    """Reasons of a unit's condition StorageReady."""
+
+    # Every storage is ready, and held by this unit. The only reason with the status True.
+    STORAGES_HELD = "StoragesHeld"
+    # A storage does not exist. Waits for it.
+    STORAGE_MISSING = "StorageMissing"
+    # A storage is being made or filled. Waits for it.
+    STORAGE_NOT_READY = "StorageNotReady"
+    # A storage failed; the message carries its own words. Waits for somebody to mend it.
+    STORAGE_FAILED = "StorageFailed"
+    # Another unit holds a storage, or is before this one. Waits for its turn.
+    STORAGE_HELD = "StorageHeldElsewhere"

@@ -22,6 +22,7 @@ _KERNEL_PATHS = ("/dev", "/proc", "/sys")
 # digest of an operationID, and what pools and functions append to name their units.
 _DERIVED = "op-[0-9a-f]{40}"
 _DERIVED_POOL = f"^{_DERIVED}$"
+_DERIVED_STORAGE = _DERIVED_POOL
 _DERIVED_UNIT = f"^{_DERIVED}(-(w-)?[1-9][0-9]*)?$"
 
 
@@ -196,6 +197,68 @@ SAME_OWNER: Final = Rule(
     reason="FieldValueForbidden",
 )
 
+
+def _never_shrinks(self: Any, old_self: Any) -> bool:
+    before, after = old_self["size"], self["size"]
+    if not _is_sound(before):
+        return True
+    return _is_sound(after) and parse_quantity(after) >= parse_quantity(before)
+
+
+def _has_one_source(self: Any, _: Any) -> bool:
+    return bool(self.get("fromImage", "")) != bool(self.get("fromStorageName", ""))
+
+
+def _has_words(self: Any) -> bool:
+    return bool(self.get("command") or self.get("args"))
+
+
+NEVER_SHRINKS: Final = Rule(
+    text="!(isQuantity(oldSelf.size) && quantity(oldSelf.size).isGreaterThan(quantity('0')) && "
+    "quantity(oldSelf.size).isLessThan(quantity('1Ei'))) || (isQuantity(self.size) && "
+    "!quantity(self.size).isLessThan(quantity(oldSelf.size)) && "
+    "quantity(self.size).isLessThan(quantity('1Ei')))",
+    holds=_never_shrinks,
+    message="may grow and never shrink: create another storage and copy what is needed",
+    field=".size",
+)
+FIXED_CLASS: Final = Rule(
+    text=f"{_text_of('self', 'storageClassName')} == {_text_of('oldSelf', 'storageClassName')}",
+    holds=lambda self, old: bool(
+        self.get("storageClassName", "") == old.get("storageClassName", "")
+    ),
+    message="cannot change: create another storage of that class and copy this one",
+    field=".storageClassName",
+)
+ONE_SOURCE: Final = Rule(
+    text="(self.?fromImage.orValue('') != '') != (self.?fromStorageName.orValue('') != '')",
+    holds=_has_one_source,
+    message="needs either fromImage or fromStorageName, and not both",
+)
+COMMAND_FOR_IMAGE: Final = Rule(
+    text="self.?fromImage.orValue('') == '' || self.?command.orValue([]).size() > 0 || "
+    "self.?args.orValue([]).size() > 0",
+    holds=lambda self, _: not self.get("fromImage", "") or _has_words(self),
+    message="needs a command or args: an image alone fills nothing",
+    field=".fromImage",
+)
+NO_COMMAND_FOR_COPY: Final = Rule(
+    text="self.?fromImage.orValue('') != '' || (self.?command.orValue([]).size() == 0 && "
+    "self.?args.orValue([]).size() == 0)",
+    holds=lambda self, _: bool(self.get("fromImage", "")) or not _has_words(self),
+    message="copies as it is: command and args belong to fromImage",
+    field=".fromStorageName",
+)
+NOT_ITSELF: Final = Rule(
+    text="self.?spec.prepare.fromStorageName.orValue('') != self.metadata.name",
+    holds=lambda self, _: (
+        (self["spec"].get("prepare") or {}).get("fromStorageName", "") != self["metadata"]["name"]
+    ),
+    message="cannot be the storage itself",
+    field=".spec.prepare.fromStorageName",
+)
+STORAGE_NAME: Final = (_dns_label(LONGEST_LABEL), _reserved(_DERIVED_STORAGE))
+
 TWINS: Final[Mapping[str, Twin]] = {
     rule.text: rule.holds
     for rule in (
@@ -215,5 +278,12 @@ TWINS: Final[Mapping[str, Twin]] = {
         WORKER_RANGE,
         ONE_WORKER_FOR_STORAGE,
         SAME_OWNER,
+        *STORAGE_NAME,
+        NEVER_SHRINKS,
+        FIXED_CLASS,
+        ONE_SOURCE,
+        COMMAND_FOR_IMAGE,
+        NO_COMMAND_FOR_COPY,
+        NOT_ITSELF,
     )
 }

@@ -6,6 +6,8 @@ from gpuruntime.models.names import LONGEST_LABEL
 from gpuruntime.models.schemas import Schema
 
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_OPTIONAL_LABEL = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
+_OPTIONAL_SUBDOMAIN = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$"
 _SPEC_NAME = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$"
 _PRINTABLE = r"^[!-~]*$"
@@ -20,6 +22,9 @@ PATH_BELOW_ROOT: Final = f"^({_SEGMENT})+$"
 _PATH_IN_FOLDER = f"^({_SEGMENT}){{2,}}$"
 
 Name: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=DNS_LABEL)]
+OptionalName: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_OPTIONAL_LABEL)]
+# A cluster's StorageClass; empty, the cluster's default.
+ClassName: TypeAlias = Annotated[str, Schema(maxLength=253, pattern=_OPTIONAL_SUBDOMAIN)]
 SpecName: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_SPEC_NAME)]
 LabelValue: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_LABEL_VALUE)]
 # A registry's name, a repository, a tag and a digest at their longest stay below this.

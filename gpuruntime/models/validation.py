@@ -8,24 +8,32 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuruntime.models.codec import to_json
+from gpuruntime.models.envelopes import HasEnvelope
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
 from gpuruntime.models.reasons import UnitReason
 from gpuruntime.models.rules import TWINS
 from gpuruntime.models.schemas import StructuralSchema, schema_of_kind
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.units import GPUUnit
 
-_SCHEMAS = {model: schema_of_kind(model) for model in (GPUUnit, StockPool)}
+_SCHEMAS = {model: schema_of_kind(model) for model in (GPUUnit, StockPool, GPUStorage)}
 
 
 def unit_problems(unit: GPUUnit) -> tuple[Problem, ...]:
     """Empty for a unit that can be carried out; `reason_of` says how to report the others."""
-    return _problems_of(unit)
+    return (*_rule_problems(unit), *_envelope_problems(unit.spec))
 
 
 def pool_problems(pool: StockPool) -> tuple[Problem, ...]:
-    return _problems_of(pool)
+    return (*_rule_problems(pool), *_envelope_problems(pool.spec))
+
+
+def storage_problems(storage: GPUStorage) -> tuple[Problem, ...]:
+    size = storage.spec.size
+    missing = () if size else (Problem(field="spec.size", message="is needed, such as 10Gi"),)
+    return (*_rule_problems(storage), *_quantity_problems("spec.size", size), *missing)
 
 
 def reason_of(problems: tuple[Problem, ...]) -> UnitReason:
@@ -62,13 +70,14 @@ def broken_rules(
             yield from broken_rules(schema["items"], item, path=f"{path}[{index}]")
 
 
-def _problems_of(held: GPUUnit | StockPool) -> tuple[Problem, ...]:
+def _rule_problems(held: GPUUnit | StockPool | GPUStorage) -> Iterator[Problem]:
     document = {"metadata": {"name": held.metadata.name}, "spec": to_json(held.spec)}
-    return (
-        *broken_rules(_SCHEMAS[type(held)], document),
-        *_quantity_problems("spec.cpu", held.spec.cpu),
-        *_quantity_problems("spec.memory", held.spec.memory),
-    )
+    return broken_rules(_SCHEMAS[type(held)], document)
+
+
+def _envelope_problems(spec: HasEnvelope) -> Iterator[Problem]:
+    yield from _quantity_problems("spec.cpu", spec.cpu)
+    yield from _quantity_problems("spec.memory", spec.memory)
 
 
 def _quantity_problems(field: str, text: str) -> Iterator[Problem]:

@@ -45,6 +45,14 @@ def pool(name: str = "pool", **spec: Any) -> Document:
     return _document("StockPool", name, {"specName": "g1.1", "replicas": 2} | spec)
 
 
+def storage(name: str = "storage", **spec: Any) -> Document:
+    return _document("GPUStorage", name, {"size": "10Gi"} | spec)
+
+
+def prepared(**prepare: Any) -> Document:
+    return storage(prepare=prepare)
+
+
 def _document(kind: str, name: str, spec: Document) -> Document:
     return {
         "apiVersion": "runtime.lokiwager.io/v1alpha1",
@@ -185,6 +193,65 @@ STORAGE: Final = (
     ),
 )
 
+SIZE: Final = "spec.size"
+PREPARE: Final = "spec.prepare"
+STORAGES: Final = (
+    created("a storage of 63 characters", storage("a" * 63)),
+    created("a storage with a dot", storage("a.b"), denied="metadata.name"),
+    created("a storage that takes the reserved prefix", storage("op-a"), denied="metadata.name"),
+    created("a derived storage", storage(DERIVED)),
+    created("a size that is none", storage(size="much")),
+    changed("the same size", storage(), storage()),
+    changed("a size that grows", storage(), storage(size="11Gi")),
+    changed("the same size in other words", storage(), storage(size="10240Mi")),
+    changed("a size that shrinks", storage(), storage(size="9Gi"), denied=SIZE),
+    changed("a size that shrinks to nothing", storage(), storage(size="0"), denied=SIZE),
+    changed("a size spoilt", storage(), storage(size="much"), denied=SIZE),
+    changed("a size past all bounds", storage(), storage(size="1Ei"), denied=SIZE),
+    changed("a size mended", storage(size="much"), storage(size="1Gi")),
+    changed("a size of zero mended", storage(size="0"), storage(size="1Gi")),
+    changed("a size past all bounds mended", storage(size="2Ei"), storage(size="1Gi")),
+    changed(
+        "another class",
+        storage(storageClassName="fast"),
+        storage(storageClassName="slow"),
+        denied="spec.storageClassName",
+    ),
+    changed(
+        "a class where the default was",
+        storage(),
+        storage(storageClassName="slow"),
+        denied="spec.storageClassName",
+    ),
+    changed("no class, now in words", storage(), storage(storageClassName="")),
+    changed("an accessor", storage(), storage(accessor={"enabled": True})),
+    created("a command of an image", prepared(fromImage="a:1", command=["fill"])),
+    created("args of an image", prepared(fromImage="a:1", args=["fill"])),
+    created("an image alone", prepared(fromImage="a:1"), denied=f"{PREPARE}.fromImage"),
+    created("a copy", prepared(fromStorageName="other")),
+    created("nothing to prepare from", prepared(), denied=PREPARE),
+    created(
+        "two sources",
+        prepared(fromImage="a:1", fromStorageName="other", command=["fill"]),
+        denied=PREPARE,
+    ),
+    created(
+        "a copy with a command",
+        prepared(fromStorageName="other", command=["fill"]),
+        denied=f"{PREPARE}.fromStorageName",
+    ),
+    created(
+        "a copy with args",
+        prepared(fromStorageName="other", args=["fill"]),
+        denied=f"{PREPARE}.fromStorageName",
+    ),
+    created(
+        "a copy of itself",
+        prepared(fromStorageName="storage"),
+        denied=f"{PREPARE}.fromStorageName",
+    ),
+)
+
 FUNCTIONS: Final = (
     created("a function with its defaults", function()),
     created("as many workers as there may be", function(minAvailableCount=3, maxWorkers=3)),
@@ -292,5 +359,5 @@ BOUNDS: Final = (
     created("an unknown refill", pool(refill="Sometimes"), denied="spec.refill"),
 )
 
-RULE_CASES: Final = (*NAMES, *ENVELOPE, *TEMPLATES, *STORAGE, *FUNCTIONS)
+RULE_CASES: Final = (*NAMES, *ENVELOPE, *TEMPLATES, *STORAGE, *STORAGES, *FUNCTIONS)
 CASES: Final = (*RULE_CASES, *BOUNDS)

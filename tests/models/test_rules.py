@@ -11,15 +11,17 @@ from gpuruntime.models.codec import decode, encode, to_json
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.rules import TWINS
 from gpuruntime.models.schemas import StructuralSchema, schema_of_kind
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.validation import broken_rules
 from tests.models.documents import documents
 from tests.models.rule_cases import RULE_CASES, Document, RuleCase
 
-MODELS: dict[str, type[GPUUnit] | type[StockPool]] = {
+MODELS: dict[str, type[GPUUnit] | type[StockPool] | type[GPUStorage]] = {
     "GPUUnit": GPUUnit,
     "StockPool": StockPool,
+    "GPUStorage": GPUStorage,
 }
 SCHEMAS = {kind: schema_of_kind(model) for kind, model in MODELS.items()}
 

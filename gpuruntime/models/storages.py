@@ -1,0 +1,161 @@
+"""GPUStorage: a volume that outlives the units that mount it, one at a time."""
+
+import hashlib
+from typing import Annotated, ClassVar, Final
+
+import attrs
+
+from gpuruntime.models import codec, rules
+from gpuruntime.models.conditions import Condition
+from gpuruntime.models.labels import GROUP
+from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.names import cut_with_hash
+from gpuruntime.models.phases import StepPhase, StoragePhase
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.schemas import Rule, Schema
+from gpuruntime.models.texts import (
+    UID,
+    Argument,
+    ClassName,
+    Image,
+    Name,
+    OptionalName,
+    QuantityText,
+)
+from gpuruntime.models.units import VERSION
+
+# Asks to run a failed prepare again; its value, new every time, is part of the Job's name.
+RECOVER: Final = f"{GROUP}/recover"
+FINALIZER: Final = f"{GROUP}/mounted"
+DIGEST_LENGTH: Final = 8
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Prepare:
+    """What fills the volume once, before anybody mounts it: a command, or another storage."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        rules.ONE_SOURCE,
+        rules.COMMAND_FOR_IMAGE,
+        rules.NO_COMMAND_FOR_COPY,
+    )
+
+    fromImage: Annotated[
+        Image, Schema(description="Runs command and args with the volume at /storage.")
+    ] = ""
+    fromStorageName: Annotated[
+        OptionalName, Schema(description="A storage of the same namespace, copied whole.")
+    ] = ""
+    command: Annotated[tuple[Argument, ...], Schema(maxItems=128)] = ()
+    args: Annotated[tuple[Argument, ...], Schema(maxItems=256)] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Accessor:
+    """A file server on the volume, reached through the API."""
+
+    enabled: bool = False
+    writable: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GPUStorageSpec:
+    RULES: ClassVar[tuple[Rule, ...]] = (rules.NEVER_SHRINKS, rules.FIXED_CLASS)
+
+    size: Annotated[
+        QuantityText, Schema(description="May grow where the class allows it; never shrinks.")
+    ]
+    storageClassName: Annotated[
+        ClassName, Schema(description="Absent, the cluster's default class.")
+    ] = ""
+    prepare: Prepare | None = None
+    accessor: Accessor = Accessor()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Holder:
+    """The one unit that may mount the storage, until its Pods are gone."""
+
+    name: Name
+    uid: UID
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PrepareStatus:
+    """`observedDigest` names the prepare that ran, or runs: it never runs again by itself."""
+
+    phase: Annotated[str, Schema(enum=("", *StepPhase))] = ""
+    jobName: Annotated[str, Schema(maxLength=63)] = ""
+    observedDigest: Annotated[str, Schema(maxLength=64)] = ""
+    recoveryPhase: Annotated[str, Schema(enum=("", *StepPhase))] = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class AccessorStatus:
+    phase: Annotated[str, Schema(enum=("", *StoragePhase))] = ""
+    serviceName: Annotated[str, Schema(maxLength=63)] = ""
+    accessURL: Annotated[str, Schema(maxLength=1024)] = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GPUStorageStatus:
+    phase: Annotated[str, Schema(enum=tuple(StoragePhase))] = ""
+    claimName: Annotated[str, Schema(maxLength=63)] = ""
+    capacity: Annotated[str, Schema(maxLength=64)] = ""
+    holder: Holder | None = None
+    mountedBy: Annotated[
+        tuple[Name, ...], Schema(maxItems=16, description="The names of the units that hold it.")
+    ] = ()
+    prepare: PrepareStatus = PrepareStatus()
+    accessor: AccessorStatus = AccessorStatus()
+    observedGeneration: int = 0
+    conditions: Annotated[tuple[Condition, ...], Schema(maxItems=16, listMapKey="type")] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GPUStorage:
+    """A volume that outlives the units that mount it; one unit holds it at a time."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (*rules.STORAGE_NAME, rules.NOT_ITSELF)
+
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: GPUStorageSpec
+    status: GPUStorageStatus = GPUStorageStatus()
+
+
+GPU_STORAGES: Final = Resource(
+    group=GROUP, version=VERSION, kind="GPUStorage", plural="gpustorages", type=GPUStorage
+)
+
+
+def accessor_name(storage: str) -> str:
+    """Of the Deployment and the Service."""
+    return cut_with_hash(f"storage-accessor-{storage}")
+
+
+def prepare_name(storage: str, digest: str) -> str:
+    """The digest stays whole: it tells one run from another."""
+    ending = f"-{digest}"
+    return cut_with_hash(f"storage-prepare-{storage}", longest=63 - len(ending)) + ending
+
+
+def prepare_digest(storage: GPUStorage) -> str:
+    """Names one run: of this prepare, as often as somebody asked to recover it."""
+    asked = codec.to_json(storage.spec.prepare) if storage.spec.prepare else {}
+    return _digest(codec.encode_canonical(asked)) + _recovery(storage)
+
+
+def asks_to_recover(storage: GPUStorage) -> bool:
+    """Since the run that failed; a prepare that is merely another one asks for nothing."""
+    prepare = storage.status.prepare
+    is_asked = RECOVER in storage.metadata.annotations
+    is_new = not prepare.observedDigest.endswith(_recovery(storage))
+    return is_asked and is_new and prepare.phase == StepPhase.FAILED
+
+
+def _recovery(storage: GPUStorage) -> str:
+    return _digest(storage.metadata.annotations.get(RECOVER, "").encode())
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:DIGEST_LENGTH]
