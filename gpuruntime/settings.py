@@ -249,6 +249,7 @@ class Toleration:
 class PodDefaultSettings:
     cpu: Amount = Amount("1")
     memory: Amount = Amount("1Gi")
+    ephemeralStorage: Amount = Amount("10Gi")
     imagePullSecrets: tuple[Subdomain, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     nodeSelector: dict[str, str] = attrs.field(factory=dict)
@@ -265,6 +266,16 @@ class PodDefaultSettings:
                 FieldError("runtimeClassName", f"{self.runtimeClassName!r} is no name of a class")
             )
         _raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class HelperSettings:
+    """What runs beside users' containers: the file server, and the copying of storages."""
+
+    accessorImage: str = "docker.io/sigoden/dufs:v0.45.0"
+    copyImage: str = "docker.io/library/busybox:1.36"
+    cpu: Amount = Amount("250m")
+    memory: Amount = Amount("256Mi")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -285,6 +296,7 @@ class Settings:
     auth: AuthSettings = AuthSettings()
     nats: NatsSettings = NatsSettings()
     podDefaults: PodDefaultSettings = PodDefaultSettings()
+    helpers: HelperSettings = HelperSettings()
 
     @property
     def elects_leader(self) -> bool:

@@ -13,6 +13,7 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.moments import rfc3339_micro
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool, StockPoolSpec
 from gpuruntime.models.resources import Resource
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 
 # Which request made a pool: what its job is called.
@@ -78,7 +79,7 @@ def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
             **(provenance.source_marks(stock) if stock else {}),
         },
     }
-    return _body(GPU_UNITS, metadata, compact(spec))
+    return body_of(GPU_UNITS, metadata, compact(spec))
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -128,7 +129,7 @@ def new_pool(order: PoolOrder) -> JsonObject:
             OPERATION_TYPE: operation_type(request),
         },
     }
-    return _body(STOCK_POOLS, metadata, compact(spec))
+    return body_of(STOCK_POOLS, metadata, compact(spec))
 
 
 def operation_type(request: SeedStock | CreatePool) -> str:
@@ -139,10 +140,9 @@ def operation_type_of(pool: StockPool) -> str:
     return pool.metadata.annotations.get(OPERATION_TYPE, "")
 
 
-def replacement(value: GPUUnit | StockPool) -> JsonObject:
+def replacement(resource: Resource[Any], value: GPUUnit | StockPool | GPUStorage) -> JsonObject:
     """Guarded by the version that the value has; the status is not in it."""
-    resource = GPU_UNITS if isinstance(value, GPUUnit) else STOCK_POOLS
-    return _body(resource, codec.to_json(value.metadata), compact(value.spec))
+    return body_of(resource, codec.to_json(value.metadata), compact(value.spec))
 
 
 def _stocking(request: SeedStock | CreatePool) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _stocking(request: SeedStock | CreatePool) -> dict[str, Any]:
     return {"image": request.image, "template": request.template, "refill": request.refill}
 
 
-def _body(resource: Resource[Any], metadata: JsonObject, spec: JsonObject) -> JsonObject:
+def body_of(resource: Resource[Any], metadata: JsonObject, spec: JsonObject) -> JsonObject:
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

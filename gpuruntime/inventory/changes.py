@@ -7,6 +7,7 @@ import attrs
 
 from gpuruntime.inventory.bodies import replacement
 from gpuruntime.inventory.requests import UNSET, UpdatePool, UpdateUnit
+from gpuruntime.inventory.storage_requests import UpdateStorage
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models import codec
@@ -14,14 +15,15 @@ from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pools import StockPool, StockPoolSpec
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.schemas import schema_of
+from gpuruntime.models.storages import GPUStorage, GPUStorageSpec
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec
 from gpuruntime.models.validation import broken_rules
 
-ObjectT = TypeVar("ObjectT", GPUUnit, StockPool)
-SpecT = TypeVar("SpecT", GPUUnitSpec, StockPoolSpec)
+ObjectT = TypeVar("ObjectT", GPUUnit, StockPool, GPUStorage)
+SpecT = TypeVar("SpecT", GPUUnitSpec, StockPoolSpec, GPUStorageSpec)
 
-_SCHEMAS = {model: schema_of(model) for model in (GPUUnitSpec, StockPoolSpec)}
+_SCHEMAS = {model: schema_of(model) for model in (GPUUnitSpec, StockPoolSpec, GPUStorageSpec)}
 
 
 def etag_of(value: KubernetesObject) -> str:
@@ -29,7 +31,7 @@ def etag_of(value: KubernetesObject) -> str:
     return f'"{value.metadata.uid}.{value.metadata.generation}"'
 
 
-def changed(spec: SpecT, request: UpdateUnit | UpdatePool) -> SpecT:
+def changed(spec: SpecT, request: UpdateUnit | UpdatePool | UpdateStorage) -> SpecT:
     """Null gives a field its default. Raises StrictError where the rest does not go with it."""
     defaults = {field.name: field.default for field in attrs.fields(type(spec))}
     given = {
@@ -65,12 +67,12 @@ async def rewrite(
         if edited == found:
             return found
         try:
-            return await client.replace(resource, key, replacement(edited))
+            return await client.replace(resource, key, replacement(resource, edited))
         except ConflictError:
             asked = None
         except (OutcomeUnknownError, MalformedAnswerError):
             asked = edited
 
 
-def _members(request: UpdateUnit | UpdatePool) -> list[tuple[str, Any]]:
+def _members(request: UpdateUnit | UpdatePool | UpdateStorage) -> list[tuple[str, Any]]:
     return [(field.name, getattr(request, field.name)) for field in attrs.fields(type(request))]

@@ -39,6 +39,7 @@ from gpuruntime.inventory.errors import (
 )
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.stock import StockClaims
+from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.stores import FUNCTION, OPERATION
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import AlreadyExistsError, ApiError, KubeError, NotFoundError
@@ -73,11 +74,18 @@ class Attempt:
     """One run of the protocol. No two of one operation run in one process at a time."""
 
     def __init__(
-        self, order: UnitOrder, means: Means, stock: StockClaims, tombstones: Tombstones
+        self,
+        order: UnitOrder,
+        means: Means,
+        *,
+        storages: Storages,
+        stock: StockClaims,
+        tombstones: Tombstones,
     ) -> None:
         self._order = order
         self._means = means
         self._caches = means.caches
+        self._storages = storages
         self._stock = stock
         self._tombstones = tombstones
         self._wanted = Wanted(
@@ -116,7 +124,8 @@ class Attempt:
 
     async def replay(self) -> GPUUnit | None:
         """The unit of an earlier attempt, read live; raises where there can be none of ours."""
-        if self._caches.pools.store.by_index(OPERATION, self._wanted.operation_id):
+        others = (self._caches.pools, self._caches.storages)
+        if any(each.store.by_index(OPERATION, self._wanted.operation_id) for each in others):
             raise claim_plan.operation_conflict(self._wanted.operation_id)
         cached = self._caches.units.store.by_index(OPERATION, self._wanted.operation_id)
         ours = [each for each in cached if self._is_ours(each)]
@@ -150,6 +159,7 @@ class Attempt:
         function = self._order.request.serverless
         if function and self._caches.units.store.by_index(FUNCTION, function.requestID):
             raise claim_plan.function_taken(function.requestID)
+        await self._storages.demand_all(mount.name for mount in self._order.request.storageMounts)
 
     async def claim(self) -> Claim | Answer | StartOver:
         """An earlier attempt's claim, or a new one.

@@ -67,6 +67,22 @@ class JobNotFoundError(InventoryError):
     code = "job_not_found"
 
 
+class StorageNotFoundError(InventoryError):
+    code = "gpustorage_not_found"
+
+
+class StorageInUseError(InventoryError):
+    """A unit mounts the storage, or waits to."""
+
+    code = "storage_in_use"
+
+
+class NothingToRecoverError(InventoryError):
+    """The storage's prepare did not fail."""
+
+    code = "nothing_to_recover"
+
+
 class PreconditionFailedError(InventoryError):
     """The object is no longer the one that the caller's ETag names."""
 

@@ -18,7 +18,7 @@ from gpuruntime.models.quantities import parse_quantity
 _DERIVED_LENGTH = 40
 # Not what is asked for: the question's own name, and places that the server's settings decide.
 _OUTSIDE = ("operationID", "namespace", "stockNamespace")
-_QUANTITIES = ("cpu", "memory")
+_QUANTITIES = ("cpu", "memory", "size")
 
 
 def request_hash(request: Any) -> str:

@@ -10,6 +10,7 @@ from gpuruntime.inventory.jobs import Jobs
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.pools import Pools
 from gpuruntime.inventory.stock import StockClaims
+from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.inventory.units import Units
 
@@ -19,21 +20,24 @@ class Inventory:
     units: Units
     pools: Pools
     jobs: Jobs
+    storages: Storages
 
 
 def inventory_of(means: Means, tasks: asyncio.TaskGroup) -> Inventory:
     """Before the informers of its caches run. Attempts end as tasks of the role's group."""
     tombstones, attempts = tombstones_of(means), Attempts(tasks)
     deletions = Deletions(means.client, tombstones)
+    storages = Storages(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
     units = Units(
         means,
+        storages=storages,
         stock=stock_claims_of(means),
         tombstones=tombstones,
         deletions=deletions,
         attempts=attempts,
     )
     pools = Pools(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
-    return Inventory(units=units, pools=pools, jobs=Jobs(means, deletions))
+    return Inventory(units=units, pools=pools, jobs=Jobs(means, deletions), storages=storages)
 
 
 def tombstones_of(means: Means) -> Tombstones:

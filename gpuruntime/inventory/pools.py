@@ -121,7 +121,7 @@ class Pools:
     async def _replay(self, order: PoolOrder) -> StockPool | None:
         """The pool of an earlier attempt; raises where the operation is of something else."""
         caches = self._means.caches
-        for cache in (caches.units, caches.stock):
+        for cache in (caches.units, caches.stock, caches.storages):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
         for cached in self._cache.store.by_index(OPERATION, order.operation_id):

@@ -191,7 +191,7 @@ class UpdatePool:
 
 def parse_create_unit(document: object, namespaces: Namespaces) -> CreateUnit:
     places = {"namespace": namespaces.instance, "stockNamespace": namespaces.stock}
-    further = (*_misplaced(document, places), *_unknown_port(document))
+    further = (*misplaced(document, places), *_unknown_port(document))
     return read(document, CreateUnit, _structurer, further)
 
 
@@ -205,14 +205,15 @@ def parse_seed_stock(document: object) -> SeedStock:
 
 def parse_create_pool(document: object, namespaces: Namespaces) -> CreatePool:
     places = {"namespace": namespaces.stock}
-    return read(document, CreatePool, _structurer, _misplaced(document, places))
+    return read(document, CreatePool, _structurer, misplaced(document, places))
 
 
 def parse_update_pool(document: object) -> UpdatePool:
     return read(document, UpdatePool, _structurer, _fixed(document))
 
 
-def _misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:
+def misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:
+    """A request may name the places of ours, and no others."""
     members = document if isinstance(document, dict) else {}
     for field, place in places.items():
         if members.get(field, place) != place:
@@ -248,10 +249,10 @@ def _fixed(document: object) -> Iterator[Problem]:
             yield Problem(field=field, message=message)
 
 
-def _make_structurer() -> Structurer:
-    """The converter that knows what may be given, cleared or left out."""
+def structurer_of(*updates: type) -> Structurer:
+    """The converter that knows what each of them may be given, cleared or left out."""
     structurer = Structurer()
-    for model in (UpdateUnit, UpdatePool):
+    for model in updates:
         for annotation in get_type_hints(model, include_extras=True).values():
             inner, *others = get_args(annotation)
             parse = partial(_given, structurer, inner, can_clear=NoneType in others)
@@ -270,4 +271,4 @@ def _given(structurer: Structurer, inner: Any, value: object, *, can_clear: bool
         ) from error
 
 
-_structurer = _make_structurer()
+_structurer = structurer_of(UpdateUnit, UpdatePool)

@@ -9,6 +9,7 @@ from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pools import StockPool
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
@@ -23,6 +24,7 @@ SPEC: Final = "spec"
 SOURCE_UID: Final = "source-uid"
 FUNCTION: Final = "function"
 POOL: Final = "pool"
+STORAGE: Final = "storage"
 
 
 class Store(Protocol[ReadT_co]):
@@ -61,6 +63,7 @@ class Caches:
     stock: Cache[GPUUnit]
     units: Cache[GPUUnit]
     pools: Cache[StockPool]
+    storages: Cache[GPUStorage]
 
     def snapshot(self) -> Snapshot:
         """For the audit of a process that reads no children and no tombstones."""
@@ -103,12 +106,18 @@ def _by_function(unit: GPUUnit) -> Iterator[str]:
         yield unit.spec.serverless.requestID
 
 
+def _by_storage(unit: GPUUnit) -> Iterator[str]:
+    for mount in unit.spec.storageMounts:
+        yield mount.name
+
+
 def free_with(spec_name: str, image: str) -> str:
     return f"{spec_name} {image}"
 
 
 UnitIndexes: TypeAlias = Mapping[str, Callable[[GPUUnit], Iterable[str]]]
 PoolIndexes: TypeAlias = Mapping[str, Callable[[StockPool], Iterable[str]]]
+StorageIndexes: TypeAlias = Mapping[str, Callable[[GPUStorage], Iterable[str]]]
 
 # What the informers of these caches have to be given.
 STOCK_INDEXES: Final[UnitIndexes] = {
@@ -121,8 +130,10 @@ UNIT_INDEXES: Final[UnitIndexes] = {
     OPERATION: _by_operation,
     SOURCE_UID: _by_source_uid,
     FUNCTION: _by_function,
+    STORAGE: _by_storage,
 }
 POOL_INDEXES: Final[PoolIndexes] = {
     OPERATION: _by_operation,
     SPEC: _by_spec,
 }
+STORAGE_INDEXES: Final[StorageIndexes] = {OPERATION: _by_operation}

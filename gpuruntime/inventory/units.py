@@ -22,6 +22,7 @@ from gpuruntime.inventory.errors import (
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.requests import CreateUnit, UpdateUnit
 from gpuruntime.inventory.stock import StockClaims
+from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import NotFoundError
@@ -46,12 +47,14 @@ class Units:
         self,
         means: Means,
         *,
+        storages: Storages,
         stock: StockClaims,
         tombstones: Tombstones,
         deletions: Deletions,
         attempts: Attempts,
     ) -> None:
         self._means = means
+        self._storages = storages
         self._stock = stock
         self._tombstones = tombstones
         self._deletions = deletions
@@ -86,6 +89,8 @@ class Units:
             return attrs.evolve(unit, spec=self._changed(unit, request))
 
         async with self._bounded(f"update of unit {name}"):
+            if isinstance(request.storageMounts, tuple):
+                await self._storages.demand_all(mount.name for mount in request.storageMounts)
             try:
                 updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
             except NotFoundError as error:
@@ -101,7 +106,13 @@ class Units:
             await self._deletions.delete(GPU_UNITS, unit)
 
     async def _attempt(self, order: UnitOrder) -> Creation:
-        attempt = Attempt(order, self._means, self._stock, self._tombstones)
+        attempt = Attempt(
+            order,
+            self._means,
+            storages=self._storages,
+            stock=self._stock,
+            tombstones=self._tombstones,
+        )
         started = asyncio.get_running_loop().time()
         outcome = "stopped"
         try:

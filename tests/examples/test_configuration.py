@@ -13,7 +13,7 @@ from gpuruntime.settings import Settings, load
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = ("manager.yaml", "api.yaml")
 # Nobody reads these yet.
-UNUSED = {"network.blockedEgressCIDRs", "network.allowAllEgress", "nats.url"}
+UNUSED = {"nats.url"}
 
 
 def keys(document: dict[str, Any], path: str = "") -> Iterator[str]:

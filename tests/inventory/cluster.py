@@ -19,6 +19,7 @@ from gpuruntime.inventory.requests import CreateUnit, parse_create_unit
 from gpuruntime.inventory.stores import (
     POOL_INDEXES,
     STOCK_INDEXES,
+    STORAGE_INDEXES,
     UNIT_INDEXES,
     Caches,
 )
@@ -32,6 +33,7 @@ from gpuruntime.models import labels
 from gpuruntime.models.crds import crds
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.resources import Resource
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from tests.faults import FaultyTransport
 
@@ -181,7 +183,9 @@ async def replica(
         )
         client = Client(transport)
         informers = _informers(client, Random(seed))
-        caches = Caches(stock=informers[0], units=informers[1], pools=informers[2])
+        caches = Caches(
+            stock=informers[0], units=informers[1], pools=informers[2], storages=informers[3]
+        )
         means = Means(
             client=client,
             caches=caches,
@@ -209,12 +213,13 @@ async def replica(
 
 def _informers(
     client: Client, rng: Random
-) -> tuple[Informer[GPUUnit], Informer[GPUUnit], Informer[StockPool]]:
+) -> tuple[Informer[GPUUnit], Informer[GPUUnit], Informer[StockPool], Informer[GPUStorage]]:
     in_stock, in_use = Selection(namespace=STOCK), Selection(namespace=INSTANCE)
     return (
         Informer(client, GPU_UNITS, rng=rng, selection=in_stock, indexes=STOCK_INDEXES),
         Informer(client, GPU_UNITS, rng=rng, selection=in_use, indexes=UNIT_INDEXES),
         Informer(client, STOCK_POOLS, rng=rng, selection=in_stock, indexes=POOL_INDEXES),
+        Informer(client, GPU_STORAGES, rng=rng, selection=in_use, indexes=STORAGE_INDEXES),
     )
 
 

@@ -55,4 +55,4 @@ async def test_what_takes_too_long_has_an_unknown_outcome() -> None:
 
 def test_codes_are_different_words() -> None:
     codes = [error.code for error in InventoryError.__subclasses__()]
-    assert len(set(codes)) == len(codes) == 13
+    assert len(set(codes)) == len(codes) == 16

@@ -1,0 +1,317 @@
+"""The use cases on storages: create, read, list, change, recover and delete.
+
+As for pools, one write makes a storage. Without an operationID its name alone tells whether it
+is there already, and nothing is replayed.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from itertools import islice
+from random import Random
+from typing import Final, TypeAlias
+
+import attrs
+
+from gpuruntime.inventory import claim_plan
+from gpuruntime.inventory.attempts import Attempts
+from gpuruntime.inventory.bodies import body_of
+from gpuruntime.inventory.changes import changed, rewrite
+from gpuruntime.inventory.deletion import Deletions
+from gpuruntime.inventory.errors import (
+    NothingToRecoverError,
+    StorageInUseError,
+    StorageNotFoundError,
+    UnknownOutcomeError,
+    bounded,
+)
+from gpuruntime.inventory.hashing import compact, derived_name, request_hash
+from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.ordering import OrderedCache, Place
+from gpuruntime.inventory.storage_requests import CreateStorage, UpdateStorage
+from gpuruntime.inventory.stores import OPERATION, STORAGE
+from gpuruntime.inventory.tombstones import Tombstones
+from gpuruntime.kube.errors import (
+    AlreadyExistsError,
+    MalformedAnswerError,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.phases import StepPhase
+from gpuruntime.models.storages import (
+    GPU_STORAGES,
+    RECOVER,
+    GPUStorage,
+    GPUStorageSpec,
+    asks_to_recover,
+)
+from gpuruntime.models.strict import Problem, StrictError
+
+_Edit: TypeAlias = Callable[[GPUStorage], GPUStorage]
+
+NONCE_BITS: Final = 64
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageOrder:
+    request: CreateStorage
+    request_hash: str
+    key: Key
+
+    @property
+    def operation_id(self) -> str:
+        return self.request.operationID
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageCreation:
+    storage: GPUStorage
+    is_replay: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoragePage:
+    """`next` is what to ask for after this page; None: it was the last."""
+
+    storages: list[GPUStorage]
+    next: Key | None = None
+
+
+class Storages:
+    """Raises InventoryError, and StrictError where the cluster's own validation refuses."""
+
+    def __init__(
+        self, means: Means, *, tombstones: Tombstones, deletions: Deletions, attempts: Attempts
+    ) -> None:
+        self._means = means
+        self._cache = means.caches.storages
+        self._namespace = means.options.namespaces.instance
+        self._tombstones = tombstones
+        self._deletions = deletions
+        self._attempts = attempts
+        self._ordered = OrderedCache(self._cache, _place_of)
+
+    async def create(self, request: CreateStorage) -> StorageCreation:
+        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+        order = _order_of(request, self._namespace)
+        # No operationID has a blank in it.
+        attempt = order.operation_id or f"storage {order.key.name}"
+        return await self._attempts.run(attempt, lambda: self._attempt(order))
+
+    async def get(self, name: str) -> GPUStorage:
+        cached = self._cache.store.get(self._key(name))
+        if cached is not None and not self._deletions.has_deleted(cached):
+            return cached
+        async with self._bounded(f"reading storage {name}"):
+            return await self._live(name)
+
+    def page(self, *, limit: int, after: Key | None = None) -> StoragePage:
+        """Sorted by name, from the cache alone."""
+        found = list(islice(self._ordered.after((after.name,) if after else ()), limit + 1))
+        kept = found[:limit]
+        return StoragePage(
+            storages=kept, next=kept[-1].metadata.key if len(found) > limit else None
+        )
+
+    async def update(self, name: str, request: UpdateStorage) -> GPUStorage:
+        def edit(storage: GPUStorage) -> GPUStorage:
+            return attrs.evolve(storage, spec=changed(storage.spec, request))
+
+        async with self._bounded(f"update of storage {name}"):
+            return await self._rewrite(name, edit)
+
+    async def recover(self, name: str) -> GPUStorage:
+        """Asks for one more run of a prepare that failed; asked already, it is not asked twice."""
+        rng = self._means.rng
+
+        def edit(storage: GPUStorage) -> GPUStorage:
+            if storage.status.prepare.phase != StepPhase.FAILED:
+                raise NothingToRecoverError(
+                    f"the prepare of storage {name} did not fail: there is nothing to recover"
+                )
+            self._demand_unused(storage)
+            return storage if asks_to_recover(storage) else _asking(storage, rng)
+
+        async with self._bounded(f"recovery of storage {name}"):
+            return await self._rewrite(name, edit)
+
+    async def delete(self, name: str) -> None:
+        """A second time raises StorageNotFoundError; while a unit mounts it, StorageInUseError."""
+        async with self._bounded(f"deletion of storage {name}"):
+            storage = await self._live(name)
+            self._demand_unused(storage)
+            await self._deletions.delete(GPU_STORAGES, storage)
+
+    async def demand_all(self, names: Iterable[str]) -> None:
+        """For a unit that is to mount them; raises StorageNotFoundError, or KubeError."""
+        for name in names:
+            if self._cache.store.get(self._key(name)) is None:
+                await self._live(name)
+
+    async def _attempt(self, order: StorageOrder) -> StorageCreation:
+        async with self._bounded(f"creation of storage {order.key.name}"):
+            while True:
+                if order.operation_id and (storage := await self._replay(order)):
+                    return StorageCreation(storage=storage, is_replay=True)
+                self._demand_no_circle(order)
+                if creation := await self._create(order):
+                    return creation
+
+    async def _replay(self, order: StorageOrder) -> GPUStorage | None:
+        """The storage of an earlier attempt; raises where the operation is of something else."""
+        caches = self._means.caches
+        for cache in (caches.units, caches.stock, caches.pools):
+            if cache.store.by_index(OPERATION, order.operation_id):
+                raise claim_plan.operation_conflict(order.operation_id)
+        for cached in self._cache.store.by_index(OPERATION, order.operation_id):
+            _demand_same(order, cached)
+            if live := await self._read(cached.metadata.key):
+                return _demand_same(order, live)
+        if await self._tombstones.find(order.operation_id):
+            raise claim_plan.operation_finished(order.operation_id)
+        return None
+
+    async def _create(self, order: StorageOrder) -> StorageCreation | None:
+        """None: what had the name is gone again."""
+        try:
+            storage = await self._means.client.create(
+                GPU_STORAGES, _new_storage(order), namespace=order.key.namespace
+            )
+        except AlreadyExistsError:
+            found = await self._read(order.key)
+            if found is None:
+                return None
+            return StorageCreation(storage=_demand_same(order, found), is_replay=True)
+        except (OutcomeUnknownError, MalformedAnswerError) as error:
+            found = await self._read(order.key) if order.operation_id else None
+            if found is None or not _is_of(found, order):
+                raise UnknownOutcomeError(
+                    f"storage {order.key}: whether it was created is not known; "
+                    "read it, or send the operation again"
+                ) from error
+            return StorageCreation(storage=found, is_replay=False)
+        self._cache.write_through(storage)
+        return StorageCreation(storage=storage, is_replay=False)
+
+    def _demand_no_circle(self, order: StorageOrder) -> None:
+        """A courtesy: storages that wait for each other would wait for ever."""
+        seen = [order.key.name]
+        prepare = order.request.prepare
+        while prepare is not None and prepare.fromStorageName:
+            if prepare.fromStorageName in seen:
+                chain = " from ".join((*seen, prepare.fromStorageName))
+                message = f"closes a circle of copies: {chain}"
+                raise StrictError((Problem(field="prepare.fromStorageName", message=message),))
+            seen.append(prepare.fromStorageName)
+            source = self._cache.store.get(Key(self._namespace, prepare.fromStorageName))
+            prepare = source.spec.prepare if source else None
+
+    def _demand_unused(self, storage: GPUStorage) -> None:
+        holder = storage.status.holder
+        names = {holder.name} if holder else set()
+        mounting = self._means.caches.units.store.by_index(STORAGE, storage.metadata.name)
+        names |= {unit.metadata.name for unit in mounting if not self._deletions.has_deleted(unit)}
+        if names:
+            who = ", ".join(sorted(names))
+            raise StorageInUseError(
+                f"storage {storage.metadata.name} is mounted by {who}: "
+                "delete it there first, or take it out of storageMounts"
+            )
+
+    async def _rewrite(self, name: str, edit: _Edit) -> GPUStorage:
+        try:
+            written = await rewrite(self._means.client, GPU_STORAGES, self._key(name), edit)
+        except NotFoundError as error:
+            raise _not_found(name) from error
+        self._cache.write_through(written)
+        return written
+
+    async def _live(self, name: str) -> GPUStorage:
+        storage = await self._read(self._key(name))
+        if storage is None:
+            raise _not_found(name)
+        return storage
+
+    async def _read(self, key: Key) -> GPUStorage | None:
+        try:
+            storage = await self._means.client.get(GPU_STORAGES, key)
+        except NotFoundError:
+            return None
+        self._cache.write_through(storage)
+        return storage
+
+    def _key(self, name: str) -> Key:
+        """Raises StorageNotFoundError for what cannot be a storage's name."""
+        if not is_dns_label(name):
+            raise _not_found(name)
+        return Key(self._namespace, name)
+
+    def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
+        return bounded(what, self._means.options.attempt_seconds)
+
+
+def _order_of(request: CreateStorage, namespace: str) -> StorageOrder:
+    return StorageOrder(
+        request=request,
+        request_hash=request_hash(request),
+        key=Key(namespace, request.name or derived_name(request.operationID)),
+    )
+
+
+def _new_storage(order: StorageOrder) -> JsonObject:
+    request, key = order.request, order.key
+    spec = GPUStorageSpec(
+        size=request.size,
+        storageClassName=request.storageClassName,
+        prepare=request.prepare,
+        accessor=request.accessor,
+    )
+    tenant = {labels.TENANT: request.tenant} if request.tenant else {}
+    operation = {
+        labels.OPERATION_ID: request.operationID,
+        labels.REQUEST_HASH: order.request_hash,
+    }
+    metadata: JsonObject = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels.APP_NAME: labels.STORAGE_APP,
+            labels.MANAGED_BY: labels.MANAGER,
+            labels.STORAGE: key.name,
+            **tenant,
+        },
+        "annotations": operation if request.operationID else {},
+    }
+    return body_of(GPU_STORAGES, metadata, compact(spec))
+
+
+def _asking(storage: GPUStorage, rng: Random) -> GPUStorage:
+    nonce = f"{rng.getrandbits(NONCE_BITS):x}"
+    annotations = {**storage.metadata.annotations, RECOVER: nonce}
+    return attrs.evolve(storage, metadata=attrs.evolve(storage.metadata, annotations=annotations))
+
+
+def _demand_same(order: StorageOrder, storage: GPUStorage) -> GPUStorage:
+    operation = order.operation_id
+    if not operation or provenance.operation_of(storage) != operation:
+        raise claim_plan.name_taken(storage.metadata.key)
+    if not _is_of(storage, order):
+        raise claim_plan.operation_conflict(operation)
+    if provenance.is_terminating(storage):
+        raise claim_plan.operation_finished(operation)
+    return storage
+
+
+def _is_of(storage: GPUStorage, order: StorageOrder) -> bool:
+    return provenance.is_of(storage, order.operation_id, order.request_hash)
+
+
+def _place_of(storage: GPUStorage) -> Place:
+    return (storage.metadata.name,)
+
+
+def _not_found(name: str) -> StorageNotFoundError:
+    return StorageNotFoundError(f"storage {name} does not exist")
