@@ -14,11 +14,16 @@ from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.volumes import Job, StorageClass, VolumeClaim
 from gpuruntime.models.workloads import Deployment
 
 # A Pod's unit is known by its label: its owner is a ReplicaSet, which is not mirrored.
 UNIT: Final = "unit"
+# Of a storage's helpers, known by their label too.
+STORAGE: Final = "storage"
+HOLDER: Final = "holder"
 SOURCE_POOL: Final = "source-pool"
 
 
@@ -34,9 +39,16 @@ class Caches:
     pods: Mapping[str, Cache[Pod]]
     tombstones: Cache[ConfigMap]
     priorities: Cache[PriorityClass]
+    storages: Cache[GPUStorage]
+    claims: Cache[VolumeClaim]
+    classes: Cache[StorageClass]
+    jobs: Cache[Job]
 
     def pods_of(self, key: Key) -> tuple[Pod, ...]:
         return tuple(self.pods[key.namespace].store.by_index(UNIT, key.name))
+
+    def helper_pods_of(self, storage: Key) -> tuple[Pod, ...]:
+        return tuple(self.pods[storage.namespace].store.by_index(STORAGE, storage.name))
 
     def snapshot(self) -> Snapshot:
         """For the audit; each kind as it is known now."""
@@ -58,6 +70,19 @@ def by_unit(value: KubernetesObject) -> Iterator[str]:
     name = value.metadata.labels.get(labels.UNIT, "")
     if name:
         yield name
+
+
+def by_storage(value: KubernetesObject) -> Iterator[str]:
+    """The index STORAGE."""
+    name = value.metadata.labels.get(labels.STORAGE, "")
+    if name:
+        yield name
+
+
+def by_holder(storage: GPUStorage) -> Iterator[str]:
+    """The index HOLDER: the name of the unit that holds it."""
+    if storage.status.holder is not None:
+        yield storage.status.holder.name
 
 
 def by_source_pool(unit: GPUUnit) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""Writes one child of a unit so that it is as it should be, or says whose it is instead."""
+"""Writes one child of a unit or a storage as it should be, or says whose it is instead."""
 
+from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -17,12 +18,10 @@ from gpuruntime.kube.errors import (
     NotFoundError,
 )
 from gpuruntime.models import codec
-from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.conditions import Condition
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, ObjectMeta
-from gpuruntime.models.reasons import ConditionType, UnitReason
 from gpuruntime.models.resources import Resource
-from gpuruntime.models.units import GPUUnit
 from gpuruntime.reconcilers.drift import Child, patch_towards
 
 log = structlog.get_logger()
@@ -39,53 +38,66 @@ class HasSpec(Protocol):
     def spec(self) -> msgspec.Raw: ...
 
 
+class HasConditions(Protocol):
+    @property
+    def conditions(self) -> tuple[Condition, ...]: ...
+
+
+class Owner(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def status(self) -> HasConditions: ...
+
+
 LiveT = TypeVar("LiveT", bound=HasSpec)
 
 
 class ChildSyncError(GpuRuntimeError):
-    """The child cannot be made as it should be; the message says why, for the unit's status."""
+    """The child cannot be made as it should be; the message says why, for its owner's status."""
 
-    def __init__(self, reason: UnitReason, message: str) -> None:
+    def __init__(self, reason: StrEnum, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ChildKeeper(Generic[LiveT]):
-    """Of one kind of children; `reason` is what the unit shows where one cannot be kept."""
+    """Of one kind of children; `reason` is what the owner shows where one cannot be kept."""
 
     client: Client
     cache: Cache[LiveT]
     resource: Resource[LiveT]
-    reason: UnitReason
+    reason: StrEnum
 
     def find(self, key: Key) -> LiveT | None:
         return self.cache.store.get(key)
 
-    def owned(self, key: Key, unit: GPUUnit) -> LiveT | None:
+    def owned(self, key: Key, owner: Owner) -> LiveT | None:
         live = self.find(key)
-        return live if live is not None and is_owned_by(live, unit) else None
+        return live if live is not None and is_owned_by(live, owner) else None
 
-    async def owned_live(self, key: Key, unit: GPUUnit) -> LiveT | None:
+    async def owned_live(self, key: Key, owner: Owner) -> LiveT | None:
         """For what a cache that lags must not decide."""
         live = await self._look(key)
-        return live if live is not None and is_owned_by(live, unit) else None
+        return live if live is not None and is_owned_by(live, owner) else None
 
-    async def keep(self, unit: GPUUnit, key: Key, desired: Child) -> LiveT:
+    async def keep(self, owner: Owner, key: Key, desired: Child) -> LiveT:
         """The child as it is after the write, if one was needed."""
         live = self.find(key)
         try:
-            if live is None and self._was_refused(unit):
+            if live is None and self._was_refused(owner):
                 live = await self._look(key)
             if live is None:
-                return await self._create(unit, key, desired)
-            return await self._mend(unit, live, desired)
+                return await self._create(owner, key, desired)
+            return await self._mend(owner, live, desired)
         except REFUSALS as error:
             raise ChildSyncError(self.reason, str(error)) from error
 
-    async def drop(self, unit: GPUUnit, key: Key) -> None:
+    async def drop(self, owner: Owner, key: Key) -> None:
         """Removes a child that is no longer wanted; another owner's is none of our business."""
-        live = self.owned(key, unit)
+        live = self.owned(key, owner)
         if live is None or live.metadata.deletionTimestamp is not None:
             return
         try:
@@ -94,10 +106,9 @@ class ChildKeeper(Generic[LiveT]):
             return
         log.info("child removed", kind=self.resource.kind, child=str(key))
 
-    def _was_refused(self, unit: GPUUnit) -> bool:
+    def _was_refused(self, owner: Owner) -> bool:
         """Perhaps for a child of somebody else, which the cache does not mirror."""
-        ready = condition_of(unit.status.conditions, ConditionType.READY)
-        return ready is not None and ready.reason == self.reason
+        return any(each.reason == self.reason for each in owner.status.conditions)
 
     async def _look(self, key: Key) -> LiveT | None:
         try:
@@ -105,7 +116,7 @@ class ChildKeeper(Generic[LiveT]):
         except NotFoundError:
             return None
 
-    async def _create(self, unit: GPUUnit, key: Key, desired: Child) -> LiveT:
+    async def _create(self, owner: Owner, key: Key, desired: Child) -> LiveT:
         try:
             made = await self.client.create(
                 self.resource, desired.annotated(), namespace=key.namespace
@@ -114,15 +125,15 @@ class ChildKeeper(Generic[LiveT]):
             # The cache lags behind, or does not mirror it: then it must not hold it either,
             # because nobody would tell it of the end.
             found = await self.client.get(self.resource, key)
-            if is_owned_by(found, unit):
+            if is_owned_by(found, owner):
                 self.cache.write_through(found)
-            return await self._mend(unit, found, desired)
+            return await self._mend(owner, found, desired)
         self.cache.write_through(made)
         log.info("child created", kind=self.resource.kind, child=str(key))
         return made
 
-    async def _mend(self, unit: GPUUnit, live: LiveT, desired: Child) -> LiveT:
-        if not is_owned_by(live, unit):
+    async def _mend(self, owner: Owner, live: LiveT, desired: Child) -> LiveT:
+        if not is_owned_by(live, owner):
             raise ChildSyncError(self.reason, self._refusal(live))
         patch = patch_towards(desired, self._as_json(live))
         if not patch or live.metadata.deletionTimestamp is not None:
@@ -151,10 +162,10 @@ class ChildKeeper(Generic[LiveT]):
         whose = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
         return (
             f"{self.resource.kind} {live.metadata.key} {whose}: it is left as it is; "
-            "delete or rename it to let the unit have its own"
+            "delete or rename it to make room for ours"
         )
 
 
-def is_owned_by(live: HasSpec, unit: GPUUnit) -> bool:
-    owner = live.metadata.controller_owner
-    return owner is not None and owner.uid == unit.metadata.uid
+def is_owned_by(live: HasSpec, owner: Owner) -> bool:
+    controller = live.metadata.controller_owner
+    return controller is not None and controller.uid == owner.metadata.uid

@@ -1,22 +1,31 @@
-"""The children of a unit as they should be: the Deployment and, where it serves, the Service."""
+"""The children of a unit as they should be: what runs it, isolates it and leads to it."""
 
 from typing import Any, Final
 
+import attrs
+
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
-from gpuruntime.models.network import SERVICES
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.templates import Port
-from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec, child_key
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.drift import Child, inputs_hash
-from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.isolation import policy_spec
+from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement, labels_of, pod_template, primary_port
 
 # A Pod has to stay ready so long before a crash is forgiven; the first readiness counts at once.
 MIN_READY_SECONDS: Final = 10
 _POD: Final = ("spec", "template", "spec")
 POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
+
+
+@attrs.frozen(slots=True)
+class _PolicyInputs:
+    spec: GPUUnitSpec
+    network: NetworkOptions
 
 
 def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Child:
@@ -43,6 +52,13 @@ def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
         "ports": [_service_port(port) for port in ports],
     }
     return _child(unit, options, SERVICES, spec)
+
+
+def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
+    """Follows the configuration too: to change it restarts nothing."""
+    spec = policy_spec(unit, options.network)
+    child = _child(unit, options, NETWORK_POLICIES, spec)
+    return attrs.evolve(child, inputs=inputs_hash(_PolicyInputs(unit.spec, options.network)))
 
 
 def access_url(unit: GPUUnit, options: UnitOptions) -> str:

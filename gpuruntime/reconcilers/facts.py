@@ -5,10 +5,12 @@ from typing import Final
 
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import condition_of
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.drift import APPLIED
@@ -25,7 +27,7 @@ def by_wait(unit: GPUUnit) -> Iterator[str]:
         yield unit.spec.specName
 
 
-def asked(value: GPUUnit | StockPool | None) -> object:
+def asked(value: GPUUnit | StockPool | GPUStorage | None) -> object:
     """What somebody wants of it; its status is what we answer."""
     if value is None:
         return None
@@ -45,6 +47,28 @@ def has_begun(unit: GPUUnit | None) -> bool:
     return unit is not None and unit.status.timeline.createdAt is not None
 
 
+def offered(storage: GPUStorage | None) -> object:
+    """What a unit that names it, or a storage that copies it, goes by."""
+    if storage is None:
+        return None
+    ready = condition_of(storage.status.conditions, ConditionType.READY)
+    words = (ready.status, ready.reason, ready.message) if ready else None
+    is_going = storage.metadata.deletionTimestamp is not None
+    return (storage.metadata.uid, words, storage.status.holder, is_going)
+
+
+def mounted(unit: GPUUnit | None) -> object:
+    """Which storages it wants, and whether it waits for them."""
+    if unit is None:
+        return None
+    is_failed = unit.status.phase == UnitPhase.FAILED
+    is_going = unit.metadata.deletionTimestamp is not None
+    if not unit.spec.storageMounts:
+        return None
+    spec = unit.spec
+    return (unit.metadata.uid, spec.storageMounts, spec.suspended, is_failed, is_going)
+
+
 def counted(stock: GPUUnit | None) -> object:
     """As which kind of stock its pool counts it."""
     if stock is None:
@@ -53,7 +77,7 @@ def counted(stock: GPUUnit | None) -> object:
     return (stock.status.phase, provenance.is_claimed(stock), is_terminating)
 
 
-def shape(child: Deployment | Service | None) -> object:
+def shape(child: Deployment | Service | NetworkPolicy | None) -> object:
     """What drift is judged by. One that we have just made is as we made it."""
     if child is None:
         return None
@@ -61,7 +85,10 @@ def shape(child: Deployment | Service | None) -> object:
     return (metadata.labels, metadata.annotations, metadata.ownerReferences, bytes(child.spec))
 
 
-def is_news(old: Deployment | Service | None, new: Deployment | Service | None) -> bool:
+def is_news(
+    old: Deployment | Service | NetworkPolicy | None,
+    new: Deployment | Service | NetworkPolicy | None,
+) -> bool:
     if old is None and new is not None and APPLIED in new.metadata.annotations:
         return False
     return shape(old) != shape(new)
@@ -82,5 +109,5 @@ def trouble(pod: Pod | None) -> object:
     return (pod.is_ready, failure_of((pod,)), pod.metadata.deletionTimestamp is not None)
 
 
-def unit_name(child: Deployment | Service | Pod | None) -> str:
+def unit_name(child: Deployment | Service | NetworkPolicy | Pod | None) -> str:
     return child.metadata.labels.get(labels.UNIT, "") if child else ""

@@ -15,18 +15,38 @@ from gpuruntime.meter import Meter
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import CONFIG_MAPS, PRIORITY_CLASSES, ConfigMap, PriorityClass
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import SERVICES, Service
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES, NetworkPolicy, Service
 from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.tombstones import TOMBSTONE_SELECTOR
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.volumes import (
+    JOBS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    Job,
+    StorageClass,
+    VolumeClaim,
+)
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
-from gpuruntime.reconcilers.caches import SOURCE_POOL, UNIT, Caches, by_source_pool, by_unit
+from gpuruntime.reconcilers.caches import (
+    HOLDER,
+    SOURCE_POOL,
+    STORAGE,
+    UNIT,
+    Caches,
+    by_holder,
+    by_source_pool,
+    by_storage,
+    by_unit,
+)
 from gpuruntime.reconcilers.facts import WAITING, by_wait
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.start_plan import Term
 
 OURS: Final = f"{labels.MANAGED_BY}={labels.MANAGER}"
+POD_INDEXES: Final = {UNIT: by_unit, STORAGE: by_storage}
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -65,14 +85,27 @@ class Informers:
             for each in (stock, instance)
         }
         self.pods: dict[str, Informer[Pod]] = {
-            each: self._of(PODS, namespace=each, selector=OURS, indexes={UNIT: by_unit})
+            each: self._of(PODS, namespace=each, selector=OURS, indexes=POD_INDEXES)
             for each in (stock, instance)
         }
         self.services: Informer[Service] = self._of(SERVICES, namespace=instance, selector=OURS)
+        self.policies: Informer[NetworkPolicy] = self._of(
+            NETWORK_POLICIES, namespace=instance, selector=OURS
+        )
         self.tombstones: Informer[ConfigMap] = self._of(
             CONFIG_MAPS, namespace=options.system_namespace, selector=TOMBSTONE_SELECTOR
         )
         self.priorities: Informer[PriorityClass] = self._of(PRIORITY_CLASSES)
+        self.storages: Informer[GPUStorage] = self._of(
+            GPU_STORAGES,
+            namespace=instance,
+            indexes={**stores.STORAGE_INDEXES, HOLDER: by_holder},
+        )
+        self.claims: Informer[VolumeClaim] = self._of(
+            VOLUME_CLAIMS, namespace=instance, selector=OURS
+        )
+        self.classes: Informer[StorageClass] = self._of(STORAGE_CLASSES)
+        self.jobs: Informer[Job] = self._of(JOBS, namespace=instance, selector=OURS)
 
     def all(self) -> tuple[Informer[Any], ...]:
         return (
@@ -82,9 +115,18 @@ class Informers:
             *self.deployments.values(),
             *self.pods.values(),
             self.services,
+            self.policies,
             self.tombstones,
             self.priorities,
+            self.storages,
+            self.claims,
+            self.classes,
+            self.jobs,
         )
+
+    def ours(self) -> tuple[Informer[Any], ...]:
+        """What a leader has to know as it is before it acts."""
+        return (self.units, self.stock, self.pools, self.storages)
 
     def caches(self) -> Caches:
         return Caches(
@@ -96,6 +138,10 @@ class Informers:
             pods=self.pods,
             tombstones=self.tombstones,
             priorities=self.priorities,
+            storages=self.storages,
+            claims=self.claims,
+            classes=self.classes,
+            jobs=self.jobs,
         )
 
     def missing_priorities(self) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import attrs
 
 # Raised with every change of a child's shape; see drift for what that does to running units.
-TEMPLATE_REVISION: Final = 1
+TEMPLATE_REVISION: Final = 2
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -14,10 +14,29 @@ class PodDefaults:
 
     cpu: str = "1"
     memory: str = "1Gi"
+    ephemeral_storage: str = "10Gi"
     image_pull_secrets: tuple[str, ...] = ()
     tolerations: tuple[dict[str, Any], ...] = ()  # JSON, as Pods spell them
     node_selector: dict[str, str] = attrs.field(factory=dict)
     runtime_class: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class HelperOptions:
+    """Of the containers beside users': what they run, and how much each of them gets."""
+
+    accessor_image: str = "docker.io/sigoden/dufs:v0.45.0"
+    copy_image: str = "docker.io/library/busybox:1.36"
+    cpu: str = "250m"
+    memory: str = "256Mi"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NetworkOptions:
+    """Where units may not go; the Internet is the rest."""
+
+    blocked_cidrs: tuple[str, ...] = ()
+    allows_all: bool = False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -31,4 +50,6 @@ class UnitOptions:
     stock_priority: str = "gpuruntime-stock"
     instance_priority: str = "gpuruntime-instance"
     pod_defaults: PodDefaults = PodDefaults()
+    helpers: HelperOptions = HelperOptions()
+    network: NetworkOptions = NetworkOptions()
     template_revision: int = TEMPLATE_REVISION

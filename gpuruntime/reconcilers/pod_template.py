@@ -13,14 +13,17 @@ from gpuruntime.models.json import JsonObject
 from gpuruntime.models.quantities import Quantity, parse_quantity
 from gpuruntime.models.templates import Port, PortProtocol
 from gpuruntime.models.units import GPUUnit, Readiness
+from gpuruntime.reconcilers.hardening import (
+    container_security,
+    pod_security,
+    storage_security,
+)
 from gpuruntime.reconcilers.options import UnitOptions
 
 CONTAINER: Final = "runtime"
 RESERVATION_IMAGE: Final = "busybox:1.36"
 SLEEP: Final = ("sh", "-c", "sleep infinity")
 SHARED_MEMORY: Final = "shared-memory"
-# Any uid that is not root's; images that run as another one say so in their own USER.
-RESTRICTED_UID: Final = 65_532
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
@@ -69,14 +72,9 @@ def _spec(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObje
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": _pod_security(options),
+        "securityContext": _pod_security(unit, options),
         "containers": [_container(unit, options)],
-        "volumes": [
-            {
-                "name": SHARED_MEMORY,
-                "emptyDir": {"medium": "Memory", "sizeLimit": _half_of_memory(unit, options)},
-            }
-        ],
+        "volumes": [_shared_memory(unit, options), *_storage_volumes(unit)],
         **_present(optional),
     }
 
@@ -96,12 +94,12 @@ def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
         "image": unit.spec.image or RESERVATION_IMAGE,
         "env": [*_platform_env(unit, options), *_caller_env(unit)],
         "resources": {"requests": resources, "limits": resources},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": SHARED_MEMORY, "mountPath": "/dev/shm"}],  # noqa: S108 - in the Pod
+        "volumeMounts": [
+            {"name": SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - in the Pod
+            *_storage_mounts(unit),
+        ],
         **_present(optional),
     }
 
@@ -137,7 +135,13 @@ def _readiness_probe(unit: GPUUnit, options: UnitOptions) -> JsonObject:
 def _resources(unit: GPUUnit, options: UnitOptions) -> JsonObject:
     devices: JsonObject = {options.gpu_resource: str(unit.spec.gpu)} if unit.spec.gpu else {}
     cpu = unit.spec.cpu or options.pod_defaults.cpu
-    return {"cpu": cpu, "memory": _memory(unit, options), **devices}
+    scratch = options.pod_defaults.ephemeral_storage
+    return {
+        "cpu": cpu,
+        "memory": _memory(unit, options),
+        "ephemeral-storage": scratch,
+        **devices,
+    }
 
 
 def _memory(unit: GPUUnit, options: UnitOptions) -> str:
@@ -163,11 +167,33 @@ def _affinity(node: str) -> JsonObject:
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
 
 
-def _pod_security(options: UnitOptions) -> JsonObject:
-    profile: JsonObject = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if not options.is_restricted:
-        return profile
-    return {**profile, "runAsNonRoot": True, "runAsUser": RESTRICTED_UID}
+def _pod_security(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    shared = storage_security() if unit.spec.storageMounts else {}
+    return {**pod_security(is_restricted=options.is_restricted), **shared}
+
+
+def _shared_memory(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    size = _half_of_memory(unit, options)
+    return {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+
+
+def _storage_volumes(unit: GPUUnit) -> list[JsonObject]:
+    """Named by their place: a storage's own name may be too long beside a prefix."""
+    return [
+        {"name": f"storage-{index}", "persistentVolumeClaim": {"claimName": mount.name}}
+        for index, mount in enumerate(unit.spec.storageMounts)
+    ]
+
+
+def _storage_mounts(unit: GPUUnit) -> list[JsonObject]:
+    return [
+        {
+            "name": f"storage-{index}",
+            "mountPath": mount.mountPath,
+            **({"readOnly": True} if mount.readOnly else {}),
+        }
+        for index, mount in enumerate(unit.spec.storageMounts)
+    ]
 
 
 def _present(members: JsonObject) -> JsonObject:

@@ -14,17 +14,20 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.reasons import UnitReason
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
-from gpuruntime.reconcilers.children import deployment_of, service_of
+from gpuruntime.reconcilers.children import deployment_of, policy_of, service_of
+from gpuruntime.reconcilers.mount_plan import Blocked, Mountable
 from gpuruntime.reconcilers.notes import tell, unit_note
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement
 from gpuruntime.reconcilers.unit_status import (
     Verdict,
+    beside,
     look_again_seconds,
     running_verdict,
     status_of,
@@ -46,24 +49,40 @@ class Runner:
     options: UnitOptions
     deployments: Mapping[str, ChildKeeper[Deployment]]
     services: ChildKeeper[Service]
+    policies: ChildKeeper[NetworkPolicy]
     recorder: EventRecorder
     now: Callable[[], datetime]
 
-    async def run(self, unit: GPUUnit) -> Result:
+    async def run(self, unit: GPUUnit, mounts: Mountable | None = None) -> Result:
         """What the cluster refuses, or another owner holds, is told in the status."""
         key = child_key(unit)
         if self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
         try:
-            await self._keep_service(unit, key)
+            await self._keep_way(unit, key)
             desired = deployment_of(unit, self.options, self._placement(unit))
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
         except ChildSyncError as error:
-            await self.report(unit, Verdict(reason=error.reason, message=str(error)))
+            verdict = Verdict(reason=UnitReason(error.reason), message=str(error))
+            await self.report(unit, verdict)
             return Result(requeue_after_seconds=REFUSED_SECONDS)
         pods, now = self.caches.pods_of(unit.metadata.key), self.now()
-        verdict = running_verdict(unit, deployment, pods, now=now)
+        verdict = attrs.evolve(running_verdict(unit, deployment, pods, now=now), mounts=mounts)
         await self.report(unit, verdict, deployment)
+        return Result(look_again_seconds(deployment, pods, now=now))
+
+    async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
+        """For its storages: what runs goes on as it is, and nothing new is started."""
+        deployment = self.deployment_of(unit)
+        if deployment is None:
+            verdict = Verdict(
+                reason=UnitReason.STORAGE_NOT_READY, message=blocked.message, mounts=blocked
+            )
+            await self.report(unit, verdict)
+            return DONE
+        pods, now = self.caches.pods_of(unit.metadata.key), self.now()
+        verdict = running_verdict(unit, deployment, pods, now=now)
+        await self.report(unit, beside(verdict, blocked), deployment)
         return Result(look_again_seconds(deployment, pods, now=now))
 
     async def stop(self, unit: GPUUnit, why: str) -> None:
@@ -72,6 +91,7 @@ class Runner:
         await self.deployments[key.namespace].drop(unit, key)
         if unit.metadata.namespace == self.options.instance_namespace:
             await self.services.drop(unit, key)
+            await self.policies.drop(unit, key)
         await self.report(unit, stopped_verdict(why, self.caches.pods_of(unit.metadata.key)))
 
     async def report(
@@ -119,8 +139,12 @@ class Runner:
         """Of those that a started unit has had."""
         if unit.status.timeline.createdAt is None:
             return False
+        if self.deployments[key.namespace].find(key) is None:
+            return True
+        if self._is_stock(key):
+            return False
         is_unserved = self.services.find(key) is None and bool(service_of(unit, self.options))
-        return is_unserved or self.deployments[key.namespace].find(key) is None
+        return is_unserved or self.policies.find(key) is None
 
     async def _is_alive(self, unit: GPUUnit) -> bool:
         """A deleted unit's children are collected, perhaps before its own end is seen here."""
@@ -130,11 +154,15 @@ class Runner:
             return False
         return live.metadata.uid == unit.metadata.uid and not provenance.is_terminating(live)
 
-    async def _keep_service(self, unit: GPUUnit, key: Key) -> None:
+    async def _keep_way(self, unit: GPUUnit, key: Key) -> None:
+        """Isolated before there is a Pod; stock serves nobody, its namespace is closed as one."""
+        if self._is_stock(key):
+            return
+        await self.policies.keep(unit, key, policy_of(unit, self.options))
         desired = service_of(unit, self.options)
         if desired is not None:
             await self.services.keep(unit, key, desired)
-        elif unit.metadata.namespace == self.options.instance_namespace:
+        else:
             await self.services.drop(unit, key)
 
     def _placement(self, unit: GPUUnit) -> Placement:

@@ -19,6 +19,8 @@ from gpuruntime.models.strict import Problem
 from gpuruntime.models.tombstones import Tombstone
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.holds import Holds
+from gpuruntime.reconcilers.mount_plan import Blocked, Mountable
 from gpuruntime.reconcilers.notes import Note, tell
 from gpuruntime.reconcilers.reclaim import Reclaimer, may_take_again
 from gpuruntime.reconcilers.running import Runner
@@ -50,6 +52,7 @@ class UnitReconciler:
     runner: Runner
     reclaimer: Reclaimer
     tombstones: Tombstones
+    holds: Holds
     recorder: EventRecorder
     term: Callable[[], Term]
     starts: Starts = attrs.field(factory=Starts)
@@ -79,7 +82,7 @@ class UnitReconciler:
                 await self.runner.stop(unit, "the template of a function")
                 return DONE
             case Start():
-                return await self.runner.run(unit)
+                return await self._start(unit)
             case Wait(message, seconds):
                 await self._hold(unit, UnitReason.DEPLOYMENT_PROGRESSING, message)
                 return Result(requeue_after_seconds=seconds)
@@ -93,6 +96,16 @@ class UnitReconciler:
                 return await self._claim_again(unit, message)
             case _:
                 assert_never(found)
+
+    async def _start(self, unit: GPUUnit) -> Result:
+        """No volume is mounted before it is ready and this unit's alone."""
+        if unit.spec.suspended or not unit.spec.storageMounts:
+            return await self.runner.run(unit)
+        match await self.holds.take(unit):
+            case Mountable() as mounts:
+                return await self.runner.run(unit, mounts)
+            case Blocked() as blocked:
+                return await self.runner.wait(unit, blocked)
 
     async def _gate(self, unit: GPUUnit) -> Gate:
         """Reads live only what a first start depends on: the tombstone, rivals and the stock."""

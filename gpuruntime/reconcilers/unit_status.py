@@ -10,10 +10,11 @@ from gpuruntime.models.conditions import Condition, with_condition
 from gpuruntime.models.moments import moment_of
 from gpuruntime.models.phases import phase_of
 from gpuruntime.models.pods import Pod
-from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.reasons import ConditionType, MountReason, UnitReason
 from gpuruntime.models.units import GPUUnit, GPUUnitStatus, Timeline, child_key
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.children import MIN_READY_SECONDS, access_url, service_of
+from gpuruntime.reconcilers.mount_plan import Blocked, Mountable
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_failures import (
     FailureKind,
@@ -35,12 +36,15 @@ class Verdict:
 
     reason: UnitReason
     message: str
+    # Of a unit with storageMounts: whether it may mount them, where that was looked at.
+    mounts: Mountable | Blocked | None = None
 
     @property
     def is_ready(self) -> bool:
         return self.reason is UnitReason.DEPLOYMENT_READY
 
 
+ALL_HELD: Final = "every storage is ready, and held by this unit"
 # The same on the whole way to Ready, so that the way costs no writes.
 ON_ITS_WAY: Final = "the Pod is on its way"
 # A unit that takes over a seat waits for it so long without a word: the stock has to end first.
@@ -105,6 +109,7 @@ def status_of(
         observedGeneration=unit.metadata.generation,
     )
     conditions = with_condition(unit.status.conditions, condition, now=now)
+    conditions = _with_storage_ready(unit, verdict.mounts, conditions, now)
     publishes = deployment is not None and service_of(unit, options) is not None
     pod = current_pod(pods)
     status = attrs.evolve(
@@ -119,6 +124,31 @@ def status_of(
         conditions=conditions,
     )
     return status if _is_news(unit.status, status, verdict) else unit.status
+
+
+def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
+    """Of a unit that runs on while a storage of its is in trouble, or not its own yet."""
+    return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
+
+
+def _with_storage_ready(
+    unit: GPUUnit,
+    mounts: Mountable | Blocked | None,
+    conditions: tuple[Condition, ...],
+    now: datetime,
+) -> tuple[Condition, ...]:
+    if not unit.spec.storageMounts:
+        return tuple(each for each in conditions if each.type != ConditionType.STORAGE_READY)
+    if mounts is None:
+        return conditions
+    condition = Condition(
+        type=ConditionType.STORAGE_READY,
+        status="True" if isinstance(mounts, Mountable) else "False",
+        reason=mounts.reason if isinstance(mounts, Blocked) else MountReason.STORAGES_HELD,
+        message=mounts.message if isinstance(mounts, Blocked) else ALL_HELD,
+        observedGeneration=unit.metadata.generation,
+    )
+    return with_condition(conditions, condition, now=now)
 
 
 def is_current(deployment: Deployment) -> bool:

@@ -11,7 +11,7 @@ from gpuruntime.inventory import stores
 from gpuruntime.meter import Meter
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key, KubernetesObject
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit
@@ -62,6 +62,7 @@ class Waker:
         informers.stock.add_handler(self._on_stock)
         informers.pools.add_handler(self._on_pool)
         informers.services.add_handler(self._on_child)
+        informers.policies.add_handler(self._on_child)
         for namespace in informers.deployments:
             informers.deployments[namespace].add_handler(self._on_deployment)
             informers.pods[namespace].add_handler(self._on_pod)
@@ -104,7 +105,9 @@ class Waker:
         if is_news(old, new) or readiness(old) != readiness(new):
             self._wake_owner(key.namespace, new or old)
 
-    def _on_child(self, key: Key, old: Service | None, new: Service | None) -> None:
+    def _on_child(
+        self, key: Key, old: Service | NetworkPolicy | None, new: Service | NetworkPolicy | None
+    ) -> None:
         if is_news(old, new):
             self._wake_owner(key.namespace, new or old)
 
@@ -113,7 +116,9 @@ class Waker:
         if trouble(old) != trouble(new) or new is None:
             self._wake_owner(key.namespace, new or old)
 
-    def _wake_owner(self, namespace: str, child: Deployment | Service | Pod | None) -> None:
+    def _wake_owner(
+        self, namespace: str, child: Deployment | Service | NetworkPolicy | Pod | None
+    ) -> None:
         """Children outlive their owner for a while: one that is gone needs no waking."""
         key = Key(namespace, unit_name(child))
         is_stock = namespace == self._stock_namespace

@@ -1,28 +1,35 @@
 """The reconcilers of a manager, put together: caches on every replica, work on the leader."""
 
 import asyncio
+from enum import StrEnum
 from typing import Final
 
 import structlog
 
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.controller.controller import Controller
+from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import SERVICES
-from gpuruntime.models.reasons import UnitReason
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.reasons import StorageReason, UnitReason
+from gpuruntime.models.resources import Resource
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS
-from gpuruntime.reconcilers.child_keeper import ChildKeeper
+from gpuruntime.reconcilers.accessors import Accessors
+from gpuruntime.reconcilers.child_keeper import ChildKeeper, LiveT
 from gpuruntime.reconcilers.deletions import Sweeper, Undertaker
+from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.informers import Informers, Surroundings
 from gpuruntime.reconcilers.notes import COMPONENT
 from gpuruntime.reconcilers.pool import PoolReconciler
 from gpuruntime.reconcilers.reclaim import Reclaimer
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.stock import StockReconciler
+from gpuruntime.reconcilers.storage import StorageReconciler
+from gpuruntime.reconcilers.storage_waking import StorageWaker
 from gpuruntime.reconcilers.unit import UnitReconciler
 from gpuruntime.reconcilers.waking import Waker
 from gpuruntime.workqueue.queue import WorkQueue
@@ -43,6 +50,12 @@ class Reconcilers:
         self._caches = self.informers.caches()
         self._waker = Waker(
             self.informers, stock_namespace=around.options.stock_namespace, meter=around.meter
+        )
+        self._storage_waker = StorageWaker(
+            self.informers,
+            namespace=around.options.instance_namespace,
+            units=self._waker.units,
+            meter=around.meter,
         )
         self._grave_queue: WorkQueue[Key] = WorkQueue("deletion", meter=around.meter)
         self._tombstones = Tombstones(
@@ -85,10 +98,11 @@ class Reconcilers:
         """Begins with a consistent read: what an earlier leader wrote is known before we act."""
         for informer in self.informers.all():
             await informer.synced.wait()
-        for informer in (self.informers.units, self.informers.stock, self.informers.pools):
+        for informer in self.informers.ours():
             await informer.catch_up()
         self._say_what_is_missing()
         self._waker.begin()
+        self._storage_waker.begin()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.run(), name=f"controller {controller}")
@@ -118,6 +132,7 @@ class Reconcilers:
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
         around, caches = self._around, self._caches
         runner = self._runner()
+        holds = Holds(around.client, caches)
         claims = StockClaims(
             around.client,
             stock=caches.stock,
@@ -138,9 +153,11 @@ class Reconcilers:
                 recorder=self._recorder,
             ),
             tombstones=self._tombstones,
+            holds=holds,
             recorder=self._recorder,
             term=around.term,
         )
+        storage = self._storage_reconciler(holds)
         stock = StockReconciler(
             client=around.client, caches=caches, runner=runner, recorder=self._recorder
         )
@@ -158,6 +175,7 @@ class Reconcilers:
             ("unit", self._waker.units, unit.reconcile),
             ("stock", self._waker.stock, stock.reconcile),
             ("pool", self._waker.pools, pool.reconcile),
+            ("storage", self._storage_waker.storages, storage.reconcile),
             ("deletion", self._grave_queue, self._undertaker.reconcile),
         )
         return tuple(
@@ -165,26 +183,46 @@ class Reconcilers:
             for name, queue, reconcile in table
         )
 
+    def _storage_reconciler(self, holds: Holds) -> StorageReconciler:
+        around, informers, failed = self._around, self.informers, StorageReason.ACCESSOR_FAILED
+        deployments = informers.deployments[around.options.instance_namespace]
+        return StorageReconciler(
+            client=around.client,
+            caches=self._caches,
+            options=around.options,
+            holds=holds,
+            accessors=Accessors(
+                caches=self._caches,
+                options=around.options,
+                holds=holds,
+                deployments=self._keeper(deployments, DEPLOYMENTS, failed),
+                services=self._keeper(informers.services, SERVICES, failed),
+                policies=self._keeper(informers.policies, NETWORK_POLICIES, failed),
+            ),
+            tombstones=self._tombstones,
+            now=around.now,
+        )
+
+    def _keeper(
+        self, cache: Informer[LiveT], resource: Resource[LiveT], reason: StrEnum
+    ) -> ChildKeeper[LiveT]:
+        return ChildKeeper(
+            client=self._around.client, cache=cache, resource=resource, reason=reason
+        )
+
     def _runner(self) -> Runner:
-        around = self._around
+        around, informers = self._around, self.informers
         return Runner(
             client=around.client,
             caches=self._caches,
             options=around.options,
             deployments={
-                namespace: ChildKeeper(
-                    client=around.client,
-                    cache=cache,
-                    resource=DEPLOYMENTS,
-                    reason=UnitReason.DEPLOYMENT_SYNC_FAILED,
-                )
-                for namespace, cache in self.informers.deployments.items()
+                namespace: self._keeper(cache, DEPLOYMENTS, UnitReason.DEPLOYMENT_SYNC_FAILED)
+                for namespace, cache in informers.deployments.items()
             },
-            services=ChildKeeper(
-                client=around.client,
-                cache=self.informers.services,
-                resource=SERVICES,
-                reason=UnitReason.SERVICE_SYNC_FAILED,
+            services=self._keeper(informers.services, SERVICES, UnitReason.SERVICE_SYNC_FAILED),
+            policies=self._keeper(
+                informers.policies, NETWORK_POLICIES, UnitReason.NETWORK_POLICY_SYNC_FAILED
             ),
             recorder=self._recorder,
             now=around.now,

@@ -10,11 +10,11 @@ from gpuruntime.models import labels
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.quantities import parse_quantity
 from gpuruntime.models.templates import EnvVar, Port, Template
-from gpuruntime.models.units import Access, GPUUnit, GPUUnitSpec
+from gpuruntime.models.units import Access, GPUUnit, GPUUnitSpec, StorageMount
+from gpuruntime.reconcilers.hardening import RESTRICTED_UID
 from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
 from gpuruntime.reconcilers.pod_template import (
     RESERVATION_IMAGE,
-    RESTRICTED_UID,
     Placement,
     labels_of,
     pod_template,
@@ -47,7 +47,12 @@ def container(of: GPUUnit, **options: Any) -> Any:
 
 def test_a_plain_unit_gets_this_pod_and_nothing_else() -> None:
     """All that a change of ours may change: then the revision of the template has to rise."""
-    resources = {"cpu": "2", "memory": "16Gi", "nvidia.com/gpu": "1"}
+    resources = {
+        "cpu": "2",
+        "memory": "16Gi",
+        "ephemeral-storage": "10Gi",
+        "nvidia.com/gpu": "1",
+    }
     assert pod(unit(image="python:3.12", cpu="2", memory="16Gi", gpu=1)) == {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -85,6 +90,28 @@ def test_the_restricted_level_runs_as_a_fixed_user_that_is_not_root() -> None:
     }
 
 
+def test_storages_are_volumes_that_every_pod_of_ours_may_write_to() -> None:
+    mounts = (
+        StorageMount(name="models", mountPath="/models", readOnly=True),
+        StorageMount(name="a" * 63, mountPath="/work"),
+    )
+    found = pod(unit(storageMounts=mounts))
+    assert found["volumes"][1:] == [
+        {"name": "storage-0", "persistentVolumeClaim": {"claimName": "models"}},
+        {"name": "storage-1", "persistentVolumeClaim": {"claimName": "a" * 63}},
+    ]
+    (runtime,) = found["containers"]
+    assert runtime["volumeMounts"][1:] == [
+        {"name": "storage-0", "mountPath": "/models", "readOnly": True},
+        {"name": "storage-1", "mountPath": "/work"},
+    ]
+    assert found["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "fsGroup": RESTRICTED_UID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+    }
+
+
 def test_the_callers_environment_comes_after_the_platforms_in_its_own_order() -> None:
     envs = (EnvVar(name="Z", value="1"), EnvVar(name="A", value=""))
     names = [each["name"] for each in container(unit(template=Template(envs=envs)))["env"]]
@@ -92,10 +119,14 @@ def test_the_callers_environment_comes_after_the_platforms_in_its_own_order() ->
 
 
 def test_absent_quantities_are_the_defaults_wherever_they_show() -> None:
-    defaults = PodDefaults(cpu="3", memory="6Gi")
+    defaults = PodDefaults(cpu="3", memory="6Gi", ephemeral_storage="2Gi")
     found = pod(unit(), pod_defaults=defaults)
     (runtime,) = found["containers"]
-    assert runtime["resources"]["limits"] == {"cpu": "3", "memory": "6Gi"}
+    assert runtime["resources"]["limits"] == {
+        "cpu": "3",
+        "memory": "6Gi",
+        "ephemeral-storage": "2Gi",
+    }
     assert runtime["env"][3] == {"name": "MEMORY_LIMIT", "value": "6Gi"}
     assert found["volumes"][0]["emptyDir"]["sizeLimit"] == "3Gi"
 

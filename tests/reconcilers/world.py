@@ -19,7 +19,7 @@ from gpuruntime.local.transport import InProcessTransport
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import CONFIG_MAPS, EVENTS
 from gpuruntime.models.moments import rfc3339
-from gpuruntime.models.network import SERVICES
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
@@ -158,6 +158,7 @@ class World(Cluster):
             ],
             "deployments": self.names(DEPLOYMENTS, STOCK) + self.names(DEPLOYMENTS, INSTANCE),
             "services": self.names(SERVICES, INSTANCE),
+            "policies": self.names(NETWORK_POLICIES, INSTANCE),
             "tombstones": self.names(CONFIG_MAPS, SYSTEM),
         }
 
@@ -194,7 +195,7 @@ class Life:
     def step(self, namespace: str) -> None:
         world = self._world
         owners = {each["metadata"]["uid"] for each in world.objects(GPU_UNITS, namespace)}
-        for resource in (DEPLOYMENTS, SERVICES):
+        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES):
             for child in world.objects(resource, namespace):
                 is_units = (
                     child["metadata"].get("ownerReferences", [{}])[0].get("kind") == "GPUUnit"

@@ -1,0 +1,76 @@
+"""The file server of a storage: there while it is asked for and the volume is ready."""
+
+from typing import Any
+
+import attrs
+
+from gpuruntime.controller.result import Result
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.reasons import StorageReason
+from gpuruntime.models.storages import GPUStorage, accessor_name
+from gpuruntime.models.workloads import Deployment
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
+from gpuruntime.reconcilers.holds import Holds
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.pod_failures import current_pod
+from gpuruntime.reconcilers.storage_children import (
+    Placing,
+    accessor_deployment,
+    accessor_policy,
+    accessor_service,
+)
+from gpuruntime.reconcilers.storage_plan import StorageVerdict
+from gpuruntime.reconcilers.storage_status import (
+    ACCESSOR_OFF,
+    ACCESSOR_WAITS,
+    accessor_verdict,
+)
+
+REFUSED_SECONDS = 15.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Accessors:
+    caches: Caches
+    options: UnitOptions
+    holds: Holds
+    deployments: ChildKeeper[Deployment]
+    services: ChildKeeper[Service]
+    policies: ChildKeeper[NetworkPolicy]
+
+    async def keep(
+        self, storage: GPUStorage, *, is_ready: bool
+    ) -> tuple[StorageVerdict, Result | None]:
+        key = Key(storage.metadata.namespace, accessor_name(storage.metadata.name))
+        if not storage.spec.accessor.enabled:
+            await self._drop(storage, key)
+            return ACCESSOR_OFF, None
+        if not is_ready:
+            return ACCESSOR_WAITS, None
+        try:
+            await self.policies.keep(storage, key, accessor_policy(storage, self.options))
+            await self.services.keep(storage, key, accessor_service(storage, self.options))
+            desired = accessor_deployment(storage, self.options, self._placing(storage))
+            deployment = await self.deployments.keep(storage, key, desired)
+        except ChildSyncError as error:
+            verdict = StorageVerdict(reason=StorageReason.ACCESSOR_FAILED, message=str(error))
+            return verdict, Result(REFUSED_SECONDS)
+        return accessor_verdict(storage, deployment, self._pods(storage, key)), None
+
+    async def _drop(self, storage: GPUStorage, key: Key) -> None:
+        keepers: tuple[ChildKeeper[Any], ...] = (self.deployments, self.services, self.policies)
+        for keeper in keepers:
+            await keeper.drop(storage, key)
+
+    def _pods(self, storage: GPUStorage, key: Key) -> Any:
+        helpers = self.caches.helper_pods_of(storage.metadata.key)
+        return tuple(pod for pod in helpers if pod.metadata.name.startswith(f"{key.name}-"))
+
+    def _placing(self, storage: GPUStorage) -> Placing:
+        """Where the unit's Pod is; while that has no node yet, nowhere, to leave it the choice."""
+        pod = current_pod(self.holds.pods_on(storage))
+        if pod is None:
+            return Placing()
+        return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else Placing(is_off=True)

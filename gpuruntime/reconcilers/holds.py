@@ -1,0 +1,130 @@
+"""Who holds a storage: taken for a unit by guarded patch, given back when its Pods are gone."""
+
+from typing import Any
+
+import structlog
+
+from gpuruntime.inventory.stores import STORAGE, Cache
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import labels, provenance
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.names import cut_with_hash
+from gpuruntime.models.pods import PODS, Pod
+from gpuruntime.models.reasons import MountReason
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage, Holder
+from gpuruntime.models.units import CHILD_PREFIX, GPUUnit
+from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
+
+log = structlog.get_logger()
+
+
+class Holds:
+    """One for the units' reconciler and the storages': while one gives back, no other counts."""
+
+    def __init__(self, client: Client, caches: Caches) -> None:
+        self._client = client
+        self._caches = caches
+        self._leaving: set[str] = set()
+
+    async def take(self, unit: GPUUnit) -> Mountable | Blocked:
+        """Raises ConflictError where somebody else was faster."""
+        found = self._look(unit)
+        if not isinstance(found, Takes):
+            return found
+        for storage in found.storages:
+            await self._write(storage, {"name": unit.metadata.name, "uid": unit.metadata.uid})
+            log.info("storage taken", storage=storage.metadata.name)
+        found = self._look(unit)
+        # Between two patches a storage may have failed, or gone.
+        return found if not isinstance(found, Takes) else await self.take(unit)
+
+    async def give_back(self, storage: GPUStorage) -> GPUStorage | None:
+        """The storage as it is then; None while its holder keeps it, or may still."""
+        holder = storage.status.holder
+        if holder is None:
+            return storage
+        uid = storage.metadata.uid
+        self._leaving.add(uid)
+        try:
+            if self._wants(storage, holder) or await self._may_mount(storage, holder):
+                return None
+            if self._wants(storage, holder):  # it may have come back while we looked
+                return None
+            freed = await self._write(storage, None)
+        finally:
+            self._leaving.discard(uid)
+        log.info("storage given back", storage=storage.metadata.name, unit=holder.name)
+        return freed
+
+    def is_wanted(self, storage: GPUStorage) -> bool:
+        """Held by a unit that goes on naming it."""
+        holder = storage.status.holder
+        return holder is not None and self._wants(storage, holder)
+
+    def pods_on(self, storage: GPUStorage) -> tuple[Pod, ...]:
+        """Of units, wherever they are on their way."""
+        return tuple(
+            pod
+            for pod in self._caches.pods[storage.metadata.namespace].store.values()
+            if labels.UNIT in pod.metadata.labels and pod.mounts(storage.metadata.name)
+        )
+
+    def _look(self, unit: GPUUnit) -> Mounts:
+        namespace = unit.metadata.namespace
+        names = [mount.name for mount in unit.spec.storageMounts]
+        storages = {
+            name: found
+            for name in names
+            if (found := self._caches.storages.store.get(Key(namespace, name)))
+        }
+        for name, storage in storages.items():
+            if storage.metadata.uid in self._leaving:
+                message = f"storage {name} is being given back"
+                return Blocked(reason=MountReason.STORAGE_HELD, message=message)
+        rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
+        return mounts_of(unit, storages, rivals)
+
+    def _wants(self, storage: GPUStorage, holder: Holder) -> bool:
+        key = Key(storage.metadata.namespace, holder.name)
+        unit = self._caches.units.store.get(key)
+        if unit is None or unit.metadata.uid != holder.uid or provenance.is_terminating(unit):
+            return False
+        return any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
+
+    async def _may_mount(self, storage: GPUStorage, holder: Holder) -> bool:
+        """Looks at the cluster itself: a cache that lags must not give a volume to two Pods."""
+        namespace, claim = storage.metadata.namespace, storage.metadata.name
+        selector = f"{labels.UNIT}={holder.name}"
+        page = await self._client.list_page(PODS, namespace=namespace, label_selector=selector)
+        if any(pod.mounts(claim) for pod in page.items):
+            return True
+        deployment = await self._deployment(Key(namespace, holder.name))
+        if deployment is None:
+            return False
+        owner = deployment.metadata.controller_owner
+        is_holders = owner is not None and owner.uid == holder.uid
+        return is_holders and f'"claimName":"{claim}"'.encode() in bytes(deployment.spec)
+
+    async def _deployment(self, unit: Key) -> Deployment | None:
+        key = Key(unit.namespace, cut_with_hash(f"{CHILD_PREFIX}{unit.name}"))
+        try:
+            return await self._client.get(DEPLOYMENTS, key)
+        except NotFoundError:
+            return None
+
+    async def _write(self, storage: GPUStorage, holder: JsonObject | None) -> GPUStorage:
+        mounted: list[Any] = [holder["name"]] if holder else []
+        written = await self._client.patch(
+            GPU_STORAGES,
+            storage.metadata.key,
+            {"status": {"holder": holder, "mountedBy": mounted}},
+            resource_version=storage.metadata.resourceVersion,
+            subresource="status",
+        )
+        cache: Cache[GPUStorage] = self._caches.storages
+        cache.write_through(written)
+        return written

@@ -1,0 +1,105 @@
+"""Whether a unit may mount what it names: decided from the storages and whoever else waits.
+
+A storage has one holder, by uid, until its Pods are gone. Of those who wait, the oldest is next:
+one order over all storages, so that units which wait for several never wait for each other.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from gpuruntime.models import provenance
+from gpuruntime.models.phases import StoragePhase, UnitPhase, phase_of, storage_phase_of
+from gpuruntime.models.reasons import MountReason
+from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.units import GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Mountable:
+    """All of them are ready, and this unit's."""
+
+
+@attrs.frozen(slots=True)
+class Takes:
+    """These are ready, nobody's, and nobody is before this unit."""
+
+    storages: tuple[GPUStorage, ...]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Blocked:
+    reason: MountReason
+    message: str
+
+
+Mounts: TypeAlias = Mountable | Takes | Blocked
+
+
+def mounts_of(
+    unit: GPUUnit,
+    storages: Mapping[str, GPUStorage],
+    rivals: Mapping[str, Iterable[GPUUnit]],
+) -> Mounts:
+    """`rivals` are the units that name a storage, this one among them, by the storage's name."""
+    free = []
+    for mount in unit.spec.storageMounts:
+        storage = storages.get(mount.name)
+        blocked = _unready(mount.name, storage)
+        if blocked is not None or storage is None:
+            return blocked or _missing(mount.name)
+        holder = storage.status.holder
+        if holder is not None and holder.uid != unit.metadata.uid:
+            return _held(mount.name, f"is held by unit {holder.name} until its Pod is gone")
+        if holder is None:
+            first = next_in_line(rivals.get(mount.name, ()))
+            if first is not None and first.metadata.uid != unit.metadata.uid:
+                return _held(mount.name, f"goes to unit {first.metadata.name}, which is older")
+            free.append(storage)
+    return Takes(tuple(free)) if free else Mountable()
+
+
+def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
+    """Who cannot start anyway waits for nothing, and keeps nobody waiting."""
+    return min((unit for unit in units if _waits(unit)), key=_precedence, default=None)
+
+
+def _waits(unit: GPUUnit) -> bool:
+    is_failed = phase_of(unit.status.conditions) is UnitPhase.FAILED
+    return not (provenance.is_terminating(unit) or unit.spec.suspended or is_failed)
+
+
+def _precedence(unit: GPUUnit) -> tuple[float, str]:
+    created = unit.metadata.creationTimestamp
+    return (created.timestamp() if created else 0.0, unit.metadata.uid)
+
+
+def _unready(name: str, storage: GPUStorage | None) -> Blocked | None:
+    if storage is None:
+        return _missing(name)
+    if provenance.is_terminating(storage):
+        return Blocked(
+            reason=MountReason.STORAGE_MISSING, message=f"storage {name} is being deleted"
+        )
+    phase = storage_phase_of(storage.status.conditions)
+    if phase is StoragePhase.READY:
+        return None
+    ready = [each for each in storage.status.conditions if each.type == "Ready"]
+    words = ready[0].message if ready else "it has just been made"
+    is_failed = phase is StoragePhase.FAILED
+    return Blocked(
+        reason=MountReason.STORAGE_FAILED if is_failed else MountReason.STORAGE_NOT_READY,
+        message=f"storage {name} {'failed' if is_failed else 'is not ready'}: {words}",
+    )
+
+
+def _missing(name: str) -> Blocked:
+    return Blocked(
+        reason=MountReason.STORAGE_MISSING,
+        message=f"storage {name} does not exist: create it, or take it out of storageMounts",
+    )
+
+
+def _held(name: str, why: str) -> Blocked:
+    return Blocked(reason=MountReason.STORAGE_HELD, message=f"storage {name} {why}")

@@ -1,0 +1,304 @@
+"""The children of a storage as they should be: its claim, the Job that fills it, its accessor."""
+
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.models import labels
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.storages import (
+    GPU_STORAGES,
+    GPUStorage,
+    Prepare,
+    accessor_name,
+    prepare_digest,
+    prepare_name,
+)
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
+from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.drift import Child, inputs_hash
+from gpuruntime.reconcilers.hardening import (
+    container_security,
+    pod_security,
+    scratch_limits,
+    storage_security,
+)
+from gpuruntime.reconcilers.options import UnitOptions
+
+# Where a prepare finds the volume, and a copy its source.
+MOUNT_PATH: Final = "/storage"
+SOURCE_PATH: Final = "/source"
+ACCESSOR_PORT: Final = 5000
+# Name by name, so that a file system's own folder of lost files stays where it is.
+COPY: Final = (
+    f"cd {SOURCE_PATH} && for each in .[!.]* ..?* *; do "
+    '[ "$each" = lost+found ] && continue; '
+    '[ -e "$each" ] || [ -L "$each" ] || continue; '
+    f'cp -Rf -- "./$each" {MOUNT_PATH}/ || exit 1; done'
+)
+_VOLUME: Final = "storage"
+_SOURCE: Final = "source"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Placing:
+    """A volume is on one node at a time: the accessor goes where the holder's Pod is."""
+
+    node: str = ""
+    is_off: bool = False
+
+    @property
+    def replicas(self) -> int:
+        return 0 if self.is_off else 1
+
+
+def labels_of_storage(storage: GPUStorage) -> dict[str, str]:
+    given = storage.metadata.labels
+    tenant = {labels.TENANT: given[labels.TENANT]} if labels.TENANT in given else {}
+    return {
+        labels.APP_NAME: labels.STORAGE_APP,
+        labels.MANAGED_BY: labels.MANAGER,
+        labels.STORAGE: storage.metadata.name,
+        **tenant,
+    }
+
+
+def claim_of(storage: GPUStorage) -> JsonObject:
+    """What is on a volume belongs to the storage: the claim goes with it, and not before."""
+    spec: JsonObject = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.spec.size}},
+    }
+    if storage.spec.storageClassName:
+        spec["storageClassName"] = storage.spec.storageClassName
+    return _body(storage, VOLUME_CLAIMS, storage.metadata.name, spec)
+
+
+def prepare_job(
+    storage: GPUStorage, prepare: Prepare, options: UnitOptions, node: str
+) -> JsonObject:
+    """Runs once: what failed halfway is for somebody to look at, not to be done over."""
+    volumes: list[Any] = [_claim_volume(_VOLUME, storage.metadata.name)]
+    mounts: list[Any] = [{"name": _VOLUME, "mountPath": MOUNT_PATH}]
+    if prepare.fromStorageName:
+        volumes.append(_claim_volume(_SOURCE, prepare.fromStorageName, read_only=True))
+        mounts.append({"name": _SOURCE, "mountPath": SOURCE_PATH, "readOnly": True})
+    container: JsonObject = {
+        "name": "prepare",
+        **_work(prepare, options),
+        "volumeMounts": mounts,
+        **_held_in(options),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    pod = _pod(options, container, volumes, node)
+    template: JsonObject = {
+        "metadata": {"labels": dict(labels_of_storage(storage))},
+        "spec": {**pod, "restartPolicy": "Never"},
+    }
+    name = prepare_name(storage.metadata.name, prepare_digest(storage))
+    return _body(storage, JOBS, name, {"backoffLimit": 0, "template": template})
+
+
+def accessor_deployment(storage: GPUStorage, options: UnitOptions, placing: Placing) -> Child:
+    name = accessor_name(storage.metadata.name)
+    mount: JsonObject = {
+        "name": _VOLUME,
+        "mountPath": MOUNT_PATH,
+        "readOnly": not storage.spec.accessor.writable,
+    }
+    container: JsonObject = {
+        "name": "accessor",
+        "image": options.helpers.accessor_image,
+        "args": [*_serving(storage)],
+        "ports": [{"name": "http", "containerPort": ACCESSOR_PORT, "protocol": "TCP"}],
+        "readinessProbe": {
+            "tcpSocket": {"port": ACCESSOR_PORT},
+            "periodSeconds": 2,
+            "failureThreshold": 3,
+        },
+        "volumeMounts": [mount],
+        **_held_in(options, is_read_only=True),
+    }
+    volumes: list[Any] = [_claim_volume(_VOLUME, storage.metadata.name)]
+    pod = _pod(options, container, volumes, placing.node, always_restricted=True)
+    selector = accessor_selector(storage)
+    spec: JsonObject = {
+        "replicas": placing.replicas,
+        "strategy": {"type": "Recreate"},
+        "revisionHistoryLimit": 1,
+        "selector": {"matchLabels": dict(selector)},
+        "template": {
+            "metadata": {"labels": {**labels_of_storage(storage), **selector}},
+            "spec": pod,
+        },
+    }
+    return _child(storage, options, DEPLOYMENTS, _body(storage, DEPLOYMENTS, name, spec), placing)
+
+
+def accessor_service(storage: GPUStorage, options: UnitOptions) -> Child:
+    name = accessor_name(storage.metadata.name)
+    port: JsonObject = {
+        "name": "http",
+        "port": ACCESSOR_PORT,
+        "targetPort": ACCESSOR_PORT,
+        "protocol": "TCP",
+    }
+    spec: JsonObject = {
+        "type": "ClusterIP",
+        "selector": dict(accessor_selector(storage)),
+        "ports": [port],
+    }
+    return _child(storage, options, SERVICES, _body(storage, SERVICES, name, spec), Placing())
+
+
+def accessor_policy(storage: GPUStorage, options: UnitOptions) -> Child:
+    """Only the API comes in, and nothing goes out."""
+    name = accessor_name(storage.metadata.name)
+    system = {"kubernetes.io/metadata.name": options.system_namespace}
+    spec: JsonObject = {
+        "podSelector": {"matchLabels": dict(accessor_selector(storage))},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [
+            {
+                "from": [{"namespaceSelector": {"matchLabels": dict(system)}}],
+                "ports": [{"port": ACCESSOR_PORT, "protocol": "TCP"}],
+            }
+        ],
+    }
+    body = _body(storage, NETWORK_POLICIES, name, spec)
+    return _child(storage, options, NETWORK_POLICIES, body, Placing())
+
+
+def accessor_selector(storage: GPUStorage) -> dict[str, str]:
+    return {labels.ACCESSOR: accessor_name(storage.metadata.name)}
+
+
+def accessor_url(storage: GPUStorage, options: UnitOptions) -> str:
+    name = accessor_name(storage.metadata.name)
+    host = f"{name}.{storage.metadata.namespace}.svc.{options.cluster_domain}"
+    return f"http://{host}:{ACCESSOR_PORT}/"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Inputs:
+    """What an accessor is made from; an upgrade of ours is no reason to restart it."""
+
+    spec: object
+    placing: Placing
+    image: str
+
+
+def _serving(storage: GPUStorage) -> tuple[str, ...]:
+    """The prefix is the path under which the API serves the files."""
+    prefix = f"/api/v1/gpu-storages/{storage.metadata.name}/files"
+    uploads = ("--allow-upload", "--allow-delete") if storage.spec.accessor.writable else ()
+    return (
+        MOUNT_PATH,
+        "--bind",
+        "0.0.0.0",  # noqa: S104 - inside its own Pod
+        "--port",
+        str(ACCESSOR_PORT),
+        "--path-prefix",
+        prefix,
+        *uploads,
+    )
+
+
+def _work(prepare: Prepare, options: UnitOptions) -> JsonObject:
+    if prepare.fromStorageName:
+        return {"image": options.helpers.copy_image, "command": ["sh", "-c", COPY]}
+    words = {"command": list(prepare.command), "args": list(prepare.args)}
+    return {"image": prepare.fromImage, **{name: word for name, word in words.items() if word}}
+
+
+def _held_in(options: UnitOptions, *, is_read_only: bool = False) -> JsonObject:
+    resources: JsonObject = {
+        "cpu": options.helpers.cpu,
+        "memory": options.helpers.memory,
+        **scratch_limits(),
+    }
+    return {
+        "resources": {"requests": resources, "limits": resources},
+        "securityContext": container_security(is_read_only=is_read_only),
+    }
+
+
+def _pod(
+    options: UnitOptions,
+    container: JsonObject,
+    volumes: list[Any],
+    node: str,
+    *,
+    always_restricted: bool = False,
+) -> JsonObject:
+    defaults = options.pod_defaults
+    optional: JsonObject = {
+        "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
+        "tolerations": list(defaults.tolerations),
+        "affinity": _on_node(node),
+    }
+    is_restricted = options.is_restricted or always_restricted
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(is_restricted=is_restricted) | storage_security(),
+        "containers": [container],
+        "volumes": volumes,
+        **{name: value for name, value in optional.items() if value},
+    }
+
+
+def _on_node(node: str) -> JsonObject:
+    if not node:
+        return {}
+    field: JsonObject = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms: JsonObject = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _claim_volume(name: str, claim: str, *, read_only: bool = False) -> JsonObject:
+    source: JsonObject = {"claimName": claim}
+    if read_only:
+        source["readOnly"] = True
+    return {"name": name, "persistentVolumeClaim": source}
+
+
+def _child(
+    storage: GPUStorage,
+    options: UnitOptions,
+    resource: Resource[Any],
+    body: JsonObject,
+    placing: Placing,
+) -> Child:
+    image = options.helpers.accessor_image if resource is DEPLOYMENTS else ""
+    asked = _Inputs(spec=storage.spec.accessor, placing=placing, image=image)
+    return Child(
+        inputs=inputs_hash(asked),
+        generation=storage.metadata.generation,
+        revision=options.template_revision,
+        body=body,
+    )
+
+
+def _body(storage: GPUStorage, resource: Resource[Any], name: str, spec: JsonObject) -> JsonObject:
+    owner: JsonObject = {
+        "apiVersion": GPU_STORAGES.api_version,
+        "kind": GPU_STORAGES.kind,
+        "name": storage.metadata.name,
+        "uid": storage.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "name": name,
+            "namespace": storage.metadata.namespace,
+            "labels": dict(labels_of_storage(storage)),
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }

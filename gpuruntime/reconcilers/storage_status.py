@@ -1,0 +1,116 @@
+"""The status of a storage as a function of what was observed of it."""
+
+from datetime import datetime
+
+import attrs
+
+from gpuruntime.models.conditions import Condition, with_condition
+from gpuruntime.models.phases import StoragePhase, storage_phase_of
+from gpuruntime.models.pods import Pod
+from gpuruntime.models.reasons import ConditionType, StorageReason
+from gpuruntime.models.storages import (
+    AccessorStatus,
+    GPUStorage,
+    GPUStorageStatus,
+    accessor_name,
+)
+from gpuruntime.models.volumes import VolumeClaim
+from gpuruntime.models.workloads import Deployment
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.pod_failures import failure_of
+from gpuruntime.reconcilers.storage_children import accessor_url
+from gpuruntime.reconcilers.storage_plan import PrepareStep, StorageVerdict
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Findings:
+    """What a reconcile found and did; the status follows from it."""
+
+    volume: StorageVerdict
+    prepare: PrepareStep
+    accessor: StorageVerdict
+    claim: VolumeClaim | None = None
+
+
+def ready_verdict(found: Findings) -> StorageVerdict:
+    """A volume with everything on it that was asked for; the accessor is no part of it."""
+    if not found.volume.is_true:
+        return found.volume
+    return found.volume if found.prepare.verdict.is_true else found.prepare.verdict
+
+
+def accessor_verdict(
+    storage: GPUStorage, deployment: Deployment | None, pods: tuple[Pod, ...]
+) -> StorageVerdict:
+    """Of an accessor whose children are in place."""
+    if deployment is not None and deployment.status.readyReplicas:
+        return StorageVerdict(
+            is_true=True, reason=StorageReason.ACCESSOR_SERVING, message="the files are served"
+        )
+    failure = failure_of(pods)
+    if failure is not None:
+        return StorageVerdict(reason=StorageReason.ACCESSOR_FAILED, message=failure.message)
+    name = accessor_name(storage.metadata.name)
+    return StorageVerdict(
+        reason=StorageReason.ACCESSOR_PROGRESSING, message=f"Deployment {name} is on its way"
+    )
+
+
+ACCESSOR_OFF = StorageVerdict(
+    reason=StorageReason.ACCESSOR_OFF, message="no accessor was asked for"
+)
+ACCESSOR_WAITS = StorageVerdict(
+    reason=StorageReason.ACCESSOR_PROGRESSING, message="the accessor waits for the volume"
+)
+
+
+def storage_status(
+    storage: GPUStorage, found: Findings, options: UnitOptions, *, now: datetime
+) -> GPUStorageStatus:
+    status, generation = storage.status, storage.metadata.generation
+    conditions = status.conditions
+    for type_, verdict in (
+        (ConditionType.READY, ready_verdict(found)),
+        (ConditionType.PREPARED, found.prepare.verdict),
+        (ConditionType.ACCESSOR_READY, found.accessor),
+    ):
+        conditions = with_condition(conditions, _condition(type_, verdict, generation), now=now)
+    holder = status.holder
+    claim = found.claim
+    return attrs.evolve(
+        status,
+        phase=storage_phase_of(conditions),
+        claimName=claim.metadata.name if claim else status.claimName,
+        capacity=claim.capacity if claim else status.capacity,
+        mountedBy=(holder.name,) if holder else (),
+        prepare=found.prepare.status,
+        accessor=_accessor_status(storage, found.accessor, options),
+        observedGeneration=generation,
+        conditions=conditions,
+    )
+
+
+def _condition(type_: ConditionType, verdict: StorageVerdict, generation: int) -> Condition:
+    return Condition(
+        type=type_,
+        status="True" if verdict.is_true else "False",
+        reason=verdict.reason,
+        message=verdict.message,
+        observedGeneration=generation,
+    )
+
+
+def _accessor_status(
+    storage: GPUStorage, verdict: StorageVerdict, options: UnitOptions
+) -> AccessorStatus:
+    if not storage.spec.accessor.enabled:
+        return AccessorStatus()
+    phases = {
+        StorageReason.ACCESSOR_SERVING: StoragePhase.READY,
+        StorageReason.ACCESSOR_FAILED: StoragePhase.FAILED,
+    }
+    return AccessorStatus(
+        phase=phases.get(verdict.reason, StoragePhase.PENDING),
+        serviceName=accessor_name(storage.metadata.name),
+        accessURL=accessor_url(storage, options),
+    )

@@ -1,0 +1,119 @@
+"""Which changes wake which storages, and the units that wait for them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuruntime.inventory import stores
+from gpuruntime.meter import Meter
+from gpuruntime.models import labels
+from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.pods import Pod
+from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.reconcilers.caches import HOLDER
+from gpuruntime.reconcilers.facts import asked, mounted, offered, trouble, unit_name
+from gpuruntime.reconcilers.informers import Informers
+from gpuruntime.workqueue.queue import WorkQueue
+
+
+class StorageWaker:
+    """Owns the queue of storages, and wakes units beside the units' own waker."""
+
+    def __init__(
+        self, informers: Informers, *, namespace: str, units: WorkQueue[Key], meter: Meter
+    ) -> None:
+        self.storages: WorkQueue[Key] = WorkQueue("storage", meter=meter)
+        self._informers = informers
+        self._namespace = namespace
+        self._units = units
+        self._is_leading = False
+        self._listen()
+
+    def begin(self) -> None:
+        """From here on this process leads."""
+        self._is_leading = True
+        for storage in self._informers.storages.store.values():
+            self.storages.add(storage.metadata.key, is_backlog=True)
+
+    def _listen(self) -> None:
+        informers, namespace = self._informers, self._namespace
+        informers.storages.add_handler(self._on_storage)
+        informers.units.add_handler(self._on_unit)
+        informers.pods[namespace].add_handler(self._on_pod)
+        informers.classes.add_handler(self._on_class)
+        for helpers in (
+            informers.claims,
+            informers.jobs,
+            informers.services,
+            informers.policies,
+            informers.deployments[namespace],
+        ):
+            helpers.add_handler(self._on_helper)
+
+    def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
+        """What units see of it wakes them, and the storages that wait to copy it."""
+        if not self._is_leading:
+            return
+        if new is not None and (asked(old) != asked(new) or _holder(old) != _holder(new)):
+            self.storages.add(key)
+        if offered(old) != offered(new):
+            self._wake(self._units, self._mounting(key.name))
+            copying = (
+                each
+                for each in self._informers.storages.store.values()
+                if each.spec.prepare and each.spec.prepare.fromStorageName == key.name
+            )
+            self._wake(self.storages, copying)
+
+    def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        """A mount that comes or goes, or a unit that stops to wait, changes who is next."""
+        if not self._is_leading or mounted(old) == mounted(new):
+            return
+        names = {mount.name for unit in (old, new) if unit for mount in unit.spec.storageMounts}
+        for name in names:
+            self.storages.add(Key(self._namespace, name))
+            self._wake(self._units, self._mounting(name))
+
+    def _on_pod(self, _: Key, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if not self._is_leading or pod is None:
+            return
+        is_placed = (new.spec.nodeName if new else "") != (old.spec.nodeName if old else "")
+        if trouble(old) != trouble(new) or new is None or is_placed:
+            self._wake_by_label(pod)
+            self._wake_held(unit_name(pod))
+
+    def _on_helper(self, _: Key, old: Any, new: Any) -> None:
+        value = new or old
+        if not self._is_leading or value is None:
+            return
+        self._wake_by_label(value)
+        if new is None:
+            self._wake_held(value.metadata.labels.get(labels.UNIT, ""))
+
+    def _on_class(self, *_: object) -> None:
+        """Rare, and it may matter to any of them."""
+        if self._is_leading:
+            self._wake(self.storages, self._informers.storages.store.values())
+
+    def _wake_by_label(self, value: KubernetesObject) -> None:
+        name = value.metadata.labels.get(labels.STORAGE, "")
+        if name:
+            self.storages.add(Key(self._namespace, name))
+
+    def _wake_held(self, unit: str) -> None:
+        if unit:
+            held = self._informers.storages.store.by_index(HOLDER, unit)
+            self._wake(self.storages, held)
+
+    def _mounting(self, storage: str) -> Iterable[GPUUnit]:
+        return self._informers.units.store.by_index(stores.STORAGE, storage)
+
+    @staticmethod
+    def _wake(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:
+        for value in values:
+            queue.add(value.metadata.key)
+
+
+def _holder(storage: GPUStorage | None) -> object:
+    return storage.status.holder if storage else None

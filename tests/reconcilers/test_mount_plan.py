@@ -1,0 +1,151 @@
+"""Who may mount a storage: the one that holds it, then the oldest of those that wait."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.models.conditions import Condition
+from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.reasons import MountReason
+from gpuruntime.models.storages import GPUStorage, GPUStorageSpec, GPUStorageStatus, Holder
+from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, StorageMount
+from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Takes, mounts_of, next_in_line
+
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+READY = Condition(type="Ready", status="True", reason="VolumeReady", message="claim holds 10Gi")
+
+
+def unit(name: str, *storages: str, age: int = 0, **spec: Any) -> GPUUnit:
+    created = BEGIN - timedelta(seconds=age)
+    mounts = tuple(StorageMount(name=each, mountPath=f"/{each}") for each in storages)
+    return GPUUnit(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", creationTimestamp=created),
+        spec=GPUUnitSpec(specName="g1.1", storageMounts=mounts, **spec),
+    )
+
+
+def storage(name: str, *, held_by: str = "", ready: Condition | None = READY) -> GPUStorage:
+    holder = Holder(name=held_by, uid=f"uid-{held_by}") if held_by else None
+    return GPUStorage(
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}"),
+        spec=GPUStorageSpec(size="10Gi"),
+        status=GPUStorageStatus(holder=holder, conditions=(ready,) if ready else ()),
+    )
+
+
+def looked(one: GPUUnit, *storages: GPUStorage, rivals: tuple[GPUUnit, ...] = ()) -> Any:
+    by_name = {each.metadata.name: each for each in storages}
+    return mounts_of(one, by_name, dict.fromkeys(by_name, (one, *rivals)))
+
+
+def test_what_a_unit_holds_it_may_mount() -> None:
+    assert looked(unit("a", "s"), storage("s", held_by="a")) == Mountable()
+
+
+def test_what_nobody_holds_is_taken() -> None:
+    free = storage("s")
+    assert looked(unit("a", "s"), free) == Takes((free,))
+
+
+def test_what_is_missing_is_taken_before_the_unit_starts() -> None:
+    held, free = storage("s", held_by="a"), storage("t")
+    assert looked(unit("a", "s", "t"), held, free) == Takes((free,))
+
+
+def test_what_another_unit_holds_is_waited_for_whatever_its_age() -> None:
+    found = looked(unit("a", "s", age=9), storage("s", held_by="b"))
+    assert found.reason is MountReason.STORAGE_HELD
+    assert found.message == "storage s is held by unit b until its Pod is gone"
+
+
+def test_the_name_of_a_holder_is_not_enough() -> None:
+    """A unit of the same name that came later has to wait for the Pods of the first."""
+    held = storage("s", held_by="a")
+    later = attrs.evolve(unit("a", "s"), metadata=ObjectMeta(name="a", uid="another"))
+    assert looked(later, held).reason is MountReason.STORAGE_HELD
+
+
+def test_the_older_of_those_that_wait_is_next() -> None:
+    older, younger = unit("a", "s", age=2), unit("b", "s", age=1)
+    assert isinstance(looked(older, storage("s"), rivals=(younger,)), Takes)
+    blocked = looked(younger, storage("s"), rivals=(older,))
+    assert blocked.message == "storage s goes to unit a, which is older"
+
+
+def test_of_the_same_age_the_uid_decides() -> None:
+    first, second = unit("a", "s"), unit("b", "s")
+    assert next_in_line((second, first)) == first
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        unit("a", "s", age=9, suspended=True),
+        attrs.evolve(
+            unit("a", "s", age=9),
+            status=GPUUnitStatus(
+                conditions=(Condition(type="Ready", status="False", reason="InvalidSpec"),)
+            ),
+        ),
+        attrs.evolve(
+            unit("a", "s", age=9),
+            metadata=ObjectMeta(name="a", uid="uid-a", deletionTimestamp=BEGIN),
+        ),
+    ],
+    ids=["suspended", "failed", "terminating"],
+)
+def test_who_cannot_start_keeps_nobody_waiting(idle: GPUUnit) -> None:
+    assert isinstance(looked(unit("b", "s"), storage("s"), rivals=(idle,)), Takes)
+
+
+def test_units_that_want_each_others_storages_do_not_wait_for_each_other() -> None:
+    older, younger = unit("a", "s", "t", age=2), unit("b", "t", "s", age=1)
+    assert isinstance(looked(older, storage("s"), storage("t"), rivals=(younger,)), Takes)
+    assert isinstance(looked(younger, storage("s"), storage("t"), rivals=(older,)), Blocked)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "words"),
+    [
+        ((), MountReason.STORAGE_MISSING, "does not exist"),
+        ((storage("s", ready=None),), MountReason.STORAGE_NOT_READY, "is not ready"),
+        (
+            (
+                storage(
+                    "s",
+                    ready=Condition(
+                        type="Ready", status="False", reason="VolumePending", message="it waits"
+                    ),
+                ),
+            ),
+            MountReason.STORAGE_NOT_READY,
+            "is not ready: it waits",
+        ),
+        (
+            (
+                storage(
+                    "s",
+                    ready=Condition(
+                        type="Ready", status="False", reason="PrepareFailed", message="exit 1"
+                    ),
+                ),
+            ),
+            MountReason.STORAGE_FAILED,
+            "storage s failed: exit 1",
+        ),
+    ],
+)
+def test_nothing_half_filled_is_ever_mounted(
+    found: tuple[GPUStorage, ...], reason: MountReason, words: str
+) -> None:
+    blocked = looked(unit("a", "s"), *found)
+    assert blocked.reason is reason
+    assert words in blocked.message
+
+
+def test_a_storage_that_fails_stops_even_its_holder() -> None:
+    failed = Condition(type="Ready", status="False", reason="VolumeLost", message="gone")
+    blocked = looked(unit("a", "s"), storage("s", held_by="a", ready=failed))
+    assert blocked.reason is MountReason.STORAGE_FAILED
