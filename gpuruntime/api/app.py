@@ -23,6 +23,7 @@ from gpuruntime.api.middleware import bounded, mark, middlewares
 from gpuruntime.api.routing import Route
 from gpuruntime.api.status_routes import status_routes
 from gpuruntime.api.stock_routes import stock_routes
+from gpuruntime.api.storage_routes import storage_routes
 from gpuruntime.api.swagger import with_document
 from gpuruntime.api.unit_events import UnitEvents
 from gpuruntime.api.unit_index import UnitIndex
@@ -108,5 +109,6 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
             UnitEvents(client),
             options.namespaces,
         ),
+        *storage_routes(inventory.storages, options.namespaces),
         log_route(inventory.units, UnitLogs(client)),
     )

@@ -34,3 +34,13 @@ CREATE_UNIT: Final[JsonObject] = {
     },
 }
 UPDATE_UNIT: Final[JsonObject] = {"suspended": True}
+CREATE_STORAGE: Final[JsonObject] = {
+    "name": "models",
+    "size": "10Gi",
+    "prepare": {
+        "fromImage": "busybox:1.36",
+        "command": ["sh", "-c", "echo hello > /storage/hello.txt"],
+    },
+    "accessor": {"enabled": True},
+}
+UPDATE_STORAGE: Final[JsonObject] = {"size": "20Gi"}

@@ -106,7 +106,7 @@ def unit_routes(
                     headers={**_ETAG, **_TIMING, "Idempotent-Replay": "true"},
                 ),
             ),
-            errors=(*WRITE, *_CONFLICTS, "insufficient_capacity"),
+            errors=(*WRITE, *_CONFLICTS, "insufficient_capacity", "gpustorage_not_found"),
         ),
         Route(
             method="GET",
@@ -142,7 +142,13 @@ def unit_routes(
             answers=(
                 Answer(status=200, description="The changed unit.", model=UnitView, headers=_ETAG),
             ),
-            errors=(*WRITE, "gpuunit_not_found", "name_taken", "precondition_failed"),
+            errors=(
+                *WRITE,
+                "gpuunit_not_found",
+                "gpustorage_not_found",
+                "name_taken",
+                "precondition_failed",
+            ),
         ),
         Route(
             method="DELETE",

@@ -27,6 +27,7 @@ UNITS = "/api/v1/gpu-units"
 STOCK_UNITS = "/api/v1/operator/stock-units"
 JOBS = "/api/v1/operator/jobs"
 POOLS = "/api/v1/operator/stockpools"
+STORAGES = "/api/v1/gpu-storages"
 WELL = Connection(is_connected=True, is_synced=True)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.service import POOLS, STOCK_UNITS, UNITS, Service, service
+from tests.api.service import POOLS, STOCK_UNITS, STORAGES, UNITS, Service, service
 from tests.inventory.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -24,6 +24,9 @@ ROUTES = {
     "/api/v1/gpu-units/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-units/{name}/events": {"get"},
     "/api/v1/gpu-units/{name}/logs": {"get"},
+    "/api/v1/gpu-storages": {"get", "post"},
+    "/api/v1/gpu-storages/{name}": {"get", "put", "delete"},
+    "/api/v1/gpu-storages/{name}/recover": {"post"},
     "/openapi.json": {"get"},
     "/swagger/index.html": {"get"},
 }
@@ -155,10 +158,15 @@ async def test_every_body_has_an_example_that_is_accepted(api: Service, document
         ("seedStockUnits", STOCK_UNITS),
         ("createPool", POOLS),
         ("createUnit", UNITS),
+        ("createStorage", STORAGES),
     ):
         answer = await api.call("POST", path, bodies.pop(name)["example"])
         assert answer.status != 400, answer.body
-    for name, path in (("updatePool", f"{POOLS}/g1-demo"), ("updateUnit", f"{UNITS}/a")):
+    for name, path in (
+        ("updatePool", f"{POOLS}/g1-demo"),
+        ("updateUnit", f"{UNITS}/a"),
+        ("updateStorage", f"{STORAGES}/models"),
+    ):
         answer = await api.call("PUT", path, bodies.pop(name)["example"])
         assert answer.status != 400, answer.body
     assert not bodies

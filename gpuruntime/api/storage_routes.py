@@ -1,0 +1,157 @@
+"""The routes of storages: make one, see it, let it grow, recover its prepare, delete it."""
+
+from functools import partial
+from typing import Final
+
+from gpuruntime.api import examples
+from gpuruntime.api.pages import PageQuery, cursor_after_key, key_of
+from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
+from gpuruntime.api.storage_views import StorageView, storage_view
+from gpuruntime.inventory.options import Namespaces
+from gpuruntime.inventory.storage_requests import (
+    CreateStorage,
+    UpdateStorage,
+    parse_create_storage,
+    parse_update_storage,
+)
+from gpuruntime.inventory.storages import Storages
+
+STORAGES: Final = "/api/v1/gpu-storages"
+STORAGE: Final = f"{STORAGES}/{{name}}"
+_TAG: Final = "storages"
+_CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
+_REPLAYED = {"Idempotent-Replay": "true"}
+
+
+def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, ...]:
+    handlers = _StorageHandlers(storages)
+    return (
+        Route(
+            method="POST",
+            path=STORAGES,
+            name="createStorage",
+            handler=handlers.create,
+            summary="Create a storage",
+            body=Body(
+                model=CreateStorage,
+                parse=partial(parse_create_storage, namespaces=namespaces),
+                example=examples.CREATE_STORAGE,
+            ),
+            answers=(
+                Answer(
+                    status=201,
+                    description="The storage was created.",
+                    model=StorageView,
+                    headers={"Location": "Where the storage is read."},
+                ),
+                Answer(
+                    status=200,
+                    description="The operation was done before: the storage as it is now.",
+                    model=StorageView,
+                    headers=_REPLAYED,
+                ),
+            ),
+            errors=(*WRITE, *_CONFLICTS),
+            tag=_TAG,
+        ),
+        Route(
+            method="GET",
+            path=STORAGES,
+            name="listStorages",
+            is_untimed=True,
+            handler=handlers.list,
+            summary="List storages by name",
+            query=PageQuery,
+            answers=(
+                Answer(
+                    status=200,
+                    description="A page of storages.",
+                    form=Form.PAGE,
+                    model=StorageView,
+                ),
+            ),
+            errors=READ,
+            tag=_TAG,
+        ),
+        Route(
+            method="GET",
+            path=STORAGE,
+            name="getStorage",
+            handler=handlers.get,
+            summary="Read a storage",
+            answers=(Answer(status=200, description="The storage.", model=StorageView),),
+            errors=(*READ, "gpustorage_not_found"),
+            tag=_TAG,
+        ),
+        Route(
+            method="PUT",
+            path=STORAGE,
+            name="updateStorage",
+            handler=handlers.update,
+            summary="Let a storage grow, or turn its accessor on or off",
+            body=Body(
+                model=UpdateStorage,
+                parse=parse_update_storage,
+                example=examples.UPDATE_STORAGE,
+            ),
+            answers=(Answer(status=200, description="The changed storage.", model=StorageView),),
+            errors=(*WRITE, "gpustorage_not_found"),
+            tag=_TAG,
+        ),
+        Route(
+            method="DELETE",
+            path=STORAGE,
+            name="deleteStorage",
+            handler=handlers.delete,
+            summary="Delete a storage and what is on it",
+            answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
+            errors=(*READ, "gpustorage_not_found", "storage_in_use"),
+            tag=_TAG,
+        ),
+        Route(
+            method="POST",
+            path=f"{STORAGE}/recover",
+            name="recoverStorage",
+            handler=handlers.recover,
+            summary="Run a failed prepare again",
+            answers=(
+                Answer(
+                    status=200, description="The storage, asked to recover.", model=StorageView
+                ),
+            ),
+            errors=(*READ, "gpustorage_not_found", "nothing_to_recover", "storage_in_use"),
+            tag=_TAG,
+        ),
+    )
+
+
+class _StorageHandlers:
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+
+    async def create(self, call: Call[NoQuery, CreateStorage]) -> Reply:
+        creation = await self._storages.create(call.body)
+        view = storage_view(creation.storage)
+        if creation.is_replay:
+            return Reply(data=view, headers=_REPLAYED)
+        return Reply(status=201, data=view, headers={"Location": f"{STORAGES}/{view.name}"})
+
+    async def list(self, call: Call[PageQuery, None]) -> Reply:
+        page = self._storages.page(limit=call.query.limit, after=key_of(call.query.cursor))
+        return Reply(
+            data=[storage_view(storage) for storage in page.storages],
+            next=cursor_after_key(page.next),
+        )
+
+    async def get(self, call: Call[NoQuery, None]) -> Reply:
+        return Reply(data=storage_view(await self._storages.get(call.path("name"))))
+
+    async def update(self, call: Call[NoQuery, UpdateStorage]) -> Reply:
+        return Reply(data=storage_view(await self._storages.update(call.path("name"), call.body)))
+
+    async def delete(self, call: Call[NoQuery, None]) -> Reply:
+        await self._storages.delete(call.path("name"))
+        return Reply(status=204)
+
+    async def recover(self, call: Call[NoQuery, None]) -> Reply:
+        return Reply(data=storage_view(await self._storages.recover(call.path("name"))))
