@@ -56,7 +56,7 @@ def node(name: str, options: NodeOptions, *, now: datetime) -> JsonObject:
         "cpu": options.cpu,
         "memory": options.memory,
         "pods": options.pods,
-        "ephemeral-storage": "1Ti",
+        "ephemeral-storage": "100Ti",
     }
     labels: JsonObject = {
         "kubernetes.io/hostname": name,

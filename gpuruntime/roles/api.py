@@ -15,13 +15,20 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.inventory import inventory_of
 from gpuruntime.inventory.options import Means, Options
-from gpuruntime.inventory.stores import POOL_INDEXES, STOCK_INDEXES, UNIT_INDEXES, Caches
+from gpuruntime.inventory.stores import (
+    POOL_INDEXES,
+    STOCK_INDEXES,
+    STORAGE_INDEXES,
+    UNIT_INDEXES,
+    Caches,
+)
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.models.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.cluster import cluster_transport
@@ -33,7 +40,7 @@ log = structlog.get_logger()
 
 STOPPING: Final = "stopping"
 # The mirrors that requests need; nodes and quotas are only told of.
-NEEDED: Final = ("stock", "units", "pools")
+NEEDED: Final = ("stock", "units", "pools", "storages")
 WELL: Final = Connection(is_connected=True, is_synced=True)
 
 
@@ -107,6 +114,7 @@ class Api:
             stock=self._informers["stock"],
             units=self._informers["units"],
             pools=self._informers["pools"],
+            storages=self._informers["storages"],
         )
 
     def _app(
@@ -148,6 +156,7 @@ class Api:
             ("stock", GPU_UNITS, stock, STOCK_INDEXES),
             ("units", GPU_UNITS, instance, UNIT_INDEXES),
             ("pools", STOCK_POOLS, stock, POOL_INDEXES),
+            ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
             ("nodes", NODES, EVERYTHING, None),
             ("quotas", RESOURCE_QUOTAS, instance, None),
         )

@@ -3,7 +3,7 @@
 import attrs
 
 from gpuruntime.inventory.options import Namespaces
-from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
+from gpuruntime.reconcilers.options import HelperOptions, NetworkOptions, PodDefaults, UnitOptions
 from gpuruntime.settings import PodSecurity, Settings
 
 
@@ -23,6 +23,16 @@ def unit_options_of(settings: Settings) -> UnitOptions:
         stock_priority=settings.priorityClasses.stock,
         instance_priority=settings.priorityClasses.instance,
         pod_defaults=_pod_defaults(settings),
+        helpers=HelperOptions(
+            accessor_image=settings.helpers.accessorImage,
+            copy_image=settings.helpers.copyImage,
+            cpu=settings.helpers.cpu,
+            memory=settings.helpers.memory,
+        ),
+        network=NetworkOptions(
+            blocked_cidrs=settings.network.blockedEgressCIDRs,
+            allows_all=settings.network.allowAllEgress,
+        ),
     )
 
 
@@ -31,6 +41,7 @@ def _pod_defaults(settings: Settings) -> PodDefaults:
     return PodDefaults(
         cpu=given.cpu,
         memory=given.memory,
+        ephemeral_storage=given.ephemeralStorage,
         image_pull_secrets=given.imagePullSecrets,
         tolerations=tuple(
             {name: value for name, value in attrs.asdict(each).items() if value not in ("", None)}

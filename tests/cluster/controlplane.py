@@ -203,7 +203,7 @@ def fake_node(name: str, gpus: int, labels: Iterable[tuple[str, str]] = ()) -> d
         "cpu": "512",
         "memory": "4Ti",
         "pods": "2000",
-        "ephemeral-storage": "1Ti",
+        "ephemeral-storage": "100Ti",
         "nvidia.com/gpu": str(gpus),
     }
     return {

@@ -144,6 +144,7 @@ class Installation:
             "--for=condition=Established",
             "crd/gpuunits.runtime.lokiwager.io",
             "crd/stockpools.runtime.lokiwager.io",
+            "crd/gpustorages.runtime.lokiwager.io",
         )
         documents = "---\n".join(yaml.safe_dump(each) for each in self.documents())
         self.plane.kubectl("apply", "-f", "-", stdin=documents)
