@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,20 +32,21 @@ class Program:
     linker_flags: str = "-s -w"
 
 
-PROGRAMS = (
-    Program(
+def of_kubernetes(*names: str) -> Program:
+    return Program(
         module="k8s.io/kubernetes",
         version=KUBERNETES_VERSION,
-        packages={
-            name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-        },
+        packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in names},
         # Without them every version is v0.0.0-master, and kubectl complains of the skew.
         linker_flags=(
             f"-s -w -X {VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION}"
             f" -X {VERSION_PACKAGE}.gitMajor=1 -X {VERSION_PACKAGE}.gitMinor=34"
         ),
-    ),
+    )
+
+
+PROGRAMS = (
+    of_kubernetes("kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
     Program(
         module="go.etcd.io/etcd/server/v3",
         version="v3.6.10",
@@ -64,7 +65,7 @@ def find() -> Path:
     """The folder that holds all six programs, if there is one already."""
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         return _complete(Path(assets))
-    folder = _cache() / _key()
+    folder = cache("control-plane") / key(PROGRAMS)
     if not folder.is_dir():
         raise MissingBinariesError(
             "no control plane is built yet: run `nox -s cluster`, which builds it once with Go,"
@@ -74,8 +75,7 @@ def find() -> Path:
 
 
 def find_or_build() -> Path:
-    """Whoever comes second while somebody builds waits for that build."""
-    if os.environ.get("KUBEBUILDER_ASSETS") or (_cache() / _key()).is_dir():
+    if os.environ.get("KUBEBUILDER_ASSETS") or (cache("control-plane") / key(PROGRAMS)).is_dir():
         return find()
     go = shutil.which("go")
     if go is None:
@@ -84,11 +84,66 @@ def find_or_build() -> Path:
             + ", ".join(NAMES)
             + ") or a Go toolchain on PATH to build it: neither is there"
         )
-    with _locked(_cache() / f"{_key()}.lock"):
-        folder = _cache() / _key()
-        if not folder.is_dir():
-            _build_into(folder, go)
+
+    def fill(work: Path, output: Path) -> None:
+        for program in PROGRAMS:
+            build(program, go, work / min(program.packages), output)
+
+    return made_once(cache("control-plane") / key(PROGRAMS), fill)
+
+
+def cache(room: str) -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "gpuruntime" / room
+
+
+def key(programs: Iterable[Program]) -> str:
+    return "_".join(f"{min(one.packages)}-{one.version}" for one in programs)
+
+
+def made_once(folder: Path, fill: Callable[[Path, Path], None]) -> Path:
+    """The folder appears whole or not at all; who comes second waits for who came first.
+
+    `fill` gets a place to work in and the folder to be; what a killed one left is removed first.
+    """
+    with _locked(folder.with_name(f"{folder.name}.lock")):
+        if folder.is_dir():
+            return folder
+        for left in folder.parent.glob(f"{folder.name}.building-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        prefix = f"{folder.name}.building-"
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as work:
+            output = Path(work) / "bin"
+            output.mkdir()
+            fill(Path(work), output)
+            output.rename(folder)
     return folder
+
+
+def build(program: Program, go: str, source: Path, output: Path) -> None:
+    """Works in a new folder `source`; the programs land in `output`."""
+    source.mkdir()
+    run_go(go, source, "mod", "init", f"build/{source.name}")
+    for module in _staging_modules(program, go, source):
+        run_go(go, source, "mod", "edit", f"-replace={module}={module}@{STAGING_VERSION}")
+    paths = program.packages.values()
+    run_go(go, source, "get", *(f"{path}@{program.version}" for path in paths))
+    for name, path in program.packages.items():
+        sys.stderr.write(f"building {name} {program.version}\n")
+        target = str(output / name)
+        run_go(go, source, "build", f"-ldflags={program.linker_flags}", "-o", target, path)
+
+
+def run_go(go: str, folder: Path, *arguments: str) -> str:
+    """What it prints; what it says of a failure is in the error."""
+    flags = f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip()
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": flags, "GOWORK": "off"}
+    done = subprocess.run(
+        [go, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise MissingBinariesError(f"go {arguments[0]} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
 
 
 def _complete(assets: Path) -> Path:
@@ -101,15 +156,6 @@ def _complete(assets: Path) -> Path:
     return assets
 
 
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "gpuruntime" / "control-plane"
-
-
-def _key() -> str:
-    return "_".join(f"{min(one.packages)}-{one.version}" for one in PROGRAMS)
-
-
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """The kernel lets go of the lock when its holder dies, however it dies."""
@@ -119,47 +165,12 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build_into(folder: Path, go: str) -> None:
-    """The folder appears whole or not at all; what a killed build left is removed first."""
-    for left in folder.parent.glob(f"{folder.name}.building-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.building-", dir=folder.parent) as work:
-        output = Path(work) / "bin"
-        output.mkdir()
-        for program in PROGRAMS:
-            _build(program, go, Path(work) / min(program.packages), output)
-        output.rename(folder)
-
-
-def _build(program: Program, go: str, source: Path, output: Path) -> None:
-    source.mkdir()
-    _go(go, source, "mod", "init", f"build/{source.name}")
-    for module in _staging_modules(program, go, source):
-        _go(go, source, "mod", "edit", f"-replace={module}={module}@{STAGING_VERSION}")
-    _go(go, source, "get", *(f"{path}@{program.version}" for path in program.packages.values()))
-    for name, path in program.packages.items():
-        sys.stderr.write(f"building {name} {program.version}\n")
-        target = str(output / name)
-        _go(go, source, "build", f"-ldflags={program.linker_flags}", "-o", target, path)
-
-
 def _staging_modules(program: Program, go: str, source: Path) -> list[str]:
     """Kubernetes requires its own libraries at v0.0.0, which nobody publishes."""
     wanted = f"{program.module}@{program.version}"
-    go_mod = json.loads(_go(go, source, "mod", "download", "-json", wanted))["GoMod"]
-    required = json.loads(_go(go, source, "mod", "edit", "-json", go_mod))["Require"]
+    go_mod = json.loads(run_go(go, source, "mod", "download", "-json", wanted))["GoMod"]
+    required = json.loads(run_go(go, source, "mod", "edit", "-json", go_mod))["Require"]
     return [one["Path"] for one in required if one["Version"] == "v0.0.0"]
-
-
-def _go(go: str, folder: Path, *arguments: str) -> str:
-    flags = f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip()
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": flags, "GOWORK": "off"}
-    done = subprocess.run(
-        [go, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise MissingBinariesError(f"go {arguments[0]} failed: {done.stderr.strip()[-2000:]}")
-    return done.stdout
 
 
 def main() -> None:
