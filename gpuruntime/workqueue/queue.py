@@ -18,6 +18,10 @@ from gpuruntime.workqueue.delays import Delays
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
+# A remainder that only rounding leaves has to pass as well: put at the present moment, the key
+# would come back without any time gone, and be given the same remainder for ever.
+_LEAST_DELAY_SECONDS = 0.001
+
 
 class QueueShutDownError(GpuRuntimeError):
     """No more keys: whoever works ends."""
@@ -76,7 +80,8 @@ class WorkQueue(Generic[KeyT]):
         if seconds <= 0:
             self.add(key)
         else:
-            self._delays.put(key, asyncio.get_running_loop().time() + seconds)
+            delay = max(seconds, _LEAST_DELAY_SECONDS)
+            self._delays.put(key, asyncio.get_running_loop().time() + delay)
 
     def add_rate_limited(self, key: KeyT, *, at_least_seconds: float = 0.0) -> float:
         """Adds the key after its back-off, and returns that delay."""

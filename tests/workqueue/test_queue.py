@@ -53,6 +53,18 @@ async def test_a_key_added_while_in_progress_comes_back_after_done() -> None:
     assert await is_empty(queue)
 
 
+async def test_a_delay_that_only_rounding_left_passes_too() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(2.014)
+    before = loop.time()
+
+    queue.add_after("a", 4.4e-16)
+
+    assert await queue.get() == "a"
+    assert loop.time() > before
+
+
 async def test_new_keys_go_before_the_backlog() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("old", is_backlog=True)
