@@ -56,7 +56,8 @@ async def test_a_claim_costs_few_writes_and_few_reconciles() -> None:
     told = [each for each in writes if each.endswith("/events")]
     assert len(told) == 1
     writes.remove(told[0])
-    assert [each.split()[0] for each in writes] == ["POST", "POST", "PATCH", "DELETE", "PATCH"]
+    verbs = [each.split()[0] for each in writes]
+    assert verbs == ["POST", "POST", "POST", "PATCH", "DELETE", "PATCH"]
     assert manager.reconciles("unit") + manager.reconciles("stock") <= 6
 
 
@@ -79,6 +80,7 @@ async def test_what_a_claim_leaves() -> None:
         "pools": [{"phase": "Empty", "seeded": 1, "consumed": 1, "claimed": 0}],
         "deployments": ["unit-demo"],
         "services": ["unit-demo"],
+        "policies": ["unit-demo"],
         "tombstones": [],
     }
 

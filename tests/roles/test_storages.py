@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.roles.test_dev import STOCK, UNIT, Caller, calling
+from tests.walkthrough import STOCK, UNIT, Caller, calling
 
 pytestmark = pytest.mark.looptime
 
