@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.walkthrough import STOCK, UNIT, Caller, calling
+from tests.roles.test_dev import Caller, calling
+from tests.walkthrough import STOCK, UNIT
 
 pytestmark = pytest.mark.looptime
 
