@@ -3,10 +3,14 @@
 import asyncio
 import gc
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
 
 from gpuruntime.meter import Meter
+
+# Whatever holds the loop for longer than that is seen, however rarely it does.
+LAG_INTERVAL_SECONDS: Final = 0.05
 
 log = structlog.get_logger()
 
@@ -20,13 +24,24 @@ async def report_status(
         log.info("runtime status", **facts())
 
 
-async def measure_loop_lag(meter: Meter, *, interval_seconds: float = 0.25) -> None:
-    """How much later than asked the loop wakes us is how long something held it."""
-    loop = asyncio.get_running_loop()
+async def measure_loop_lag(
+    meter: Meter,
+    *,
+    clock: Callable[[], float],
+    busy: Callable[[], float],
+    interval_seconds: float = LAG_INTERVAL_SECONDS,
+) -> None:
+    """How much later than asked the loop wakes us, and how much of that it was at work itself.
+
+    `busy` is the processor time of this thread: what it does not explain of a lag is time in
+    which the process was given no processor.
+    """
     while True:
-        due = loop.time() + interval_seconds
+        due, worked = clock() + interval_seconds, busy()
         await asyncio.sleep(interval_seconds)
-        meter.observe("loop_lag_seconds", max(0.0, loop.time() - due))
+        lag = max(0.0, clock() - due)
+        meter.observe("loop_lag_seconds", lag)
+        meter.observe("loop_held_seconds", min(lag, busy() - worked))
 
 
 class GarbagePauses:

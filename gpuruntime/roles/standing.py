@@ -1,6 +1,7 @@
 """What every role has around its own work: the operations listener, measurements, the status."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -24,7 +25,8 @@ async def standing(
 ) -> AsyncIterator[asyncio.TaskGroup]:
     """The group is for what lives as long as the role; one that fails ends the role."""
     address = settings.operations.listen
-    with GarbagePauses(registry, asyncio.get_running_loop().time):
+    clock = asyncio.get_running_loop().time
+    with GarbagePauses(registry, clock):
         async with (
             operations_listener(
                 host=address.host, port=address.port, registry=registry, not_ready=not_ready
@@ -36,5 +38,6 @@ async def standing(
             )
             status = report_status(facts, interval_seconds=settings.reportInterval)
             tasks.create_task(status, name="status")
-            tasks.create_task(measure_loop_lag(registry), name="loop-lag")
+            lag = measure_loop_lag(registry, clock=clock, busy=time.thread_time)
+            tasks.create_task(lag, name="loop-lag")
             yield tasks
