@@ -1,4 +1,4 @@
-"""From stock to a running unit as a client of the REST API: python walkthrough.py [ADDRESS].
+"""From stock to a running unit and its storage as a client of the REST API: python walkthrough.py [ADDRESS].
 
 It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`.
 """
@@ -30,6 +30,16 @@ UNIT = {
         "ports": [{"name": "http", "port": 8080}],
     },
 }
+STORAGE = {
+    "operationID": "storage-demo-001",
+    "name": "weights",
+    "size": "1Gi",
+    "prepare": {
+        "fromImage": "busybox:1.36",
+        "command": ["sh", "-c", "echo hello > /storage/hello"],
+    },
+}
+MOUNTS = {"storageMounts": [{"name": "weights", "mountPath": "/models"}]}
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 60.0
 
@@ -63,6 +73,11 @@ class Client:
 
 
 async def walk(client: Client) -> None:
+    await to_a_unit(client)
+    await to_its_storage(client)
+
+
+async def to_a_unit(client: Client) -> None:
     await client.call(202, "POST", "/operator/stock-units", STOCK)
     await client.call(200, "POST", "/operator/stock-units", STOCK)
     await client.call(409, "POST", "/operator/stock-units", {**STOCK, "replicas": 3})
@@ -85,6 +100,20 @@ async def walk(client: Client) -> None:
     await client.call(404, "GET", "/gpu-units/third")
 
     await client.call(204, "DELETE", "/gpu-units/second")
+
+
+async def to_its_storage(client: Client) -> None:
+    await client.call(201, "POST", "/gpu-storages", STORAGE)
+    await client.until("/gpu-storages/weights", lambda storage: storage["phase"] == "Ready")
+    await client.call(200, "PUT", "/gpu-units/demo-instance", MOUNTS)
+    storage = await client.until("/gpu-storages/weights", lambda storage: storage["mountedBy"])
+    print("storage:", storage["capacity"], "mounted by", *storage["mountedBy"])
+    refused = await client.call(409, "DELETE", "/gpu-storages/weights")
+    print("weights:", refused["error"]["message"])
+
+    await client.call(200, "PUT", "/gpu-units/demo-instance", {"storageMounts": []})
+    await client.until("/gpu-storages/weights", lambda storage: not storage["mountedBy"])
+    await client.call(204, "DELETE", "/gpu-storages/weights")
 
 
 async def main(address: str) -> None:

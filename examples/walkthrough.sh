@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From stock to a running unit with curl alone: walkthrough.sh [ADDRESS]
+# From stock to a running unit and its storage with curl alone: walkthrough.sh [ADDRESS]
 #
 # ADDRESS, or the variable GPURUNTIME_API, is where the API is; http://127.0.0.1:8080 otherwise.
 # It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`. With
@@ -100,6 +100,34 @@ call 200 PUT /gpu-units/third '{"suspended": true}'
 wait_for /gpu-units/third '"phase":"Suspended"'
 call 204 DELETE /gpu-units/third
 wait_for /gpu-units/third '"code":"gpuunit_not_found"'
+
+echo "# A storage that a command fills, and a copy of it: both are ready once their Job is done."
+call 201 POST /gpu-storages '{"operationID": "storage-demo-001", "name": "weights", "size": "1Gi",
+  "prepare": {"fromImage": "busybox:1.36", "command": ["sh", "-c", "echo hello > /storage/hello"]}}'
+call 201 POST /gpu-storages '{"operationID": "storage-demo-002", "name": "weights-copy",
+  "size": "1Gi", "prepare": {"fromStorageName": "weights"}}'
+wait_for /gpu-storages/weights '"phase":"Ready"'
+wait_for /gpu-storages/weights-copy '"phase":"Ready"'
+
+echo "# One unit mounts it at a time: the next waits, and has it when the first is gone."
+mounts='{"storageMounts": [{"name": "weights", "mountPath": "/models"}]}'
+call 200 PUT /gpu-units/demo-instance "$mounts"
+wait_for /gpu-storages/weights '"mountedBy":["demo-instance"]'
+call 200 PUT /gpu-units/second "$mounts"
+wait_for /gpu-units/second 'is held by unit demo-instance'
+call 409 DELETE /gpu-storages/weights
+has '"code":"storage_in_use"'
+call 200 PUT /gpu-units/demo-instance '{"storageMounts": []}'
+wait_for /gpu-storages/weights '"mountedBy":["second"]'
+wait_for /gpu-units/second '"phase":"Ready"'
+
+echo "# It grows, its files can be looked at through the API, and it outlives the unit."
+call 200 PUT /gpu-storages/weights '{"size": "2Gi", "accessor": {"enabled": true}}'
+wait_for /gpu-storages/weights '"capacity":"2Gi"'
+call 204 DELETE /gpu-units/second
+wait_for /gpu-storages/weights '"mountedBy":[]'
+call 204 DELETE /gpu-storages/weights-copy
+wait_for /gpu-storages/weights-copy '"code":"gpustorage_not_found"'
 
 if [[ -n ${KUBECONFIG:-} ]] && command -v kubectl >/dev/null; then
   echo "# What kubectl sees."
