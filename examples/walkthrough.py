@@ -1,4 +1,4 @@
-"""From stock to a running unit and its storage as a client of the REST API: python walkthrough.py [ADDRESS].
+"""From stock to a running unit and its storage over REST: python walkthrough.py [ADDRESS].
 
 It wants an API on which it has not run before, such as that of a fresh `gpuruntime dev`.
 """
@@ -42,6 +42,11 @@ STORAGE = {
 MOUNTS = {"storageMounts": [{"name": "weights", "mountPath": "/models"}]}
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 60.0
+
+
+def is_ready_as_asked(unit: Any) -> bool:
+    """Not merely as it was asked for before the last change."""
+    return unit["phase"] == "Ready" and unit["observedGeneration"] == unit["generation"]
 
 
 class UnexpectedAnswerError(Exception):
@@ -89,7 +94,7 @@ async def to_a_unit(client: Client) -> None:
     await client.call(201, "POST", "/gpu-units", UNIT)
     await client.call(200, "POST", "/gpu-units", UNIT)
     await client.call(409, "POST", "/gpu-units", {**UNIT, "image": "python:3.13"})
-    unit = await client.until("/gpu-units/demo-instance", lambda unit: unit["phase"] == "Ready")
+    unit = await client.until("/gpu-units/demo-instance", is_ready_as_asked)
     print("unit:", unit["accessURL"], "on", unit["nodeName"], "from", unit["sourceStock"]["name"])
 
     second = {**UNIT, "operationID": "unit-demo-002", "name": "second"}
@@ -114,6 +119,7 @@ async def to_its_storage(client: Client) -> None:
     await client.call(200, "PUT", "/gpu-units/demo-instance", {"storageMounts": []})
     await client.until("/gpu-storages/weights", lambda storage: not storage["mountedBy"])
     await client.call(204, "DELETE", "/gpu-storages/weights")
+    await client.until("/gpu-units/demo-instance", is_ready_as_asked)
 
 
 async def main(address: str) -> None:
