@@ -46,7 +46,7 @@ PATIENCE_SECONDS = 60.0
 
 def is_ready_as_asked(unit: Any) -> bool:
     """Not merely as it was asked for before the last change."""
-    return unit["phase"] == "Ready" and unit["observedGeneration"] == unit["generation"]
+    return bool(unit["phase"] == "Ready" and unit["observedGeneration"] == unit["generation"])
 
 
 class UnexpectedAnswerError(Exception):
