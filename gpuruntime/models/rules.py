@@ -108,6 +108,11 @@ def _is_off_kernel_paths(self: Any, _: Any) -> bool:
     return not any(path == kernel or path.startswith(f"{kernel}/") for kernel in _KERNEL_PATHS)
 
 
+def _are_apart(self: Any, _: Any) -> bool:
+    paths = [item["mountPath"] for item in self]
+    return not any(below.startswith(f"{path}/") for path in paths for below in paths)
+
+
 def _has_one_worker_for_storage(self: Any, _: Any) -> bool:
     serverless = self.get("serverless")
     return not self.get("storageMounts") or not serverless or serverless["maxWorkers"] == 1
@@ -144,6 +149,11 @@ UNIQUE_PORT_NUMBERS: Final = _unique(
 UNIQUE_ENV_NAMES: Final = _unique("name", message="envs must have different names")
 UNIQUE_STORAGES: Final = _unique("name", message="a storage can be mounted once only")
 UNIQUE_MOUNT_PATHS: Final = _unique("mountPath", message="storages need different mountPaths")
+APART_MOUNT_PATHS: Final = Rule(
+    text="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",
+    holds=_are_apart,
+    message="a storage cannot be mounted below another one: give each a path beside the others",
+)
 
 FREE_ENV_NAME: Final = Rule(
     text=f"!(self.name in {list(PLATFORM_ENV)})",
@@ -271,6 +281,7 @@ TWINS: Final[Mapping[str, Twin]] = {
         UNIQUE_ENV_NAMES,
         UNIQUE_STORAGES,
         UNIQUE_MOUNT_PATHS,
+        APART_MOUNT_PATHS,
         FREE_ENV_NAME,
         PRIMARY_PORT,
         PLAIN_MOUNT_PATH,

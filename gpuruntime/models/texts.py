@@ -35,7 +35,7 @@ Argument: TypeAlias = Annotated[str, Schema(maxLength=32768, pattern=_WITHOUT_NU
 EnvName: TypeAlias = Annotated[str, Schema(maxLength=253, pattern=_ENV_NAME)]
 PortName: TypeAlias = Annotated[str, Schema(maxLength=15, pattern=_PORT_NAME)]
 Scheme: TypeAlias = Annotated[str, Schema(maxLength=16, pattern=_SCHEME)]
-MountPath: TypeAlias = Annotated[str, Schema(maxLength=512)]
+MountPath: TypeAlias = Annotated[str, Schema(maxLength=512, pattern=_WITHOUT_NUL)]
 RequestID: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_REQUEST_ID)]
 UrlPath: TypeAlias = Annotated[str, Schema(maxLength=256, pattern=_URL_PATH)]
 # The kernel's sun_path takes 107 bytes; the folder is what unit and worker share.

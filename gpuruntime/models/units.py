@@ -95,6 +95,7 @@ class GPUUnitSpec:
         Schema(maxItems=16),
         rules.UNIQUE_STORAGES,
         rules.UNIQUE_MOUNT_PATHS,
+        rules.APART_MOUNT_PATHS,
     ] = ()
     serverless: Serverless | None = None
     suspended: Annotated[

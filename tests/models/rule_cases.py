@@ -186,6 +186,8 @@ STORAGE: Final = (
     created("the processes", mounting("/proc"), denied=MOUNT_PATH),
     created("a name that begins like a kernel path", mounting("/device", "/data/dev")),
     created("a path twice", mounting("/data", "/data"), denied="spec.storageMounts"),
+    created("a path below another", mounting("/data/a", "/data"), denied="spec.storageMounts"),
+    created("a path that begins like another", mounting("/data", "/data-2")),
     created(
         "a storage twice",
         unit(storageMounts=[{"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/b"}]),
@@ -326,6 +328,7 @@ BOUNDS: Final = (
         unit(template={"command": ["sh", "a\0b"]}),
         denied="spec.template.command[1]",
     ),
+    created("a mount path with a NUL", mounting("/a\0b"), denied=MOUNT_PATH),
     created("an argument of many lines", unit(template={"args": ["é\n\t\x7f\n"]})),
     created("a scheme in capitals", serving(scheme="HTTP"), denied="spec.access.scheme"),
     created("an unknown readiness", serving(readiness="http"), denied="spec.access.readiness"),
