@@ -49,6 +49,7 @@ PRIVATE_NETWORKS = (
     "fc00::/7",
     "fe80::/10",
 )
+MAPPED_IPV4 = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
 def _raise_all(problems: list[FieldError]) -> None:
@@ -65,7 +66,12 @@ def _is_ip(text: str) -> bool:
 
 
 def _is_cidr(text: str) -> bool:
-    return _parses(ipaddress.ip_network, text)
+    """As Kubernetes reads them: the length in figures, and IPv4 as itself, not within IPv6."""
+    _, _, length = text.partition("/")
+    if not (length.isascii() and length.isdigit() and _parses(ipaddress.ip_network, text)):
+        return False
+    network = ipaddress.ip_network(text)
+    return "%" not in text and not (network.version == 6 and network.subnet_of(MAPPED_IPV4))
 
 
 def _parses(parse: Callable[[str], object], text: str) -> bool:
@@ -199,9 +205,44 @@ class PriorityClassSettings:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class NatsPeerSettings:
+    """NATS as the Pods of functions see it; without one they do not reach it in the cluster."""
+
+    namespaceLabels: dict[str, str] = attrs.field(factory=dict)
+    podLabels: dict[str, str] = attrs.field(factory=dict)
+    address: str = ""
+    port: int = 4222
+
+    def __attrs_post_init__(self) -> None:
+        problems = [
+            FieldError(name, f"{key}: {value} is no label")
+            for name in ("namespaceLabels", "podLabels")
+            for key, value in getattr(self, name).items()
+            if not (is_label_key(key) and is_label_value(value))
+        ]
+        if bool(self.namespaceLabels) != bool(self.podLabels):
+            missing = "podLabels" if self.namespaceLabels else "namespaceLabels"
+            problems.append(
+                FieldError(
+                    missing, "is empty: labels of the namespace and of the Pods go together"
+                )
+            )
+        if self.address and not (
+            _is_cidr(f"{self.address}/32") or _is_cidr(f"{self.address}/128")
+        ):
+            problems.append(FieldError("address", f"{self.address!r} is no IP address"))
+        if self.address and (self.namespaceLabels or self.podLabels):
+            problems.append(FieldError("address", "excludes labels: NATS is in one place"))
+        if not 0 < self.port <= 65_535:
+            problems.append(FieldError("port", f"{self.port} is not between 1 and 65535"))
+        _raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class NetworkSettings:
     blockedEgressCIDRs: tuple[str, ...] = PRIVATE_NETWORKS
     allowAllEgress: bool = False
+    nats: NatsPeerSettings = NatsPeerSettings()
 
     def __attrs_post_init__(self) -> None:
         problems = [

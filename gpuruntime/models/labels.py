@@ -12,10 +12,14 @@ POOL: Final = f"{GROUP}/pool"
 SPEC: Final = f"{GROUP}/spec"
 TENANT: Final = f"{GROUP}/tenant"
 
+# On the Pods beside units: of a storage's file server, and of what fills the storage.
 ACCESSOR: Final = f"{GROUP}/accessor"
+PREPARE: Final = f"{GROUP}/prepare"
 
 UNIT_APP: Final = "gpuruntime-unit"
 STORAGE_APP: Final = "gpuruntime-storage"
+# Whoever runs the api puts it on its Pods: file servers let nobody else in.
+API_APP: Final = "gpuruntime-api"
 MANAGER: Final = "gpuruntime"
 
 # On a unit, and on the stock unit that is claimed for it.

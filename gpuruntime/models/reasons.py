@@ -83,6 +83,8 @@ class StorageReason(StrEnum):
     VOLUME_LOST = "VolumeLost"
     # The claim could not be written, or the one of its name has another owner.
     VOLUME_SYNC_FAILED = "VolumeSyncFailed"
+    # The NetworkPolicy could not be written: nothing fills the volume without one.
+    NETWORK_POLICY_SYNC_FAILED = "NetworkPolicySyncFailed"
     # A field of the spec cannot be carried out; the message names it. Waits for a new spec.
     INVALID_SPEC = "InvalidSpec"
     # Nobody asked for anything to be put on the volume. Of Prepared, with the status True.

@@ -139,6 +139,10 @@ def prepare_name(storage: str, digest: str) -> str:
     return cut_with_hash(f"storage-prepare-{storage}", longest=63 - len(ending)) + ending
 
 
+def prepare_policy_name(storage: str) -> str:
+    return cut_with_hash(f"storage-prepare-{storage}")
+
+
 def prepare_digest(storage: GPUStorage) -> str:
     """Names one run: of this prepare, as often as somebody asked to recover it."""
     asked = codec.to_json(storage.spec.prepare) if storage.spec.prepare else {}
@@ -151,6 +155,19 @@ def asks_to_recover(storage: GPUStorage) -> bool:
     is_asked = RECOVER in storage.metadata.annotations
     is_new = not prepare.observedDigest.endswith(_recovery(storage))
     return is_asked and is_new and prepare.phase == StepPhase.FAILED
+
+
+def awaited(storage: GPUStorage) -> Prepare | None:
+    """What has yet to fill it: once that was done, it depends on nothing any more."""
+    is_filled = storage.status.prepare.phase == StepPhase.SUCCEEDED
+    return None if is_filled else storage.spec.prepare
+
+
+def is_copying(storage: GPUStorage, source: str) -> bool:
+    """It is being filled from there now, or is about to be."""
+    prepare = storage.spec.prepare
+    runs = storage.status.prepare.phase in (StepPhase.PENDING, StepPhase.RUNNING)
+    return runs and prepare is not None and prepare.fromStorageName == source
 
 
 def _recovery(storage: GPUStorage) -> str:

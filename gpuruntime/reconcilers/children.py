@@ -12,7 +12,7 @@ from gpuruntime.models.templates import Port
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec, child_key
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.drift import Child, inputs_hash
-from gpuruntime.reconcilers.isolation import policy_spec
+from gpuruntime.reconcilers.isolation import unit_rules
 from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement, labels_of, pod_template, primary_port
 
@@ -56,7 +56,7 @@ def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
 
 def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
     """Follows the configuration too: to change it restarts nothing."""
-    spec = policy_spec(unit, options.network)
+    spec = unit_rules(unit, options.network)
     child = _child(unit, options, NETWORK_POLICIES, spec)
     return attrs.evolve(child, inputs=inputs_hash(_PolicyInputs(unit.spec, options.network)))
 

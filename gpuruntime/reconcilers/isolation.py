@@ -1,68 +1,121 @@
-"""The NetworkPolicy of a unit: who reaches its ports, and what it may reach."""
+"""The NetworkPolicies of our Pods: who reaches them, and what they may reach.
 
-from collections.abc import Iterable
+Policies only ever add up, so each Pod is meant to be chosen by one of these and by the one that
+closes its whole namespace. An empty list of rules lets nothing through, an empty list of peers in
+a rule lets everything: none of the latter is ever written by accident.
+"""
+
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from typing import Any, Final
 
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
+from gpuruntime.models.storages import Prepare
 from gpuruntime.models.units import GPUUnit
-from gpuruntime.reconcilers.options import NetworkOptions
+from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
 
 # On a namespace whose Pods may call units.
 ACCESS: Final = f"{labels.GROUP}/access"
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DNS_PORT: Final = 53
 EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def policy_spec(unit: GPUUnit, options: NetworkOptions) -> JsonObject:
+def unit_rules(unit: GPUUnit, options: NetworkOptions) -> JsonObject:
     """A kubelet's probes come from the node, which no policy keeps out."""
-    unit_pods: JsonObject = {"matchLabels": {labels.UNIT: unit.metadata.name}}
+    pods = _pods({labels.UNIT: unit.metadata.name})
+    return _rules(pods, _calls(unit, pods), [*_outside(options), *_queue(unit, options)])
+
+
+def prepare_rules(
+    pods: Mapping[str, str], prepare: Prepare, options: NetworkOptions
+) -> JsonObject:
+    """A download reaches what a unit does; a copy has all that it needs on its volumes."""
+    return _rules(_pods(pods), [], [] if prepare.fromStorageName else _outside(options))
+
+
+def accessor_rules(pods: Mapping[str, str], port: int, system_namespace: str) -> JsonObject:
+    """Reached through the API alone."""
+    api: JsonObject = {
+        "namespaceSelector": _pods({NAMESPACE_NAME: system_namespace}),
+        "podSelector": _pods({labels.APP_NAME: labels.API_APP}),
+    }
+    return _rules(_pods(pods), [{"from": [api], "ports": [_port(port)]}], [])
+
+
+def _rules(pods: JsonObject, ingress: list[Any], egress: list[Any]) -> JsonObject:
     return {
-        "podSelector": unit_pods,
+        "podSelector": pods,
         "policyTypes": ["Ingress", "Egress"],
-        **_present("ingress", _ingress(unit, unit_pods)),
-        "egress": _egress(options),
+        **_present("ingress", ingress),
+        **_present("egress", egress),
     }
 
 
-def _ingress(unit: GPUUnit, unit_pods: JsonObject) -> list[Any]:
+def _calls(unit: GPUUnit, pods: JsonObject) -> list[Any]:
     ports = unit.spec.template.ports
     if not ports:
         return []
-    callers: JsonObject = {"namespaceSelector": {"matchLabels": {ACCESS: "true"}}}
+    callers: JsonObject = {"namespaceSelector": _pods({ACCESS: "true"})}
     return [
         {
-            "from": [callers, {"podSelector": unit_pods}],
-            "ports": [{"port": port.port, "protocol": port.protocol} for port in ports],
+            "from": [callers, {"podSelector": pods}],
+            "ports": [_port(port.port, port.protocol) for port in ports],
         }
     ]
 
 
-def _egress(options: NetworkOptions) -> list[Any]:
+def _outside(options: NetworkOptions) -> list[Any]:
+    """The name servers, and the Internet where any of it is left."""
     if options.allows_all:
         return [{}]
     blocks = [
-        {"ipBlock": {"cidr": everywhere, **_present("except", _of(version, options))}}
-        for version, everywhere in EVERYWHERE.items()
+        {"ipBlock": {"cidr": EVERYWHERE[version], **_present("except", blocked)}}
+        for version, blocked in _blocked(options).items()
+        if not any(ip_network(cidr).prefixlen == 0 for cidr in blocked)
     ]
-    return [_dns(), {"to": blocks}]
+    return [_dns(), {"to": blocks}] if blocks else [_dns()]
 
 
 def _dns() -> JsonObject:
     """To the cluster's own servers, which live in a range that is blocked for all else."""
     servers: JsonObject = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        "namespaceSelector": _pods({NAMESPACE_NAME: "kube-system"}),
+        "podSelector": _pods({"k8s-app": "kube-dns"}),
     }
+    return {"to": [servers], "ports": [_port(DNS_PORT, each) for each in ("UDP", "TCP")]}
+
+
+def _queue(unit: GPUUnit, options: NetworkOptions) -> list[Any]:
+    """Functions alone speak to NATS, and to nothing else where it is."""
+    if unit.spec.serverless is None or options.nats is None:
+        return []
+    return [{"to": [_nats(options.nats)], "ports": [_port(options.nats.port)]}]
+
+
+def _nats(peer: NatsPeer) -> JsonObject:
+    if peer.cidr:
+        return {"ipBlock": {"cidr": peer.cidr}}
     return {
-        "to": [servers],
-        "ports": [{"port": DNS_PORT, "protocol": each} for each in ("UDP", "TCP")],
+        "namespaceSelector": _pods(peer.namespace_labels),
+        "podSelector": _pods(peer.pod_labels),
     }
 
 
-def _of(version: int, options: NetworkOptions) -> list[str]:
-    return [cidr for cidr in options.blocked_cidrs if ip_network(cidr).version == version]
+def _blocked(options: NetworkOptions) -> dict[int, list[str]]:
+    return {
+        version: [cidr for cidr in options.blocked_cidrs if ip_network(cidr).version == version]
+        for version in EVERYWHERE
+    }
+
+
+def _port(number: int, protocol: str = "TCP") -> JsonObject:
+    return {"port": number, "protocol": protocol}
+
+
+def _pods(with_labels: Mapping[str, str]) -> JsonObject:
+    return {"matchLabels": dict(with_labels)}
 
 
 def _present(name: str, values: Iterable[Any]) -> JsonObject:

@@ -32,11 +32,22 @@ class HelperOptions:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class NatsPeer:
+    """Where functions find their queue: Pods by both kinds of labels, or one address."""
+
+    namespace_labels: dict[str, str] = attrs.field(factory=dict)
+    pod_labels: dict[str, str] = attrs.field(factory=dict)
+    cidr: str = ""
+    port: int = 4222
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class NetworkOptions:
     """Where units may not go; the Internet is the rest."""
 
     blocked_cidrs: tuple[str, ...] = ()
     allows_all: bool = False
+    nats: NatsPeer | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)

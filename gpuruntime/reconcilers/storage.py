@@ -18,20 +18,26 @@ from gpuruntime.kube.errors import AlreadyExistsError, NotFoundError
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.network import NetworkPolicy
 from gpuruntime.models.phases import StoragePhase, storage_phase_of
 from gpuruntime.models.reasons import StorageReason
-from gpuruntime.models.storages import FINALIZER, GPU_STORAGES, GPUStorage
+from gpuruntime.models.storages import (
+    FINALIZER,
+    GPU_STORAGES,
+    GPUStorage,
+    prepare_policy_name,
+)
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.validation import storage_problems
 from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS, Job, StorageClass, VolumeClaim
 from gpuruntime.reconcilers.accessors import Accessors
 from gpuruntime.reconcilers.caches import Caches
-from gpuruntime.reconcilers.child_keeper import REFUSALS, ChildSyncError
+from gpuruntime.reconcilers.child_keeper import REFUSALS, ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.deletions import bury
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_failures import current_pod, failure_of
-from gpuruntime.reconcilers.storage_children import claim_of, prepare_job
+from gpuruntime.reconcilers.storage_children import claim_of, prepare_job, prepare_policy
 from gpuruntime.reconcilers.storage_plan import (
     GrowClaim,
     KeepClaim,
@@ -62,6 +68,7 @@ class StorageReconciler:
     options: UnitOptions
     holds: Holds
     accessors: Accessors
+    policies: ChildKeeper[NetworkPolicy]
     tombstones: Tombstones
     now: Callable[[], datetime]
 
@@ -86,12 +93,14 @@ class StorageReconciler:
     async def _carry_out(self, storage: GPUStorage) -> Result | None:
         try:
             claim = await self._keep_claim(storage)
+            volume = volume_verdict(storage, claim, self._class_of(claim))
+            step = self._step(storage, volume)
+            if step.makes_job:
+                await self._isolate(storage)
         except ChildSyncError as error:
-            verdict = StorageVerdict(reason=StorageReason.VOLUME_SYNC_FAILED, message=str(error))
+            verdict = StorageVerdict(reason=StorageReason(error.reason), message=str(error))
             await self._report(storage, self._without_volume(storage, verdict))
             return Result(LOOK_AGAIN_SECONDS)
-        volume = volume_verdict(storage, claim, self._class_of(claim))
-        step = self._step(storage, volume)
         is_ready = volume.is_true and step.verdict.is_true
         accessor, result = await self.accessors.keep(storage, is_ready=is_ready)
         found = Findings(volume=volume, prepare=step, accessor=accessor, claim=claim)
@@ -157,6 +166,13 @@ class StorageReconciler:
     def _job(self, storage: GPUStorage) -> Job | None:
         name = storage.status.prepare.jobName
         return self.caches.jobs.store.get(Key(storage.metadata.namespace, name)) if name else None
+
+    async def _isolate(self, storage: GPUStorage) -> None:
+        """Before anything runs that somebody asked to fill the volume with."""
+        if storage.spec.prepare is not None:
+            desired = prepare_policy(storage, storage.spec.prepare, self.options)
+            key = Key(storage.metadata.namespace, prepare_policy_name(storage.metadata.name))
+            await self.policies.keep(storage, key, desired)
 
     async def _make_job(self, storage: GPUStorage) -> None:
         prepare = storage.spec.prepare

@@ -15,6 +15,7 @@ from gpuruntime.models.storages import (
     accessor_name,
     prepare_digest,
     prepare_name,
+    prepare_policy_name,
 )
 from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
@@ -25,7 +26,8 @@ from gpuruntime.reconcilers.hardening import (
     scratch_limits,
     storage_security,
 )
-from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.isolation import accessor_rules, prepare_rules
+from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
 
 # Where a prepare finds the volume, and a copy its source.
 MOUNT_PATH: Final = "/storage"
@@ -94,11 +96,18 @@ def prepare_job(
     }
     pod = _pod(options, container, volumes, node)
     template: JsonObject = {
-        "metadata": {"labels": dict(labels_of_storage(storage))},
+        "metadata": {"labels": {**labels_of_storage(storage), **prepare_selector(storage)}},
         "spec": {**pod, "restartPolicy": "Never"},
     }
     name = prepare_name(storage.metadata.name, prepare_digest(storage))
     return _body(storage, JOBS, name, {"backoffLimit": 0, "template": template})
+
+
+def prepare_policy(storage: GPUStorage, prepare: Prepare, options: UnitOptions) -> Child:
+    """One for all runs: each is held to what the configuration says when it begins."""
+    rules = prepare_rules(prepare_selector(storage), prepare, options.network)
+    body = _body(storage, NETWORK_POLICIES, prepare_policy_name(storage.metadata.name), rules)
+    return _child(storage, options, body, _PrepareRules(prepare, options.network))
 
 
 def accessor_deployment(storage: GPUStorage, options: UnitOptions, placing: Placing) -> Child:
@@ -134,7 +143,9 @@ def accessor_deployment(storage: GPUStorage, options: UnitOptions, placing: Plac
             "spec": pod,
         },
     }
-    return _child(storage, options, DEPLOYMENTS, _body(storage, DEPLOYMENTS, name, spec), placing)
+    image = options.helpers.accessor_image
+    asked = _Serving(spec=storage.spec.accessor, placing=placing, image=image)
+    return _child(storage, options, _body(storage, DEPLOYMENTS, name, spec), asked)
 
 
 def accessor_service(storage: GPUStorage, options: UnitOptions) -> Child:
@@ -150,29 +161,21 @@ def accessor_service(storage: GPUStorage, options: UnitOptions) -> Child:
         "selector": dict(accessor_selector(storage)),
         "ports": [port],
     }
-    return _child(storage, options, SERVICES, _body(storage, SERVICES, name, spec), Placing())
+    return _child(storage, options, _body(storage, SERVICES, name, spec), storage.spec.accessor)
 
 
 def accessor_policy(storage: GPUStorage, options: UnitOptions) -> Child:
-    """Only the API comes in, and nothing goes out."""
-    name = accessor_name(storage.metadata.name)
-    system = {"kubernetes.io/metadata.name": options.system_namespace}
-    spec: JsonObject = {
-        "podSelector": {"matchLabels": dict(accessor_selector(storage))},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [
-            {
-                "from": [{"namespaceSelector": {"matchLabels": dict(system)}}],
-                "ports": [{"port": ACCESSOR_PORT, "protocol": "TCP"}],
-            }
-        ],
-    }
-    body = _body(storage, NETWORK_POLICIES, name, spec)
-    return _child(storage, options, NETWORK_POLICIES, body, Placing())
+    rules = accessor_rules(accessor_selector(storage), ACCESSOR_PORT, options.system_namespace)
+    body = _body(storage, NETWORK_POLICIES, accessor_name(storage.metadata.name), rules)
+    return _child(storage, options, body, options.system_namespace)
 
 
 def accessor_selector(storage: GPUStorage) -> dict[str, str]:
     return {labels.ACCESSOR: accessor_name(storage.metadata.name)}
+
+
+def prepare_selector(storage: GPUStorage) -> dict[str, str]:
+    return {labels.PREPARE: storage.metadata.name}
 
 
 def accessor_url(storage: GPUStorage, options: UnitOptions) -> str:
@@ -182,12 +185,18 @@ def accessor_url(storage: GPUStorage, options: UnitOptions) -> str:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class _Inputs:
+class _Serving:
     """What an accessor is made from; an upgrade of ours is no reason to restart it."""
 
     spec: object
     placing: Placing
     image: str
+
+
+@attrs.frozen(slots=True)
+class _PrepareRules:
+    prepare: Prepare
+    network: NetworkOptions
 
 
 def _serving(storage: GPUStorage) -> tuple[str, ...]:
@@ -237,6 +246,8 @@ def _pod(
     optional: JsonObject = {
         "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
         "tolerations": list(defaults.tolerations),
+        "nodeSelector": dict(defaults.node_selector),
+        "runtimeClassName": defaults.runtime_class,
         "affinity": _on_node(node),
     }
     is_restricted = options.is_restricted or always_restricted
@@ -265,15 +276,8 @@ def _claim_volume(name: str, claim: str, *, read_only: bool = False) -> JsonObje
     return {"name": name, "persistentVolumeClaim": source}
 
 
-def _child(
-    storage: GPUStorage,
-    options: UnitOptions,
-    resource: Resource[Any],
-    body: JsonObject,
-    placing: Placing,
-) -> Child:
-    image = options.helpers.accessor_image if resource is DEPLOYMENTS else ""
-    asked = _Inputs(spec=storage.spec.accessor, placing=placing, image=image)
+def _child(storage: GPUStorage, options: UnitOptions, body: JsonObject, asked: object) -> Child:
+    """`asked` is all that the body is made from, but for the storage's name."""
     return Child(
         inputs=inputs_hash(asked),
         generation=storage.metadata.generation,

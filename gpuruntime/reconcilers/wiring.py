@@ -199,6 +199,11 @@ class Reconcilers:
                 services=self._keeper(informers.services, SERVICES, failed),
                 policies=self._keeper(informers.policies, NETWORK_POLICIES, failed),
             ),
+            policies=self._keeper(
+                informers.policies,
+                NETWORK_POLICIES,
+                StorageReason.NETWORK_POLICY_SYNC_FAILED,
+            ),
             tombstones=self._tombstones,
             now=around.now,
         )

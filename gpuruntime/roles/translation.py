@@ -1,9 +1,17 @@
 """The configuration as the small options that each room takes."""
 
+import ipaddress
+
 import attrs
 
 from gpuruntime.inventory.options import Namespaces
-from gpuruntime.reconcilers.options import HelperOptions, NetworkOptions, PodDefaults, UnitOptions
+from gpuruntime.reconcilers.options import (
+    HelperOptions,
+    NatsPeer,
+    NetworkOptions,
+    PodDefaults,
+    UnitOptions,
+)
 from gpuruntime.settings import PodSecurity, Settings
 
 
@@ -32,7 +40,20 @@ def unit_options_of(settings: Settings) -> UnitOptions:
         network=NetworkOptions(
             blocked_cidrs=settings.network.blockedEgressCIDRs,
             allows_all=settings.network.allowAllEgress,
+            nats=_nats_peer(settings),
         ),
+    )
+
+
+def _nats_peer(settings: Settings) -> NatsPeer | None:
+    given = settings.network.nats
+    if not (given.address or given.podLabels):
+        return None
+    return NatsPeer(
+        namespace_labels=given.namespaceLabels,
+        pod_labels=given.podLabels,
+        cidr=str(ipaddress.ip_network(given.address)) if given.address else "",
+        port=given.port,
     )
 
 

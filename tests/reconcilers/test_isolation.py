@@ -1,178 +1,216 @@
-"""Policies judged by an evaluator of our own: which pair may speak, by the objects alone."""
+"""The rules of one Pod's policy alone, under every configuration; the whole is in tests/roles."""
 
-from ipaddress import ip_address, ip_network
+from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 
+from gpuruntime.models.functions import Serverless, WorkerOf
+from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import ObjectMeta
-from gpuruntime.models.storages import GPUStorage, GPUStorageSpec
+from gpuruntime.models.storages import Prepare
 from gpuruntime.models.templates import Port, Template
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec
-from gpuruntime.reconcilers.children import policy_of
-from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
-from gpuruntime.reconcilers.storage_children import accessor_policy
+from gpuruntime.reconcilers.isolation import prepare_rules, unit_rules
+from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
 from gpuruntime.settings import PRIVATE_NETWORKS
+from tests.policies import Endpoint, Network
 
-OPTIONS = UnitOptions(network=NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS))
-OPEN = UnitOptions(network=NetworkOptions(allows_all=True))
-ACCESS = {"runtime.lokiwager.io/access": "true"}
-SYSTEM = {"kubernetes.io/metadata.name": "runtime-system"}
-DNS = ({"kubernetes.io/metadata.name": "kube-system"}, {"k8s-app": "kube-dns"})
-OWN = {"runtime.lokiwager.io/unit": "demo"}
-OTHER = {"runtime.lokiwager.io/unit": "other"}
-
-
-@attrs.frozen
-class Peer:
-    """A Pod, by the labels of its namespace and its own; or an address outside."""
-
-    namespace: dict[str, str] = attrs.field(factory=dict)
-    pod: dict[str, str] = attrs.field(factory=dict)
-    is_same_namespace: bool = False
-    address: str = ""
-
-
-def allows(rules: list[Any], side: str, peer: Peer, port: int, protocol: str) -> bool:
-    return any(
-        _matches_port(rule.get("ports"), port, protocol) and _matches_peer(rule.get(side), peer)
-        for rule in rules
-    )
+CLOSED = NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS)
+OPEN = NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS, allows_all=True)
+QUEUE = {"app": "nats"}
+NAMESPACES = {
+    "units": {},
+    "caller": {"runtime.lokiwager.io/access": "true"},
+    "other": {"runtime.lokiwager.io/access": "false"},
+    "queue": {"team": "queue"},
+    "kube-system": {"kubernetes.io/metadata.name": "kube-system"},
+}
+DEMO = Endpoint(namespace="units", labels={"runtime.lokiwager.io/unit": "demo"})
+NEIGHBOUR = Endpoint(namespace="units", labels={"runtime.lokiwager.io/unit": "other"})
+NATS = Endpoint(namespace="queue", labels=QUEUE, addresses=("10.9.0.7",))
+FILLING = {"runtime.lokiwager.io/prepare": "s"}
+FUNCTION = Serverless(requestID="f", workerOf=WorkerOf(name="f", uid="1"))
 
 
-def _matches_port(ports: list[Any] | None, port: int, protocol: str) -> bool:
-    return ports is None or any(
-        each["port"] == port and each["protocol"] == protocol for each in ports
-    )
-
-
-def _matches_peer(peers: list[Any] | None, peer: Peer) -> bool:
-    return peers is None or any(_matches(each, peer) for each in peers)
-
-
-def _matches(rule: dict[str, Any], peer: Peer) -> bool:
-    if "ipBlock" in rule:
-        block = rule["ipBlock"]
-        if not peer.address:
-            return False
-        address = ip_address(peer.address)
-        return address in ip_network(block["cidr"]) and not any(
-            address in ip_network(each) for each in block.get("except", [])
-        )
-    if peer.address:
-        return False
-    namespaces = rule.get("namespaceSelector")
-    is_there = peer.is_same_namespace if namespaces is None else _has(peer.namespace, namespaces)
-    return is_there and _has(peer.pod, rule.get("podSelector", {}))
-
-
-def _has(labels: dict[str, str], selector: dict[str, Any]) -> bool:
-    return selector.get("matchLabels", {}).items() <= labels.items()
-
-
-def unit(*ports: Port) -> GPUUnit:
+def unit(*ports: Port, serverless: Serverless | None = None) -> GPUUnit:
+    template = Template(ports=ports)
     return GPUUnit(
-        metadata=ObjectMeta(name="demo", namespace="runtime-instance", uid="1"),
-        spec=GPUUnitSpec(specName="g1.1", template=Template(ports=ports)),
+        metadata=ObjectMeta(name="demo", namespace="units"),
+        spec=GPUUnitSpec(specName="g1.1", template=template, serverless=serverless),
     )
 
 
-def spec(of: GPUUnit, options: UnitOptions = OPTIONS) -> Any:
-    return policy_of(of, options).body["spec"]
+def under(rules: JsonObject) -> Network:
+    policy: dict[str, Any] = {"metadata": {"namespace": "units"}, "spec": rules}
+    return Network(namespaces=NAMESPACES, policies=(policy,))
 
 
-HTTP = Port(name="http", port=8080)
-GAME = Port(name="game", port=7777, protocol="UDP")
+def outside(address: str) -> Endpoint:
+    return Endpoint(addresses=(address,))
 
 
 @pytest.mark.parametrize(
-    ("peer", "port", "protocol", "verdict"),
+    ("source", "port", "protocol", "verdict"),
     [
-        (Peer(namespace=ACCESS), 8080, "TCP", True),
-        (Peer(namespace=ACCESS), 7777, "UDP", True),
-        (Peer(namespace=ACCESS), 7777, "TCP", False),
-        (Peer(namespace=ACCESS), 22, "TCP", False),
-        (Peer(namespace={}), 8080, "TCP", False),
-        (Peer(namespace={"runtime.lokiwager.io/access": "false"}), 8080, "TCP", False),
-        (Peer(pod=OWN, is_same_namespace=True), 8080, "TCP", True),
-        (Peer(pod=OTHER, is_same_namespace=True), 8080, "TCP", False),
-        (Peer(pod=OWN), 8080, "TCP", False),
-        (Peer(address="203.0.113.9"), 8080, "TCP", False),
+        (Endpoint(namespace="caller"), 8080, "TCP", True),
+        (Endpoint(namespace="caller"), 7777, "UDP", True),
+        (Endpoint(namespace="caller"), 7777, "TCP", False),
+        (Endpoint(namespace="caller"), 22, "TCP", False),
+        (Endpoint(namespace="other"), 8080, "TCP", False),
+        (DEMO, 8080, "TCP", True),
+        (NEIGHBOUR, 8080, "TCP", False),
+        (Endpoint(namespace="queue", labels=DEMO.labels), 8080, "TCP", False),
+        (outside("203.0.113.9"), 8080, "TCP", False),
     ],
 )
-def test_only_callers_reach_only_the_ports_that_were_declared(
-    peer: Peer, port: int, protocol: str, verdict: bool
+def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
+    source: Endpoint, port: int, protocol: str, verdict: bool
 ) -> None:
-    assert allows(spec(unit(HTTP, GAME))["ingress"], "from", peer, port, protocol) is verdict
+    ports = (Port(name="http", port=8080), Port(name="game", port=7777, protocol="UDP"))
+    network = under(unit_rules(unit(*ports), OPEN))
+    assert network.permits(source, DEMO, port, protocol) is verdict
 
 
-def test_a_unit_without_ports_is_reached_by_nobody() -> None:
-    found = spec(unit())
-    assert found["policyTypes"] == ["Ingress", "Egress"]
-    assert "ingress" not in found
+@pytest.mark.parametrize("options", [CLOSED, OPEN])
+def test_a_unit_without_ports_is_reached_by_nobody(options: NetworkOptions) -> None:
+    network = under(unit_rules(unit(), options))
+    assert not network.permits(Endpoint(namespace="caller"), DEMO, 80)
+    assert not network.permits(DEMO, DEMO, 80)
 
 
+ADDRESSES = [
+    ("93.184.216.34", True),
+    ("2606:2800:220:1::1", True),
+    ("9.255.255.255", True),
+    ("10.0.0.0", False),
+    ("10.255.255.255", False),
+    ("11.0.0.0", True),
+    ("172.15.255.255", True),
+    ("172.16.0.0", False),
+    ("172.31.255.255", False),
+    ("172.32.0.0", True),
+    ("192.168.255.255", False),
+    ("192.169.0.0", True),
+    ("100.63.255.255", True),
+    ("100.64.0.0", False),
+    ("100.127.255.255", False),
+    ("100.128.0.0", True),
+    ("169.254.169.254", False),
+    ("fbff::1", True),
+    ("fc00::1", False),
+    ("fdff:ffff::1", False),
+    ("fe7f::1", True),
+    ("fe80::1", False),
+    ("febf::1", False),
+    ("fec0::1", True),
+]
+
+
+@pytest.mark.parametrize(("address", "verdict"), ADDRESSES)
+def test_units_and_downloads_reach_the_internet_and_nothing_private(
+    address: str, verdict: bool
+) -> None:
+    assert under(unit_rules(unit(), CLOSED)).permits(DEMO, outside(address), 443) is verdict
+    rules = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), CLOSED)
+    job = Endpoint(namespace="units", labels=FILLING)
+    assert under(rules).permits(job, outside(address), 443) is verdict
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 @pytest.mark.parametrize(
-    ("address", "verdict"),
+    ("target", "port", "verdict"),
     [
-        ("93.184.216.34", True),
-        ("8.8.8.8", True),
-        ("2606:2800:220:1::1", True),
-        ("10.96.0.1", False),
-        ("172.16.0.1", False),
-        ("172.32.0.1", True),
-        ("192.168.1.1", False),
-        ("100.64.0.1", False),
-        ("100.128.0.1", True),
-        ("169.254.169.254", False),
-        ("fd00::1", False),
-        ("fe80::1", False),
-    ],
-)
-def test_a_unit_reaches_the_internet_and_nothing_private(address: str, verdict: bool) -> None:
-    found = allows(spec(unit(HTTP))["egress"], "to", Peer(address=address), 443, "TCP")
-    assert found is verdict
-
-
-@pytest.mark.parametrize(
-    ("peer", "port", "verdict"),
-    [
-        (Peer(namespace=DNS[0], pod=DNS[1]), 53, True),
-        (Peer(namespace=DNS[0], pod=DNS[1]), 443, False),
-        (Peer(namespace=DNS[0], pod={"k8s-app": "other"}), 53, False),
-        (Peer(namespace={}, pod=DNS[1]), 53, False),
-        (Peer(pod=OTHER, is_same_namespace=True), 8080, False),
+        (Endpoint(namespace="kube-system", labels={"k8s-app": "kube-dns"}), 53, True),
+        (Endpoint(namespace="kube-system", labels={"k8s-app": "kube-dns"}), 443, False),
+        (Endpoint(namespace="kube-system", labels={"k8s-app": "metrics"}), 53, False),
+        (Endpoint(namespace="other", labels={"k8s-app": "kube-dns"}), 53, False),
+        (NEIGHBOUR, 53, False),
     ],
 )
 def test_of_the_cluster_a_unit_reaches_its_name_servers_alone(
-    peer: Peer, port: int, verdict: bool
+    target: Endpoint, port: int, protocol: str, verdict: bool
 ) -> None:
-    for protocol in ("TCP", "UDP"):
-        assert allows(spec(unit(HTTP))["egress"], "to", peer, port, protocol) is verdict
+    found = under(unit_rules(unit(), CLOSED)).permits(DEMO, target, port, protocol)
+    assert found is verdict
 
 
 def test_whoever_says_so_lets_units_reach_everything() -> None:
-    found = spec(unit(HTTP), OPEN)
-    assert allows(found["egress"], "to", Peer(address="10.96.0.1"), 443, "TCP")
-    assert allows(found["egress"], "to", Peer(pod=OTHER, is_same_namespace=True), 1, "UDP")
+    network = under(unit_rules(unit(), OPEN))
+    for target in (outside("10.96.0.1"), outside("fd00::1"), NEIGHBOUR, NATS):
+        assert network.permits(DEMO, target, 1, "UDP")
+
+
+@pytest.mark.parametrize("options", [CLOSED, OPEN])
+def test_a_copy_reaches_nothing_and_nothing_that_fills_a_storage_is_reached(
+    options: NetworkOptions,
+) -> None:
+    job = Endpoint(namespace="units", labels=FILLING)
+    copy = under(prepare_rules(FILLING, Prepare(fromStorageName="source"), options))
+    assert not copy.permits(job, outside("93.184.216.34"), 443)
+    assert not copy.permits(job, NEIGHBOUR, 53, "UDP")
+    assert not copy.permits(Endpoint(namespace="caller"), job, 80)
+    fill = Prepare(fromImage="x", command=("y",))
+    download = under(prepare_rules(FILLING, fill, options))
+    assert not download.permits(Endpoint(namespace="caller"), job, 80)
 
 
 @pytest.mark.parametrize(
-    ("peer", "port", "verdict"),
+    ("blocked", "address", "verdict"),
     [
-        (Peer(namespace=SYSTEM), 5000, True),
-        (Peer(namespace=SYSTEM), 22, False),
-        (Peer(namespace=ACCESS), 5000, False),
-        (Peer(pod=OTHER, is_same_namespace=True), 5000, False),
+        (("0.0.0.0/0",), "93.184.216.34", False),
+        (("0.0.0.0/0",), "2606:2800:220:1::1", True),
+        (("::/0", "10.0.0.0/8"), "93.184.216.34", True),
+        (("::/0", "10.0.0.0/8"), "2606:2800:220:1::1", False),
+        (("0.0.0.0/0", "::/0"), "93.184.216.34", False),
+        (("0.0.0.0/0", "::/0"), "2606:2800:220:1::1", False),
     ],
 )
-def test_an_accessor_is_reached_by_the_api_alone(peer: Peer, port: int, verdict: bool) -> None:
-    storage = GPUStorage(
-        metadata=ObjectMeta(name="s", namespace="runtime-instance"),
-        spec=GPUStorageSpec(size="1Gi"),
-    )
-    found: Any = accessor_policy(storage, OPTIONS).body["spec"]
-    assert allows(found["ingress"], "from", peer, port, "TCP") is verdict
-    assert not found.get("egress")
-    assert found["policyTypes"] == ["Ingress", "Egress"]
+def test_a_family_that_is_blocked_whole_is_not_opened_by_what_is_left_of_the_rule(
+    blocked: tuple[str, ...], address: str, verdict: bool
+) -> None:
+    rules = unit_rules(unit(), NetworkOptions(blocked_cidrs=blocked))
+    assert under(rules).permits(DEMO, outside(address), 443) is verdict
+
+
+def nats(**peer: Any) -> NetworkOptions:
+    return NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS, nats=NatsPeer(**peer))
+
+
+BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "port", "verdict"),
+    [
+        (BY_LABELS, NATS, 4222, True),
+        (BY_LABELS, NATS, 8222, False),
+        (BY_LABELS, Endpoint(namespace="queue", labels={"app": "other"}), 4222, False),
+        (BY_LABELS, Endpoint(namespace="other", labels=QUEUE), 4222, False),
+        (BY_LABELS, outside("10.9.0.7"), 4222, False),
+        (nats(cidr="10.9.0.7/32", port=5222), outside("10.9.0.7"), 5222, True),
+        (nats(cidr="10.9.0.7/32", port=5222), outside("10.9.0.7"), 4222, False),
+        (nats(cidr="10.9.0.7/32"), outside("10.9.0.8"), 4222, False),
+        (nats(cidr="fd00::7/128"), outside("fd00::7"), 4222, True),
+        (nats(cidr="fd00::7/128"), outside("fd00::8"), 4222, False),
+        (CLOSED, NATS, 4222, False),
+    ],
+)
+def test_functions_alone_reach_nats_where_it_is_configured(
+    options: NetworkOptions, target: Endpoint, port: int, verdict: bool
+) -> None:
+    worker = under(unit_rules(unit(serverless=FUNCTION), options))
+    assert worker.permits(DEMO, target, port) is verdict
+    assert not under(unit_rules(unit(), options)).permits(DEMO, target, port)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        lambda: unit_rules(unit(), CLOSED),
+        lambda: unit_rules(unit(serverless=FUNCTION), BY_LABELS),
+        lambda: prepare_rules(FILLING, Prepare(fromStorageName="s"), CLOSED),
+    ],
+)
+def test_both_directions_are_always_held(rules: Callable[[], JsonObject]) -> None:
+    assert rules()["policyTypes"] == ["Ingress", "Egress"]

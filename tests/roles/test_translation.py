@@ -1,0 +1,43 @@
+"""What the configuration says of networks, as the reconcilers get it."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
+from gpuruntime.roles.translation import unit_options_of
+from gpuruntime.settings import PRIVATE_NETWORKS, load
+
+
+def network_of(folder: Path, text: str) -> NetworkOptions:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return unit_options_of(load(str(path), flags={}, environment={})).network
+
+
+def test_private_networks_are_blocked_by_default(tmp_path: Path) -> None:
+    assert network_of(tmp_path, "") == NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS)
+
+
+def test_what_is_blocked_can_be_chosen_or_given_up(tmp_path: Path) -> None:
+    chosen = network_of(tmp_path, "network: {blockedEgressCIDRs: [10.0.0.0/8]}")
+    assert chosen == NetworkOptions(blocked_cidrs=("10.0.0.0/8",))
+    given_up = network_of(tmp_path, "network: {blockedEgressCIDRs: [], allowAllEgress: true}")
+    assert given_up == NetworkOptions(allows_all=True)
+
+
+@pytest.mark.parametrize(
+    ("nats", "peer"),
+    [
+        ("{address: 10.0.0.7}", NatsPeer(cidr="10.0.0.7/32")),
+        ("{address: 'fd00::7', port: 5222}", NatsPeer(cidr="fd00::7/128", port=5222)),
+        (
+            "{namespaceLabels: {team: queue}, podLabels: {app: nats}}",
+            NatsPeer(namespace_labels={"team": "queue"}, pod_labels={"app": "nats"}),
+        ),
+    ],
+)
+def test_nats_is_at_one_address_or_wherever_labels_say(
+    tmp_path: Path, nats: str, peer: NatsPeer
+) -> None:
+    assert network_of(tmp_path, f"network: {{nats: {nats}}}").nats == peer
