@@ -38,6 +38,7 @@ class Options:
 
     nodes: int = 2
     gpus_per_node: int = 1024
+    address: str = "127.0.0.1"
     apiserver_flags: tuple[str, ...] = ()
     controller_manager_flags: tuple[str, ...] = ()
     kwok_flags: tuple[str, ...] = ()
@@ -190,7 +191,7 @@ def control_plane(
         keeper = Keeper(data, HOST_PATH_ROOT)
         stack.callback(keeper.close)
         ports = [stack.enter_context(reserved_port()) for _ in range(3)]
-        layout = _layout(binaries, data, logs, ports)
+        layout = _layout(binaries, data, logs, ports, options.address)
         programs.write_files(layout)
         plane = ControlPlane(layout, keeper, options)
         plane._bring_up(options)
@@ -233,11 +234,14 @@ def _storage_class() -> dict[str, Any]:
     }
 
 
-def _layout(binaries: Path, data: Path, logs: Path, ports: list[int]) -> programs.Layout:
+def _layout(
+    binaries: Path, data: Path, logs: Path, ports: list[int], address: str
+) -> programs.Layout:
     return programs.Layout(
         binaries=binaries,
         data=data,
         logs=logs,
+        address=address,
         etcd_port=ports[0],
         peer_port=ports[1],
         api_port=ports[2],

@@ -1,4 +1,4 @@
-"""The command lines of a control plane on loopback: one function a program."""
+"""The command lines of a control plane: one function a program."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,7 @@ class Layout:
     binaries: Path
     data: Path
     logs: Path
+    address: str
     etcd_port: int
     peer_port: int
     api_port: int
@@ -22,7 +23,7 @@ class Layout:
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.api_port}"
+        return f"https://{self.address}:{self.api_port}"
 
     @property
     def etcd_url(self) -> str:
@@ -83,8 +84,8 @@ def apiserver(layout: Layout) -> list[str]:
         f"--etcd-servers={layout.etcd_url}",
         f"--secure-port={layout.api_port}",
         "--permit-port-sharing",  # the harness holds the port
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={layout.address}",
+        f"--advertise-address={layout.address}",
         f"--cert-dir={layout.certificate.parent}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={layout.key}",
