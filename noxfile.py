@@ -35,7 +35,7 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Everything that needs nothing but Python."""
     install(session, "tests", "local")
-    session.run("pytest", "-n", "2", "-m", "not cluster", *session.posargs)
+    session.run("pytest", "-n", "2", "-m", "not cluster and not node", *session.posargs)
 
 
 @nox.session
@@ -46,6 +46,16 @@ def cluster(session: nox.Session) -> None:
     # What a thread of the fault proxy leaves to the collector is no matter of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
     session.run("pytest", "-m", "cluster", "-W", unclosed, *session.posargs)
+
+
+@nox.session
+def node(session: nox.Session) -> None:
+    """The suites against one real node: real Pods. Needs root, and leaves no trace of it."""
+    install(session, "tests", "local")
+    for made in ("tests.cluster.binaries", "tests.node.binaries", "tests.node.stock_images"):
+        session.run("python", "-m", made)
+    enclosed = ("python", "-m", "tests.node.enclosure", "python", "-m")
+    session.run(*enclosed, "pytest", "-m", "node", "tests/node", *session.posargs)
 
 
 @nox.session

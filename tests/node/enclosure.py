@@ -1,0 +1,186 @@
+"""Runs a command where a node can come up without touching the machine.
+
+It gets namespaces of its own for processes, mounts and network: whatever happens in there, the
+kernel takes it away with the first process. What has no namespace is covered: kernel settings
+by files of our own, the folders that containers are kept in by overlays, cgroups by one that is
+removed. Nothing in there reaches the outside, so every pull of an image fails at once.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.node import cgroups, traces
+
+FOLDER = "GPURUNTIME_NODE_FOLDER"
+ADDRESS = "192.168.253.1"
+SERVICES = "10.96.0.0/16"
+# Short, for sockets in it, whose paths may have 108 characters.
+PREFIX = "/tmp/gpuruntime-node-"
+# The kubelet wants these, of the whole machine, and writes them where they differ.
+SETTINGS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+OVERLAYS = ("/etc", "/var/lib", "/var/log")
+NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--mount-proc")
+SETTLING_SECONDS = 5.0
+POLL_SECONDS = 0.2
+# A node with the memory of a real one: Pods only say that they want it.
+PRETENDED_MEMORY_KIB = 256 * 1024 * 1024
+
+
+class EnclosureError(Exception):
+    pass
+
+
+def folder() -> Path:
+    """Of the enclosure that this process is in."""
+    found = os.environ.get(FOLDER)
+    if found is None or os.getuid() != 0:
+        raise EnclosureError("a real node needs root and an enclosure of its own: `nox -s node`")
+    return Path(found)
+
+
+def run(command: Sequence[str]) -> int:
+    """The exit code of the command, or 1 where it leaves a trace on the machine."""
+    if os.getuid() != 0:
+        raise EnclosureError("a real node needs root: run `nox -s node` as root")
+    before = traces.take()
+    with _place() as place, cgroups.cgroup(place.name):
+        code = _enclosed(place, command)
+    left = _left_since(before)
+    for line in left:
+        sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"traces of the node: {len(left) or 'none'}\n")
+    return code or (1 if left else 0)
+
+
+def _left_since(before: traces.Traces) -> list[str]:
+    """The kernel takes a moment to end what was in the namespaces."""
+    deadline = time.monotonic() + SETTLING_SECONDS
+    while left := traces.differences(before, traces.take()):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return left
+
+
+@contextmanager
+def _place() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix=Path(PREFIX).name, dir=Path(PREFIX).parent))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def _enclosed(place: Path, command: Sequence[str]) -> int:
+    """Asked to end, we end the first process, and the kernel everything that it started."""
+    unshare = ["unshare", *NAMESPACES, "--kill-child", "--propagation", "slave", "--"]
+    inside = [sys.executable, "-m", "tests.node.enclosure", "--inside", *command]
+    environment = {**os.environ, FOLDER: str(place)}
+    process = subprocess.Popen([*unshare, *inside], env=environment)
+    signal.signal(signal.SIGTERM, lambda *_: process.kill())
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the command has heard it too, and ends in its own way
+            continue
+
+
+def _furnish(place: Path) -> None:
+    _cover_kernel_settings(place / "settings")
+    for path in OVERLAYS:
+        _overlay(Path(path), place / "overlays" / path.strip("/").replace("/", "-"))
+    _run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    _renew_sys(place / "cgroups")
+    _run("mount", "--make-rshared", "/")
+    _connect()
+
+
+def _cover_kernel_settings(folder: Path) -> None:
+    folder.mkdir()
+    for name, value in SETTINGS.items():
+        _cover(Path("/proc/sys") / name, folder, f"{value}\n")
+    lines = Path("/proc/meminfo").read_text().splitlines(keepends=True)
+    total = f"MemTotal:       {PRETENDED_MEMORY_KIB} kB\n"
+    _cover(Path("/proc/meminfo"), folder, total + "".join(lines[1:]))
+
+
+def _cover(path: Path, folder: Path, text: str) -> None:
+    own = folder / path.name
+    own.write_text(text)
+    _run("mount", "--bind", str(own), str(path))
+
+
+def _overlay(path: Path, folder: Path) -> None:
+    for name in ("upper", "work"):
+        (folder / name).mkdir(parents=True)
+    layers = f"lowerdir={path},upperdir={folder / 'upper'},workdir={folder / 'work'}"
+    _run("mount", "-t", "overlay", "overlay", "-o", layers, str(path))
+
+
+def _renew_sys(kept: Path) -> None:
+    """The interfaces that it shows are those of the network it was mounted in."""
+    kept.mkdir()
+    _run("mount", "--rbind", str(cgroups.MOUNT), str(kept))
+    _run("mount", "-t", "sysfs", "sysfs", "/sys")
+    _run("mount", "--rbind", str(kept), str(cgroups.MOUNT))
+
+
+def _connect() -> None:
+    """An address of the node that is not loopback's, and a way to Services that goes nowhere."""
+    _run("ip", "link", "set", "lo", "up")
+    _run("ip", "link", "add", "node0", "type", "veth", "peer", "name", "node0-end")
+    _run("ip", "address", "add", f"{ADDRESS}/24", "dev", "node0")
+    for name in ("node0", "node0-end"):
+        _run("ip", "link", "set", name, "up")
+    _run("ip", "route", "add", SERVICES, "dev", "node0")
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+def _first_process(command: Sequence[str]) -> int:
+    """Starts the command, buries whoever dies, and ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    process = subprocess.Popen(command, preexec_fn=_default_interrupt)  # noqa: PLW1509 - one thread
+    while True:
+        pid, status = os.wait()
+        if pid == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode
+
+
+def _default_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnclosureError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] != ["--inside"]:
+        return run(arguments)
+    _furnish(folder())
+    return _first_process(arguments[1:])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except EnclosureError as error:
+        sys.exit(str(error))

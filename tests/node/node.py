@@ -1,0 +1,124 @@
+"""One real node beside a control plane: a container runtime, the kubelet, kube-proxy and DNS.
+
+It comes up inside an enclosure, which takes all of it away again.
+"""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.processes import Keeper, tail_of
+from tests.cluster.product import until
+from tests.node import configuration
+from tests.node.configuration import NAME, Layout
+
+NOWHERE = Path("/nonexistent")
+START_SECONDS = 60.0
+
+
+class NodeError(Exception):
+    """A program of the node ended, or refused; the message carries what it said."""
+
+
+class Node:
+    """A started node: what runs on it, and how to take a part of it away."""
+
+    def __init__(
+        self, plane: ControlPlane, keeper: Keeper, layout: Layout, logs: Path, gpus: int
+    ) -> None:
+        self.plane = plane
+        self.layout = layout
+        self.logs = logs
+        self._gpus = gpus
+        self._keeper = keeper
+        self._commands = configuration.commands(layout)
+
+    def start(self, name: str) -> None:
+        """The same command again after a kill: same data."""
+        self._keeper.start(name, self._commands[name], self._log(name))
+
+    def kill(self, name: str) -> None:
+        """At once, as a crash would; the Pods stay."""
+        self._keeper.kill(name)
+
+    def ctr(self, *arguments: str) -> str:
+        command = ["ctr", f"--address={self.layout.socket}", "--namespace=k8s.io", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NodeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def take_image(self, archive: Path) -> None:
+        """As a pull would bring it."""
+        self.ctr("images", "import", str(archive))
+
+    def wait_until_ready(self) -> None:
+        self._wait("containerd", self._has_runtime)
+        self._wait("kubelet", self._is_ready)
+        self._pretend_gpus()
+
+    def log_tails(self) -> dict[str, str]:
+        return {name: tail_of(self._log(name)) for name in self._commands}
+
+    def _bring_up(self, images: Iterable[Path]) -> None:
+        self.start("containerd")
+        self._wait("containerd", self._has_runtime)
+        for archive in images:
+            self.take_image(archive)
+        for name in self._commands:
+            if name != "containerd":
+                self.start(name)
+        self.wait_until_ready()
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def _wait(self, name: str, condition: Callable[[], bool]) -> None:
+        def has_come() -> bool:
+            code = self._keeper.poll(name)
+            if code is not None:
+                raise NodeError(f"{name} ended with {code}:\n{tail_of(self._log(name))}")
+            return condition()
+
+        until(has_come, bool, seconds=START_SECONDS, explain=lambda: tail_of(self._log(name)))
+
+    def _has_runtime(self) -> bool:
+        try:
+            return bool(self.ctr("version"))
+        except NodeError:
+            return False
+
+    def _is_ready(self) -> bool:
+        try:
+            node = self.plane.request("GET", f"/api/v1/nodes/{NAME}")
+        except OSError:  # not registered yet
+            return False
+        conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
+        return conditions.get("Ready") == "True"
+
+    def _pretend_gpus(self) -> None:
+        """Nobody checks that there is a device behind a resource of an unknown vendor."""
+        resources = {"nvidia.com/gpu": str(self._gpus)}
+        patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
+        target = ("node", NAME, "--subresource=status", "--type=merge")
+        self.plane.kubectl("patch", *target, "-p", patch)
+
+
+@contextmanager
+def node(
+    plane: ControlPlane, layout: Layout, logs: Path, images: Iterable[Path], gpus: int = 8
+) -> Iterator[Node]:
+    """Ready when it is yielded, and it has the images."""
+    layout.data.mkdir()
+    configuration.write_files(layout)
+    keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-keeper-")), NOWHERE)
+    try:
+        made = Node(plane, keeper, layout, logs, gpus)
+        made._bring_up(images)
+        yield made
+    finally:
+        keeper.close()
