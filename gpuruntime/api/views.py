@@ -11,7 +11,6 @@ from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.functions import Serverless
-from gpuruntime.models.moments import moment_of
 from gpuruntime.models.phases import PoolPhase, UnitPhase, phase_of, pool_phase_of
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.reasons import ConditionType
@@ -173,10 +172,10 @@ def _source_of(unit: GPUUnit) -> SourceStock | None:
 
 def _timeline_of(unit: GPUUnit) -> Timeline:
     """What the API itself noted, until the manager has written the whole."""
-    timeline, notes = unit.status.timeline, unit.metadata.annotations
+    timeline = unit.status.timeline
     return attrs.evolve(
         timeline,
-        acceptedAt=timeline.acceptedAt or moment_of(notes.get(labels.ACCEPTED_AT, "")),
-        claimedAt=timeline.claimedAt or moment_of(notes.get(labels.CLAIMED_AT, "")),
+        acceptedAt=timeline.acceptedAt or provenance.accepted_at(unit),
+        claimedAt=timeline.claimedAt or provenance.claimed_at(unit),
         createdAt=timeline.createdAt or unit.metadata.creationTimestamp,
     )

@@ -33,7 +33,10 @@ Failure: TypeAlias = InventoryError | StrictError
 
 @attrs.frozen(kw_only=True, slots=True)
 class Wanted:
-    """Whose claim it is to be, and of what; without an envelope any of the specName will do."""
+    """Whose claim it is to be, and of what; without an envelope any of the specName will do.
+
+    By the moment at which its request was accepted an attempt knows the unit that itself made.
+    """
 
     operation_id: str
     request_hash: str
@@ -41,6 +44,7 @@ class Wanted:
     spec_name: str
     image: str = ""
     envelope: Envelope | None = None
+    accepted_at: datetime | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -261,9 +265,10 @@ def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_ui
     names_our_stock = provenance.source_uid_of(unit) == stock_uid
     if provenance.is_terminating(unit):
         return Fail(error=operation_finished(wanted.operation_id), releases=not names_our_stock)
+    is_of_this_request = provenance.accepted_at(unit) == wanted.accepted_at
     return Answer(
         unit=unit,
-        is_replay=lost is None or not names_our_stock,
+        is_replay=lost is None or not names_our_stock or not is_of_this_request,
         releases=not names_our_stock,
     )
 

@@ -94,6 +94,7 @@ class Attempt:
             claimant=order.key,
             spec_name=order.request.specName,
             image=order.request.image,
+            accepted_at=order.accepted_at,
         )
         # Claims of ours, at the versions at which they could not be re-stamped.
         self._passed: set[tuple[str, str]] = set()

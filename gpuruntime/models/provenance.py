@@ -59,6 +59,11 @@ def claimed_at(stock: GPUUnit) -> datetime | None:
     return moment_of(stock.metadata.annotations.get(labels.CLAIMED_AT, ""))
 
 
+def accepted_at(unit: GPUUnit) -> datetime | None:
+    """When the request that made it was accepted; None where there is no such moment."""
+    return moment_of(unit.metadata.annotations.get(labels.ACCEPTED_AT, ""))
+
+
 def is_claimed(stock: GPUUnit) -> bool:
     return labels.CLAIMED_BY in stock.metadata.annotations
 

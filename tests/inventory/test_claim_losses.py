@@ -71,6 +71,17 @@ async def test_a_retry_that_meets_its_late_create_takes_no_second_stock(cluster:
     cluster.assert_sound()
 
 
+async def test_a_replay_whose_own_create_was_lost_is_still_told_as_one(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as first, replica(cluster, seed=2) as second:
+        second.transport.hold_watches()
+        assert await first.create(name="demo") == "201 demo"
+        await asyncio.sleep(1)
+        second.transport.on("POST", UNITS, DROPPED)
+        assert await second.create(name="demo") == "200 demo"
+    cluster.assert_sound()
+
+
 async def test_a_claim_that_lands_late_is_found_by_the_next_attempt(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
