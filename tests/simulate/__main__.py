@@ -21,19 +21,25 @@ CORES: Final = 2
 @attrs.frozen
 class Chosen:
     seeds: range
+    faults: frozenset[int] | None
     is_verbose: bool
     shrinks: bool
+
+    def plan(self, seed: int) -> tuple[Planned, ...]:
+        """Of its faults the chosen ones."""
+        plan, chosen = plan_of(seed), self.faults
+        return plan if chosen is None else tuple(plan[number] for number in sorted(chosen))
 
 
 def main(arguments: Sequence[str]) -> int:
     chosen = _chosen(arguments)
     if chosen.is_verbose:
         for seed in chosen.seeds:
-            simulate(seed, plan_of(seed), _say)
+            simulate(seed, chosen.plan(seed), _say)
     started = time.monotonic()
-    failed = [verdict for verdict in _verdicts(chosen.seeds) if not verdict.is_sound]
+    failed = [verdict for verdict in _verdicts(chosen) if not verdict.is_sound]
     for verdict in failed:
-        _tell(verdict, shrinks=chosen.shrinks)
+        _tell(verdict, chosen)
     seconds = time.monotonic() - started
     _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {len(failed)} failed")
     return 1 if failed else 0
@@ -44,6 +50,7 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="one seed")
     which.add_argument("--seeds", help="from one to another, such as 0-199")
+    parser.add_argument("--faults", help="of its faults only these, by their numbers: 3,7")
     parser.add_argument("--verbose", action="store_true", help="tell every event")
     parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
     given = parser.parse_args(arguments)
@@ -52,33 +59,39 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     else:
         first, _, last = given.seeds.partition("-")
         seeds = range(int(first), int(last) + 1)
-    return Chosen(seeds, given.verbose, not given.no_shrink)
+    faults = None
+    if given.faults is not None:
+        faults = frozenset(map(int, filter(None, given.faults.split(","))))
+    return Chosen(seeds, faults, given.verbose, not given.no_shrink)
 
 
-def _verdicts(seeds: range) -> Iterable[Verdict]:
-    if len(seeds) == 1:
-        return [check(seeds[0], plan_of(seeds[0]))]
+def _verdicts(chosen: Chosen) -> Iterable[Verdict]:
+    if len(chosen.seeds) == 1:
+        return [check(seed, chosen.plan(seed)) for seed in chosen.seeds]
     with ProcessPoolExecutor(CORES) as processes:
-        return list(processes.map(_check_planned, seeds))
+        return list(processes.map(_check_planned, chosen.seeds))
 
 
 def _check_planned(seed: int) -> Verdict:
     return check(seed, plan_of(seed))
 
 
-def _tell(verdict: Verdict, *, shrinks: bool) -> None:
-    _say(f"seed {verdict.seed} fails:")
+def _tell(verdict: Verdict, chosen: Chosen) -> None:
+    seed, plan = verdict.seed, chosen.plan(verdict.seed)
+    _say(f"seed {seed} fails:")
     for fault in verdict.faults:
         _say(f"  {fault}")
-    if shrinks:
+    if chosen.shrinks:
 
-        def fails(plan: Sequence[Planned]) -> bool:
-            return not check(verdict.seed, tuple(plan)).is_sound
+        def fails(some: Sequence[Planned]) -> bool:
+            return not check(seed, tuple(some)).is_sound
 
+        plan = tuple(shrunk(plan, fails))
         _say("of its faults these are enough:")
-        for planned in shrunk(plan_of(verdict.seed), fails):
+        for planned in plan:
             _say(f"  {planned}")
-    _say(f"again: python -m tests.simulate --seed {verdict.seed} --verbose")
+    numbers = ",".join(str(plan_of(seed).index(planned)) for planned in plan)
+    _say(f"again: python -m tests.simulate --seed {seed} --faults={numbers} --verbose")
 
 
 def _say(line: str) -> None:

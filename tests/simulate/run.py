@@ -251,7 +251,7 @@ def end_state(witness: Witness) -> dict[str, Any]:
     for key, pool in witness.pools.items():
         status = pool.status
         if pool.spec.refill == Refill.NEVER:
-            used = status.consumed + witness.given_back[key.name]
+            used = status.consumed + witness.gave_back(key.name)
             is_scarce = pool.spec.specName == SCARCE
             pools[f"pool {key.name}"] = (pool.spec.replicas, status.seeded, not is_scarce and used)
         else:

@@ -72,8 +72,6 @@ class Witness:
         # When each specName last had no stock unit that anybody could claim, and since when.
         self.last_short: dict[str, float] = {}
         self.last_write = 0.0
-        # By pool: stock that was freed because its unit was deleted before it was consumed.
-        self.given_back: Counter[str] = Counter()
         self._now = now
         self._journal = journal
         self._breach = breach
@@ -82,6 +80,9 @@ class Witness:
         self._started: dict[str, str] = {}
         self._start_of_stock: dict[str, str] = {}
         self._start_of_operation: dict[str, str] = {}
+        # By pool, the operations of which a unit named its stock, and gave it back.
+        self._givers: defaultdict[str, set[str]] = defaultdict(set)
+        self._consumers: set[str] = set()
         self._ordinals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._most_replicas: Counter[str] = Counter()
         self._hearers: dict[str, Callable[[Key, Any, Any], None]] = {
@@ -110,6 +111,13 @@ class Witness:
     def was_short(self, spec_name: str, since: float) -> bool:
         """Whether there was a moment since then at which nothing was free."""
         return not self.free(spec_name) or self.last_short.get(spec_name, -1.0) >= since
+
+    def gave_back(self, pool: str) -> int:
+        """Operations whose unit was deleted before it consumed stock, nor did another of theirs.
+
+        The loser of a contest gives its stock back as well, but its operation consumes another.
+        """
+        return len(self._givers[pool] - self._consumers)
 
     def ordinals(self, pool_uid: str) -> Counter[str]:
         return self._ordinals[pool_uid]
@@ -195,7 +203,10 @@ class Witness:
             self._breach(f"pool {pool.metadata.name}: made {len(made)} units in all")
 
     def _on_stock_gone(self, key: Key, old: GPUUnit) -> None:
-        if provenance.is_claimed(old) and old.metadata.uid not in self._start_of_stock:
+        if not provenance.is_claimed(old):
+            return
+        self._consumers.add(provenance.operation_of(old))
+        if old.metadata.uid not in self._start_of_stock:
             self._breach(f"stock {key}: deleted although its claimant never started")
 
     def _on_stock_changed(self, key: Key, old: GPUUnit, new: GPUUnit) -> None:
@@ -210,7 +221,7 @@ class Witness:
         if before and not after and unit is not None and _lives_from(unit, old):
             self._breach(f"stock {key}: freed although unit {claimant} lives from it")
         if before and not after and old.metadata.uid in self._named:
-            self.given_back[key.name.rpartition("-")[0]] += 1
+            self._givers[key.name.rpartition("-")[0]].add(before)
 
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
         if new is None:
