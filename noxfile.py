@@ -35,7 +35,9 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Everything that needs nothing but Python."""
     install(session, "tests", "local")
-    session.run("pytest", "-n", "2", "-m", "not cluster and not node", *session.posargs)
+    session.run(
+        "pytest", "-n", "2", "-m", "not cluster and not node and not serverless", *session.posargs
+    )
 
 
 @nox.session
@@ -56,6 +58,13 @@ def node(session: nox.Session) -> None:
         session.run("python", "-m", made)
     enclosed = ("python", "-m", "tests.node.enclosure", "python", "-m")
     session.run(*enclosed, "pytest", "-m", "node", "tests/node", *session.posargs)
+
+
+@nox.session
+def serverless(session: nox.Session) -> None:
+    """Invocations on a real broker, under kills, pauses and lost connections."""
+    install(session, "tests", "local")
+    session.run("pytest", "-m", "serverless", *session.posargs)
 
 
 @nox.session

@@ -1,0 +1,1 @@
+"""What a user's container needs to take calls, and nothing of the rest."""
