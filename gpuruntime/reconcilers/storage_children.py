@@ -112,11 +112,9 @@ def prepare_policy(storage: GPUStorage, prepare: Prepare, options: UnitOptions) 
 
 def accessor_deployment(storage: GPUStorage, options: UnitOptions, placing: Placing) -> Child:
     name = accessor_name(storage.metadata.name)
-    mount: JsonObject = {
-        "name": _VOLUME,
-        "mountPath": MOUNT_PATH,
-        "readOnly": not storage.spec.accessor.writable,
-    }
+    # The server leaves out what is false: written all the same, it would read as drift.
+    access: JsonObject = {} if storage.spec.accessor.writable else {"readOnly": True}
+    mount: JsonObject = {"name": _VOLUME, "mountPath": MOUNT_PATH, **access}
     container: JsonObject = {
         "name": "accessor",
         "image": options.helpers.accessor_image,

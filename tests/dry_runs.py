@@ -1,0 +1,110 @@
+"""Whether a server takes our objects, and as what it would keep them, asked in dry runs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import attrs
+
+from gpuruntime.models import codec
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.pods import PODS
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.storages import (
+    GPU_STORAGES,
+    GPUStorage,
+    PrepareStatus,
+    prepare_digest,
+    prepare_name,
+)
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
+from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.children import deployment_of, policy_of, service_of
+from gpuruntime.reconcilers.drift import Child, patch_towards
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.pod_template import Placement
+from gpuruntime.reconcilers.storage_children import (
+    Placing,
+    accessor_deployment,
+    accessor_policy,
+    accessor_service,
+    claim_of,
+    prepare_job,
+    prepare_policy,
+)
+
+# Posts a body to a path as a dry run; a refusal raises.
+Ask: TypeAlias = Callable[[str, JsonObject], dict[str, Any]]
+Kept: TypeAlias = tuple[Resource[Any], Child]
+
+
+def as_stored(ask: Ask, held: GPUUnit | GPUStorage) -> GPUUnit | GPUStorage:
+    """The object as a reader finds it after the server took it."""
+    model = type(held)
+    resource: Resource[Any] = GPU_UNITS if isinstance(held, GPUUnit) else GPU_STORAGES
+    body: JsonObject = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": held.metadata.name, "labels": dict(held.metadata.labels)},
+        "spec": codec.to_json(held.spec),
+    }
+    answer = ask(resource.path(namespace=held.metadata.namespace), body)
+    return codec.decode(codec.encode(answer), model)
+
+
+def children_of_unit(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Iterator[Kept]:
+    yield DEPLOYMENTS, deployment_of(unit, options, placement)
+    yield NETWORK_POLICIES, policy_of(unit, options)
+    service = service_of(unit, options)
+    if service is not None:
+        yield SERVICES, service
+
+
+def children_of_storage(
+    storage: GPUStorage, options: UnitOptions, placing: Placing
+) -> Iterator[Kept]:
+    yield DEPLOYMENTS, accessor_deployment(storage, options, placing)
+    yield NETWORK_POLICIES, accessor_policy(storage, options)
+    yield SERVICES, accessor_service(storage, options)
+    if storage.spec.prepare is not None:
+        yield NETWORK_POLICIES, prepare_policy(storage, storage.spec.prepare, options)
+
+
+def written_once(
+    storage: GPUStorage, options: UnitOptions, placing: Placing
+) -> Iterator[tuple[Resource[Any], JsonObject]]:
+    """What is created and never compared."""
+    yield VOLUME_CLAIMS, claim_of(storage)
+    prepare = storage.spec.prepare
+    if prepare is not None:
+        yield JOBS, prepare_job(_about_to_run(storage), prepare, options, placing.node)
+
+
+def _about_to_run(storage: GPUStorage) -> GPUStorage:
+    """As recorded before the Job is made."""
+    job = prepare_name(storage.metadata.name, prepare_digest(storage))
+    status = attrs.evolve(storage.status, prepare=PrepareStatus(jobName=job))
+    return attrs.evolve(storage, status=status)
+
+
+def second_writes(ask: Ask, namespace: str, children: Iterator[Kept]) -> list[JsonObject]:
+    """The patches that a second look at the children would send: none, at rest."""
+    patches = [
+        patch_towards(child, ask(resource.path(namespace=namespace), body))
+        for resource, child in children
+        for body in [child.annotated()]
+    ]
+    return [patch for patch in patches if patch]
+
+
+def pod_from(body: Any) -> JsonObject:
+    """As the controller of a Deployment or a Job makes it from the template."""
+    template = body["spec"]["template"]
+    metadata = {"generateName": f"{body['metadata']['name']}-", **template["metadata"]}
+    return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
+        "metadata": metadata,
+        "spec": template["spec"],
+    }

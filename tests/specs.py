@@ -1,0 +1,223 @@
+"""Valid units, storages and configurations, drawn: every optional member comes and goes.
+
+Bounds are kept to a few of each where more of the same cannot matter.
+"""
+
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from gpuruntime.models import labels
+from gpuruntime.models.functions import Framework, Serverless, WorkerOf
+from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.rules import PLATFORM_ENV
+from gpuruntime.models.storages import Accessor, GPUStorage, GPUStorageSpec, Prepare
+from gpuruntime.models.templates import EnvVar, Port, PortProtocol, Template
+from gpuruntime.models.units import Access, GPUUnit, GPUUnitSpec, Readiness, StorageMount
+from gpuruntime.reconcilers.options import (
+    HelperOptions,
+    NatsPeer,
+    NetworkOptions,
+    PodDefaults,
+    UnitOptions,
+)
+from gpuruntime.reconcilers.pod_template import Placement
+from gpuruntime.reconcilers.storage_children import Placing
+from gpuruntime.settings import PRIVATE_NETWORKS
+
+T = TypeVar("T")
+
+# Whoever creates Pods from these has to create the class first.
+RUNTIME_CLASS = "sandboxed"
+UID = "6d1d2b1e-6f0a-4c7e-9d6e-0f5a2b3c4d5e"
+LONGEST = 63
+
+_DIGITS = "0123456789"
+_LOWER = "abcdefghijklmnopqrstuvwxyz"
+_PRINTABLE = st.characters(min_codepoint=0x21, max_codepoint=0x7E)
+
+
+def texts(ends: str, middle: str, longest: int = LONGEST) -> st.SearchStrategy[str]:
+    """With one kind of characters at both ends, and often at their longest."""
+    inner = st.text(middle, max_size=12) | st.text(
+        middle, min_size=longest - 2, max_size=longest - 2
+    )
+    end = st.sampled_from(ends)
+    return end | st.builds(lambda first, rest, last: first + rest + last, end, inner, end)
+
+
+names = texts(_LOWER + _DIGITS, _LOWER + _DIGITS + "-").filter(
+    lambda name: not name.startswith("op-")
+)
+label_values = texts(_LOWER + "AZ" + _DIGITS, _LOWER + "AZ" + _DIGITS + "-_.")
+spec_names = texts(_LOWER + _DIGITS, _LOWER + _DIGITS + "-.")
+label_keys = st.sampled_from(["zone", "example.org/disk", "A_b.c-d", "9"])
+# Whatever JSON and a process take: no half of a surrogate, no NUL.
+words = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
+) | st.sampled_from(["$(SPEC_NAME)", "$$(X)", "-c", "x" * 2000])
+images = st.sampled_from(
+    ["python:3.12", "registry.example.org:5000/a/b@sha256:" + "0" * 64]
+) | st.text(_PRINTABLE, min_size=1, max_size=30)
+quantities = st.sampled_from(
+    ["1", "3", "+2", "0.5", "500m", "100u", "1n", "0.0000000001", "1.5", "1e3", "1E2"]
+) | st.sampled_from(["1k", "123456789", "7Mi", "0.1Ki", "1.5Gi", "2Gi", "1Ti"])
+ports = st.integers(1, 65_535)
+
+
+def optional(strategy: st.SearchStrategy[T], absent: T) -> st.SearchStrategy[T]:
+    return st.just(absent) | strategy
+
+
+def several(
+    strategy: st.SearchStrategy[T], *, most: int = 3, unique_by: Any = None
+) -> st.SearchStrategy[tuple[T, ...]]:
+    return st.lists(strategy, max_size=most, unique_by=unique_by).map(tuple)
+
+
+env_names = texts(_LOWER + "AZ_", _LOWER + "AZ_.-" + _DIGITS, longest=253)
+envs = several(
+    st.builds(EnvVar, name=env_names.filter(lambda name: name not in PLATFORM_ENV), value=words),
+    unique_by=lambda env: env.name,
+)
+port_names = st.from_regex(r"([0-9]{1,2}-)?[0-9]{0,2}[a-z](-?[a-z0-9]){0,4}", fullmatch=True)
+port_lists = several(
+    st.builds(Port, name=port_names, port=ports, protocol=st.sampled_from(PortProtocol)),
+    unique_by=(lambda port: port.name, lambda port: (port.port, port.protocol)),
+)
+templates = st.builds(
+    Template, command=several(words), args=several(words), envs=envs, ports=port_lists
+)
+segments = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0/:"), min_size=1, max_size=12
+).filter(lambda text: text not in (".", "..", "dev", "proc", "sys"))
+mount_paths = st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+
+
+@st.composite
+def mounts(draw: st.DrawFn) -> tuple[StorageMount, ...]:
+    """Each below a root of its own, so that none is below another."""
+    storages = draw(st.lists(names, max_size=3, unique=True))
+    return tuple(
+        StorageMount(
+            name=name, mountPath=f"/{index}{draw(mount_paths)}", readOnly=draw(st.booleans())
+        )
+        for index, name in enumerate(storages)
+    )
+
+
+functions = st.builds(
+    Serverless,
+    requestID=names,
+    maxWorkers=st.just(1),
+    concurrency=st.integers(1, 1000),
+    framework=st.just(Framework(socketPath="/run/f/socket")),
+    workerOf=st.builds(WorkerOf, name=names, uid=st.just(UID)),
+)
+
+
+@st.composite
+def units(draw: st.DrawFn, namespace: str = "runtime-instance") -> GPUUnit:
+    template = draw(templates)
+    named = [port.name for port in template.ports]
+    spec = GPUUnitSpec(
+        specName=draw(spec_names),
+        image=draw(optional(images, "")),
+        cpu=draw(optional(quantities, "")),
+        memory=draw(optional(quantities, "")),
+        gpu=draw(st.integers(0, 10_000)),
+        gpuProduct=draw(optional(label_values, "")),
+        template=template,
+        access=Access(
+            primaryPort=draw(st.sampled_from(["", *named])),
+            scheme=draw(st.sampled_from(["http", "https", "grpc+tls"])),
+            readiness=draw(st.sampled_from(Readiness)),
+        ),
+        storageMounts=draw(mounts()),
+        serverless=draw(optional(functions, None)),
+        suspended=draw(st.booleans()),
+    )
+    return GPUUnit(metadata=_metadata(draw, namespace), spec=spec)
+
+
+@st.composite
+def storages(draw: st.DrawFn, namespace: str = "runtime-instance") -> GPUStorage:
+    metadata = _metadata(draw, namespace)
+    spec = GPUStorageSpec(
+        size=draw(quantities),
+        storageClassName=draw(optional(names, "")),
+        prepare=draw(optional(_prepares(metadata.name), None)),
+        accessor=Accessor(enabled=draw(st.booleans()), writable=draw(st.booleans())),
+    )
+    return GPUStorage(metadata=metadata, spec=spec)
+
+
+def _prepares(own_name: str) -> st.SearchStrategy[Prepare]:
+    copies = names.filter(lambda name: name != own_name)
+    said = st.tuples(several(words), several(words)).filter(any)
+    filled = st.tuples(images, said).map(
+        lambda drawn: Prepare(fromImage=drawn[0], command=drawn[1][0], args=drawn[1][1])
+    )
+    return filled | copies.map(lambda name: Prepare(fromStorageName=name))
+
+
+def _metadata(draw: st.DrawFn, namespace: str) -> ObjectMeta:
+    tenant = draw(optional(label_values, ""))
+    given = {labels.TENANT: tenant} if tenant else {}
+    return ObjectMeta(name=draw(names), namespace=namespace, uid=UID, labels=given)
+
+
+tolerations = st.sampled_from(
+    [
+        {"operator": "Exists"},
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Equal", "value": "x"},
+        {"key": "away", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
+    ]
+)
+pod_defaults = st.builds(
+    PodDefaults,
+    cpu=quantities,
+    memory=quantities,
+    ephemeral_storage=quantities,
+    image_pull_secrets=several(names, most=2, unique_by=lambda name: name),
+    tolerations=several(tolerations, most=2),
+    node_selector=st.dictionaries(label_keys, optional(label_values, ""), max_size=2),
+    runtime_class=st.sampled_from(["", RUNTIME_CLASS]),
+)
+networks = st.builds(
+    NetworkOptions,
+    blocked_cidrs=several(st.sampled_from([*PRIVATE_NETWORKS, "::/0"]), unique_by=str).filter(
+        bool
+    ),
+    allows_all=st.booleans(),
+    nats=st.sampled_from(
+        [
+            None,
+            NatsPeer(cidr="10.0.0.7/32"),
+            NatsPeer(cidr="fd00::7/128"),
+            NatsPeer(namespace_labels={"team": "queue"}, pod_labels={"app": "nats"}),
+        ]
+    ),
+)
+
+
+def options(*, is_restricted: bool) -> st.SearchStrategy[UnitOptions]:
+    return st.builds(
+        UnitOptions,
+        gpu_resource=st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
+        is_restricted=st.just(is_restricted),
+        pod_defaults=pod_defaults,
+        helpers=st.builds(HelperOptions, cpu=quantities, memory=quantities),
+        network=networks,
+    )
+
+
+nodes = texts(_LOWER + _DIGITS, _LOWER + _DIGITS + "-") | st.just("a" * 60 + "." + "b" * 60)
+placements = st.builds(
+    Placement,
+    priority_class=st.sampled_from(["", "gpuruntime-stock", "gpuruntime-instance"]),
+    preferred_node=optional(nodes, ""),
+    ends_at_once=st.booleans(),
+)
+placings = st.builds(Placing, node=optional(nodes, ""), is_off=st.booleans())
