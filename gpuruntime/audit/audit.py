@@ -9,20 +9,20 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from gpuruntime.audit import children, claims, labelling, pools, states
+from gpuruntime.audit import children, claims, labelling, mounts, pools, states, storages
 from gpuruntime.audit.breach import Breach, Suspicion
 from gpuruntime.audit.facts import Facts
 from gpuruntime.audit.rule import Rule
 from gpuruntime.audit.snapshot import Snapshot
-from gpuruntime.models.network import Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import Deployment
 
 
-def _reporting(facts: Facts) -> Iterable[GPUUnit | StockPool]:
-    return chain(facts.snapshot.stock, facts.snapshot.units, facts.snapshot.pools)
+def _reporting(facts: Facts) -> Iterable[states.Reporting]:
+    return chain(_all_units(facts), facts.snapshot.pools, _storages(facts))
 
 
 def _all_units(facts: Facts) -> Iterable[GPUUnit]:
@@ -49,8 +49,27 @@ def _started_by_operation(facts: Facts) -> Iterable[list[GPUUnit]]:
     return facts.started_by_operation.values()
 
 
-def _children(facts: Facts) -> Iterable[Deployment | Service]:
-    return chain(facts.snapshot.deployments or (), facts.snapshot.services or ())
+def _children(facts: Facts) -> Iterable[children.Child]:
+    snapshot = facts.snapshot
+    return chain(
+        snapshot.deployments or (),
+        snapshot.services or (),
+        snapshot.policies or (),
+        snapshot.claims or (),
+        snapshot.jobs or (),
+    )
+
+
+def _storages(facts: Facts) -> Iterable[GPUStorage]:
+    return facts.snapshot.storages or ()
+
+
+def _deletable(facts: Facts) -> Iterable[GPUUnit | GPUStorage]:
+    return chain(facts.snapshot.units, _storages(facts))
+
+
+def _running(facts: Facts) -> Iterable[Deployment | Pod]:
+    return chain(facts.snapshot.deployments or (), facts.snapshot.pods or ())
 
 
 def _pods(facts: Facts) -> Iterable[Pod]:
@@ -60,7 +79,7 @@ def _pods(facts: Facts) -> Iterable[Pod]:
 RULES: Final[tuple[Rule[Any], ...]] = (
     Rule(
         name="one-state",
-        description="a unit or pool is in exactly one state: its phase is what its conditions say",
+        description="a unit, pool or storage is in one state: its phase follows its conditions",
         subjects=_reporting,
         judge=states.one_state,
     ),
@@ -146,8 +165,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="deletion-ends",
-        description="a unit whose tombstone is written goes",
-        subjects=_units,
+        description="a unit or storage whose tombstone is written goes",
+        subjects=_deletable,
         judge=children.deletion_ends,
         needs=("tombstones",),
     ),
@@ -174,6 +193,75 @@ RULES: Final[tuple[Rule[Any], ...]] = (
         description="stock bears the name, an ordinal and the envelope of its pool",
         subjects=_stock,
         judge=labelling.stock_of_its_pool,
+    ),
+    Rule(
+        name="unit-isolated",
+        description="an active unit has its NetworkPolicy before it has a Pod",
+        subjects=_running,
+        judge=children.isolated,
+        needs=("deployments", "pods", "policies"),
+    ),
+    Rule(
+        name="storage-child-owner",
+        description="a child of a storage has that storage as its one controller, and its name",
+        subjects=_children,
+        judge=children.one_storage,
+        needs=("storages", "deployments", "services", "policies", "claims", "jobs"),
+    ),
+    Rule(
+        name="storage-once",
+        description="a storage is mounted by at most one unit",
+        subjects=mounts.mounts,
+        judge=mounts.mounted_once,
+        needs=("pods",),
+    ),
+    Rule(
+        name="storage-held",
+        description="who mounts a storage holds it",
+        subjects=mounts.may_mount,
+        judge=mounts.held_by_its_unit,
+        needs=("storages", "deployments", "pods"),
+    ),
+    Rule(
+        name="storage-kept",
+        description="a storage and its claim stay while a unit's Pod mounts them",
+        subjects=mounts.mounts,
+        judge=mounts.kept_below,
+        needs=("storages", "claims", "pods"),
+    ),
+    Rule(
+        name="storage-filled",
+        description="no unit mounts a storage that is not prepared, or has no volume yet",
+        subjects=mounts.mounts,
+        judge=mounts.filled_before,
+        needs=("storages", "pods"),
+    ),
+    Rule(
+        name="storage-node",
+        description="a storage's file server runs where the unit that mounts it runs",
+        subjects=mounts.mounts,
+        judge=mounts.on_one_node,
+        needs=("pods",),
+    ),
+    Rule(
+        name="storage-given-back",
+        description="a storage is held only for a unit that mounts it",
+        subjects=_storages,
+        judge=storages.hold_ends,
+        needs=("storages", "pods"),
+    ),
+    Rule(
+        name="prepare-once",
+        description="a storage is filled by one recorded Job, and never again after it ended",
+        subjects=_storages,
+        judge=storages.prepared_once,
+        needs=("storages", "jobs"),
+    ),
+    Rule(
+        name="stock-empty",
+        description="stock mounts no storage and holds none",
+        subjects=_stock,
+        judge=storages.stock_is_empty,
     ),
 )
 

@@ -1,21 +1,34 @@
 """What an audit says: which invariant does not hold, of which objects, and what to do."""
 
 from collections.abc import Hashable, Mapping
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from gpuruntime.models.cluster import ConfigMap
+from gpuruntime.models.cluster import CONFIG_MAPS
 from gpuruntime.models.metadata import KubernetesObject
-from gpuruntime.models.network import Service
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.pools import StockPool
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.pods import PODS
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
+from gpuruntime.models.workloads import DEPLOYMENTS
 
-_KINDS: Mapping[type, str] = {
-    each: each.__name__ for each in (GPUUnit, StockPool, Deployment, Service, Pod, ConfigMap)
-}
+AUDITED: Final[tuple[Resource[Any], ...]] = (
+    GPU_UNITS,
+    STOCK_POOLS,
+    GPU_STORAGES,
+    DEPLOYMENTS,
+    SERVICES,
+    NETWORK_POLICIES,
+    PODS,
+    VOLUME_CLAIMS,
+    JOBS,
+    CONFIG_MAPS,
+)
+_KINDS: Mapping[type, str] = {each.type: each.kind for each in AUDITED}
 
 # A suspicion that is there under one identity all the time is one and the same.
 Identity: TypeAlias = Hashable

@@ -1,67 +1,76 @@
-"""Rules of what belongs to whom: children to their units, and nobody to what is gone."""
+"""Rules of what belongs to whom: children to their owners, and nobody to what is gone."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Container, Iterator
+from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.facts import Facts
 from gpuruntime.models import labels
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.provenance import is_terminating
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
+from gpuruntime.models.volumes import Job, VolumeClaim
 from gpuruntime.models.workloads import Deployment
+
+Child: TypeAlias = Deployment | Service | NetworkPolicy | VolumeClaim | Job
 
 # The cluster's garbage collector comes within seconds, unless it is restarted just then.
 COLLECT_SECONDS: Final = 120.0
 # A caller whose deletion was cut short sends it again.
 DELETE_SECONDS: Final = 180.0
+# A Pod that was told to end by its Deployment's end is ending soon after.
+END_SECONDS: Final = 60.0
 
 
-def one_owner(child: Deployment | Service, facts: Facts) -> Iterator[Finding]:
-    """A child of ours is made with its one owner, and goes with it.
+def one_owner(child: Child, facts: Facts) -> Iterator[Finding]:
+    """A child of a unit is made with its one owner, and goes with it.
 
     Allows children that are ending, and for a while those whose unit is gone.
     """
     metadata = child.metadata
-    if not _is_ours(child) or is_terminating(child):
+    if not _is_of(child, labels.UNIT_APP) or is_terminating(child):
         return
-    controllers = [owner for owner in metadata.ownerReferences if owner.controller]
-    owner = controllers[0] if controllers else None
-    if len(controllers) > 1:
-        yield _of_child(child, "has two controllers", "remove the one that is no GPUUnit")
-    elif owner is None:
-        yield _of_child(child, "has no owner", "delete it: its unit makes another one")
-    elif owner.kind != GPU_UNITS.kind:
+    yield from _ownership(child, GPU_UNITS.kind, facts.unit_by_uid.keys())
+    owner = metadata.controller_owner
+    unit = facts.unit_by_uid.get(owner.uid) if owner else None
+    if unit is None:
+        return
+    is_named = metadata.key == child_key(unit)
+    if not is_named or metadata.labels.get(labels.UNIT) != unit.metadata.name:
         yield _of_child(
             child,
-            f"belongs to {owner.kind} {owner.name}",
-            f"remove its label {labels.MANAGED_BY}",
+            f"belongs to {reference_to(unit)} without its name",
+            f"delete it: the child of that unit is {child_key(unit)}",
         )
-    elif owner.uid not in facts.unit_by_uid:
+
+
+def one_storage(child: Child, facts: Facts) -> Iterator[Finding]:
+    """As for units; the claim bears the storage's very name, since Pods find it by that."""
+    metadata = child.metadata
+    if not _is_of(child, labels.STORAGE_APP) or is_terminating(child):
+        return
+    yield from _ownership(child, GPU_STORAGES.kind, facts.storage_by_uid.keys())
+    owner = metadata.controller_owner
+    storage = facts.storage_by_uid.get(owner.uid) if owner else None
+    if storage is None:
+        return
+    is_named = not isinstance(child, VolumeClaim) or metadata.key == storage.metadata.key
+    if not is_named or metadata.labels.get(labels.STORAGE) != storage.metadata.name:
         yield _of_child(
             child,
-            f"belongs to GPUUnit {owner.name}, which is gone",
-            "see that the cluster's garbage collector runs; or delete it",
-            allowed_seconds=COLLECT_SECONDS,
+            f"belongs to {reference_to(storage)} without its name",
+            "find who wrote it by hand; a storage finds its children by name and label",
         )
-    else:
-        unit = facts.unit_by_uid[owner.uid]
-        is_named = metadata.key == child_key(unit)
-        if not is_named or metadata.labels.get(labels.UNIT) != unit.metadata.name:
-            yield _of_child(
-                child,
-                f"belongs to {reference_to(unit)} without its name",
-                f"delete it: the child of that unit is {child_key(unit)}",
-            )
 
 
 def pod_of_a_unit(pod: Pod, facts: Facts) -> Iterator[Finding]:
     """Allows Pods that are ending, and for a while those whose unit is gone."""
     name = pod.metadata.labels.get(labels.UNIT, "")
     is_gone = Key(pod.metadata.namespace, name) not in facts.unit_by_key
-    if _is_ours(pod) and is_gone and not is_terminating(pod):
+    if _is_of(pod, labels.UNIT_APP) and is_gone and not is_terminating(pod):
         yield _of_child(
             pod,
             f"runs for unit {name}, which is gone",
@@ -70,28 +79,71 @@ def pod_of_a_unit(pod: Pod, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def deletion_ends(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
-    """A tombstone is written first, so the unit may outlive it by a while; then it is ending."""
-    operation = facts.buried.get(unit.metadata.uid)
-    if operation is not None and not is_terminating(unit):
+def isolated(child: Deployment | Pod, facts: Facts) -> Iterator[Finding]:
+    """The NetworkPolicy of an active unit is there before its Deployment, and as long.
+
+    Allows what is ending, what a deleted unit leaves, and Pods a while without a Deployment.
+    """
+    name = child.metadata.labels.get(labels.UNIT, "")
+    unit = facts.unit_by_key.get(Key(child.metadata.namespace, name))
+    is_active = unit is not None and unit.metadata.uid not in facts.stock_by_uid
+    if unit is None or not is_active or is_terminating(unit) or is_terminating(child):
+        return
+    policy = facts.policy_by_key.get(child_key(unit))
+    owner = policy.metadata.controller_owner if policy else None
+    if owner is None or owner.uid != unit.metadata.uid:
+        yield _of_child(
+            child,
+            f"is not isolated: NetworkPolicy {child_key(unit)} of its unit is not there",
+            "see that a manager leads, which writes it; suspend the unit until then",
+            allowed_seconds=END_SECONDS if isinstance(child, Pod) else 0.0,
+        )
+
+
+def deletion_ends(value: GPUUnit | GPUStorage, facts: Facts) -> Iterator[Finding]:
+    """A tombstone is written first, so its object may outlive it by a while; then it ends."""
+    operation = facts.buried.get(value.metadata.uid)
+    if operation is not None and not is_terminating(value):
         yield Finding(
-            objects=(reference_to(unit),),
-            message=f"{reference_to(unit)} is there, and the tombstone of operation {operation} "
-            "says that it was deleted",
+            objects=(reference_to(value),),
+            message=f"{reference_to(value)} is there, and the tombstone of operation "
+            f"{operation} says that it was deleted",
             remedy="delete it again",
             allowed_seconds=DELETE_SECONDS,
         )
 
 
-def _is_ours(child: Deployment | Service | Pod) -> bool:
-    """A unit's, as its labels say."""
+def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Finding]:
+    """Of a child that belongs to something of that kind."""
+    controllers = [owner for owner in child.metadata.ownerReferences if owner.controller]
+    owner = controllers[0] if controllers else None
+    if len(controllers) > 1:
+        yield _of_child(child, "has two controllers", f"remove the one that is no {kind}")
+    elif owner is None:
+        yield _of_child(child, "has no owner", "delete it: its owner makes another one")
+    elif owner.kind != kind:
+        yield _of_child(
+            child,
+            f"belongs to {owner.kind} {owner.name}",
+            f"remove its label {labels.MANAGED_BY}",
+        )
+    elif owner.uid not in uids:
+        yield _of_child(
+            child,
+            f"belongs to {kind} {owner.name}, which is gone",
+            "see that the cluster's garbage collector runs; or delete it",
+            allowed_seconds=COLLECT_SECONDS,
+        )
+
+
+def _is_of(child: Child | Pod, app: str) -> bool:
     given = child.metadata.labels
     is_managed = given.get(labels.MANAGED_BY) == labels.MANAGER
-    return is_managed and given.get(labels.APP_NAME) == labels.UNIT_APP
+    return is_managed and given.get(labels.APP_NAME) == app
 
 
 def _of_child(
-    child: Deployment | Service | Pod, fault: str, remedy: str, *, allowed_seconds: float = 0.0
+    child: Child | Pod, fault: str, remedy: str, *, allowed_seconds: float = 0.0
 ) -> Finding:
     return Finding(
         objects=(reference_to(child),),

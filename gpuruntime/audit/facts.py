@@ -2,17 +2,25 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key
+from gpuruntime.models.network import NetworkPolicy
+from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.tombstones import tombstone_of
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.volumes import Job, VolumeClaim
 
 Units = defaultdict[str, list[GPUUnit]]
+Pods = defaultdict[Key, list[Pod]]
+# A Pod of these phases writes nothing any more.
+ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 @attrs.define(kw_only=True, slots=True)
@@ -54,6 +62,18 @@ class Facts:
     # What tombstones name: uids with their operations, and the names of pools.
     buried: dict[str, str] = attrs.field(factory=dict)
     buried_pools: set[str] = attrs.field(factory=set)
+    storage_by_key: dict[Key, GPUStorage] = attrs.field(factory=dict)
+    storage_by_uid: dict[str, GPUStorage] = attrs.field(factory=dict)
+    claim_by_key: dict[Key, VolumeClaim] = attrs.field(factory=dict)
+    policy_by_key: dict[Key, NetworkPolicy] = attrs.field(factory=dict)
+    # What may write to a volume, by its claim: the Pods of units, and of file servers.
+    mounting: Pods = attrs.field(factory=lambda: defaultdict(list))
+    serving: Pods = attrs.field(factory=lambda: defaultdict(list))
+    # By the uid of the unit that holds them.
+    held_by: defaultdict[str, list[GPUStorage]] = attrs.field(factory=lambda: defaultdict(list))
+    job_by_key: dict[Key, Job] = attrs.field(factory=dict)
+    # What fills a storage, by the uid of that.
+    jobs_of: defaultdict[str, list[Job]] = attrs.field(factory=lambda: defaultdict(list))
     _deployed: set[str] = attrs.field(factory=set)
 
     def gather(self) -> Iterator[None]:
@@ -72,6 +92,7 @@ class Facts:
         for unit in snapshot.units:
             self._add_unit(unit)
             yield
+        yield from self._gather_storages()
         for held in snapshot.tombstones or ():
             tombstone = tombstone_of(held)
             for each in tombstone.buried:
@@ -83,6 +104,39 @@ class Facts:
     def has_started(self, unit: GPUUnit) -> bool:
         """Its Deployment is there, or its status remembers one."""
         return unit.status.timeline.createdAt is not None or unit.metadata.uid in self._deployed
+
+    def _gather_storages(self) -> Iterator[None]:
+        snapshot = self.snapshot
+        for storage in snapshot.storages or ():
+            self.storage_by_key[storage.metadata.key] = storage
+            self.storage_by_uid[storage.metadata.uid] = storage
+            if storage.status.holder is not None:
+                self.held_by[storage.status.holder.uid].append(storage)
+            yield
+        for claim in snapshot.claims or ():
+            self.claim_by_key[claim.metadata.key] = claim
+            yield
+        for policy in snapshot.policies or ():
+            self.policy_by_key[policy.metadata.key] = policy
+            yield
+        for job in snapshot.jobs or ():
+            self.job_by_key[job.metadata.key] = job
+            owner = job.metadata.controller_owner
+            self.jobs_of[owner.uid if owner else ""].append(job)
+            yield
+        for pod in snapshot.pods or ():
+            self._add_pod(pod)
+            yield
+
+    def _add_pod(self, pod: Pod) -> None:
+        marks = pod.metadata.labels
+        if pod.status.phase in ENDED or not {labels.UNIT, labels.ACCESSOR} & marks.keys():
+            return
+        mounting = self.mounting if labels.UNIT in marks else self.serving
+        for volume in pod.spec.volumes:
+            if volume.persistentVolumeClaim is not None:
+                name = volume.persistentVolumeClaim.claimName
+                mounting[Key(pod.metadata.namespace, name)].append(pod)
 
     def _add_stock(self, stock: GPUUnit) -> None:
         metadata = stock.metadata

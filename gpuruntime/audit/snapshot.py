@@ -7,13 +7,27 @@ import attrs
 
 from gpuruntime.audit.breach import Identity
 from gpuruntime.models.cluster import ConfigMap
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.volumes import Job, VolumeClaim
 from gpuruntime.models.workloads import Deployment
 
-KINDS: Final = ("stock", "units", "pools", "deployments", "services", "pods", "tombstones")
+KINDS: Final = (
+    "stock",
+    "units",
+    "pools",
+    "storages",
+    "deployments",
+    "services",
+    "policies",
+    "pods",
+    "claims",
+    "jobs",
+    "tombstones",
+)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -28,9 +42,13 @@ class Snapshot:
     stock: tuple[GPUUnit, ...] = ()
     units: tuple[GPUUnit, ...] = ()
     pools: tuple[StockPool, ...] = ()
+    storages: tuple[GPUStorage, ...] | None = None
     deployments: tuple[Deployment, ...] | None = None
     services: tuple[Service, ...] | None = None
+    policies: tuple[NetworkPolicy, ...] | None = None
     pods: tuple[Pod, ...] | None = None
+    claims: tuple[VolumeClaim, ...] | None = None
+    jobs: tuple[Job, ...] | None = None
     tombstones: tuple[ConfigMap, ...] | None = None
     ages: Mapping[Identity, float] = attrs.field(factory=dict)
 

@@ -1,22 +1,52 @@
 """Rules of one object's status: one state at a time, told in words that we know."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.facts import Facts
 from gpuruntime.models.conditions import Condition, condition_of
-from gpuruntime.models.phases import UnitPhase, phase_of, pool_phase_of
+from gpuruntime.models.phases import UnitPhase, phase_of, pool_phase_of, storage_phase_of
 from gpuruntime.models.pools import StockPool
-from gpuruntime.models.reasons import ConditionType, PoolReason, UnitReason
+from gpuruntime.models.reasons import (
+    ConditionType,
+    MountReason,
+    PoolReason,
+    StorageReason,
+    UnitReason,
+)
+from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 
-_REASONS = (frozenset(UnitReason), frozenset(PoolReason))
+Reporting: TypeAlias = GPUUnit | StockPool | GPUStorage
+
+_REASONS: Final[Mapping[tuple[type, str], frozenset[str]]] = {
+    (GPUUnit, ConditionType.READY): frozenset(UnitReason),
+    (GPUUnit, ConditionType.STORAGE_READY): frozenset(MountReason),
+    (StockPool, ConditionType.READY): frozenset(PoolReason),
+    (GPUStorage, ConditionType.READY): frozenset(StorageReason),
+    (GPUStorage, ConditionType.PREPARED): frozenset(StorageReason),
+    (GPUStorage, ConditionType.ACCESSOR_READY): frozenset(StorageReason),
+}
+# What a condition that is True may say, and no other.
+_GOOD: Final = frozenset(
+    {
+        UnitReason.DEPLOYMENT_READY,
+        MountReason.STORAGES_HELD,
+        PoolReason.STOCK_READY,
+        StorageReason.VOLUME_READY,
+        StorageReason.EXPANSION_REFUSED,
+        StorageReason.NOTHING_TO_PREPARE,
+        StorageReason.PREPARE_SUCCEEDED,
+        StorageReason.ACCESSOR_SERVING,
+    }
+)
 _STATUSES = frozenset({"True", "False"})
 _REWRITE = "restart the manager: its next look writes the status anew"
 
 
-def one_state(held: GPUUnit | StockPool, _: Facts) -> Iterator[Finding]:
+def one_state(held: Reporting, _: Facts) -> Iterator[Finding]:
     """Phase, readiness and conditions are written in one patch, so they never differ.
 
     Allows a status that was never written, one of an older generation of the spec, and a reason
@@ -30,7 +60,7 @@ def one_state(held: GPUUnit | StockPool, _: Facts) -> Iterator[Finding]:
         )
 
 
-def known_reasons(held: GPUUnit | StockPool, _: Facts) -> Iterator[Finding]:
+def known_reasons(held: Reporting, _: Facts) -> Iterator[Finding]:
     """Allows no condition at all, as before the first report."""
     for condition in held.status.conditions:
         if fault := _fault_of(condition, held):
@@ -41,7 +71,7 @@ def known_reasons(held: GPUUnit | StockPool, _: Facts) -> Iterator[Finding]:
             )
 
 
-def observed_generation(held: GPUUnit | StockPool, _: Facts) -> Iterator[Finding]:
+def observed_generation(held: Reporting, _: Facts) -> Iterator[Finding]:
     """A generation is reported after it was read. Allows any lag behind the spec."""
     status = held.status
     observed = max(
@@ -56,7 +86,7 @@ def observed_generation(held: GPUUnit | StockPool, _: Facts) -> Iterator[Finding
         )
 
 
-def _state_faults(held: GPUUnit | StockPool) -> Iterator[str]:
+def _state_faults(held: Reporting) -> Iterator[str]:
     status = held.status
     for type_, count in Counter(each.type for each in status.conditions).items():
         if count > 1:
@@ -64,13 +94,15 @@ def _state_faults(held: GPUUnit | StockPool) -> Iterator[str]:
     if not status.phase and not status.conditions:
         return
     ready = condition_of(status.conditions, ConditionType.READY)
-    if ready is not None and ready.reason not in _reasons_of(held):
+    if ready is not None and ready.reason not in _REASONS[type(held), ConditionType.READY]:
         return
     expected = _phase_of(held, status.conditions)
     if status.phase != expected:
         yield f"the phase is {status.phase or 'empty'}, the conditions say {expected}"
     elif isinstance(held, GPUUnit):
         yield from _unit_faults(held)
+    elif isinstance(held, GPUStorage):
+        yield from _storage_faults(held)
 
 
 def _unit_faults(unit: GPUUnit) -> Iterator[str]:
@@ -87,24 +119,33 @@ def _unit_faults(unit: GPUUnit) -> Iterator[str]:
         yield "it is Suspended, and nobody suspends it"
 
 
-def _fault_of(condition: Condition, held: GPUUnit | StockPool) -> str:
+def _storage_faults(storage: GPUStorage) -> Iterator[str]:
+    holder, mounted_by = storage.status.holder, storage.status.mountedBy
+    if mounted_by != ((holder.name,) if holder else ()):
+        whom = holder.name if holder else "nobody"
+        yield f"it is held by {whom}, and mounted by {', '.join(mounted_by) or 'nobody'}"
+
+
+def _fault_of(condition: Condition, held: Reporting) -> str:
     if condition.type not in set(ConditionType):
         return "no such type is ours"
     if condition.status not in _STATUSES:
         return f"its status is {condition.status!r}"
-    if condition.type != ConditionType.READY:
+    reasons = _REASONS.get((type(held), condition.type))
+    if reasons is None:
         return ""
-    if condition.reason not in _reasons_of(held):
+    if condition.reason not in reasons:
         return f"no such reason is ours: {condition.reason!r}"
-    is_good = condition.reason in (UnitReason.DEPLOYMENT_READY, PoolReason.STOCK_READY)
-    if condition.is_true != is_good:
+    if condition.is_true != (condition.reason in _GOOD):
         return f"it is {condition.status} with the reason {condition.reason}"
     return ""
 
 
-def _reasons_of(held: GPUUnit | StockPool) -> frozenset[str]:
-    return _REASONS[isinstance(held, StockPool)]
-
-
-def _phase_of(held: GPUUnit | StockPool, conditions: Iterable[Condition]) -> str:
-    return phase_of(conditions) if isinstance(held, GPUUnit) else pool_phase_of(conditions)
+def _phase_of(held: Reporting, conditions: Iterable[Condition]) -> str:
+    match held:
+        case GPUUnit():
+            return phase_of(conditions)
+        case StockPool():
+            return pool_phase_of(conditions)
+        case GPUStorage():
+            return storage_phase_of(conditions)

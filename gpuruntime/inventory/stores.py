@@ -71,6 +71,7 @@ class Caches:
             stock=tuple(self.stock.store.values()),
             units=tuple(self.units.store.values()),
             pools=tuple(self.pools.store.values()),
+            storages=tuple(self.storages.store.values()),
         )
 
 

@@ -11,7 +11,7 @@ from gpuruntime.inventory.stores import Cache
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.cluster import ConfigMap, PriorityClass
 from gpuruntime.models.metadata import Key, KubernetesObject
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.storages import GPUStorage
@@ -36,6 +36,7 @@ class Caches:
     pools: Cache[StockPool]
     deployments: Mapping[str, Cache[Deployment]]
     services: Cache[Service]
+    policies: Cache[NetworkPolicy]
     pods: Mapping[str, Cache[Pod]]
     tombstones: Cache[ConfigMap]
     priorities: Cache[PriorityClass]
@@ -58,9 +59,13 @@ class Caches:
             stock=tuple(self.stock.store.values()),
             units=tuple(self.units.store.values()),
             pools=tuple(self.pools.store.values()),
+            storages=tuple(self.storages.store.values()),
             deployments=tuple(chain.from_iterable(deployments)),
             services=tuple(self.services.store.values()),
+            policies=tuple(self.policies.store.values()),
             pods=tuple(chain.from_iterable(pods)),
+            claims=tuple(self.claims.store.values()),
+            jobs=tuple(self.jobs.store.values()),
             tombstones=tuple(self.tombstones.store.values()),
         )
 

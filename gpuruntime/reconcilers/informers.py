@@ -135,6 +135,7 @@ class Informers:
             pools=self.pools,
             deployments=self.deployments,
             services=self.services,
+            policies=self.policies,
             pods=self.pods,
             tombstones=self.tombstones,
             priorities=self.priorities,

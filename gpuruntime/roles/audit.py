@@ -19,12 +19,14 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.transport import Transport
 from gpuruntime.models.cluster import CONFIG_MAPS
-from gpuruntime.models.network import SERVICES
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.resources import ObjectT, Resource
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.tombstones import TOMBSTONE_SELECTOR
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.informers import OURS
 from gpuruntime.roles.cluster import cluster_transport, wall_clock
@@ -55,9 +57,13 @@ async def read(client: Client, names: Namespaces) -> Snapshot:
         stock=tuple(await list_all(client, GPU_UNITS, namespace=names.stock)),
         units=tuple(await list_all(client, GPU_UNITS, namespace=names.instance)),
         pools=tuple(await list_all(client, STOCK_POOLS, namespace=names.stock)),
+        storages=tuple(await list_all(client, GPU_STORAGES, namespace=names.instance)),
         deployments=await _ours(client, DEPLOYMENTS, places),
         services=await _ours(client, SERVICES, places),
+        policies=await _ours(client, NETWORK_POLICIES, places),
         pods=await _ours(client, PODS, places),
+        claims=await _ours(client, VOLUME_CLAIMS, places),
+        jobs=await _ours(client, JOBS, places),
         tombstones=tuple(
             await list_all(
                 client, CONFIG_MAPS, namespace=names.system, label_selector=TOMBSTONE_SELECTOR

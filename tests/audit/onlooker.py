@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuruntime.audit.audit import suspicions
-from gpuruntime.audit.breach import Breach
+from gpuruntime.audit.breach import AUDITED, Breach
 from gpuruntime.audit.sightings import Sightings
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.local.selection import Selection
@@ -14,15 +14,15 @@ from gpuruntime.local.stored import Change
 from gpuruntime.local.watches import Watch
 from gpuruntime.models import codec, labels
 from gpuruntime.models.cluster import CONFIG_MAPS
-from gpuruntime.models.network import SERVICES
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.tombstones import TOMBSTONE_APP
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.inventory.cluster import INSTANCE, STOCK, SYSTEM
-
-RESOURCES = (GPU_UNITS, STOCK_POOLS, DEPLOYMENTS, SERVICES, PODS, CONFIG_MAPS)
 
 
 class _Tap(Watch):
@@ -40,9 +40,9 @@ class Onlooker:
     def __init__(self, server: Server) -> None:
         self.looks = 0
         self.breaches: dict[Breach, None] = {}
-        self._held: dict[str, dict[str, Any]] = {each.kind: {} for each in RESOURCES}
+        self._held: dict[str, dict[str, Any]] = {each.kind: {} for each in AUDITED}
         self._sightings = Sightings()
-        types = {each.kind: each.type for each in RESOURCES}
+        types = {each.kind: each.type for each in AUDITED}
         for kind in server.registry:
             if kind.kind in types:
                 self._follow(server, kind, types[kind.kind])
@@ -60,7 +60,11 @@ class Onlooker:
             units=self._in(GPU_UNITS.kind, INSTANCE),
             pools=self._in(STOCK_POOLS.kind, STOCK),
             deployments=self._in(DEPLOYMENTS.kind, STOCK, INSTANCE),
+            storages=self._in(GPU_STORAGES.kind, INSTANCE),
             services=self._in(SERVICES.kind, INSTANCE),
+            policies=self._in(NETWORK_POLICIES.kind, INSTANCE),
+            claims=self._in(VOLUME_CLAIMS.kind, INSTANCE),
+            jobs=self._in(JOBS.kind, INSTANCE),
             pods=self._in(PODS.kind, STOCK, INSTANCE),
             tombstones=tuple(
                 each

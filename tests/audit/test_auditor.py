@@ -15,7 +15,7 @@ from gpuruntime.audit.audit import RULES, suspicions
 from gpuruntime.audit.auditor import LAG_SECONDS, MOST_TOLD, Auditor, suspicions_in_slices
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import NullMeter
-from gpuruntime.models.network import Service
+from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.workloads import Deployment
 from tests.audit.values import (
@@ -81,9 +81,13 @@ def large() -> Snapshot:
                 spec=attrs.evolve(pool().spec, replicas=1_000, refill="Always"),
             ),
         ),
+        storages=(),
         deployments=tuple(Deployment(metadata=child_metadata(name)) for name in names),
         services=tuple(Service(metadata=child_metadata(name)) for name in names),
+        policies=tuple(NetworkPolicy(metadata=child_metadata(name)) for name in names),
         pods=tuple(Pod(metadata=child_metadata(name)) for name in names),
+        claims=(),
+        jobs=(),
         tombstones=(),
     )
 
@@ -131,7 +135,7 @@ async def test_what_a_lagging_cache_may_show_is_told_only_when_it_lasts() -> Non
     report = await auditor.look()
     assert [each.rule for each in report.breaches] == ["one-state"]
     assert (report.counts["one-state"], report.counts["claim-whole"]) == (1, 0)
-    assert (report.suspicion_count, report.object_count) == (0, 10)
+    assert (report.suspicion_count, report.object_count) == (0, 16)
 
 
 @pytest.mark.looptime

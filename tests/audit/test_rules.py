@@ -12,25 +12,35 @@ from gpuruntime.audit.snapshot import KINDS, Snapshot
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.functions import Serverless
-from gpuruntime.models.network import Service
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.units import Timeline
+from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.pods import Pod, PodStatus
+from gpuruntime.models.storages import Holder, PrepareStatus
+from gpuruntime.models.units import StorageMount, Timeline
+from gpuruntime.models.volumes import VolumeClaim
 from gpuruntime.models.workloads import Deployment
 from tests.audit.values import (
     INSTANCE,
+    JOB,
     LATER,
     MADE,
+    STORAGE,
     active_unit,
     added,
     aged,
     change,
     child_metadata,
     claim_marks,
+    deployment,
+    job,
+    mounting,
     owner,
     ready,
+    server_pod,
     sound,
     stock_unit,
+    storage_metadata,
     tombstone,
+    unit_pod,
     with_metadata,
     with_notes,
     with_spec,
@@ -74,6 +84,20 @@ def owned(kind: str, *owners: Any) -> Corruption:
     return edit(kind, "unit-demo", lambda held: with_metadata(held, ownerReferences=owners))
 
 
+def disowned(kind: str, name: str, **members: Any) -> Corruption:
+    """A child of the storage whose metadata says something else."""
+    return edit(kind, name, lambda held: with_metadata(held, **members))
+
+
+def mounted(pod: str, claim: str, *, node: str = "node-1") -> Corruption:
+    spec = mounting(claim, node=node)
+    return edit("pods", pod, lambda held: attrs.evolve(held, spec=spec))
+
+
+def ending(kind: str, name: str) -> Corruption:
+    return disowned(kind, name, deletionTimestamp=LATER)
+
+
 def plus(kind: str, value: object) -> Corruption:
     return lambda snapshot: added(snapshot, kind, value)
 
@@ -96,6 +120,16 @@ def doubled(held: Any) -> Any:
 
 
 NEXT_STARTED = told("units", "next", timeline=Timeline(createdAt=LATER))
+GONE_STORAGE = storage_metadata("other", uid="uid-gone").ownerReferences
+LET_GO = told("storages", STORAGE, holder=None, mountedBy=())
+GIVEN_ON = told(
+    "storages", STORAGE, holder=Holder(name="next", uid="uid-next"), mountedBy=("next",)
+)
+
+
+def prepare(phase: str, name: str = JOB) -> Corruption:
+    return told("storages", STORAGE, prepare=PrepareStatus(phase=phase, jobName=name))
+
 
 CORRUPTIONS: dict[str, list[Corruption]] = {
     "one-state": [
@@ -106,6 +140,8 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         told("units", "next", readyReplicas=1),
         told("stock", "p-2", phase="Progressing"),
         told("pools", "p", phase="Empty"),
+        told("storages", STORAGE, phase="Pending"),
+        told("storages", STORAGE, mountedBy=()),
         edit("units", "demo", doubled),
         edit("units", "demo", lambda unit: with_spec(unit, suspended=True)),
         told(
@@ -133,11 +169,26 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         ),
         told("pools", "p", conditions=ready("DeploymentReady")),
         told("pools", "p", conditions=(Condition(type="Ready", status="True", reason="Stock"),)),
+        told(
+            "units",
+            "demo",
+            conditions=(*ready(), Condition(type="StorageReady", status="True", reason="Fine")),
+        ),
+        told("storages", STORAGE, conditions=ready("StockReady")),
+        told(
+            "storages",
+            STORAGE,
+            conditions=(
+                *ready("VolumeReady"),
+                Condition(type="Prepared", status="False", reason="PrepareSucceeded"),
+            ),
+        ),
     ],
     "observed-generation": [
         told("units", "demo", observedGeneration=2),
         told("stock", "p-2", conditions=ready(generation=2)),
         told("pools", "p", observedGeneration=2),
+        told("storages", STORAGE, observedGeneration=2),
     ],
     "pool-sum": [
         told("pools", "p", consumed=2, available=1),
@@ -213,11 +264,18 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         owned("services", owner("gone")),
         owned("deployments", owner("demo", kind="StatefulSet")),
         owned("services", owner("next")),
+        owned("policies"),
         labelled("deployments", "unit-demo", labels.UNIT, "next"),
         plus("services", Service(metadata=child_metadata("gone"))),
     ],
     "pod-owner": [plus("pods", Pod(metadata=child_metadata("gone")))],
-    "deletion-ends": [plus("tombstones", tombstone("one", name="demo", uid="uid-demo"))],
+    "deletion-ends": [
+        plus("tombstones", tombstone("one", name="demo", uid="uid-demo")),
+        plus(
+            "tombstones",
+            tombstone("s", kind="GPUStorage", name=STORAGE, uid=f"uid-{STORAGE}"),
+        ),
+    ],
     "unit-labels": [
         labelled("units", "demo", labels.SPEC, "g2"),
         labelled("stock", "p-2", labels.UNIT, "p-3"),
@@ -251,6 +309,80 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         edit("stock", "p-2", lambda unit: with_spec(unit, gpu=8)),
         edit("stock", "p-2", lambda unit: with_spec(unit, memory="8Gi")),
     ],
+    "unit-isolated": [
+        minus("policies", "unit-demo"),
+        owned("policies", owner("next")),
+        both(minus("policies", "unit-demo"), minus("pods", "unit-demo-1")),
+        both(minus("policies", "unit-demo"), minus("deployments", "unit-demo")),
+    ],
+    "storage-child-owner": [
+        disowned("claims", STORAGE, ownerReferences=()),
+        disowned("jobs", JOB, ownerReferences=(owner("demo"),)),
+        disowned("claims", STORAGE, ownerReferences=GONE_STORAGE),
+        disowned("services", f"storage-accessor-{STORAGE}", ownerReferences=GONE_STORAGE),
+        labelled("services", f"storage-accessor-{STORAGE}", labels.STORAGE, "other"),
+        plus("claims", VolumeClaim(metadata=storage_metadata("other"))),
+    ],
+    "storage-once": [
+        plus("pods", unit_pod("next")),
+        plus("pods", with_metadata(unit_pod("next"), deletionTimestamp=LATER)),
+    ],
+    "storage-held": [
+        LET_GO,
+        GIVEN_ON,
+        told("storages", STORAGE, holder=Holder(name="demo", uid="uid-older")),
+        both(
+            plus("deployments", deployment("next", claim=STORAGE)),
+            plus("policies", NetworkPolicy(metadata=child_metadata("next"))),
+        ),
+    ],
+    "storage-kept": [
+        minus("storages", STORAGE),
+        disowned("storages", STORAGE, finalizers=()),
+        minus("claims", STORAGE),
+        ending("claims", STORAGE),
+    ],
+    "storage-filled": [
+        *(prepare(phase) for phase in ("", "Pending", "Running", "Failed")),
+        told(
+            "storages",
+            STORAGE,
+            phase="Pending",
+            capacity="",
+            conditions=ready("VolumePending"),
+        ),
+    ],
+    "storage-node": [mounted("unit-demo-1", STORAGE, node="node-2")],
+    "storage-given-back": [
+        both(minus("pods", "unit-demo-1"), minus("deployments", "unit-demo"), GIVEN_ON),
+        both(
+            minus("pods", "unit-demo-1"),
+            minus("deployments", "unit-demo"),
+            edit("units", "demo", lambda unit: with_spec(unit, storageMounts=())),
+        ),
+        both(
+            minus("pods", "unit-demo-1"),
+            minus("deployments", "unit-demo"),
+            told("storages", STORAGE, holder=Holder(name="demo", uid="uid-older")),
+        ),
+    ],
+    "prepare-once": [
+        plus("jobs", job("storage-prepare-data-2", ended="")),
+        both(*(plus("jobs", job(f"again-{number}", ended="")) for number in (1, 2))),
+        both(minus("jobs", JOB), plus("jobs", job(ended=""))),
+        both(minus("jobs", JOB), plus("jobs", job(ended="")), prepare("Failed")),
+        both(minus("jobs", JOB), plus("jobs", job(uid="uid-gone"))),
+    ],
+    "stock-empty": [
+        edit(
+            "stock",
+            "p-2",
+            lambda unit: with_spec(
+                unit, storageMounts=(StorageMount(name=STORAGE, mountPath="/data"),)
+            ),
+        ),
+        told("storages", STORAGE, holder=Holder(name="demo", uid="uid-p-2")),
+    ],
 }
 CASES = [
     pytest.param(rule, corrupt, id=f"{rule}-{number}")
@@ -262,8 +394,23 @@ FOLLOWS = {
     ("pool-sum", "claim-held"),
     ("claim-held", "pool-sum"),
     ("claim-held", "claim-settled"),
+    ("claim-held", "unit-isolated"),
+    ("stock-once", "unit-isolated"),
+    ("storage-once", "unit-isolated"),
     ("ordinal-recorded", "pool-sum"),
     ("stock-of-pool", "pool-sum"),
+    ("storage-child-owner", "storage-kept"),
+    ("storage-child-owner", "prepare-once"),
+    ("storage-held", "storage-given-back"),
+    ("storage-kept", "storage-child-owner"),
+    ("storage-once", "storage-held"),
+    ("prepare-once", "storage-filled"),
+    ("prepare-once", "storage-child-owner"),
+    ("storage-filled", "prepare-once"),
+    ("stock-empty", "storage-held"),
+    ("child-owner", "storage-held"),
+    ("child-owner", "unit-isolated"),
+    ("unit-isolated", "child-owner"),
 }
 
 
@@ -307,11 +454,27 @@ def test_a_breach_names_its_objects_what_is_wrong_and_what_to_do() -> None:
 LASTING = {
     "a claim whose unit is gone": (minus("units", "next"), "claim-settled", 180),
     "a started unit whose stock is there": (NEXT_STARTED, "claim-settled", 300),
-    "a child whose unit is gone": (owned("deployments", owner("gone")), "child-owner", 120),
+    "a child whose unit is gone": (owned("services", owner("gone")), "child-owner", 120),
     "a Pod whose unit is gone": (CORRUPTIONS["pod-owner"][0], "pod-owner", 120),
     "stock whose pool is gone": (minus("pools", "p"), "stock-pool", 180),
     "a tombstone whose unit is there": (CORRUPTIONS["deletion-ends"][0], "deletion-ends", 180),
     "a pool that counts late": (minus("stock", "p-3"), "pool-sum", 180),
+    "a Pod that outlives its Deployment": (
+        CORRUPTIONS["unit-isolated"][3],
+        "unit-isolated",
+        60,
+    ),
+    "a child whose storage is gone": (
+        CORRUPTIONS["storage-child-owner"][3],
+        "storage-child-owner",
+        120,
+    ),
+    "a hold of a unit that is gone": (
+        CORRUPTIONS["storage-given-back"][1],
+        "storage-given-back",
+        300,
+    ),
+    "a file server on another node": (CORRUPTIONS["storage-node"][0], "storage-node", 180),
 }
 
 
@@ -392,6 +555,31 @@ ALLOWED: dict[str, Corruption] = {
     "a tombstone of another unit of the name": plus(
         "tombstones", tombstone("one", name="demo", uid="uid-older")
     ),
+    "a Pod that has ended and mounts a storage": plus(
+        "pods", attrs.evolve(unit_pod("next"), status=PodStatus(phase="Failed"))
+    ),
+    "a storage that ends while it is mounted": ending("storages", STORAGE),
+    "a suspended unit that holds a storage": both(
+        minus("pods", "unit-demo-1"), minus("deployments", "unit-demo")
+    ),
+    "an ending file server on another node": both(
+        minus("pods", f"storage-accessor-{STORAGE}-1"),
+        plus("pods", with_metadata(server_pod(node="node-2"), deletionTimestamp=LATER)),
+    ),
+    "Jobs of the past": both(
+        plus("jobs", job("again-1", ended="Failed")), plus("jobs", job("again-2"))
+    ),
+    "a recorded Job that was collected": minus("jobs", JOB),
+    "a Job of the past under the recorded name": both(
+        prepare("Pending"),
+        LET_GO,
+        minus("pods", "unit-demo-1"),
+        minus("deployments", "unit-demo"),
+        disowned("jobs", JOB, ownerReferences=GONE_STORAGE),
+    ),
+    "a volume that came to grief under its Pod": told(
+        "storages", STORAGE, phase="Failed", conditions=ready("VolumeLost")
+    ),
     "a pool of more than it was made for": both(
         *(plus("stock", stock_unit(ordinal)) for ordinal in (5, 6)),
         edit("pools", "p", lambda held: with_metadata(with_spec(held, replicas=2), generation=2)),
@@ -413,13 +601,22 @@ def test_a_start_with_stock_left_waits_while_a_name_in_use_holds_up_the_record()
 
 def test_rules_whose_kinds_are_not_read_are_not_judged() -> None:
     snapshot = attrs.evolve(
-        sound(), deployments=None, services=None, pods=None, tombstones=None, units=()
+        sound(),
+        deployments=None,
+        services=None,
+        policies=None,
+        pods=None,
+        claims=None,
+        jobs=None,
+        tombstones=None,
+        units=(),
     )
     names = {rule.name for rule in RULES if not rule.is_judged(snapshot)}
-    assert names == {"child-owner", "pod-owner", "deletion-ends"}
+    assert {"child-owner", "pod-owner", "deletion-ends", "unit-isolated"} <= names
+    assert names == {rule.name for rule in RULES if {*rule.needs} - {"storages"}}
     assert all(rule.is_judged(sound()) for rule in RULES)
 
 
 def test_a_snapshot_counts_its_objects() -> None:
-    assert sound().object_count == sum(len(getattr(sound(), kind)) for kind in KINDS) == 10
+    assert sound().object_count == sum(len(getattr(sound(), kind)) for kind in KINDS) == 16
     assert MADE < LATER

@@ -129,3 +129,33 @@ async def test_units_that_fail_and_wait_and_pools_that_contradict_are_no_breach(
         await caller.until("/gpu-units/big", lambda held: held["reason"] == "PodUnschedulable")
         await asyncio.sleep(310)
         site.onlooker.assert_clean()
+
+
+async def test_storages_are_filled_mounted_given_on_and_deleted_without_an_alarm() -> None:
+    filled = {"fromImage": "filler:1", "command": ["fill"]}
+    mounts = {"storageMounts": [{"name": "data", "mountPath": "/data"}]}
+    async with working() as site:
+        caller = site.caller
+        await caller.post("/operator/stockpools", POOL)
+        await caller.until("/operator/jobs/pool-1", lambda job: job["ready"] == 3)
+        await caller.post("/gpu-storages", {"name": "data", "size": "1Gi", "prepare": filled})
+        await caller.post("/gpu-units", unit("one", **mounts))
+        await caller.until("/gpu-units/one", lambda held: held["phase"] == "Ready")
+        copied = {"name": "copy", "size": "1Gi", "prepare": {"fromStorageName": "data"}}
+        await caller.post("/gpu-storages", copied)
+        await caller.until("/gpu-storages/copy", lambda held: held["phase"] == "Ready")
+        await caller.post("/gpu-units", unit("two", **mounts))
+        await caller.until("/gpu-units/two", lambda held: held["reason"] == "StorageNotReady")
+        await caller.put("/gpu-storages/data", {"accessor": {"enabled": True}})
+        await caller.put("/gpu-units/one", {"suspended": True})
+        await caller.until("/gpu-units/one", lambda held: held["phase"] == "Suspended")
+        await caller.put("/gpu-units/one", {"suspended": False})
+        await caller.until("/gpu-units/one", lambda held: held["phase"] == "Ready")
+        assert await caller.delete("/gpu-units/one") == 204
+        await caller.until("/gpu-units/two", lambda held: held["phase"] == "Ready")
+        await caller.put("/gpu-units/two", {"storageMounts": None})
+        await caller.until("/gpu-storages/data", lambda held: held["mountedBy"] == [])
+        assert await caller.delete("/gpu-storages/data") == 204
+        await asyncio.sleep(310)
+        assert site.onlooker.looks > 100
+        site.onlooker.assert_clean()

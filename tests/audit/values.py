@@ -1,10 +1,14 @@
-"""A sound snapshot: a pool of four, one of them consumed, one claimed, and what serves from it."""
+"""A sound snapshot: a pool of four, one of them consumed, one claimed, and what serves from it.
+
+The unit that serves holds a storage, which was filled by a Job and has a file server.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
+import msgspec
 
 from gpuruntime.audit.audit import suspicions
 from gpuruntime.audit.snapshot import Snapshot
@@ -13,21 +17,39 @@ from gpuruntime.models.cluster import ConfigMap
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import ObjectMeta, OwnerReference
 from gpuruntime.models.moments import rfc3339_micro
-from gpuruntime.models.network import Service
-from gpuruntime.models.pods import Pod
+from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.pods import ClaimSource, Pod, PodSpec, PodVolume
 from gpuruntime.models.pools import StockPool, StockPoolSpec, StockPoolStatus
+from gpuruntime.models.storages import (
+    FINALIZER,
+    GPUStorage,
+    GPUStorageSpec,
+    GPUStorageStatus,
+    Holder,
+    Prepare,
+    PrepareStatus,
+)
 from gpuruntime.models.tombstones import TOMBSTONE_APP, Buried
-from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
+from gpuruntime.models.units import (
+    GPUUnit,
+    GPUUnitSpec,
+    GPUUnitStatus,
+    StorageMount,
+    Timeline,
+)
+from gpuruntime.models.volumes import Job, JobStatus, VolumeClaim
 from gpuruntime.models.workloads import Deployment
 
 STOCK, INSTANCE, SYSTEM = "runtime-stock", "runtime-instance", "runtime-system"
 MADE = datetime(2025, 1, 1, tzinfo=UTC)
 LATER = MADE + timedelta(hours=1)
 OURS = {labels.MANAGED_BY: labels.MANAGER, labels.APP_NAME: labels.UNIT_APP}
+STORAGE = "data"
+JOB = f"storage-prepare-{STORAGE}-1"
 
 
 def ready(reason: str = "DeploymentReady", *, generation: int = 1) -> tuple[Condition, ...]:
-    is_good = reason in ("DeploymentReady", "StockReady")
+    is_good = reason in ("DeploymentReady", "StockReady", "VolumeReady")
     return (
         Condition(
             type="Ready",
@@ -136,6 +158,75 @@ def child_metadata(unit: str, *owners: OwnerReference) -> ObjectMeta:
     )
 
 
+def storage_metadata(name: str, *, uid: str = f"uid-{STORAGE}") -> ObjectMeta:
+    """Of a child of the storage."""
+    owners = (OwnerReference(kind="GPUStorage", name=STORAGE, uid=uid, controller=True),)
+    given = {labels.APP_NAME: labels.STORAGE_APP, labels.STORAGE: STORAGE}
+    return ObjectMeta(
+        name=name,
+        namespace=INSTANCE,
+        uid=f"uid-child-{name}",
+        labels={**OURS, **given},
+        ownerReferences=owners,
+    )
+
+
+def storage() -> GPUStorage:
+    done = PrepareStatus(phase="Succeeded", jobName=JOB, observedDigest="1")
+    return GPUStorage(
+        metadata=ObjectMeta(
+            name=STORAGE,
+            namespace=INSTANCE,
+            uid=f"uid-{STORAGE}",
+            generation=1,
+            finalizers=(FINALIZER,),
+        ),
+        spec=GPUStorageSpec(size="1Gi", prepare=Prepare(fromImage="filler:1", args=("fill",))),
+        status=GPUStorageStatus(
+            phase="Ready",
+            claimName=STORAGE,
+            capacity="1Gi",
+            holder=Holder(name="demo", uid="uid-demo"),
+            mountedBy=("demo",),
+            prepare=done,
+            observedGeneration=1,
+            conditions=ready("VolumeReady"),
+        ),
+    )
+
+
+def job(name: str = JOB, *, ended: str = "Complete", uid: str = f"uid-{STORAGE}") -> Job:
+    conditions = (Condition(type=ended, status="True"),) if ended else ()
+    return Job(metadata=storage_metadata(name, uid=uid), status=JobStatus(conditions=conditions))
+
+
+def mounting(claim: str = STORAGE, *, node: str = "node-1") -> PodSpec:
+    volume = PodVolume(persistentVolumeClaim=ClaimSource(claimName=claim))
+    return PodSpec(nodeName=node, volumes=(PodVolume(), volume))
+
+
+def unit_pod(unit: str, **members: Any) -> Pod:
+    metadata = attrs.evolve(child_metadata(unit), name=f"unit-{unit}-1", ownerReferences=())
+    return Pod(metadata=metadata, spec=mounting(**members))
+
+
+def server_pod(*, node: str = "node-1") -> Pod:
+    metadata = storage_metadata(f"storage-accessor-{STORAGE}-1")
+    return Pod(
+        metadata=attrs.evolve(
+            metadata,
+            labels={**metadata.labels, labels.ACCESSOR: f"storage-accessor-{STORAGE}"},
+        ),
+        spec=mounting(node=node),
+    )
+
+
+def deployment(unit: str, *, claim: str = "") -> Deployment:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
+    spec = msgspec.json.encode({"template": {"spec": {"volumes": volumes}}})
+    return Deployment(metadata=child_metadata(unit), spec=msgspec.Raw(spec))
+
+
 def owner(unit: str, *, kind: str = "GPUUnit") -> OwnerReference:
     return OwnerReference(kind=kind, name=unit, uid=f"uid-{unit}", controller=True)
 
@@ -156,16 +247,25 @@ def tombstone(operation: str, *, kind: str = "GPUUnit", name: str, uid: str) -> 
 
 def sound() -> Snapshot:
     """`demo` has consumed p-1; p-4 is claimed for `next`, which has yet to start."""
+    demo = active_unit("demo", 1, operation="one", started=True)
+    mounts = (StorageMount(name=STORAGE, mountPath="/data"),)
     return Snapshot(
         stock=(stock_unit(2), stock_unit(3), stock_unit(4, **claim_marks("next", "two"))),
         units=(
-            active_unit("demo", 1, operation="one", started=True),
+            with_spec(demo, storageMounts=mounts),
             active_unit("next", 4, operation="two", started=False),
         ),
         pools=(pool(),),
-        deployments=(Deployment(metadata=child_metadata("demo")),),
-        services=(Service(metadata=child_metadata("demo")),),
-        pods=(Pod(metadata=child_metadata("demo")),),
+        storages=(storage(),),
+        deployments=(deployment("demo", claim=STORAGE),),
+        services=(
+            Service(metadata=child_metadata("demo")),
+            Service(metadata=storage_metadata(f"storage-accessor-{STORAGE}")),
+        ),
+        policies=(NetworkPolicy(metadata=child_metadata("demo")),),
+        pods=(unit_pod("demo"), server_pod()),
+        claims=(VolumeClaim(metadata=storage_metadata(STORAGE)),),
+        jobs=(job(),),
         tombstones=(tombstone("old", name="old", uid="uid-old"),),
     )
 

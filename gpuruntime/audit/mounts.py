@@ -1,0 +1,176 @@
+"""Rules of volumes under Pods: one unit at a time, filled before, and nothing taken away below."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+import attrs
+
+from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.facts import Facts
+from gpuruntime.models import codec, labels
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.phases import StepPhase, StoragePhase, storage_phase_of
+from gpuruntime.models.pods import Pod, PodSpec
+from gpuruntime.models.provenance import is_terminating
+from gpuruntime.models.storages import FINALIZER, GPUStorage
+from gpuruntime.models.workloads import Deployment
+
+# A file server follows the unit's Pod to its node, when that has one.
+FOLLOW_SECONDS: Final = 180.0
+
+
+@attrs.frozen(slots=True)
+class Mount:
+    """A claim, and the Pods of units that may write to it."""
+
+    claim: Key
+    pods: tuple[Pod, ...]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Template:
+    spec: PodSpec = PodSpec()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _DeploymentSpec:
+    template: _Template = _Template()
+
+
+def mounts(facts: Facts) -> Iterator[Mount]:
+    for claim, pods in facts.mounting.items():
+        yield Mount(claim, tuple(pods))
+
+
+def mounted_once(mount: Mount, _: Facts) -> Iterator[Finding]:
+    """A volume is given on when the last Pod of its unit is gone, ending ones included."""
+    units = sorted({_unit_of(pod) for pod in mount.pods})
+    if len(units) > 1:
+        yield Finding(
+            objects=tuple(map(reference_to, mount.pods)),
+            message=f"claim {mount.claim} is mounted by {len(units)} units: {', '.join(units)}",
+            remedy="suspend all of them but the one that the storage's status names as holder",
+        )
+
+
+def held_by_its_unit(mounting: Mount | Deployment, facts: Facts) -> Iterator[Finding]:
+    """Who mounts a storage holds it, from before its Pods are asked for until they are gone.
+
+    A Deployment is told by its owner's uid, since the next unit of the name is another one.
+    """
+    if isinstance(mounting, Deployment):
+        yield from _deployed_by_its_holder(mounting, facts)
+        return
+    storage = facts.storage_by_key.get(mounting.claim)
+    if storage is None:
+        return
+    holder = storage.status.holder
+    for pod in mounting.pods:
+        if holder is None or holder.name != _unit_of(pod):
+            yield _not_holding(pod, storage)
+
+
+def kept_below(mount: Mount, facts: Facts) -> Iterator[Finding]:
+    """What a Pod mounts is there, and cannot go before the Pod.
+
+    Allows a storage that is ending: its finalizer holds it, and its claim.
+    """
+    storage, claim = facts.storage_by_key.get(mount.claim), facts.claim_by_key.get(mount.claim)
+    fault = ""
+    if storage is None:
+        fault = "storage is gone"
+    elif FINALIZER not in storage.metadata.finalizers:
+        fault = f"storage does not bear the finalizer {FINALIZER}"
+    elif claim is None or is_terminating(claim):
+        fault = f"claim is {'gone' if claim is None else 'being deleted'}"
+    if fault:
+        units = ", ".join(sorted({_unit_of(pod) for pod in mount.pods}))
+        yield Finding(
+            objects=tuple(map(reference_to, mount.pods)),
+            message=f"{mount.claim} is mounted by {units}, and its {fault}",
+            remedy="save what is on the volume, and set its PersistentVolume to Retain",
+        )
+
+
+def filled_before(mount: Mount, facts: Facts) -> Iterator[Finding]:
+    """Nobody mounts what is not prepared to its end, or never had a volume.
+
+    Allows a volume that came to grief under the Pod.
+    """
+    storage = facts.storage_by_key.get(mount.claim)
+    fault = _unready(storage) if storage else ""
+    if storage is not None and fault:
+        yield Finding(
+            objects=(reference_to(storage), *map(reference_to, mount.pods)),
+            message=f"{reference_to(storage)} {fault}, and is mounted",
+            remedy="suspend the unit until the storage is Ready",
+        )
+
+
+def on_one_node(mount: Mount, facts: Facts) -> Iterator[Finding]:
+    """A volume is on one node at a time. Allows the file server a while to follow the unit."""
+    nodes = {pod.spec.nodeName for pod in mount.pods if _runs(pod)}
+    for server in facts.serving[mount.claim]:
+        node = server.spec.nodeName
+        if nodes and _runs(server) and node not in nodes:
+            yield Finding(
+                objects=(reference_to(server), *map(reference_to, mount.pods)),
+                message=f"{reference_to(server)} serves {mount.claim} on node {node}, "
+                f"and its unit runs on {', '.join(sorted(nodes))}",
+                remedy="delete the file server's Pod; see that a manager leads",
+                allowed_seconds=FOLLOW_SECONDS,
+            )
+
+
+def may_mount(facts: Facts) -> Iterable[Mount | Deployment]:
+    return chain(mounts(facts), facts.snapshot.deployments or ())
+
+
+def _deployed_by_its_holder(deployment: Deployment, facts: Facts) -> Iterator[Finding]:
+    metadata = deployment.metadata
+    owner = metadata.controller_owner
+    if labels.UNIT not in metadata.labels or owner is None or is_terminating(deployment):
+        return
+    for claim in _claims_of(deployment):
+        storage = facts.storage_by_key.get(Key(metadata.namespace, claim))
+        holder = storage.status.holder if storage else None
+        if storage is not None and (holder is None or holder.uid != owner.uid):
+            yield _not_holding(deployment, storage)
+
+
+def _claims_of(deployment: Deployment) -> Iterator[str]:
+    spec = bytes(deployment.spec)
+    if b"claimName" not in spec:
+        return
+    for volume in codec.decode(spec, _DeploymentSpec).template.spec.volumes:
+        if volume.persistentVolumeClaim is not None:
+            yield volume.persistentVolumeClaim.claimName
+
+
+def _not_holding(mounting: Pod | Deployment, storage: GPUStorage) -> Finding:
+    holder = storage.status.holder
+    whose = f"unit {holder.name} ({holder.uid})" if holder else "nobody"
+    return Finding(
+        objects=(reference_to(mounting), reference_to(storage)),
+        message=f"{reference_to(mounting)} mounts {reference_to(storage)}, "
+        f"which is held by {whose}",
+        remedy="suspend the unit whose Pod this is, before both write to one volume",
+    )
+
+
+def _unready(storage: GPUStorage) -> str:
+    status = storage.status
+    is_asked = storage.spec.prepare is not None or bool(status.prepare.phase)
+    if is_asked and status.prepare.phase != StepPhase.SUCCEEDED:
+        return f"is not prepared ({status.prepare.phase or 'not begun'})"
+    is_ready = storage_phase_of(status.conditions) is StoragePhase.READY
+    return "" if is_ready or status.capacity else "never had a volume"
+
+
+def _unit_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(labels.UNIT, "")
+
+
+def _runs(pod: Pod) -> bool:
+    return bool(pod.spec.nodeName) and not is_terminating(pod)

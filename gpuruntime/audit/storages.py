@@ -1,0 +1,86 @@
+"""Rules of storages: a hold comes to its end, a prepare runs once, and stock holds nothing."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.facts import Facts
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.phases import StepPhase
+from gpuruntime.models.provenance import is_terminating
+from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.volumes import Job
+
+# The end of the last Pod may be missed, and another leader may have to begin.
+GIVE_BACK_SECONDS: Final = 300.0
+
+
+def hold_ends(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
+    """A hold is for a unit that mounts the storage, or for Pods of it that are left.
+
+    Allows a while for the manager to look, and any time for a unit that is suspended.
+    """
+    holder = storage.status.holder
+    if holder is None or facts.mounting.get(storage.metadata.key):
+        return
+    unit = facts.unit_by_key.get(Key(storage.metadata.namespace, holder.name))
+    is_wanted = (
+        unit is not None
+        and unit.metadata.uid == holder.uid
+        and any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
+    )
+    if not is_wanted:
+        yield Finding(
+            objects=(reference_to(storage),),
+            message=f"{reference_to(storage)} is held by unit {holder.name} ({holder.uid}), "
+            "which does not mount it",
+            remedy="see that a manager leads, which gives it back",
+            allowed_seconds=GIVE_BACK_SECONDS,
+            version=holder.uid,
+        )
+
+
+def prepared_once(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
+    """A run is recorded before its Job is made, and none begins while another is not over.
+
+    Allows Jobs of the past, and a recorded one that is yet to be made, also in the place of one
+    that a deleted storage of the name has left.
+    """
+    record, own = storage.status.prepare, facts.jobs_of[storage.metadata.uid]
+    recorded = facts.job_by_key.get(Key(storage.metadata.namespace, record.jobName))
+    running = [job for job in own if _is_running(job)]
+    strange = [job for job in running if job.metadata.name != record.jobName]
+    fault = ""
+    if len(running) > 1:
+        fault = f"is filled by {len(running)} Jobs at once"
+    elif strange:
+        fault = f"is filled by a Job that is not the recorded {record.jobName or 'none'}"
+    elif running and record.phase in (StepPhase.SUCCEEDED, StepPhase.FAILED):
+        fault = f"is filled again, after its prepare ended ({record.phase})"
+    elif recorded and recorded not in own and record.phase not in ("", StepPhase.PENDING):
+        fault = f"takes Job {record.jobName} of another one for its own ({record.phase})"
+    if fault:
+        yield Finding(
+            objects=(reference_to(storage), *map(reference_to, running)),
+            message=f"{reference_to(storage)} {fault}",
+            remedy="delete the Jobs, look at what is on the volume, and ask to recover",
+        )
+
+
+def stock_is_empty(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """Stock serves nobody: it mounts no storage, and holds none."""
+    held = facts.held_by[stock.metadata.uid]
+    names = {each.metadata.name for each in held}
+    names |= {mount.name for mount in stock.spec.storageMounts}
+    if names:
+        yield Finding(
+            objects=(reference_to(stock), *map(reference_to, held)),
+            message=f"{reference_to(stock)} is stock, and has storages: "
+            f"{', '.join(sorted(names))}",
+            remedy="delete the stock unit, unless it is claimed",
+        )
+
+
+def _is_running(job: Job) -> bool:
+    return not (job.has_succeeded or job.has_failed or is_terminating(job))
