@@ -196,13 +196,14 @@ def _quantities_in(parent: str, name: str) -> str:
 
 
 def _is_same_quantity(name: str, wanted: JsonValue, present: JsonValue) -> bool:
+    """The server keeps no resource finer than a thousandth: it rounds up."""
     return (
         name in QUANTITIES
         and isinstance(wanted, str)
         and isinstance(present, str)
         and is_quantity(wanted)
         and is_quantity(present)
-        and parse_quantity(wanted) == parse_quantity(present)
+        and parse_quantity(wanted).millis_rounded_up == parse_quantity(present).millis_rounded_up
     )
 
 

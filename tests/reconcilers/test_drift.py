@@ -69,6 +69,13 @@ def test_quantities_are_compared_by_value() -> None:
     assert patch_towards(desired, present) == {"spec": {"resources": {"limits": {"cpu": "1000m"}}}}
 
 
+@pytest.mark.parametrize(("asked", "kept"), [("1n", "1m"), ("0.0015", "2m"), ("1100u", "2m")])
+def test_what_the_server_rounds_up_is_no_drift(asked: str, kept: str) -> None:
+    desired = child({"resources": {"limits": {"cpu": asked}}})
+    assert patch_towards(desired, live(desired, resources={"limits": {"cpu": kept}})) == {}
+    assert patch_towards(desired, live(desired, resources={"limits": {"cpu": "3m"}})) != {}
+
+
 def test_other_texts_that_look_like_quantities_are_compared_as_texts() -> None:
     desired = child({"labels": {"size": "1"}})
     assert patch_towards(desired, live(desired, labels={"size": "1000m"})) != {}

@@ -1,0 +1,152 @@
+"""A real control plane's admission takes every Pod of ours, at both levels and within a quota."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuruntime.models.json import JsonObject, JsonValue
+from gpuruntime.models.pods import PODS
+from gpuruntime.models.volumes import JOBS
+from gpuruntime.reconcilers.children import deployment_of
+from gpuruntime.reconcilers.storage_children import accessor_deployment
+from tests import specs
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.product import Installation, installation, until
+from tests.dry_runs import (
+    Ask,
+    as_stored,
+    children_of_storage,
+    children_of_unit,
+    pod_from,
+    second_writes,
+    written_once,
+)
+
+pytestmark = pytest.mark.cluster
+
+NAME = "hardened"
+UNITS, STORAGES = 60, 40
+OPTIONS = {
+    level: specs.options(is_restricted=level == "restricted")
+    for level in ("baseline", "restricted")
+}
+SANDBOX = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": specs.RUNTIME_CLASS},
+    "handler": "sandbox",
+}
+
+
+class RefusedError(Exception):
+    """What the server said."""
+
+
+@pytest.fixture(scope="module")
+def made(
+    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """With two more namespaces, that have a level and no quota."""
+    levels = [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": namespace_of(level),
+                "labels": {"pod-security.kubernetes.io/enforce": level},
+            },
+        }
+        for level in OPTIONS
+    ]
+    with installation(cluster, tmp_path_factory.mktemp(NAME), NAME) as one:
+        apply(one, SANDBOX, *levels)
+        for level in OPTIONS:
+            until(lambda: has_account(one, namespace_of(level)), bool)  # noqa: B023 - at once
+        yield one
+
+
+@pytest.fixture(scope="module")
+def ask(made: Installation) -> Iterator[Ask]:
+    """On one connection: a handshake would take longer than an answer."""
+    plane = made.plane
+    tls = ssl.create_default_context(cafile=plane.certificate)
+    host = plane.url.removeprefix("https://")
+    connection = http.client.HTTPSConnection(host, context=tls, timeout=30)
+    headers = {"Authorization": f"Bearer {plane.token}", "Content-Type": "application/json"}
+
+    def post(path: str, body: JsonObject) -> dict[str, Any]:
+        connection.request("POST", f"{path}?dryRun=All", json.dumps(body), headers)
+        answer = connection.getresponse()
+        document: dict[str, Any] = json.loads(answer.read())
+        if answer.status != 201:
+            raise RefusedError(document["message"])
+        return document
+
+    yield post
+    connection.close()
+
+
+def namespace_of(level: str) -> str:
+    return f"{NAME}-{level}"
+
+
+def apply(one: Installation, *documents: Any) -> None:
+    one.plane.kubectl("apply", "-f", "-", stdin="---\n".join(map(yaml.safe_dump, documents)))
+
+
+def has_account(one: Installation, namespace: str) -> bool:
+    """Before that no Pod is let in."""
+    accounts = one.objects("serviceaccounts", namespace)
+    return any(each["metadata"]["name"] == "default" for each in accounts)
+
+
+@pytest.mark.parametrize("level", OPTIONS)
+def test_each_level_keeps_out_what_it_is_there_for(ask: Ask, level: str) -> None:
+    """Otherwise nothing would be shown below."""
+    containers: JsonValue = [{"name": "c", "image": "x"}]
+    spec: JsonObject = {"containers": containers, "hostNetwork": True}
+    body: JsonObject = {"metadata": {"name": "bad"}, "spec": spec}
+    with pytest.raises(RefusedError, match=f'violates PodSecurity "{level}:latest"'):
+        ask(PODS.path(namespace=namespace_of(level)), body)
+
+
+@pytest.mark.parametrize("level", OPTIONS)
+@settings(max_examples=UNITS)
+@given(data=st.data())
+def test_every_valid_unit_is_taken_and_left_alone(
+    ask: Ask, level: str, data: st.DataObject
+) -> None:
+    namespace = namespace_of(level)
+    unit = data.draw(specs.units(namespace))
+    options, placement = data.draw(OPTIONS[level]), data.draw(specs.placements)
+    assert as_stored(ask, unit).spec == unit.spec
+    assert second_writes(ask, namespace, children_of_unit(unit, options, placement)) == []
+    deployment = deployment_of(unit, options, placement)
+    assert ask(PODS.path(namespace=namespace), pod_from(deployment.body))
+
+
+@pytest.mark.parametrize("level", OPTIONS)
+@settings(max_examples=STORAGES)
+@given(data=st.data())
+def test_every_valid_storage_is_taken_and_left_alone(
+    ask: Ask, level: str, data: st.DataObject
+) -> None:
+    namespace = namespace_of(level)
+    storage = data.draw(specs.storages(namespace))
+    options, placing = data.draw(OPTIONS[level]), data.draw(specs.placings)
+    assert as_stored(ask, storage).spec == storage.spec
+    children = children_of_storage(storage, options, placing)
+    assert second_writes(ask, namespace, children) == []
+    accessor = accessor_deployment(storage, options, placing)
+    assert ask(PODS.path(namespace=namespace), pod_from(accessor.body))
+    for resource, body in written_once(storage, options, placing):
+        assert ask(resource.path(namespace=namespace), body)
+        if resource is JOBS:
+            assert ask(PODS.path(namespace=namespace), pod_from(body))
