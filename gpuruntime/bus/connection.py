@@ -1,0 +1,140 @@
+"""The connection of a role: one session after the other, for ever, and how it stands.
+
+Contract: `run` never gives up and reads the credentials anew for every session, so that a broker
+that comes back and a secret that was renewed are both found without a restart.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.credentials import ConnectionOptions
+from gpuruntime.bus.errors import UnavailableError
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Receive, Session, Subscription, open_session
+from gpuruntime.meter import Meter, NullMeter
+
+log = structlog.get_logger()
+
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 5.0
+# A session of this age was a good one: the next pause is the first again.
+GOOD_SESSION_SECONDS: Final = 30.0
+
+
+@attrs.define(eq=False)
+class _Listener:
+    subject: str
+    receive: Receive
+    subscription: Subscription | None = None
+
+
+class Connection:
+    def __init__(
+        self, options: ConnectionOptions, *, rng: Random, meter: Meter = NullMeter()
+    ) -> None:
+        self._options = options
+        self._rng = rng
+        self._meter = meter
+        self._session: Session | None = None
+        self._problem = "not connected yet"
+        self._changed = asyncio.Condition()
+        self._listeners: list[_Listener] = []
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+
+    @property
+    def is_connected(self) -> bool:
+        return self._session is not None
+
+    @property
+    def problem(self) -> str:
+        """Why there is no session; empty while there is one."""
+        return "" if self.is_connected else self._problem
+
+    @property
+    def session(self) -> Session:
+        """The one of now, or UnavailableError."""
+        if self._session is None:
+            raise UnavailableError(f"broker not reachable: {self._problem}")
+        return self._session
+
+    async def connected(self) -> Session:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._session is not None)
+        return self.session
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            try:
+                await self._serve(await open_session(self._options))
+                self._note("the connection ended")
+            except UnavailableError as error:
+                self._note(str(error))
+            if loop.time() - started > GOOD_SESSION_SECONDS:
+                self._pause_seconds = FIRST_PAUSE_SECONDS
+            await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 1.0))
+            self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    async def publish(
+        self, subject: str, data: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """At most once, and nobody answers."""
+        await self.session.publish(subject, data, headers=headers)
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        within_seconds: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> Message:
+        return await self.session.request(
+            subject, data, within_seconds=within_seconds, headers=headers
+        )
+
+    @asynccontextmanager
+    async def listening(self, subject: str, receive: Receive) -> AsyncIterator[None]:
+        """On every session while entered; what is said between two sessions is not heard."""
+        listener = _Listener(subject, receive)
+        self._listeners.append(listener)
+        try:
+            if self._session is not None:
+                listener.subscription = await self._session.subscribe(subject, receive)
+            yield
+        finally:
+            self._listeners.remove(listener)
+            if listener.subscription is not None:
+                await listener.subscription.close()
+
+    async def _serve(self, session: Session) -> None:
+        """Whoever waits for a session finds the listeners there already."""
+        try:
+            for listener in list(self._listeners):
+                listener.subscription = await session.subscribe(listener.subject, listener.receive)
+            self._session = session
+            await self._tell()
+            await session.ended.wait()
+        finally:
+            self._session = None
+            await session.close()
+
+    async def _tell(self) -> None:
+        log.info("broker connected", where=self.session.where)
+        self._meter.gauge("bus_connected", 1)
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _note(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("broker lost", reason=problem)
+        self._problem = problem
+        self._meter.gauge("bus_connected", 0)
+        self._meter.count("bus_sessions_lost_total")

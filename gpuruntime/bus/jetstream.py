@@ -1,0 +1,192 @@
+"""Requests to JetStream: its API, publishes that are stored, and reads of the last message."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import (
+    FullError,
+    MissingError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+    WrongSequenceError,
+)
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.names import API
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.codec import MalformedObjectError, decode_object
+from gpuruntime.models.json import JsonObject
+
+ANSWER_SECONDS: Final = 5.0
+# From the first try of a publish to giving it up.
+PUBLISH_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.1
+MOST_IN_FLIGHT: Final = 256
+# A few seconds more than asked never hurt, and the broker takes no fractions.
+SHORTEST_TTL_SECONDS: Final = 1
+
+MESSAGE_ID: Final = "Nats-Msg-Id"
+TTL: Final = "Nats-TTL"
+EXPECTED_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
+SEQUENCE: Final = "Nats-Sequence"
+
+_NOT_FOUND: Final = 404
+_FULL = frozenset({10077})
+_WRONG_SEQUENCE = frozenset({10071, 10164})
+_MISSING = frozenset({10014, 10037, 10057, 10059})
+_BUSY: Final = 503
+_LAST_SEQUENCE = re.compile(r"wrong last sequence: (\d+)")
+_encoder = msgspec.json.Encoder()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Stored:
+    """`is_duplicate`: the broker knew the message id and stored nothing more."""
+
+    stream: str
+    sequence: int
+    is_duplicate: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoredMessage:
+    subject: str
+    data: bytes
+    sequence: int
+
+
+class JetStream:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        most_in_flight: int = MOST_IN_FLIGHT,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._connection = connection
+        self._in_flight = asyncio.Semaphore(most_in_flight)
+        self._meter = meter
+
+    async def call(self, verb: str, body: JsonObject | None = None) -> JsonObject:
+        """One request of the JetStream API; `verb` is its subject behind the prefix."""
+        data = _encoder.encode(body) if body is not None else b""
+        answer = await self._connection.request(
+            f"{API}.{verb}", data, within_seconds=ANSWER_SECONDS
+        )
+        return _answer_of(answer, verb)
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        message_id: str = "",
+        expected_sequence: int | None = None,
+        ttl_seconds: float | None = None,
+        within_seconds: float = PUBLISH_SECONDS,
+    ) -> Stored:
+        """Retried on lost answers and lost connections, which message id or sequence makes safe.
+
+        With neither of them a lost answer may mean that it is stored twice.
+        """
+        headers = _headers(message_id, expected_sequence, ttl_seconds)
+        async with self._in_flight:
+            return await self._publish(subject, data, headers, within_seconds)
+
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """From any replica of the stream: one that lags answers with what was there before."""
+        answer = await self._connection.request(
+            f"{API}.DIRECT.GET.{stream}.{subject}", b"", within_seconds=ANSWER_SECONDS
+        )
+        if answer.status == _NOT_FOUND:
+            return None
+        sequence = answer.headers.get(SEQUENCE, "")
+        if answer.status or not sequence.isdigit():
+            raise RefusedError(
+                f"{stream} {subject}: {answer.status} {answer.description}", answer.status
+            )
+        return StoredMessage(subject=subject, data=answer.data, sequence=int(sequence))
+
+    async def delete(self, stream: str, sequence: int) -> None:
+        """One that is gone already is a MissingError."""
+        await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+
+    async def _publish(
+        self, subject: str, data: bytes, headers: Mapping[str, str], within_seconds: float
+    ) -> Stored:
+        may_be_stored = is_asked = False
+        problem = "no answer"
+        try:
+            async with asyncio.timeout(within_seconds):
+                while True:
+                    try:
+                        is_asked = True
+                        return await self._publish_once(subject, data, headers)
+                    except OutcomeUnknownError as error:
+                        may_be_stored, problem = True, str(error)
+                    except UnavailableError as error:
+                        is_asked, problem = False, str(error)
+                    self._meter.count("bus_publishes_retried_total")
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    await self._connection.connected()
+        except TimeoutError as error:
+            kind = OutcomeUnknownError if may_be_stored or is_asked else UnavailableError
+            raise kind(f"{subject}: not stored in {within_seconds:g} s: {problem}") from error
+
+    async def _publish_once(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Stored:
+        message = await self._connection.request(
+            subject, data, within_seconds=ANSWER_SECONDS, headers=headers
+        )
+        answer = _answer_of(message, subject)
+        stream, sequence = answer.get("stream"), answer.get("seq")
+        if not isinstance(stream, str) or not isinstance(sequence, int):
+            raise OutcomeUnknownError(f"{subject}: an answer that is none of JetStream's")
+        return Stored(
+            stream=stream, sequence=sequence, is_duplicate=answer.get("duplicate") is True
+        )
+
+
+def _headers(
+    message_id: str, expected_sequence: int | None, ttl_seconds: float | None
+) -> dict[str, str]:
+    headers = {}
+    if message_id:
+        headers[MESSAGE_ID] = message_id
+    if expected_sequence is not None:
+        headers[EXPECTED_SEQUENCE] = str(expected_sequence)
+    if ttl_seconds is not None:
+        headers[TTL] = f"{max(int(ttl_seconds), SHORTEST_TTL_SECONDS)}s"
+    return headers
+
+
+def _answer_of(message: Message, what: str) -> JsonObject:
+    try:
+        answer = decode_object(message.data)
+    except MalformedObjectError as error:
+        raise OutcomeUnknownError(f"{what}: an answer that is none of JetStream's") from error
+    failure = answer.get("error")
+    if isinstance(failure, dict):
+        raise _failure(what, failure)
+    return answer
+
+
+def _failure(what: str, error: dict[str, Any]) -> Exception:
+    text = str(error.get("description", "no reason given"))
+    code = error.get("err_code", 0)
+    message = f"{what}: {text} ({code})"
+    if code in _WRONG_SEQUENCE:
+        last = _LAST_SEQUENCE.search(text)
+        return WrongSequenceError(message, code, int(last[1]) if last else None)
+    if code in _FULL:
+        return FullError(message, code)
+    if code in _MISSING:
+        return MissingError(message, code)
+    if error.get("code") == _BUSY:
+        return UnavailableError(message)
+    return RefusedError(message, code)

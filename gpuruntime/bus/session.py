@@ -1,0 +1,217 @@
+"""One connection to the broker from its start to its end; it never reconnects.
+
+Contract: a request that is under way when the connection ends fails at that moment, and nothing
+is kept back to be sent on a later connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from gpuruntime.bus.credentials import ConnectionOptions, credentials
+from gpuruntime.bus.errors import (
+    BadNameError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+)
+from gpuruntime.bus.message import Message
+
+log = structlog.get_logger()
+
+Receive = Callable[[Message], None]
+NO_RESPONDERS: Final = 503
+CLOSE_SECONDS: Final = 1.0
+_STATUS: Final = "Status"
+_DESCRIPTION: Final = "Description"
+
+
+async def open_session(options: ConnectionOptions) -> "Session":
+    """Raises UnavailableError, whatever the reason."""
+    secrets = credentials(options)
+    client = Client()
+    session = Session(client, options)
+    try:
+        async with asyncio.timeout(options.connect_seconds):
+            await session.start(secrets)
+    except TimeoutError as error:
+        await session.close()
+        raise UnavailableError(f"{session.where}: no answer in time") from error
+    except (nats.errors.Error, OSError) as error:
+        await session.close()
+        reason = session.last_error or str(error) or type(error).__name__
+        raise UnavailableError(f"{session.where}: {reason}") from error
+    except asyncio.CancelledError:
+        await session.close()
+        raise
+    return session
+
+
+class Subscription:
+    def __init__(self, inner: NatsSubscription) -> None:
+        self._inner = inner
+
+    async def close(self) -> None:
+        """What the broker has sent by now is still received before this returns."""
+        try:
+            await self._inner.drain()  # type: ignore[no-untyped-call]  # the library's own
+        except (nats.errors.Error, OSError):
+            return  # with its connection it is gone anyway
+
+
+class Session:
+    def __init__(self, client: Client, options: ConnectionOptions) -> None:
+        self.ended = asyncio.Event()
+        self.last_error = ""
+        self._client = client
+        self._options = options
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        self._at_end: set[Callable[[], None]] = set()
+        self._inbox = ""
+        self._count = 0
+
+    @property
+    def where(self) -> str:
+        """Without the user and password that an address may hold."""
+        return ",".join(url.rpartition("@")[2] for url in self._options.url.split(","))
+
+    async def start(self, secrets: Mapping[str, Any]) -> None:
+        options = self._options
+        await self._client.connect(
+            servers=options.url.split(","),
+            name=options.name,
+            error_cb=self._on_error,
+            closed_cb=self._on_closed,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=int(options.connect_seconds) or 1,
+            ping_interval=options.ping_seconds,  # type: ignore[arg-type]  # it only sleeps so long
+            max_outstanding_pings=2,
+            inbox_prefix=options.inbox_prefix,
+            **secrets,
+        )
+        self._inbox = self._client.new_inbox()
+        await self.subscribe(f"{self._inbox}.*", self._on_answer)
+
+    async def close(self) -> None:
+        """Not for ever: a transport whose TLS failed never tells that it is closed."""
+        with suppress(TimeoutError, OSError, nats.errors.Error):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._client.close()
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        self._at_end.add(callback)
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        self._at_end.discard(callback)
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        reply: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Hands it to the socket, which promises nothing yet."""
+        try:
+            await self._client.publish(
+                subject, data, reply=reply, headers=dict(headers) if headers else None
+            )
+        except nats.errors.MaxPayloadError as error:
+            raise TooLargeError(
+                f"{subject}: {len(data)} bytes are more than the broker's max_payload"
+            ) from error
+        except nats.errors.BadSubjectError as error:
+            raise BadNameError(f"{subject[:200]!r} is no subject") from error
+        except (nats.errors.Error, OSError) as error:
+            raise UnavailableError(f"{self.where}: {_reason(error)}") from error
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        within_seconds: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> Message:
+        self._count += 1
+        token = str(self._count)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = answer
+        try:
+            if self.ended.is_set():
+                raise UnavailableError(f"{self.where}: the connection has ended")
+            await self.publish(subject, data, reply=f"{self._inbox}.{token}", headers=headers)
+            async with asyncio.timeout(within_seconds):
+                message = await answer
+        except TimeoutError as error:
+            raise OutcomeUnknownError(
+                f"{subject}: no answer within {within_seconds:g} s"
+            ) from error
+        finally:
+            del self._waiting[token]
+            answer.cancel()
+        if message.status == NO_RESPONDERS:
+            raise UnavailableError(f"{subject}: nobody there answers")
+        return message
+
+    async def subscribe(self, subject: str, receive: Receive) -> Subscription:
+        """`receive` runs between two awaits; messages come to it in order."""
+
+        async def relay(message: Msg) -> None:
+            receive(_message_of(message))
+
+        try:
+            return Subscription(await self._client.subscribe(subject, cb=relay))
+        except (nats.errors.Error, OSError) as error:
+            raise UnavailableError(f"{subject}: {_reason(error)}") from error
+
+    def _on_answer(self, message: Message) -> None:
+        waiting = self._waiting.get(message.subject.rpartition(".")[2])
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+    async def _on_error(self, error: Exception) -> None:
+        self.last_error = _reason(error)
+        log.warning("broker says", where=self.where, error=self.last_error)
+
+    async def _on_closed(self) -> None:
+        self.ended.set()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(
+                    OutcomeUnknownError(f"{self.where}: the connection ended before the answer")
+                )
+        for callback in list(self._at_end):
+            callback()
+
+
+def _message_of(message: Msg) -> Message:
+    headers = message.headers
+    if not headers:
+        return Message(message.subject, message.data, message.reply)
+    status = headers.get(_STATUS, "")
+    return Message(
+        message.subject,
+        message.data,
+        message.reply,
+        {str(name): value for name, value in headers.items()},
+        int(status) if status.isdigit() else 0,
+        headers.get(_DESCRIPTION, "").strip(),
+    )
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,131 @@
+"""Our streams and consumers: what they must be, and what their operator may choose."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from gpuruntime.bus.names import Names
+from gpuruntime.models.json import JsonObject, JsonValue
+
+_SECOND: Final = 1_000_000_000
+_MEBIBYTE: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamOptions:
+    """What a stream gets when it is made; afterwards its operator's choice stands."""
+
+    replicas: int = 1
+    most_queued: int = 1_000_000
+    most_queued_per_function: int = 100_000
+    most_queued_bytes: int = 4 * 1024 * _MEBIBYTE
+    # The broker's own limit ends at 1,000 functions.
+    most_functions: int = 100_000
+    body_retention_seconds: float = 25 * 3600.0
+    dead_letter_retention_seconds: float = 14 * 86_400.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Declaration:
+    """`required` is what the protocol rests on; the rest of `config` is only a beginning."""
+
+    config: JsonObject
+    required: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return str(self.config["name"])
+
+
+def declarations(
+    names: Names, options: StreamOptions = StreamOptions()
+) -> tuple[Declaration, ...]:
+    common: Mapping[str, JsonValue] = {
+        "storage": "file",
+        "num_replicas": options.replicas,
+        "allow_msg_ttl": True,
+    }
+    ours = frozenset({"subjects", "retention", "discard", "allow_msg_ttl"})
+    latest = ours | {"max_msgs_per_subject", "allow_direct"}
+    invocations: JsonObject = {
+        **common,
+        "name": names.invocations,
+        "subjects": [f"{names.prefix}.invoke.*"],
+        "retention": "workqueue",
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "max_msgs": options.most_queued,
+        "max_msgs_per_subject": options.most_queued_per_function,
+        "max_bytes": options.most_queued_bytes,
+        "max_consumers": options.most_functions,
+        "duplicate_window": 120 * _SECOND,
+    }
+    states: JsonObject = {
+        **common,
+        "name": names.states,
+        "subjects": [f"{names.prefix}.state.*.*"],
+        "retention": "limits",
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        "republish": {"src": f"{names.prefix}.state.>", "dest": f"{names.prefix}.changed.>"},
+    }
+    dead_letters: JsonObject = {
+        **common,
+        "name": names.dead_letters,
+        "subjects": [f"{names.prefix}.dlq.*.*"],
+        "retention": "limits",
+        "discard": "old",
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        "max_age": int(options.dead_letter_retention_seconds * _SECOND),
+    }
+    bodies: JsonObject = {
+        **common,
+        "name": names.bodies,
+        "subjects": [f"{names.prefix}.body.*.*.*.*"],
+        "retention": "limits",
+        "discard": "old",
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        "max_age": int(options.body_retention_seconds * _SECOND),
+    }
+    return (
+        Declaration(config=invocations, required=ours | {"discard_new_per_subject"}),
+        Declaration(config=states, required=latest | {"republish"}),
+        Declaration(config=dead_letters, required=latest),
+        Declaration(config=bodies, required=latest),
+    )
+
+
+def consumer_declaration(
+    names: Names, function: str, *, most_in_hand: int, ack_wait_seconds: float
+) -> Declaration:
+    """`most_in_hand`: invocations that all workers of the function can hold at a time."""
+    return Declaration(
+        config={
+            "name": function,
+            "durable_name": function,
+            "filter_subject": names.invoke(function),
+            "ack_policy": "explicit",
+            "ack_wait": int(ack_wait_seconds * _SECOND),
+            "max_deliver": -1,
+            "max_ack_pending": 2 * most_in_hand,
+            "max_waiting": 512,
+        },
+        required=frozenset({"filter_subject", "ack_policy", "max_deliver"}),
+    )
+
+
+# The broker leaves out of its answers what has these values.
+_ABSENT: Final[tuple[JsonValue, ...]] = (None, False, 0, "", [], {})
+
+
+def differences(declaration: Declaration, found: JsonObject) -> tuple[str, ...]:
+    """The keys in which what is there is not what would be made now."""
+    return tuple(
+        key
+        for key, value in declaration.config.items()
+        if found.get(key) != value and not (value in _ABSENT and found.get(key) in _ABSENT)
+    )

@@ -1,0 +1,172 @@
+import asyncio
+from pathlib import Path
+
+import nkeys
+import pytest
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import (
+    BadNameError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+)
+from gpuruntime.bus.message import Message
+from tests.bus.broker import Broker, broker, connection, eventually
+from tests.kube.servers import Authority
+
+NOBODY = "nats://127.0.0.1:1"
+
+
+async def connects(url: str, **options: str) -> str:
+    """What is wrong, if anything."""
+    async with connection(url, **options) as made:
+        return made.problem
+
+
+async def until_connected(made: Connection) -> None:
+    async with asyncio.timeout(10):
+        await made.connected()
+
+
+async def test_without_a_broker_it_says_so_and_goes_on_trying() -> None:
+    async with connection(NOBODY) as made:
+        assert not made.is_connected
+        assert "127.0.0.1:1" in made.problem
+        with pytest.raises(UnavailableError, match="broker not reachable"):
+            await made.publish("a", b"")
+
+
+async def test_it_comes_back_after_a_kill_and_hears_again_what_it_listened_to(own: Broker) -> None:
+    heard: asyncio.Queue[Message] = asyncio.Queue()
+    async with connection(own.url) as made, made.listening("a", heard.put_nowait):
+        own.kill()
+        await eventually(lambda: not made.is_connected)
+        assert made.problem
+        own.start()
+        await until_connected(made)
+        await made.publish("a", b"again")
+        async with asyncio.timeout(5):
+            assert (await heard.get()).data == b"again"
+
+
+async def test_a_request_under_way_fails_at_the_moment_the_connection_ends(own: Broker) -> None:
+    loop = asyncio.get_running_loop()
+    async with connection(own.url) as made, made.listening("quiet", lambda _: None):
+        loop.call_later(0.1, own.kill)
+        started = loop.time()
+        with pytest.raises(OutcomeUnknownError):
+            await made.request("quiet", b"", within_seconds=30)
+        assert loop.time() - started < 5
+
+
+async def test_a_request_that_nobody_answers_is_told_from_one_that_nobody_hears(
+    shared: Broker,
+) -> None:
+    async with connection(shared.url) as made, made.listening("quiet", lambda _: None):
+        with pytest.raises(OutcomeUnknownError, match="no answer within"):
+            await made.request("quiet", b"", within_seconds=0.05)
+        with pytest.raises(UnavailableError, match="nobody there"):
+            await made.request("nobody", b"", within_seconds=5)
+
+
+async def test_a_message_above_the_limit_and_a_subject_with_a_line_break_are_refused(
+    shared: Broker,
+) -> None:
+    async with connection(shared.url) as made:
+        with pytest.raises(TooLargeError, match="3000000 bytes"):
+            await made.publish("a", b"x" * 3_000_000)
+        with pytest.raises(BadNameError):
+            await made.publish("a\r\nPUB b 0\r\n", b"")
+        assert made.is_connected
+
+
+async def test_a_listener_that_is_gone_hears_nothing_more(shared: Broker) -> None:
+    heard: list[bytes] = []
+    async with connection(shared.url) as made:
+        async with made.listening("a", lambda message: heard.append(message.data)):
+            await made.publish("a", b"1")
+        await made.publish("a", b"2")
+        await made.session.request("$JS.API.INFO", b"", within_seconds=5)
+        assert heard == [b"1"]
+
+
+async def test_a_token_is_read_from_its_file_anew_for_every_session(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("wrong\n")
+    with broker('authorization { token: "right" }') as started:
+        async with connection(started.url, token_file=str(secret)) as made:
+            assert "uthorization" in made.problem
+            secret.write_text("right\n")
+            await until_connected(made)
+
+
+async def test_a_user_comes_in_with_the_password_of_its_file(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("open sesame")
+    with broker('authorization { user: "ali", password: "open sesame" }') as started:
+        options = {"user": "ali", "password_file": str(secret)}
+        assert await connects(started.url, **options) == ""
+        assert await connects(started.url, user="ali") != ""
+
+
+async def test_an_nkey_comes_in_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    seed, public = new_user_key()
+    secret = tmp_path / "user.nk"
+    secret.write_text(seed)
+    with broker(f"authorization {{ users: [{{ nkey: {public} }}] }}") as started:
+        assert await connects(started.url, nkey_file=str(secret)) == ""
+        secret.write_text("SUNOSEED")
+        assert "user.nk: the nkey seed is no good" in await connects(
+            started.url, nkey_file=str(secret)
+        )
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "problem"),
+    [
+        ("token_file", None, "cannot read"),
+        ("token_file", " \n", "is empty"),
+        ("credentials_file", "nothing", "has no user JWT and seed"),
+        ("ca_file", "nothing", "cannot use the TLS files"),
+    ],
+)
+async def test_a_secret_that_is_no_good_is_named_and_may_be_mended(
+    tmp_path: Path, option: str, text: str | None, problem: str
+) -> None:
+    path = tmp_path / "secret"
+    if text is not None:
+        path.write_text(text)
+    told = await connects(NOBODY, **{option: str(path)})
+    assert problem in told
+    assert str(path) in told
+
+
+async def test_a_client_certificate_is_shown_to_a_broker_that_asks_for_one(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    server, client = authority.issue("server", host="localhost"), authority.issue("client")
+    ours = authority.certificate.file
+    tls = (
+        f'tls {{ cert_file: "{server.file}", key_file: "{server.key}",'
+        f' ca_file: "{ours}", verify: true }}'
+    )
+    with broker(tls) as started:
+        url = started.url.replace("127.0.0.1", "localhost")
+        showing = {"certificate_file": str(client.file), "key_file": str(client.key)}
+        assert await connects(url, ca_file=str(ours), **showing) == ""
+        assert await connects(url, ca_file=str(ours)) != ""
+        assert await connects(url, **showing) != ""
+
+
+async def test_an_address_is_told_without_the_password_in_it() -> None:
+    told = await connects("nats://ali:sesame@127.0.0.1:1")
+    assert "127.0.0.1:1" in told
+    assert "sesame" not in told
+
+
+def new_user_key() -> tuple[str, str]:
+    """Seed and public half."""
+    seed = nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)
+    return seed.decode(), nkeys.from_seed(seed).public_key.decode()
