@@ -47,6 +47,8 @@ from gpuruntime.models.storages import (
     GPUStorage,
     GPUStorageSpec,
     asks_to_recover,
+    awaited,
+    source_in_use,
 )
 from gpuruntime.models.strict import Problem, StrictError
 
@@ -132,7 +134,7 @@ class Storages:
                 raise NothingToRecoverError(
                     f"the prepare of storage {name} did not fail: there is nothing to recover"
                 )
-            self._demand_unused(storage)
+            self._demand_free(storage)
             return storage if asks_to_recover(storage) else _asking(storage, rng)
 
         async with self._bounded(f"recovery of storage {name}"):
@@ -207,18 +209,27 @@ class Storages:
                 raise StrictError((Problem(field="prepare.fromStorageName", message=message),))
             seen.append(prepare.fromStorageName)
             source = self._cache.store.get(Key(self._namespace, prepare.fromStorageName))
-            prepare = source.spec.prepare if source else None
+            prepare = awaited(source) if source else None
+
+    def _demand_free(self, storage: GPUStorage) -> None:
+        """Units that wait for it are what a recovery is for."""
+        if storage.status.holder is not None:
+            raise _in_use(storage, {storage.status.holder.name})
 
     def _demand_unused(self, storage: GPUStorage) -> None:
-        holder = storage.status.holder
+        """The finalizer has the last word: this cache may not show the latest mount."""
+        name, holder = storage.metadata.name, storage.status.holder
         names = {holder.name} if holder else set()
-        mounting = self._means.caches.units.store.by_index(STORAGE, storage.metadata.name)
+        mounting = self._means.caches.units.store.by_index(STORAGE, name)
         names |= {unit.metadata.name for unit in mounting if not self._deletions.has_deleted(unit)}
         if names:
-            who = ", ".join(sorted(names))
+            raise _in_use(storage, names)
+        stored = self._cache.store.values()
+        copies = {each.metadata.name for each in stored if source_in_use(each) == name}
+        if copies:
             raise StorageInUseError(
-                f"storage {storage.metadata.name} is mounted by {who}: "
-                "delete it there first, or take it out of storageMounts"
+                f"storage {name} is being copied to {', '.join(sorted(copies))}: "
+                "wait for the end of the copy, or delete what it fills"
             )
 
     async def _rewrite(self, name: str, edit: _Edit) -> GPUStorage:
@@ -311,6 +322,13 @@ def _is_of(storage: GPUStorage, order: StorageOrder) -> bool:
 
 def _place_of(storage: GPUStorage) -> Place:
     return (storage.metadata.name,)
+
+
+def _in_use(storage: GPUStorage, units: set[str]) -> StorageInUseError:
+    return StorageInUseError(
+        f"storage {storage.metadata.name} is mounted by {', '.join(sorted(units))}: "
+        "delete it there first, or take it out of storageMounts"
+    )
 
 
 def _not_found(name: str) -> StorageNotFoundError:

@@ -41,6 +41,8 @@ _STORAGE_FAILURES = frozenset(
         StorageReason.INVALID_SPEC,
         StorageReason.VOLUME_LOST,
         StorageReason.VOLUME_SYNC_FAILED,
+        StorageReason.NETWORK_POLICY_SYNC_FAILED,
+        StorageReason.PREPARE_SYNC_FAILED,
         StorageReason.PREPARE_FAILED,
     }
 )

@@ -93,6 +93,8 @@ class StorageReason(StrEnum):
     PREPARE_SUCCEEDED = "PrepareSucceeded"
     # The prepare runs, or is about to.
     PREPARE_PROGRESSING = "PrepareProgressing"
+    # The Job that fills the volume could not be made, or the one of its name has another owner.
+    PREPARE_SYNC_FAILED = "PrepareSyncFailed"
     # The storage to copy from is not ready yet. Waits for it.
     SOURCE_NOT_READY = "SourceNotReady"
     # The prepare failed, and stays so until somebody asks to recover; the Pod's own words.

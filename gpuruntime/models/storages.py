@@ -89,6 +89,10 @@ class PrepareStatus:
     observedDigest: Annotated[str, Schema(maxLength=64)] = ""
     recoveryPhase: Annotated[str, Schema(enum=("", *StepPhase))] = ""
 
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in (StepPhase.SUCCEEDED, StepPhase.FAILED)
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class AccessorStatus:
@@ -163,11 +167,11 @@ def awaited(storage: GPUStorage) -> Prepare | None:
     return None if is_filled else storage.spec.prepare
 
 
-def is_copying(storage: GPUStorage, source: str) -> bool:
-    """It is being filled from there now, or is about to be."""
+def source_in_use(storage: GPUStorage) -> str:
+    """The storage that fills it now, or is about to; empty where none does."""
     prepare = storage.spec.prepare
     runs = storage.status.prepare.phase in (StepPhase.PENDING, StepPhase.RUNNING)
-    return runs and prepare is not None and prepare.fromStorageName == source
+    return prepare.fromStorageName if prepare is not None and runs else ""
 
 
 def _recovery(storage: GPUStorage) -> str:

@@ -70,7 +70,7 @@ class Accessors:
 
     def _placing(self, storage: GPUStorage) -> Placing:
         """Where the unit's Pod is; while that has no node yet, nowhere, to leave it the choice."""
-        pod = current_pod(self.holds.pods_on(storage))
+        pod = current_pod(self.holds.holders_pods(storage))
         if pod is None:
             return Placing()
         return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else Placing(is_off=True)

@@ -20,7 +20,7 @@ from gpuruntime.kube.errors import (
 from gpuruntime.models import codec
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key, ObjectMeta
+from gpuruntime.models.metadata import Key, KubernetesObject, ObjectMeta, OwnerReference
 from gpuruntime.models.resources import Resource
 from gpuruntime.reconcilers.drift import Child, patch_towards
 
@@ -158,14 +158,16 @@ class ChildKeeper(Generic[LiveT]):
         }
 
     def _refusal(self, live: LiveT) -> str:
-        owner = live.metadata.controller_owner
-        whose = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
-        return (
-            f"{self.resource.kind} {live.metadata.key} {whose}: it is left as it is; "
-            "delete or rename it to make room for ours"
-        )
+        what = f"{self.resource.kind} {live.metadata.key}"
+        return whose(what, live.metadata.controller_owner)
 
 
-def is_owned_by(live: HasSpec, owner: Owner) -> bool:
+def whose(child: str, owner: OwnerReference | None) -> str:
+    """Of a child that has the name of one of ours."""
+    belongs = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
+    return f"{child} {belongs}: it is left as it is; delete or rename it to make room for ours"
+
+
+def is_owned_by(live: KubernetesObject, owner: KubernetesObject) -> bool:
     controller = live.metadata.controller_owner
     return controller is not None and controller.uid == owner.metadata.uid

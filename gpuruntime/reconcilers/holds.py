@@ -6,18 +6,18 @@ import structlog
 
 from gpuruntime.inventory.stores import STORAGE, Cache
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.errors import ConflictError, NotFoundError
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import cut_with_hash
 from gpuruntime.models.pods import PODS, Pod
-from gpuruntime.models.reasons import MountReason
 from gpuruntime.models.storages import GPU_STORAGES, GPUStorage, Holder
 from gpuruntime.models.units import CHILD_PREFIX, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
+from gpuruntime.reconcilers.pod_failures import ENDED
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ class Holds:
         self._leaving: set[str] = set()
 
     async def take(self, unit: GPUUnit) -> Mountable | Blocked:
-        """Raises ConflictError where somebody else was faster."""
+        """Raises ConflictError where somebody else was faster, or may be."""
         found = self._look(unit)
         if not isinstance(found, Takes):
             return found
@@ -65,13 +65,24 @@ class Holds:
         holder = storage.status.holder
         return holder is not None and self._wants(storage, holder)
 
+    def holders_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
+        """Those of its holder that mount it, wherever they are on their way."""
+        holder = storage.status.holder
+        if holder is None:
+            return ()
+        pods = self._caches.pods_of(Key(storage.metadata.namespace, holder.name))
+        return tuple(pod for pod in pods if _uses(pod, storage))
+
     def pods_on(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """Of units, wherever they are on their way."""
-        return tuple(
-            pod
-            for pod in self._caches.pods[storage.metadata.namespace].store.values()
-            if labels.UNIT in pod.metadata.labels and pod.mounts(storage.metadata.name)
-        )
+        """All that mount it, of units and of helpers: for what is done once in its life."""
+        pods = self._caches.pods[storage.metadata.namespace].store.values()
+        return tuple(pod for pod in pods if _uses(pod, storage))
+
+    def others_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
+        """Its own helpers go with it."""
+        name = storage.metadata.name
+        pods = self.pods_on(storage)
+        return tuple(pod for pod in pods if pod.metadata.labels.get(labels.STORAGE) != name)
 
     def _look(self, unit: GPUUnit) -> Mounts:
         namespace = unit.metadata.namespace
@@ -83,8 +94,8 @@ class Holds:
         }
         for name, storage in storages.items():
             if storage.metadata.uid in self._leaving:
-                message = f"storage {name} is being given back"
-                return Blocked(reason=MountReason.STORAGE_HELD, message=message)
+                # Whether it goes or stays, no event tells that the question is settled.
+                raise ConflictError(f"storage {name} is perhaps being given back")
         rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
         return mounts_of(unit, storages, rivals)
 
@@ -128,3 +139,7 @@ class Holds:
         cache: Cache[GPUStorage] = self._caches.storages
         cache.write_through(written)
         return written
+
+
+def _uses(pod: Pod, storage: GPUStorage) -> bool:
+    return pod.mounts(storage.metadata.name) and pod.status.phase not in ENDED

@@ -73,14 +73,14 @@ class Runner:
 
     async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
         """For its storages: what runs goes on as it is, and nothing new is started."""
-        deployment = self.deployment_of(unit)
-        if deployment is None:
+        deployment, pods = self.deployment_of(unit), self.caches.pods_of(unit.metadata.key)
+        if deployment is None or not (pods or deployment.status.replicas):
             verdict = Verdict(
                 reason=UnitReason.STORAGE_NOT_READY, message=blocked.message, mounts=blocked
             )
             await self.report(unit, verdict)
             return DONE
-        pods, now = self.caches.pods_of(unit.metadata.key), self.now()
+        now = self.now()
         verdict = running_verdict(unit, deployment, pods, now=now)
         await self.report(unit, beside(verdict, blocked), deployment)
         return Result(look_again_seconds(deployment, pods, now=now))

@@ -6,19 +6,20 @@ import attrs
 
 from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
+from gpuruntime.models.metadata import KubernetesObject
 from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.storages import (
     GPU_STORAGES,
     GPUStorage,
     Prepare,
     accessor_name,
-    prepare_digest,
-    prepare_name,
     prepare_policy_name,
 )
 from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.child_keeper import ChildSyncError, whose
 from gpuruntime.reconcilers.drift import Child, inputs_hash
 from gpuruntime.reconcilers.hardening import (
     container_security,
@@ -56,6 +57,28 @@ class Placing:
         return 0 if self.is_off else 1
 
 
+def demand_ours(
+    resource: Resource[Any],
+    child: KubernetesObject,
+    storage: GPUStorage,
+    *,
+    refused: StorageReason,
+    waits: StorageReason,
+) -> None:
+    """Raises ChildSyncError; what an earlier storage of the name left is on its way out."""
+    owner = child.metadata.controller_owner
+    if owner is not None and owner.uid == storage.metadata.uid:
+        return
+    what = f"{resource.kind} {child.metadata.key}"
+    if owner is not None and (owner.kind, owner.name) == (
+        GPU_STORAGES.kind,
+        storage.metadata.name,
+    ):
+        message = f"waits until {what} of the storage that had this name before is gone"
+        raise ChildSyncError(waits, message)
+    raise ChildSyncError(refused, whose(what, owner))
+
+
 def labels_of_storage(storage: GPUStorage) -> dict[str, str]:
     given = storage.metadata.labels
     tenant = {labels.TENANT: given[labels.TENANT]} if labels.TENANT in given else {}
@@ -81,7 +104,7 @@ def claim_of(storage: GPUStorage) -> JsonObject:
 def prepare_job(
     storage: GPUStorage, prepare: Prepare, options: UnitOptions, node: str
 ) -> JsonObject:
-    """Runs once: what failed halfway is for somebody to look at, not to be done over."""
+    """Of a run that is recorded. What failed halfway is for somebody to look at."""
     volumes: list[Any] = [_claim_volume(_VOLUME, storage.metadata.name)]
     mounts: list[Any] = [{"name": _VOLUME, "mountPath": MOUNT_PATH}]
     if prepare.fromStorageName:
@@ -99,7 +122,7 @@ def prepare_job(
         "metadata": {"labels": {**labels_of_storage(storage), **prepare_selector(storage)}},
         "spec": {**pod, "restartPolicy": "Never"},
     }
-    name = prepare_name(storage.metadata.name, prepare_digest(storage))
+    name = storage.status.prepare.jobName
     return _body(storage, JOBS, name, {"backoffLimit": 0, "template": template})
 
 

@@ -21,8 +21,6 @@ from gpuruntime.models.storages import (
 )
 from gpuruntime.models.volumes import Job, StorageClass, VolumeClaim
 
-_ENDED: Final = (StepPhase.SUCCEEDED, StepPhase.FAILED)
-
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageVerdict:
@@ -31,6 +29,8 @@ class StorageVerdict:
     is_true: bool = False
     reason: StorageReason
     message: str
+    # By the cluster, which may think better of it without an event.
+    is_refused: bool = False
 
 
 @attrs.frozen(slots=True)
@@ -47,6 +47,10 @@ class GrowClaim:
 class KeepClaim:
     """Nothing to do; or nothing that would help."""
 
+
+WAITS_FOR_VOLUME: Final = StorageVerdict(
+    reason=StorageReason.PREPARE_PROGRESSING, message="waits for the volume"
+)
 
 ClaimMove: TypeAlias = MakeClaim | GrowClaim | KeepClaim
 
@@ -72,9 +76,13 @@ def claim_move(
 
 
 def volume_verdict(
-    storage: GPUStorage, claim: VolumeClaim | None, storage_class: StorageClass | None
+    storage: GPUStorage,
+    claim: VolumeClaim | None,
+    storage_class: StorageClass | None,
+    *,
+    refusal: str = "",
 ) -> StorageVerdict:
-    """Of a storage whose claim has been made, if it could be."""
+    """Of a storage whose claim has been made, if it could be; `refusal` is of its growth."""
     name = storage.metadata.name
     if claim is None and _had_volume(storage):
         return StorageVerdict(
@@ -82,19 +90,19 @@ def volume_verdict(
             message=f"claim {name} was removed, and what was on it: delete this storage",
         )
     if claim is None or claim.status.phase in ("", "Pending"):
-        return _pending(name, storage_class, is_made=claim is not None)
+        return _pending(name, claim, storage_class)
     if claim.status.phase == "Lost":
         return StorageVerdict(
             reason=StorageReason.VOLUME_LOST,
             message=f"claim {name} lost its volume {claim.spec.volumeName}: delete this storage",
         )
-    return _bound(storage, claim, storage_class)
+    return _bound(storage, claim, storage_class, refusal)
 
 
 def prepare_step(
-    storage: GPUStorage, job: Job | None, *, source_ready: str, words: str
+    storage: GPUStorage, job: Job | None, *, waits: StorageVerdict | None, words: str
 ) -> PrepareStep:
-    """`source_ready` tells why a copy cannot begin, or is empty; `words` are a failed Pod's."""
+    """`waits` tells why it cannot begin yet, if anything; `words` are a failed Pod's."""
     record = storage.status.prepare
     prepare = storage.spec.prepare
     if prepare is None and not record.phase:
@@ -106,19 +114,31 @@ def prepare_step(
                 message="nothing was asked for",
             ),
         )
-    if record.phase in _ENDED and not asks_to_recover(storage):
+    if record.has_ended and not asks_to_recover(storage):
         return PrepareStep(status=record, verdict=_ended(storage, record))
     if prepare is not None and record.phase not in (StepPhase.PENDING, StepPhase.RUNNING):
-        return _begin(storage, source_ready)
+        return _begin(storage, waits)
+    if job is None and record.phase == StepPhase.PENDING:
+        return _make(record, waits)
     return _follow(storage, record, job, words)
 
 
-def _begin(storage: GPUStorage, source_ready: str) -> PrepareStep:
+def resting_step(storage: GPUStorage) -> PrepareStep:
+    """While nothing can be done: what ended stays as it ended, in the words it ended with."""
+    record = storage.status.prepare
+    verdict = _ended(storage, record) if record.has_ended else WAITS_FOR_VOLUME
+    return PrepareStep(status=record, verdict=verdict)
+
+
+def source_missing(message: str) -> StorageVerdict:
+    return StorageVerdict(reason=StorageReason.SOURCE_NOT_READY, message=message)
+
+
+def _begin(storage: GPUStorage, waits: StorageVerdict | None) -> PrepareStep:
     """Of a first run, or of one more that somebody asked for."""
     record = storage.status.prepare
-    if source_ready:
-        verdict = StorageVerdict(reason=StorageReason.SOURCE_NOT_READY, message=source_ready)
-        return PrepareStep(status=record, verdict=verdict)
+    if waits is not None:
+        return PrepareStep(status=record, verdict=waits)
     digest = prepare_digest(storage)
     is_recovery = bool(record.phase)
     begun = PrepareStatus(
@@ -130,11 +150,15 @@ def _begin(storage: GPUStorage, source_ready: str) -> PrepareStep:
     return PrepareStep(status=begun, verdict=_progressing(begun), makes_job=True)
 
 
+def _make(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
+    """Of a run that is recorded: a source that goes meanwhile is not mounted any more."""
+    verdict = waits or _progressing(record)
+    return PrepareStep(status=record, verdict=verdict, makes_job=waits is None)
+
+
 def _follow(
     storage: GPUStorage, record: PrepareStatus, job: Job | None, words: str
 ) -> PrepareStep:
-    if job is None and record.phase == StepPhase.PENDING:
-        return PrepareStep(status=record, verdict=_progressing(record), makes_job=True)
     if job is None:
         why = f"Job {record.jobName} was removed before it ended"
         return _failed(record, why)
@@ -142,7 +166,7 @@ def _follow(
         return _failed(record, words or job.words)
     phase = StepPhase.SUCCEEDED if job.has_succeeded else StepPhase.RUNNING
     status = _moved(record, phase)
-    verdict = _ended(storage, status) if job.has_succeeded else _progressing(status)
+    verdict = _ended(storage, status) if job.has_succeeded else _progressing(status, words)
     return PrepareStep(status=status, verdict=verdict)
 
 
@@ -170,37 +194,48 @@ def _ended(storage: GPUStorage, record: PrepareStatus) -> StorageVerdict:
     return StorageVerdict(reason=StorageReason.PREPARE_FAILED, message=message)
 
 
-def _progressing(record: PrepareStatus) -> StorageVerdict:
+def _progressing(record: PrepareStatus, words: str = "") -> StorageVerdict:
+    """A Pod that cannot start, for want of its image or of a node, fails no Job."""
+    message = f"Job {record.jobName} fills the volume"
     return StorageVerdict(
-        reason=StorageReason.PREPARE_PROGRESSING, message=f"Job {record.jobName} fills the volume"
+        reason=StorageReason.PREPARE_PROGRESSING,
+        message=f"{message}; its Pod waits: {words}" if words else message,
     )
 
 
-def _pending(name: str, storage_class: StorageClass | None, *, is_made: bool) -> StorageVerdict:
-    if is_made and storage_class is not None and storage_class.binds_late:
+def _pending(
+    name: str, claim: VolumeClaim | None, storage_class: StorageClass | None
+) -> StorageVerdict:
+    if claim is not None and storage_class is not None and storage_class.binds_late:
         message = f"claim {name} gets its volume with the first Pod that mounts it"
         return StorageVerdict(is_true=True, reason=StorageReason.VOLUME_READY, message=message)
     message = f"claim {name} waits for its volume"
+    which = claim.spec.storageClassName if claim else ""
+    if which and storage_class is None:
+        message += f": there is no class {which}, only a volume made by hand can serve it"
     return StorageVerdict(reason=StorageReason.VOLUME_PENDING, message=message)
 
 
 def _bound(
-    storage: GPUStorage, claim: VolumeClaim, storage_class: StorageClass | None
+    storage: GPUStorage, claim: VolumeClaim, storage_class: StorageClass | None, refusal: str
 ) -> StorageVerdict:
+    """However small it stays, it serves."""
     name, has, wants = storage.metadata.name, claim.capacity or claim.size, storage.spec.size
     if not _is_larger(wants, has):
         return StorageVerdict(
             is_true=True, reason=StorageReason.VOLUME_READY, message=f"claim {name} holds {has}"
         )
     may_grow = storage_class is not None and storage_class.allowVolumeExpansion
-    if may_grow:
+    if may_grow and not refusal:
         message = f"claim {name} holds {has} and grows to {wants}"
         return StorageVerdict(is_true=True, reason=StorageReason.VOLUME_READY, message=message)
     which = claim.spec.storageClassName or "of the volume"
+    why = refusal or f"class {which} does not let volumes grow to {wants}"
     return StorageVerdict(
         is_true=True,
         reason=StorageReason.EXPANSION_REFUSED,
-        message=f"claim {name} stays at {has}: class {which} does not let volumes grow to {wants}",
+        message=f"claim {name} stays at {has}: {why}",
+        is_refused=bool(refusal),
     )
 
 

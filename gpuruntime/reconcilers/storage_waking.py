@@ -8,7 +8,7 @@ from gpuruntime.meter import Meter
 from gpuruntime.models import labels
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pods import Pod
-from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.storages import GPUStorage, source_in_use
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.reconcilers.caches import HOLDER
 from gpuruntime.reconcilers.facts import asked, mounted, offered, trouble, unit_name
@@ -51,11 +51,17 @@ class StorageWaker:
             helpers.add_handler(self._on_helper)
 
     def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
-        """What units see of it wakes them, and the storages that wait to copy it."""
+        """What units see of it wakes them, and the storages that wait to copy it.
+
+        The end of a copy wakes its source, which may be waiting for that to go.
+        """
         if not self._is_leading:
             return
         if new is not None and (asked(old) != asked(new) or _holder(old) != _holder(new)):
             self.storages.add(key)
+        source = _source(old)
+        if source and source != _source(new):
+            self.storages.add(Key(key.namespace, source))
         if offered(old) != offered(new):
             self._wake(self._units, self._mounting(key.name))
             copying = (
@@ -113,6 +119,10 @@ class StorageWaker:
     def _wake(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:
         for value in values:
             queue.add(value.metadata.key)
+
+
+def _source(storage: GPUStorage | None) -> str:
+    return source_in_use(storage) if storage else ""
 
 
 def _holder(storage: GPUStorage | None) -> object:

@@ -25,12 +25,14 @@ from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.informers import Informers, Surroundings
 from gpuruntime.reconcilers.notes import COMPONENT
 from gpuruntime.reconcilers.pool import PoolReconciler
+from gpuruntime.reconcilers.prepares import Prepares
 from gpuruntime.reconcilers.reclaim import Reclaimer
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.stock import StockReconciler
 from gpuruntime.reconcilers.storage import StorageReconciler
 from gpuruntime.reconcilers.storage_waking import StorageWaker
 from gpuruntime.reconcilers.unit import UnitReconciler
+from gpuruntime.reconcilers.volume_claims import VolumeClaims
 from gpuruntime.reconcilers.waking import Waker
 from gpuruntime.workqueue.queue import WorkQueue
 
@@ -184,28 +186,40 @@ class Reconcilers:
         )
 
     def _storage_reconciler(self, holds: Holds) -> StorageReconciler:
-        around, informers, failed = self._around, self.informers, StorageReason.ACCESSOR_FAILED
-        deployments = informers.deployments[around.options.instance_namespace]
+        around, caches, policies = self._around, self._caches, self.informers.policies
         return StorageReconciler(
             client=around.client,
-            caches=self._caches,
+            caches=caches,
             options=around.options,
             holds=holds,
-            accessors=Accessors(
-                caches=self._caches,
+            claims=VolumeClaims(
+                client=around.client, claims=caches.claims, classes=caches.classes
+            ),
+            prepares=Prepares(
+                client=around.client,
+                caches=caches,
                 options=around.options,
                 holds=holds,
-                deployments=self._keeper(deployments, DEPLOYMENTS, failed),
-                services=self._keeper(informers.services, SERVICES, failed),
-                policies=self._keeper(informers.policies, NETWORK_POLICIES, failed),
+                policies=self._keeper(
+                    policies, NETWORK_POLICIES, StorageReason.NETWORK_POLICY_SYNC_FAILED
+                ),
             ),
-            policies=self._keeper(
-                informers.policies,
-                NETWORK_POLICIES,
-                StorageReason.NETWORK_POLICY_SYNC_FAILED,
-            ),
+            accessors=self._accessors(holds),
             tombstones=self._tombstones,
             now=around.now,
+        )
+
+    def _accessors(self, holds: Holds) -> Accessors:
+        options, informers = self._around.options, self.informers
+        failed = StorageReason.ACCESSOR_FAILED
+        deployments = informers.deployments[options.instance_namespace]
+        return Accessors(
+            caches=self._caches,
+            options=options,
+            holds=holds,
+            deployments=self._keeper(deployments, DEPLOYMENTS, failed),
+            services=self._keeper(informers.services, SERVICES, failed),
+            policies=self._keeper(informers.policies, NETWORK_POLICIES, failed),
         )
 
     def _keeper(

@@ -32,6 +32,8 @@ from gpuruntime.reconcilers.storage_plan import (
     MakeClaim,
     claim_move,
     prepare_step,
+    resting_step,
+    source_missing,
     volume_verdict,
 )
 
@@ -76,7 +78,7 @@ def claim(phase: str = "Bound", *, size: str = "10Gi", capacity: str = "10Gi") -
 
 
 def step(of: GPUStorage, job: Job | None = None, *, waits: str = "", words: str = "") -> Any:
-    return prepare_step(of, job, source_ready=waits, words=words)
+    return prepare_step(of, job, waits=source_missing(waits) if waits else None, words=words)
 
 
 def test_a_claim_is_made_once() -> None:
@@ -223,3 +225,47 @@ def test_a_copy_waits_for_its_source_and_says_so() -> None:
     assert not found.makes_job
     assert found.verdict.reason is StorageReason.SOURCE_NOT_READY
     assert found.verdict.message == "storage t is not ready"
+
+
+def test_a_run_that_is_recorded_waits_for_a_source_that_goes_meanwhile() -> None:
+    begun = storage(prepare=Prepare(fromStorageName="t"), phase="Pending", jobName="j")
+    found = step(begun, waits="storage t is being deleted")
+    assert not found.makes_job
+    assert found.status == begun.status.prepare
+    assert found.verdict.reason is StorageReason.SOURCE_NOT_READY
+
+
+def test_a_pod_that_cannot_start_is_heard_while_its_job_goes_on() -> None:
+    begun = storage(prepare=FILL, phase="Running", jobName="j", observedDigest="d")
+    found = step(begun, RUNNING, words="p/prepare: ErrImagePull: not found")
+    assert found.verdict.reason is StorageReason.PREPARE_PROGRESSING
+    assert found.verdict.message == (
+        "Job j fills the volume; its Pod waits: p/prepare: ErrImagePull: not found"
+    )
+
+
+def test_a_failure_keeps_its_words_while_nothing_can_be_done() -> None:
+    words = Condition(type="Prepared", status="False", message="p: Error: no disk")
+    held = failed()
+    told = attrs.evolve(held, status=attrs.evolve(held.status, conditions=(words,)))
+    found = resting_step(told)
+    assert found.status == held.status.prepare
+    assert found.verdict.reason is StorageReason.PREPARE_FAILED
+    assert found.verdict.message == "p: Error: no disk"
+
+
+def test_what_has_not_run_waits_for_its_volume() -> None:
+    assert resting_step(storage(prepare=FILL)).verdict.message == "waits for the volume"
+
+
+def test_growth_that_the_cluster_refuses_leaves_the_volume_usable() -> None:
+    verdict = volume_verdict(storage(size="20Gi"), claim(), GROWING, refusal="exceeded quota")
+    assert (verdict.is_true, verdict.reason) == (True, StorageReason.EXPANSION_REFUSED)
+    assert verdict.message == "claim s stays at 10Gi: exceeded quota"
+    assert verdict.is_refused
+
+
+def test_a_class_that_does_not_exist_is_named() -> None:
+    verdict = volume_verdict(storage(), claim("Pending", capacity=""), None)
+    assert verdict.reason is StorageReason.VOLUME_PENDING
+    assert "there is no class fast" in verdict.message

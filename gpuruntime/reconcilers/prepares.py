@@ -1,0 +1,177 @@
+"""What fills a storage, once: recorded, shut in, and only then run."""
+
+import attrs
+import structlog
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import AlreadyExistsError
+from gpuruntime.models import provenance
+from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.network import NetworkPolicy
+from gpuruntime.models.phases import StoragePhase, storage_phase_of
+from gpuruntime.models.pods import PODS, Pod
+from gpuruntime.models.reasons import StorageReason
+from gpuruntime.models.storages import GPUStorage, awaited, prepare_policy_name, source_in_use
+from gpuruntime.models.strict import Problem
+from gpuruntime.models.volumes import JOBS, Job
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.child_keeper import (
+    REFUSALS,
+    ChildKeeper,
+    ChildSyncError,
+    is_owned_by,
+)
+from gpuruntime.reconcilers.holds import Holds
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.pod_failures import current_pod, failure_of
+from gpuruntime.reconcilers.storage_children import demand_ours, prepare_job, prepare_policy
+from gpuruntime.reconcilers.storage_plan import (
+    WAITS_FOR_VOLUME,
+    PrepareStep,
+    StorageVerdict,
+    prepare_step,
+    source_missing,
+)
+
+log = structlog.get_logger()
+
+# Kubernetes puts it on the Pods of a Job.
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Prepares:
+    client: Client
+    caches: Caches
+    options: UnitOptions
+    holds: Holds
+    policies: ChildKeeper[NetworkPolicy]
+
+    async def step(self, storage: GPUStorage, volume: StorageVerdict) -> PrepareStep:
+        """A run that is recorded already is begun here, as often as it takes."""
+        job = self._job(storage)
+        words = await self._words(storage, job)
+        step = prepare_step(storage, job, waits=self._waits(storage, volume), words=words)
+        if step.makes_job and step.status == storage.status.prepare:
+            return await self.begin(storage, step)
+        return step
+
+    async def begin(self, storage: GPUStorage, step: PrepareStep) -> PrepareStep:
+        """Of a run that is recorded: what became of it."""
+        try:
+            await self._isolate(storage)
+            await self._make_job(storage)
+        except ChildSyncError as error:
+            verdict = StorageVerdict(
+                reason=StorageReason(error.reason), message=str(error), is_refused=True
+            )
+            return attrs.evolve(step, verdict=verdict, makes_job=False)
+        return attrs.evolve(step, makes_job=False)
+
+    def circle(self, storage: GPUStorage) -> tuple[Problem, ...]:
+        """Storages that wait for each other would wait for ever."""
+        seen, prepare = [storage.metadata.name], awaited(storage)
+        while prepare is not None and prepare.fromStorageName:
+            if prepare.fromStorageName in seen:
+                message = f"closes a circle of copies: {', '.join(seen)}"
+                return (Problem(field="spec.prepare.fromStorageName", message=message),)
+            seen.append(prepare.fromStorageName)
+            key = Key(storage.metadata.namespace, prepare.fromStorageName)
+            source = self.caches.storages.store.get(key)
+            prepare = awaited(source) if source else None
+        return ()
+
+    def is_copied(self, source: GPUStorage) -> bool:
+        """By a Job that has yet to end, with or without a Pod so far."""
+        for each in self.caches.storages.store.values():
+            job = self._job(each) if source_in_use(each) == source.metadata.name else None
+            if job is not None and not (job.has_succeeded or job.has_failed):
+                return True
+        return False
+
+    async def _isolate(self, storage: GPUStorage) -> None:
+        """Before anything runs that somebody asked to fill the volume with."""
+        if storage.spec.prepare is not None:
+            desired = prepare_policy(storage, storage.spec.prepare, self.options)
+            key = Key(storage.metadata.namespace, prepare_policy_name(storage.metadata.name))
+            await self.policies.keep(storage, key, desired)
+
+    async def _make_job(self, storage: GPUStorage) -> None:
+        prepare, namespace = storage.spec.prepare, storage.metadata.namespace
+        if prepare is None:
+            return
+        node = self._node_of(Key(namespace, prepare.fromStorageName))
+        body = prepare_job(storage, prepare, self.options, node)
+        try:
+            made = await self.client.create(JOBS, body, namespace=namespace)
+        except AlreadyExistsError:
+            made = await self.client.get(JOBS, Key(namespace, storage.status.prepare.jobName))
+            self._demand_ours(made, storage)
+        except REFUSALS as error:
+            raise ChildSyncError(StorageReason.PREPARE_SYNC_FAILED, str(error)) from error
+        self.caches.jobs.write_through(made)
+        log.info("prepare started", job=made.metadata.name)
+
+    def _job(self, storage: GPUStorage) -> Job | None:
+        """None for one that another storage of this name left: it filled another volume."""
+        name = storage.status.prepare.jobName
+        job = self.caches.jobs.store.get(Key(storage.metadata.namespace, name)) if name else None
+        return job if job is not None and is_owned_by(job, storage) else None
+
+    async def _words(self, storage: GPUStorage, job: Job | None) -> str:
+        """What its Pod says; looked for once more before a failure is recorded without."""
+        if job is None:
+            return ""
+        helpers = self.caches.helper_pods_of(storage.metadata.key)
+        failure = failure_of(pod for pod in helpers if _is_of(pod, job))
+        is_unexplained = failure is None and job.has_failed
+        if is_unexplained and not storage.status.prepare.has_ended:
+            failure = failure_of(await self._live_pods(job))
+        return failure.message if failure else ""
+
+    async def _live_pods(self, job: Job) -> tuple[Pod, ...]:
+        page = await self.client.list_page(
+            PODS,
+            namespace=job.metadata.namespace,
+            label_selector=f"{JOB_NAME}={job.metadata.name}",
+        )
+        return tuple(page.items)
+
+    def _waits(self, storage: GPUStorage, volume: StorageVerdict) -> StorageVerdict | None:
+        if not volume.is_true:
+            return WAITS_FOR_VOLUME
+        name = storage.spec.prepare.fromStorageName if storage.spec.prepare else ""
+        if not name:
+            return None
+        source = self.caches.storages.store.get(Key(storage.metadata.namespace, name))
+        if source is None:
+            return source_missing(f"storage {name} to copy from does not exist")
+        if provenance.is_terminating(source):
+            return source_missing(f"storage {name} to copy from is being deleted")
+        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:
+            return source_missing(f"storage {name} to copy from is not ready")
+        return None
+
+    def _node_of(self, source: Key) -> str:
+        """Where a Pod has the volume now; another node could not mount it."""
+        storage = self.caches.storages.store.get(source)
+        if storage is None:
+            return ""
+        pods = self.holds.holders_pods(storage) or self.holds.pods_on(storage)
+        pod = current_pod(pods)
+        return pod.spec.nodeName if pod else ""
+
+    @staticmethod
+    def _demand_ours(job: Job, storage: GPUStorage) -> None:
+        demand_ours(
+            JOBS,
+            job,
+            storage,
+            refused=StorageReason.PREPARE_SYNC_FAILED,
+            waits=StorageReason.PREPARE_PROGRESSING,
+        )
+
+
+def _is_of(pod: KubernetesObject, job: Job) -> bool:
+    owner = pod.metadata.controller_owner
+    return owner is not None and owner.uid == job.metadata.uid
