@@ -320,6 +320,24 @@ class HelperSettings:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class FileSettings:
+    """Of files on their way through the api: each way, each file, and all at once."""
+
+    maxSize: Amount = Amount("100Gi")
+    idleTimeout: Seconds = Seconds(60.0)
+    timeout: Seconds = Seconds(3600.0)
+    atOnce: int = 256
+
+    def __attrs_post_init__(self) -> None:
+        if self.atOnce < 1:
+            raise FieldError("atOnce", "must be at least 1")
+
+    @property
+    def most_bytes(self) -> int:
+        return parse_quantity(self.maxSize).rounded_up
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Settings:
     listen: Address = Address("127.0.0.1", 8080)
     operations: OperationsSettings = OperationsSettings()
@@ -338,6 +356,7 @@ class Settings:
     nats: NatsSettings = NatsSettings()
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()
+    files: FileSettings = FileSettings()
 
     @property
     def elects_leader(self) -> bool:

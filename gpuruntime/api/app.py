@@ -12,10 +12,14 @@ from typing import Final
 import attrs
 from aiohttp import web
 
+from gpuruntime.api.accessors import Accessors, Way, directly
 from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.api.dispatch import expected, web_handler
+from gpuruntime.api.file_patience import FileLimits
+from gpuruntime.api.file_relay import FileRelay
+from gpuruntime.api.file_routes import file_routes
 from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.health import Health
 from gpuruntime.api.log_routes import log_route
@@ -36,6 +40,7 @@ from gpuruntime.inventory.stores import Caches, Store
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.cluster import Node, ResourceQuota
+from gpuruntime.models.network import Service
 
 BODY_LIMIT: Final = 1024 * 1024
 
@@ -48,22 +53,28 @@ class ApiOptions:
     namespaces: Namespaces = Namespaces()
     gpu_resource: str = "nvidia.com/gpu"
     deadline_seconds: float = 65.0
+    files: FileLimits = FileLimits()
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Backend:
-    """What the routes work on; `nodes` and `quotas` may be of informers that are still empty."""
+    """What the routes work on; of informers that may still be empty but for the caches.
+
+    The services are those of storages, and `way` leads to their addresses.
+    """
 
     inventory: Inventory
     caches: Caches
     nodes: Store[Node]
     quotas: Store[ResourceQuota]
+    services: Store[Service]
     client: Client
     connection: Callable[[], Connection]
     auditor: Auditor
     now: Callable[[], datetime]
     rng: Random
     meter: Meter = NullMeter()
+    way: Way = directly
 
 
 def make_app(backend: Backend, options: ApiOptions) -> web.Application:
@@ -80,7 +91,9 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
             deadline_seconds=options.deadline_seconds,
         )
         for method in _methods_of(route):
-            app.router.add_route(method, route.path, handler, expect_handler=expected)
+            app.router.add_route(
+                method, route.pattern or route.path, handler, expect_handler=expected
+            )
     return app
 
 
@@ -110,5 +123,9 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
             options.namespaces,
         ),
         *storage_routes(inventory.storages, options.namespaces),
+        *file_routes(
+            Accessors(inventory.storages, backend.services, backend.way),
+            FileRelay(options.files),
+        ),
         log_route(inventory.units, UnitLogs(client)),
     )

@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler as WebHandler
 from gpuruntime.api.connection import Connection, demand_cluster
 from gpuruntime.api.documents import read_document
 from gpuruntime.api.queries import QueryReader
-from gpuruntime.api.routing import Answer, Call, Encoded, Form, Reply, Route
+from gpuruntime.api.routing import Answer, AnyQuery, Call, Encoded, Form, Reply, Route
 from gpuruntime.models.strict import Problem, StrictError
 
 _encoder = msgspec.json.Encoder()
@@ -20,9 +20,10 @@ def web_handler(route: Route, connection: Callable[[], Connection]) -> WebHandle
     """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
 
     queries: QueryReader[Any] = QueryReader(route.query)
+    is_any = route.query is AnyQuery
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        query = queries.read(request.rel_url.raw_query_string)
+        query = AnyQuery() if is_any else queries.read(request.rel_url.raw_query_string)
         body = await _body(request, route)
         if route.needs_cluster:
             demand_cluster(connection())
@@ -64,12 +65,17 @@ async def expected(_: web.Request) -> None:
     """Nothing yet: a body is asked for when all that can refuse it unread has agreed."""
 
 
-async def _body(request: web.Request, route: Route) -> Any:
-    if route.body is None:
-        return None
+async def ask_for_body(request: web.Request) -> None:
+    """Of whoever waits to be asked; nothing of the answer may have left yet."""
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
+
+
+async def _body(request: web.Request, route: Route) -> Any:
+    if route.body is None:
+        return None
+    await ask_for_body(request)
     try:
         data = await request.read()
     except (web.RequestPayloadError, ConnectionError) as error:

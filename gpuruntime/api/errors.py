@@ -49,3 +49,21 @@ class DeadlineError(RequestError):
     """The time of a request is over; what it did is not known."""
 
     code = "timeout"
+
+
+class AccessorOffError(RequestError):
+    """The storage serves no files, because nobody asked for it."""
+
+    code = "accessor_off"
+
+
+class UpstreamFaultError(RequestError):
+    """A storage's file server is not there, or answers what is no answer."""
+
+    code = "upstream_fault"
+
+
+class CrowdedError(RequestError):
+    """As many are served at once as this process can."""
+
+    code = "too_many_requests"

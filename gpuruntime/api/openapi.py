@@ -15,11 +15,15 @@ from gpuruntime.models.json import JsonObject, JsonValue
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _TEXT: Final[JsonObject] = {"type": "string"}
 _REQUEST_ID: Final = "X-Request-Id"
+# Those that a path of the document may have.
+_METHODS: Final = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
 
 
 def openapi_document(routes: Iterable[Route], *, version: str) -> JsonObject:
     components, paths = Components(), dict[str, JsonObject]()
     for route in routes:
+        if route.method.lower() not in _METHODS:
+            continue
         operations = paths.setdefault(route.path, {})
         operations[route.method.lower()] = _operation(route, components)
     return {

@@ -36,11 +36,13 @@ STATUSES: Final[Mapping[str, int]] = {
     "spec_conflict": 409,
     "storage_in_use": 409,
     "nothing_to_recover": 409,
+    "accessor_off": 409,
     "precondition_failed": 412,
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "too_many_requests": 429,
     INTERNAL_ERROR: 500,
+    "upstream_fault": 502,
     "service_unavailable": 503,
     "timeout": 504,
 }

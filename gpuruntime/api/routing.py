@@ -33,6 +33,11 @@ class NoQuery:
     """A route without parameters: any is one too many."""
 
 
+@attrs.frozen(slots=True)
+class AnyQuery:
+    """What stands there goes to somebody else, who reads it."""
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Body(Generic[BodyT]):
     model: type[BodyT]
@@ -99,6 +104,7 @@ Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResp
 class Route:
     """`name` is what generated clients call it; `errors` are the codes it may end with.
 
+    The pattern is what is matched where the path, as documented, cannot say it.
     An untimed route answers from memory, or bounds by itself the time to its first byte.
     """
 
@@ -115,6 +121,7 @@ class Route:
     needs_cluster: bool = True
     is_untimed: bool = False
     tag: str = "units"
+    pattern: str = ""
 
     def answer(self, status: int) -> Answer:
         return next(each for each in self.answers if each.status == status)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
+import attrs
 import structlog
 from aiohttp import web
 
@@ -27,19 +28,21 @@ from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.models.cluster import NODES, RESOURCE_QUOTAS
+from gpuruntime.models.labels import APP_NAME, STORAGE_APP
+from gpuruntime.models.network import SERVICES
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
-from gpuruntime.roles.translation import namespaces_of
+from gpuruntime.roles.translation import file_limits_of, namespaces_of
 from gpuruntime.settings import AuthMode, KubernetesMode, Settings
 
 log = structlog.get_logger()
 
 STOPPING: Final = "stopping"
-# The mirrors that requests need; nodes and quotas are only told of.
+# The mirrors that requests need. Nodes and quotas are only told of; files wait for services.
 NEEDED: Final = ("stock", "units", "pools", "storages")
 WELL: Final = Connection(is_connected=True, is_synced=True)
 
@@ -135,23 +138,27 @@ class Api:
             caches=caches,
             nodes=self._informers["nodes"].store,
             quotas=self._informers["quotas"].store,
+            services=self._informers["services"].store,
             client=client,
             connection=self._connection,
             auditor=auditor,
             now=now,
             rng=rng,
             meter=self._registry,
+            way=self._process.way,
         )
         options = ApiOptions(
             version=version("gpuruntime"),
             namespaces=names,
             gpu_resource=self._settings.gpuResource,
+            files=file_limits_of(self._settings),
         )
         return make_app(backend, options)
 
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         names = self._settings.namespaces
         stock, instance = Selection(namespace=names.stock), Selection(namespace=names.instance)
+        of_storages = attrs.evolve(instance, label_selector=f"{APP_NAME}={STORAGE_APP}")
         table: tuple[tuple[str, Any, Selection, Any], ...] = (
             ("stock", GPU_UNITS, stock, STOCK_INDEXES),
             ("units", GPU_UNITS, instance, UNIT_INDEXES),
@@ -159,6 +166,7 @@ class Api:
             ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
             ("nodes", NODES, EVERYTHING, None),
             ("quotas", RESOURCE_QUOTAS, instance, None),
+            ("services", SERVICES, of_storages, None),
         )
         return {
             name: Informer(

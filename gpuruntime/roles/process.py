@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import attrs
 from aiohttp import web
 
+from gpuruntime.api.accessors import Way, directly
 from gpuruntime.api.serving import Runner
 from gpuruntime.observe.listener import listen
 from gpuruntime.observe.metrics import Registry
@@ -67,3 +68,4 @@ class Process:
     rng: Random = attrs.field(factory=Random)
     standing: Standing = standing
     serving: Serving = over_http
+    way: Way = directly

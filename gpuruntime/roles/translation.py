@@ -4,6 +4,7 @@ import ipaddress
 
 import attrs
 
+from gpuruntime.api.file_patience import FileLimits
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.reconcilers.options import (
     HelperOptions,
@@ -18,6 +19,16 @@ from gpuruntime.settings import PodSecurity, Settings
 def namespaces_of(settings: Settings) -> Namespaces:
     names = settings.namespaces
     return Namespaces(stock=names.stock, instance=names.instance, system=names.system)
+
+
+def file_limits_of(settings: Settings) -> FileLimits:
+    files = settings.files
+    return FileLimits(
+        most_bytes=files.most_bytes,
+        idle_seconds=files.idleTimeout,
+        longest_seconds=files.timeout,
+        at_once=files.atOnce,
+    )
 
 
 def unit_options_of(settings: Settings) -> UnitOptions:

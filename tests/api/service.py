@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.file_patience import FileLimits
 from gpuruntime.api.serving import Runner
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.store import Store, Tables
@@ -20,6 +21,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Transport
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.cluster import Node, ResourceQuota
+from gpuruntime.models.network import Service as NetworkService
 from tests.api.conformity import Promises
 from tests.inventory.cluster import Cluster, Replica, clock, replica
 
@@ -28,6 +30,7 @@ STOCK_UNITS = "/api/v1/operator/stock-units"
 JOBS = "/api/v1/operator/jobs"
 POOLS = "/api/v1/operator/stockpools"
 STORAGES = "/api/v1/gpu-storages"
+FILE_LIMITS = FileLimits()
 WELL = Connection(is_connected=True, is_synced=True)
 
 
@@ -63,11 +66,13 @@ class Service:
         replica: Replica,
         nodes: Tables[Node],
         quotas: Tables[ResourceQuota],
+        services: Tables[NetworkService],
     ) -> None:
         self.client = client
         self.replica = replica
         self.nodes = nodes
         self.quotas = quotas
+        self.services = services
         self.connection = WELL
         self._promises: Promises | None = None
 
@@ -134,17 +139,20 @@ async def service(
     meter: Meter = NullMeter(),
     deadline_seconds: float = 65.0,
     cancels_handlers: bool = False,
+    files: FileLimits = FILE_LIMITS,
     around: Callable[[Transport], Transport] = lambda inner: inner,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live."""
     nodes: Tables[Node] = Tables({})
     quotas: Tables[ResourceQuota] = Tables({})
+    services: Tables[NetworkService] = Tables({})
     async with replica(cluster) as process:
         backend = Backend(
             inventory=process.inventory,
             caches=process.means.caches,
             nodes=Store(nodes),
             quotas=Store(quotas),
+            services=Store(services),
             client=Client(around(process.transport)),
             connection=lambda: served.connection,
             auditor=Auditor(process.means.caches.snapshot),
@@ -152,7 +160,8 @@ async def service(
             rng=Random(1),
             meter=meter,
         )
-        app = make_app(backend, ApiOptions(version="1.2.3", deadline_seconds=deadline_seconds))
+        options = ApiOptions(version="1.2.3", deadline_seconds=deadline_seconds, files=files)
+        app = make_app(backend, options)
         async with TestClient(_Server(app, cancels_handlers=cancels_handlers)) as client:
-            served = Service(client, process, nodes, quotas)
+            served = Service(client, process, nodes, quotas, services)
             yield served

@@ -27,6 +27,7 @@ ROUTES = {
     "/api/v1/gpu-storages": {"get", "post"},
     "/api/v1/gpu-storages/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-storages/{name}/recover": {"post"},
+    "/api/v1/gpu-storages/{name}/files/{path}": {"get", "options", "put", "patch", "delete"},
     "/openapi.json": {"get"},
     "/swagger/index.html": {"get"},
 }

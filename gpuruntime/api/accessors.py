@@ -1,0 +1,109 @@
+"""Where the file server of a storage is: told by the objects that belong to the storage alone.
+
+The address is that of its Service, which is an IP address of the cluster's own. No name is looked
+up, and nothing that a caller sends has a part in it.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from gpuruntime.api.errors import AccessorOffError, NotServingError
+from gpuruntime.inventory.storages import Storages
+from gpuruntime.inventory.stores import Store
+from gpuruntime.models import codec, provenance
+from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.network import Service
+from gpuruntime.models.reasons import ConditionType
+from gpuruntime.models.storages import GPUStorage, accessor_name
+
+# From an address of the cluster to where this process reaches it.
+Way: TypeAlias = Callable[[str, int], tuple[str, int]]
+
+
+def directly(host: str, port: int) -> tuple[str, int]:
+    """Of a process that stands in the cluster's own network."""
+    return host, port
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Port:
+    port: int = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ServiceAddress:
+    """The part of a Service's spec that says where it is."""
+
+    clusterIP: str = ""
+    ports: tuple[Port, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Accessor:
+    storage: str
+    host: str
+    port: int
+    is_writable: bool
+
+    @property
+    def origin(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+class Accessors:
+    def __init__(self, storages: Storages, services: Store[Service], way: Way = directly) -> None:
+        self._storages = storages
+        self._services = services
+        self._way = way
+
+    async def of(self, name: str) -> Accessor:
+        """Raises StorageNotFoundError, AccessorOffError, NotServingError."""
+        storage = await self._storages.get(name)
+        if not storage.spec.accessor.enabled:
+            raise AccessorOffError(
+                f"storage {name} has no accessor: update it with accessor.enabled true"
+            )
+        _demand_ready(storage)
+        host, port = self._way(*self._address_of(storage))
+        return Accessor(
+            storage=name, host=host, port=port, is_writable=storage.spec.accessor.writable
+        )
+
+    def _address_of(self, storage: GPUStorage) -> tuple[str, int]:
+        """Of a Service that another one's name got, nothing is taken."""
+        key = Key(storage.metadata.namespace, accessor_name(storage.metadata.name))
+        service = self._services.get(key)
+        owner = service.metadata.controller_owner if service else None
+        if service is None or owner is None or owner.uid != storage.metadata.uid:
+            raise NotServingError(
+                f"the accessor of storage {storage.metadata.name} has no Service yet"
+            )
+        address = codec.decode(service.spec, ServiceAddress)
+        if not _is_ip(address.clusterIP) or not address.ports:
+            raise NotServingError(
+                f"the Service of storage {storage.metadata.name} has no address yet"
+            )
+        return address.clusterIP, address.ports[0].port
+
+
+def _demand_ready(storage: GPUStorage) -> None:
+    name = storage.metadata.name
+    if provenance.is_terminating(storage):
+        raise NotServingError(f"storage {name} is being deleted")
+    ready = condition_of(storage.status.conditions, ConditionType.ACCESSOR_READY)
+    if ready is None or not ready.is_true:
+        words = f"{ready.reason}: {ready.message}" if ready else "nobody has begun with it yet"
+        raise NotServingError(f"the accessor of storage {name} is not ready: {words}")
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,95 @@
+"""The routes of a storage's files: judged here, answered by the storage's own file server."""
+
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gpuruntime.api.accessors import Accessors
+from gpuruntime.api.errors import MethodNotAllowedError
+from gpuruntime.api.file_headers import onward
+from gpuruntime.api.file_paths import DESTINATION, destination_of, target_of
+from gpuruntime.api.file_relay import FileRelay, Order
+from gpuruntime.api.routing import READ, Answer, AnyQuery, Call, Form, Route
+from gpuruntime.api.storage_routes import STORAGE
+from gpuruntime.models.strict import Problem, StrictError
+
+READS: Final = ("GET", "HEAD", "OPTIONS", "PROPFIND")
+_FILES: Final = f"{STORAGE}/files/{{path}}"
+_PATTERN: Final = f"{STORAGE}/files{{path:(?:/.*)?}}"
+_BYTES: Final = "application/octet-stream"
+_AS_SERVED: Final = "As the file server answers."
+_ERRORS: Final = (
+    *READ,
+    "gpustorage_not_found",
+    "accessor_off",
+    "method_not_allowed",
+    "body_too_large",
+    "upstream_fault",
+)
+# The document has no words for the methods of WebDAV, so those stay out of it.
+_METHODS: Final = (
+    ("GET", "readFile", "Read a file, or list a folder"),
+    ("OPTIONS", "askForFileMethods", "What can be done with a file"),
+    ("PROPFIND", "readFileProperties", "Read properties of a file, or of a folder's files"),
+    ("PUT", "writeFile", "Write a file; MKCOL makes a folder, MOVE and COPY take a Destination"),
+    ("PATCH", "continueFile", "Write on at the end of a file: X-Update-Range: append"),
+    ("DELETE", "deleteFile", "Delete a file, or a folder with all that is in it"),
+    ("MKCOL", "makeFolder", "Make a folder"),
+    ("COPY", "copyFile", "Copy within the storage"),
+    ("MOVE", "moveFile", "Move within the storage"),
+)
+
+
+def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
+    files = _Files(accessors, relay)
+    return tuple(
+        Route(
+            method=method,
+            path=_FILES,
+            pattern=_PATTERN,
+            name=name,
+            handler=files.read if method in READS else files.change,
+            summary=summary,
+            query=AnyQuery,
+            answers=(
+                Answer(status=200, description=_AS_SERVED, form=Form.RAW, media_type=_BYTES),
+            ),
+            errors=_ERRORS,
+            is_untimed=True,
+            tag="files",
+        )
+        for method, name, summary in _METHODS
+    )
+
+
+class _Files:
+    def __init__(self, accessors: Accessors, relay: FileRelay) -> None:
+        self._accessors = accessors
+        self._relay = relay
+
+    async def read(self, call: Call[AnyQuery, None]) -> web.StreamResponse:
+        return await self._serve(call, is_change=False)
+
+    async def change(self, call: Call[AnyQuery, None]) -> web.StreamResponse:
+        return await self._serve(call, is_change=True)
+
+    async def _serve(self, call: Call[AnyQuery, None], *, is_change: bool) -> web.StreamResponse:
+        request, name = call.request, call.path("name")
+        target = target_of(request.raw_path, name, is_change=is_change)
+        headers = onward(request.headers)
+        if request.method in ("COPY", "MOVE"):
+            headers[DESTINATION] = _destination(request, name)
+        accessor = await self._accessors.of(name)
+        if is_change and not accessor.is_writable:
+            raise MethodNotAllowedError(request.method, READS)
+        return await self._relay.hand_on(
+            request, Order(accessor=accessor, target=target, headers=headers)
+        )
+
+
+def _destination(request: web.Request, storage: str) -> str:
+    values = request.headers.getall(DESTINATION, [])
+    if len(values) != 1:
+        message = f"{request.method} takes one: the path to write to"
+        raise StrictError((Problem(field=DESTINATION, message=message),))
+    return destination_of(values[0], storage, request.headers.get(hdrs.HOST, ""))
