@@ -36,7 +36,7 @@ _DESCRIPTION: Final = "Description"
 async def open_session(options: ConnectionOptions) -> "Session":
     """Raises UnavailableError, whatever the reason."""
     secrets = credentials(options)
-    client = Client()
+    client = Reader()
     session = Session(client, options)
     try:
         async with asyncio.timeout(options.connect_seconds):
@@ -54,16 +54,31 @@ async def open_session(options: ConnectionOptions) -> "Session":
     return session
 
 
+class Reader(Client):
+    """The library's client, whose reading can end while it goes on calling itself connected."""
+
+    async def _process_pong(self) -> None:
+        """One that answers a flush which has given up meanwhile ends the reading otherwise."""
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
+
+    async def _read_loop(self) -> None:
+        """However the reading ends, the connection ends with it."""
+        await super()._read_loop()
+        await self._process_op_err(nats.errors.UnexpectedEOF())
+
+
 class Subscription:
     def __init__(self, inner: NatsSubscription) -> None:
         self._inner = inner
 
     async def close(self) -> None:
         """What the broker has sent by now is still received before this returns."""
-        try:
-            await self._inner.drain()  # type: ignore[no-untyped-call]  # the library's own
-        except (nats.errors.Error, OSError):
-            return  # with its connection it is gone anyway
+        # With its connection it is gone anyway, and a broker that is silent sends nothing.
+        with suppress(TimeoutError, OSError, nats.errors.Error):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._inner.drain()  # type: ignore[no-untyped-call]  # the library's own
 
 
 class Session:

@@ -1,6 +1,7 @@
 import asyncio
 from pathlib import Path
 
+import nats.errors
 import nkeys
 import pytest
 
@@ -89,6 +90,31 @@ async def test_a_listener_that_is_gone_hears_nothing_more(shared: Broker) -> Non
         await made.publish("a", b"2")
         await made.session.request("$JS.API.INFO", b"", within_seconds=5)
         assert heard == [b"1"]
+
+
+async def test_an_answer_that_comes_after_its_asker_gave_up_ends_nothing(own: Broker) -> None:
+    async with connection(own.url) as made:
+        session = made.session
+        own.pause()
+        with pytest.raises(nats.errors.TimeoutError):
+            await session._client.flush(timeout=1)
+        own.resume()
+        await session._client.flush(timeout=5)
+        assert made.session is session
+
+
+async def test_a_session_that_has_stopped_reading_is_replaced(shared: Broker) -> None:
+    async with connection(shared.url) as made:
+        session = made.session
+
+        async def fail(data: bytes) -> None:
+            raise KeyError(data)
+
+        session._client._ps.parse = fail  # type: ignore[method-assign,assignment]  # as a defect of it would
+        with pytest.raises(OutcomeUnknownError):
+            await made.request("$JS.API.INFO", b"", within_seconds=5)
+        await until_connected(made)
+        assert made.session is not session
 
 
 async def test_a_token_is_read_from_its_file_anew_for_every_session(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""One delivery of a message by a consumer, and the answers that the broker takes to it."""
+
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import MalformedMessageError
+from gpuruntime.bus.message import Message
+
+_encoder = msgspec.json.Encoder()
+_DONE: Final = b"+ACK"
+_IN_PROGRESS: Final = b"+WPI"
+# $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>, and the
+# longer form with a domain and an account before the stream.
+_SHORT: Final = 9
+_LONG: Final = 11
+
+
+@attrs.frozen(slots=True)
+class Delivery:
+    """`sequence` names the message in its stream; `count` is the broker's, and proves nothing."""
+
+    data: bytes
+    sequence: int
+    count: int
+    _reply: str
+    _connection: Connection
+
+    async def ack(self) -> None:
+        await self._connection.publish(self._reply, _DONE)
+
+    async def give_back(self, *, delay_seconds: float = 0.0) -> None:
+        delay = {"delay": int(delay_seconds * 1e9)} if delay_seconds > 0 else None
+        body = b"-NAK " + _encoder.encode(delay) if delay else b"-NAK"
+        await self._connection.publish(self._reply, body)
+
+    async def keep(self) -> None:
+        """Starts the ack wait anew."""
+        await self._connection.publish(self._reply, _IN_PROGRESS)
+
+
+def delivery_of(message: Message, connection: Connection) -> Delivery:
+    tokens = message.reply.split(".")
+    if tokens[:2] != ["$JS", "ACK"] or len(tokens) < _SHORT:
+        raise MalformedMessageError(f"{message.subject}: no consumer has delivered this")
+    first = 4 if len(tokens) < _LONG else 6
+    count, sequence = tokens[first : first + 2]
+    return Delivery(message.data, int(sequence), int(count), message.reply, connection)
