@@ -66,8 +66,10 @@ class Facts:
     storage_by_uid: dict[str, GPUStorage] = attrs.field(factory=dict)
     claim_by_key: dict[Key, VolumeClaim] = attrs.field(factory=dict)
     policy_by_key: dict[Key, NetworkPolicy] = attrs.field(factory=dict)
-    # What may write to a volume, by its claim: the Pods of units, and of file servers.
+    # What is on a volume, by its claim: Pods of units, of other storages that copy it, and of
+    # file servers.
     mounting: Pods = attrs.field(factory=lambda: defaultdict(list))
+    copying: Pods = attrs.field(factory=lambda: defaultdict(list))
     serving: Pods = attrs.field(factory=lambda: defaultdict(list))
     # By the uid of the unit that holds them.
     held_by: defaultdict[str, list[GPUStorage]] = attrs.field(factory=lambda: defaultdict(list))
@@ -130,13 +132,18 @@ class Facts:
 
     def _add_pod(self, pod: Pod) -> None:
         marks = pod.metadata.labels
-        if pod.status.phase in ENDED or not {labels.UNIT, labels.ACCESSOR} & marks.keys():
+        if pod.status.phase in ENDED:
             return
-        mounting = self.mounting if labels.UNIT in marks else self.serving
         for volume in pod.spec.volumes:
-            if volume.persistentVolumeClaim is not None:
-                name = volume.persistentVolumeClaim.claimName
-                mounting[Key(pod.metadata.namespace, name)].append(pod)
+            if volume.persistentVolumeClaim is None:
+                continue
+            claim = Key(pod.metadata.namespace, volume.persistentVolumeClaim.claimName)
+            if labels.UNIT in marks:
+                self.mounting[claim].append(pod)
+            elif labels.ACCESSOR in marks:
+                self.serving[claim].append(pod)
+            elif marks.get(labels.STORAGE, claim.name) != claim.name:
+                self.copying[claim].append(pod)
 
     def _add_stock(self, stock: GPUUnit) -> None:
         metadata = stock.metadata

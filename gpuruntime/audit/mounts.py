@@ -22,7 +22,7 @@ FOLLOW_SECONDS: Final = 180.0
 
 @attrs.frozen(slots=True)
 class Mount:
-    """A claim, and the Pods of units that may write to it."""
+    """A claim, and Pods that are on its volume."""
 
     claim: Key
     pods: tuple[Pod, ...]
@@ -39,7 +39,15 @@ class _DeploymentSpec:
 
 
 def mounts(facts: Facts) -> Iterator[Mount]:
+    """By units, one for each claim."""
     for claim, pods in facts.mounting.items():
+        yield Mount(claim, tuple(pods))
+
+
+def uses(facts: Facts) -> Iterator[Mount]:
+    """By units, and by storages that are filled as a copy."""
+    yield from mounts(facts)
+    for claim, pods in facts.copying.items():
         yield Mount(claim, tuple(pods))
 
 
@@ -85,16 +93,16 @@ def kept_below(mount: Mount, facts: Facts) -> Iterator[Finding]:
     elif claim is None or is_terminating(claim):
         fault = f"claim is {'gone' if claim is None else 'being deleted'}"
     if fault:
-        units = ", ".join(sorted({_unit_of(pod) for pod in mount.pods}))
+        names = ", ".join(pod.metadata.name for pod in mount.pods)
         yield Finding(
             objects=tuple(map(reference_to, mount.pods)),
-            message=f"{mount.claim} is mounted by {units}, and its {fault}",
+            message=f"{mount.claim} is mounted by {names}, and its {fault}",
             remedy="save what is on the volume, and set its PersistentVolume to Retain",
         )
 
 
 def filled_before(mount: Mount, facts: Facts) -> Iterator[Finding]:
-    """Nobody mounts what is not prepared to its end, or never had a volume.
+    """Nobody mounts or copies what is not prepared to its end, or never had a volume.
 
     Allows a volume that came to grief under the Pod.
     """
@@ -104,7 +112,7 @@ def filled_before(mount: Mount, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             objects=(reference_to(storage), *map(reference_to, mount.pods)),
             message=f"{reference_to(storage)} {fault}, and is mounted",
-            remedy="suspend the unit until the storage is Ready",
+            remedy="suspend the unit, or delete the Job, until the storage is Ready",
         )
 
 

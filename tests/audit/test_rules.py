@@ -30,6 +30,7 @@ from tests.audit.values import (
     change,
     child_metadata,
     claim_marks,
+    copying_pod,
     deployment,
     job,
     mounting,
@@ -337,6 +338,11 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         ),
     ],
     "storage-kept": [
+        both(
+            plus("pods", copying_pod("copy")),
+            *(minus("pods", name) for name in ("unit-demo-1", f"storage-accessor-{STORAGE}-1")),
+            disowned("storages", STORAGE, finalizers=()),
+        ),
         minus("storages", STORAGE),
         disowned("storages", STORAGE, finalizers=()),
         minus("claims", STORAGE),
@@ -344,6 +350,7 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
     ],
     "storage-filled": [
         *(prepare(phase) for phase in ("", "Pending", "Running", "Failed")),
+        both(minus("pods", "unit-demo-1"), plus("pods", copying_pod("copy")), prepare("Running")),
         told(
             "storages",
             STORAGE,
@@ -580,6 +587,7 @@ ALLOWED: dict[str, Corruption] = {
     "a volume that came to grief under its Pod": told(
         "storages", STORAGE, phase="Failed", conditions=ready("VolumeLost")
     ),
+    "a copy of what a unit mounts": plus("pods", copying_pod("copy")),
     "a pool of more than it was made for": both(
         *(plus("stock", stock_unit(ordinal)) for ordinal in (5, 6)),
         edit("pools", "p", lambda held: with_metadata(with_spec(held, replicas=2), generation=2)),

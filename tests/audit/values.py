@@ -210,6 +210,13 @@ def unit_pod(unit: str, **members: Any) -> Pod:
     return Pod(metadata=metadata, spec=mounting(**members))
 
 
+def copying_pod(name: str) -> Pod:
+    """Of another storage that is filled from this one."""
+    metadata = storage_metadata(f"storage-prepare-{name}-1")
+    marks = {**metadata.labels, labels.STORAGE: name}
+    return Pod(metadata=attrs.evolve(metadata, labels=marks), spec=mounting())
+
+
 def server_pod(*, node: str = "node-1") -> Pod:
     metadata = storage_metadata(f"storage-accessor-{STORAGE}-1")
     return Pod(
