@@ -75,6 +75,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def load(session: nox.Session) -> None:
+    """10,000 stock units and 2,000 claims of them on a real control plane, within budgets."""
+    install(session, "bench", "local")
+    session.run("python", "-m", "tests.load", *session.posargs)
+
+
+@nox.session
 def simulate(session: nox.Session) -> None:
     """The whole product in virtual time under planned faults, seed after seed."""
     install(session, "tests", "local")

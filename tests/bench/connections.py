@@ -60,7 +60,7 @@ class Connection:
 
     async def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding") != "chunked":
-            return await self._reader.readexactly(int(headers["content-length"]))
+            return await self._reader.readexactly(int(headers.get("content-length", "0")))
         body = b""
         while size := int(await self._reader.readuntil(b"\r\n"), 16):
             body += (await self._reader.readexactly(size + 2))[:-2]

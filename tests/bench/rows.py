@@ -8,19 +8,23 @@ TOLERANCE = 1.25
 
 @attrs.frozen(kw_only=True, slots=True)
 class Row:
-    """`at_most` and `at_least` are budgets; a row without either is there to compare with."""
+    """`at_most` and `at_least` are budgets; a row without either is there to compare with.
+
+    What is counted, and not timed, needs no tolerance.
+    """
 
     name: str
     value: float
     unit: str
     at_most: float | None = None
     at_least: float | None = None
+    tolerance: float = TOLERANCE
 
     @property
     def is_missed(self) -> bool:
-        if self.at_most is not None and self.value > self.at_most * TOLERANCE:
+        if self.at_most is not None and self.value > self.at_most * self.tolerance:
             return True
-        return self.at_least is not None and self.value < self.at_least / TOLERANCE
+        return self.at_least is not None and self.value < self.at_least / self.tolerance
 
     @property
     def budget(self) -> str:
