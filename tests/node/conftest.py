@@ -7,8 +7,9 @@ import pytest
 
 from tests.cluster import binaries as control_plane_binaries
 from tests.cluster.controlplane import ControlPlane, Options, control_plane
-from tests.node import binaries, enclosure, stock_images
+from tests.node import binaries, enclosure, pods, stock_images
 from tests.node.configuration import Layout
+from tests.node.deployment import Deployment
 from tests.node.node import Node, node
 
 RUNNING = pytest.StashKey[Node]()
@@ -64,6 +65,20 @@ def real_node(
     with node(plane, layout, tmp_path_factory.mktemp("node-logs"), images.archives) as started:
         pytestconfig.stash[RUNNING] = started
         yield started
+
+
+@pytest.fixture(scope="session")
+def client(plane: ControlPlane, real_node: Node) -> pods.Client:
+    del real_node
+    return pods.Client(plane)
+
+
+@pytest.fixture(scope="session")
+def product(place: Path, plane: ControlPlane, real_node: Node) -> Deployment:
+    del real_node
+    deployment = Deployment(plane, place / "deployment")
+    deployment.apply()
+    return deployment
 
 
 @pytest.hookimpl(wrapper=True)

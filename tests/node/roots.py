@@ -20,6 +20,11 @@ from tests.node.containerfile import Recipe
 PREFIX = Path("usr/local")
 # What no program of an image asks for; together more than half of a Python.
 UNUSED = ("test", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "site-packages")
+# Every wheel may ask for them; where libc has taken them in, there are stubs.
+FOR_WHEELS = (
+    *("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libutil.so.1"),
+    *("libgcc_s.so.1", "libstdc++.so.6"),
+)
 ACCOUNTS = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 GROUPS = "root:x:0:\nnogroup:x:65534:\n"
 _LIBRARY = re.compile(r"(?:=> )?(?P<path>/\S+) \(0x")
@@ -112,6 +117,7 @@ def _add_libraries(root: Path, programs: Iterable[Path]) -> None:
     """At their own paths, which the loader knows; those of a private prefix beside libc."""
     found = set(_libraries(programs))
     [home] = {path.parent for path in found if path.name.startswith("libc.so")}
+    found |= {home / name for name in FOR_WHEELS if (home / name).exists()}
     private = Path(sys.base_prefix)
     for path in found:
         folder = home if private != Path("/usr") and path.is_relative_to(private) else path.parent

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import attrs
@@ -18,7 +19,7 @@ CONTAINERFILE = PROJECT / "Containerfile"
 MAKERS = ("roots.py", "images.py", "stock_images.py", "containerfile.py")
 BUSYBOX = "docker.io/library/busybox:1.36"
 PYTHON = "docker.io/library/python:3.12"
-PRODUCT = "docker.io/library/gpuruntime:latest"
+PRODUCT = f"docker.io/library/gpuruntime:{version('gpuruntime')}"
 
 
 @attrs.frozen

@@ -17,12 +17,6 @@ HUNGRY = ("python", "-c", "held = bytearray(512 << 20); held[::4096] = b'x' * le
 
 
 @pytest.fixture(scope="module")
-def client(plane: ControlPlane, real_node: Node) -> pods.Client:
-    del real_node
-    return pods.Client(plane)
-
-
-@pytest.fixture(scope="module")
 def server(plane: ControlPlane, client: pods.Client) -> str:
     """The ClusterIP of a Service with one Pod behind it."""
     del client

@@ -1,0 +1,112 @@
+"""The control plane as Pods on a real node, from the manifests as an operator would lay over."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.controlplane import ControlPlane, ControlPlaneError
+from tests.cluster.product import MANIFESTS, Caller, until
+from tests.node import pods
+
+SYSTEM = "runtime-system"
+INSTANCE = "runtime-instance"
+STOCK = "runtime-stock"
+ADDRESS = f"http://gpuruntime-api.{SYSTEM}.svc.cluster.local:8080"
+ROLES = ("manager", "api")
+# Two cores for everything: what a unit does not ask for is little here.
+MANAGER = {"podDefaults": {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}}
+
+
+class Deployment:
+    """What the manifests bring, under their own names, and how it is called."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self.caller = Caller(ADDRESS)
+        self._folder = folder
+
+    def apply(self, **manager: Any) -> None:
+        """Again with other settings of the manager is a rollout of it."""
+        base = MANIFESTS / "control-plane"
+        configuration = yaml.safe_load((base / "manager-configuration.yaml").read_text())
+        self._folder.mkdir(exist_ok=True)
+        document = yaml.safe_dump({**configuration, **MANAGER, **manager})
+        (self._folder / "manager.yaml").write_text(document)
+        (self._folder / "kustomization.yaml").write_text(yaml.safe_dump(_overlay(self._folder)))
+        self.plane.kubectl("apply", "-k", str(self._folder))
+        self.wait_until_rolled_out()
+
+    def wait_until_rolled_out(self) -> None:
+        for role in ROLES:
+            self._wait_for_rollout(role)
+        until(lambda: pods.answers(f"{ADDRESS}/api/v1/health"), bool)
+
+    def _wait_for_rollout(self, role: str) -> None:
+        target = ("-n", SYSTEM, f"deployment/gpuruntime-{role}")
+        try:
+            self.plane.kubectl("rollout", "status", *target, "--timeout=60s")
+        except ControlPlaneError as error:
+            selector = f"app.kubernetes.io/name=gpuruntime-{role}"
+            said = self.plane.kubectl("logs", "-n", SYSTEM, "-l", selector, "--tail=5")
+            raise ControlPlaneError(f"{error}; the ends of its logs:\n{said}") from error
+
+    def pods(self, role: str) -> list[dict[str, Any]]:
+        """Those that are not on their way out."""
+        return self.pods_of(SYSTEM, f"app.kubernetes.io/name=gpuruntime-{role}")
+
+    def pods_of(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+        found = self.plane.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "json")
+        items: list[dict[str, Any]] = json.loads(found)["items"]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    def leader(self) -> str:
+        """The Pod that holds the lease."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/gpuruntime-manager"
+        lease = until(lambda: self.plane.request("GET", path), bool)
+        return str(lease["spec"]["holderIdentity"])
+
+    def exec(self, pod: str, *command: str) -> str:
+        return self.plane.kubectl("exec", "-n", SYSTEM, pod, "--", *command)
+
+    def seed(self, spec: str, replicas: int, **body: Any) -> None:
+        """Returns when they are ready."""
+        operation = f"stock-{spec}-{time.monotonic_ns()}"
+        wanted = {"operationID": operation, "specName": spec, "replicas": replicas, **body}
+        answer = self.caller.post("/operator/stock-units", wanted)
+        assert answer.status == 202, answer
+        self.caller.until(f"/operator/jobs/{operation}", lambda job: job["ready"] == replicas)
+
+    def claim(self, spec: str, name: str, **body: Any) -> dict[str, Any]:
+        operation = f"unit-{name}-{time.monotonic_ns()}"
+        wanted = {"operationID": operation, "specName": spec, "name": name, **body}
+        answer = self.caller.post("/gpu-units", wanted)
+        assert answer.status == 201, answer
+        view: dict[str, Any] = answer.data
+        return view
+
+    def ready(self, name: str) -> dict[str, Any]:
+        view: dict[str, Any] = self.caller.until(
+            f"/gpu-units/{name}",
+            lambda unit: (
+                unit["phase"] == "Ready" and unit["observedGeneration"] == unit["generation"]
+            ),
+        )
+        return view
+
+
+def _overlay(folder: Path) -> dict[str, Any]:
+    return {
+        "resources": [os.path.relpath(MANIFESTS / "control-plane", folder)],
+        "configMapGenerator": [
+            {
+                "name": "gpuruntime-manager",
+                "namespace": SYSTEM,
+                "behavior": "replace",
+                "files": ["manager.yaml"],
+            }
+        ],
+    }
