@@ -45,6 +45,14 @@ SANDBOX = {
 }
 
 
+UNPRIVILEGED: JsonObject = {
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+PLAIN: JsonObject = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
 class RefusedError(Exception):
     """What the server said."""
 
@@ -68,7 +76,7 @@ def made(
     with installation(cluster, tmp_path_factory.mktemp(NAME), NAME) as one:
         apply(one, SANDBOX, *levels)
         for level in OPTIONS:
-            until(lambda: has_account(one, namespace_of(level)), bool)  # noqa: B023 - at once
+            until(lambda: has_account(one, namespace_of(level)), bool)  # noqa: B023  # called at once
         yield one
 
 
@@ -150,3 +158,94 @@ def test_every_valid_storage_is_taken_and_left_alone(
         assert ask(resource.path(namespace=namespace), body)
         if resource is JOBS:
             assert ask(PODS.path(namespace=namespace), pod_from(body))
+
+
+def test_a_quota_and_the_strictest_level_let_in_all_that_the_product_runs(
+    made: Installation,
+) -> None:
+    """Reservations, a unit, what fills its storage, a copy, and a file server."""
+    for namespace in (made.stock, made.instance):
+        labels = "pod-security.kubernetes.io/enforce=restricted"
+        made.plane.kubectl("label", "namespace", namespace, labels, "--overwrite")
+    made.manager(podSecurity="restricted").wait_until_ready()
+    apply(made, *orders(made))
+    for kind, count in (("gpuunits", 1), ("gpustorages", 2)):
+        until(lambda: ready(made, kind), lambda names: len(names) == count)  # noqa: B023  # called at once
+    until(lambda: made.objects("stockpools", made.stock), lambda seen: available(seen) == 2)
+    until(lambda: made.objects("deployments", made.instance), lambda seen: serving(seen) == 2)
+    for namespace in (made.stock, made.instance):
+        refused = [
+            each["message"]
+            for each in made.objects("events", namespace)
+            if each["reason"] == "FailedCreate"
+        ]
+        assert refused == []
+        until(lambda: pods_counted(made, namespace), lambda count: count == "2")  # noqa: B023  # called at once
+
+
+def test_a_stranger_who_states_no_sizes_gets_them(made: Installation, ask: Ask) -> None:
+    """Otherwise the quota would refuse it."""
+    containers: JsonValue = [{"name": "c", "image": "x", "securityContext": PLAIN}]
+    spec: JsonObject = {"containers": containers, "securityContext": UNPRIVILEGED}
+    body: JsonObject = {"metadata": {"name": "stranger"}, "spec": spec}
+    answer = ask(PODS.path(namespace=made.instance), body)
+    (container,) = answer["spec"]["containers"]
+    assert container["resources"]["limits"] == {
+        "cpu": "1",
+        "memory": "1Gi",
+        "ephemeral-storage": "1Gi",
+    }
+
+
+def orders(made: Installation) -> Iterator[Any]:
+    fill = {"fromImage": "busybox:1.36", "command": ["true"]}
+    yield thing("StockPool", made.stock, "pool", specName="g1.1", gpu=1, replicas=2)
+    yield thing("GPUStorage", made.instance, "filled", size="1Gi", prepare=fill)
+    yield thing(
+        "GPUStorage",
+        made.instance,
+        "copied",
+        size="1Gi",
+        prepare={"fromStorageName": "filled"},
+        accessor={"enabled": True},
+    )
+    yield thing(
+        "GPUUnit",
+        made.instance,
+        "unit",
+        specName="g1.1",
+        gpu=1,
+        storageMounts=[{"name": "filled", "mountPath": "/data"}],
+        template={"ports": [{"name": "http", "port": 80}]},
+    )
+
+
+def thing(kind: str, namespace: str, name: str, **spec: Any) -> JsonObject:
+    return {
+        "apiVersion": "runtime.lokiwager.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def ready(made: Installation, kind: str) -> list[str]:
+    return [
+        each["metadata"]["name"]
+        for each in made.objects(kind, made.instance)
+        if each.get("status", {}).get("phase") == "Ready"
+    ]
+
+
+def pods_counted(made: Installation, namespace: str) -> str:
+    """By the quota; those that ended are none of its business."""
+    (quota,) = made.objects("resourcequotas", namespace)
+    return str(quota["status"]["used"]["pods"])
+
+
+def available(pools: list[Any]) -> int:
+    return sum(each.get("status", {}).get("available", 0) for each in pools)
+
+
+def serving(deployments: list[Any]) -> int:
+    return sum(each["status"].get("readyReplicas", 0) for each in deployments)
