@@ -15,7 +15,7 @@ class Mutation:
     new: str
 
 
-MUTATIONS: Final = (
+CORE: Final = (
     Mutation(
         "a claim without a guard",
         "gpuruntime.inventory.stock",
@@ -198,4 +198,142 @@ MUTATIONS: Final = (
         "        if started < self._rival_until:",
         "        if False:",
     ),
+    Mutation(
+        "a list of the past is taken for the present",
+        "gpuruntime.informer.recovery",
+        "    if version < known_version and state.stale_lists < MOST_STALE_LISTS:",
+        "    if False:",
+    ),
+    Mutation(
+        "a page is skipped where the list goes on",
+        "gpuruntime.informer.recovery",
+        "        case ListFailed(error=ExpiredError()):\n"
+        '            return attrs.evolve(state, continue_token="")\n',
+        "",
+    ),
 )
+STORAGES: Final = (
+    Mutation(
+        "a storage is mounted before it is filled",
+        "gpuruntime.reconcilers.mount_plan",
+        "    if phase is StoragePhase.READY:",
+        "    if phase is not StoragePhase.FAILED:",
+    ),
+    Mutation(
+        "the younger of those who wait goes first",
+        "gpuruntime.reconcilers.mount_plan",
+        "    return min((unit for unit in units if _waits(unit))",
+        "    return max((unit for unit in units if _waits(unit))",
+    ),
+    Mutation(
+        "who asks first takes a storage, whoever waits",
+        "gpuruntime.reconcilers.mount_plan",
+        "            if first is not None and first.metadata.uid != unit.metadata.uid:",
+        "            if False:",
+    ),
+    Mutation(
+        "a storage is taken from its holder",
+        "gpuruntime.reconcilers.mount_plan",
+        "        if holder is not None and holder.uid != unit.metadata.uid:",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage is given back while Pods mount it",
+        "gpuruntime.reconcilers.holds",
+        "        if any(pod.mounts(claim) for pod in page.items):",
+        "        if False:",
+    ),
+    Mutation(
+        "who is suspended loses its storage",
+        "gpuruntime.reconcilers.holds",
+        "        return any(mount.name == storage.metadata.name",
+        "        return not unit.spec.suspended and any(mount.name == storage.metadata.name",
+    ),
+    Mutation(
+        "a storage is never given back",
+        "gpuruntime.reconcilers.holds",
+        "            if self._wants(storage, holder) or await self._may_mount(storage, holder):",
+        "            if True:",
+    ),
+    Mutation(
+        "a hold is written without a guard",
+        "gpuruntime.reconcilers.holds",
+        "            resource_version=storage.metadata.resourceVersion,\n",
+        "",
+    ),
+    Mutation(
+        "a holder is known by its name alone",
+        "gpuruntime.reconcilers.mount_plan",
+        "        if holder is not None and holder.uid != unit.metadata.uid:",
+        "        if holder is not None and holder.name != unit.metadata.name:",
+    ),
+    Mutation(
+        "a prepare runs again when its Job is gone",
+        "gpuruntime.reconcilers.storage_plan",
+        "    if record.has_ended and not asks_to_recover(storage):",
+        "    if record.has_ended and job is not None and not asks_to_recover(storage):",
+    ),
+    Mutation(
+        "a failed prepare runs again by itself",
+        "gpuruntime.reconcilers.storage_plan",
+        "    if record.has_ended and not asks_to_recover(storage):",
+        "    if record.phase == StepPhase.SUCCEEDED and not asks_to_recover(storage):",
+    ),
+    Mutation(
+        "a prepare runs before it is recorded",
+        "gpuruntime.reconcilers.prepares",
+        "        if step.makes_job and step.status == storage.status.prepare:",
+        "        if step.makes_job:",
+    ),
+    Mutation(
+        "a copy begins before its source is ready",
+        "gpuruntime.reconcilers.prepares",
+        "        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage goes while it is mounted",
+        "gpuruntime.reconcilers.storage",
+        "        if storage.status.holder is not None or self.holds.others_pods(storage)"
+        " or is_read:",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage bears no finalizer",
+        "gpuruntime.reconcilers.storage",
+        "        if FINALIZER not in storage.metadata.finalizers:\n            finalizers = (",
+        "        if False:\n            finalizers = (",
+    ),
+    Mutation(
+        "what a storage of the same name left is taken",
+        "gpuruntime.reconcilers.storage_children",
+        "    if owner is not None and owner.uid == storage.metadata.uid:",
+        "    if owner is not None and owner.name == storage.metadata.name:",
+    ),
+    Mutation(
+        "a claim that was lost is made again",
+        "gpuruntime.reconcilers.storage_plan",
+        "        return KeepClaim() if _had_volume(storage) else MakeClaim()",
+        "        return MakeClaim()",
+    ),
+    Mutation(
+        "a file server runs on any node",
+        "gpuruntime.reconcilers.accessors",
+        "        return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else "
+        "Placing(is_off=True)",
+        "        return Placing()",
+    ),
+    Mutation(
+        "the Pod comes before its NetworkPolicy",
+        "gpuruntime.reconcilers.running",
+        "            await self._keep_way(unit, key)\n"
+        "            desired = deployment_of(unit, self.options, self._placement(unit))\n"
+        "            deployment = await self.deployments[key.namespace].keep"
+        "(unit, key, desired)\n",
+        "            desired = deployment_of(unit, self.options, self._placement(unit))\n"
+        "            deployment = await self.deployments[key.namespace].keep"
+        "(unit, key, desired)\n"
+        "            await self._keep_way(unit, key)\n",
+    ),
+)
+MUTATIONS: Final = (*CORE, *STORAGES)

@@ -1,22 +1,41 @@
-"""Plants one mutation in this process, and asks seed after seed whether it is found.
+"""Plants mutations, one in a process at a time, and asks seed after seed whether it is found.
 
-A process of its own for each: `python -m tests.simulate.planting` runs them all.
+`python -m tests.simulate.planting` tries all of them: first a few seeds each, then more of those
+that are left, in two processes, until all are found or the time is up.
 """
 
 import argparse
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final
 
+import attrs
+
 from tests.simulate.mutations import MUTATIONS, Mutation
 
-MOST_SEEDS: Final = 100
-NOT_FOUND: Final = 1
+PROCESSES: Final = 2
+# Most are found by one of the first few.
+ROUNDS: Final = (range(4), range(4, 20), range(20, 50), range(50, 100))
+MINUTES: Final = 30.0
+NOT_FOUND: Final = 10
+
+
+@attrs.frozen
+class Tried:
+    """`words` say by which seed a mutation was found, and by which complaint."""
+
+    mutation: Mutation
+    is_found: bool
+    words: str
 
 
 def source_of(mutation: Mutation) -> Path:
@@ -57,35 +76,74 @@ class _PlantedLoader(SourceFileLoader):
         return code
 
 
-def seek(mutation: Mutation) -> int:
-    """The number of seeds that it took; 0: none of them found it."""
+def seek(mutation: Mutation, seeds: range) -> int:
+    """The process's exit code; what is planted stays planted."""
     sys.meta_path.insert(0, _Planter(mutation))
     from tests.simulate.check import check  # noqa: PLC0415  # only now the mutation is planted
     from tests.simulate.plan import plan_of  # noqa: PLC0415
 
-    for seed in range(MOST_SEEDS):
+    for seed in seeds:
         verdict = check(seed, plan_of(seed))
         if not verdict.is_sound:
-            _say(f"{mutation.name}: found by seed {seed}: {verdict.faults[0].splitlines()[0]}")
-            return seed + 1
-    _say(f"{mutation.name}: NOT FOUND by {MOST_SEEDS} seeds")
-    return 0
+            _say(f"seed {seed}: {verdict.faults[0].splitlines()[0]}")
+            return 0
+    return NOT_FOUND
+
+
+def campaign(mutations: Sequence[Mutation], minutes: float) -> list[Mutation]:
+    """Those that were not found."""
+    ends_at = time.monotonic() + 60.0 * minutes
+    left = list(mutations)
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        for seeds in ROUNDS:
+            tried = pool.map(partial(_try, seeds=seeds, ends_at=ends_at), left)
+            left = [each.mutation for each in _told(tried) if not each.is_found]
+    return left
+
+
+def _told(tried: Iterator[Tried]) -> Iterator[Tried]:
+    for each in tried:
+        if each.words:
+            _say(f"{each.mutation.name}: {each.words}")
+        yield each
+
+
+def _try(mutation: Mutation, *, seeds: range, ends_at: float) -> Tried:
+    """In a process of its own, where sets of texts are walked in the order of every other run."""
+    number = str(MUTATIONS.index(mutation))
+    arguments = ["--plant", number, "--seeds", f"{seeds.start}-{seeds.stop - 1}"]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.simulate.planting", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            timeout=max(0.0, ends_at - time.monotonic()),
+        )
+    except subprocess.TimeoutExpired:
+        return Tried(mutation, is_found=False, words="")
+    if ended.returncode not in (0, NOT_FOUND):
+        return Tried(mutation, is_found=False, words=ended.stderr)
+    return Tried(mutation, is_found=not ended.returncode, words=ended.stdout.strip())
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulate.planting")
-    parser.add_argument("--only", type=int, help="one of them, by its number from 0")
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="until it gives up")
+    parser.add_argument("--plant", type=int, help="one, by its number, in this very process")
+    parser.add_argument("--seeds", default="0-99", help="for the planted one, such as 0-99")
     given = parser.parse_args(arguments)
-    if given.only is not None:
-        return 0 if seek(MUTATIONS[given.only]) else NOT_FOUND
-    codes = [
-        subprocess.run(
-            [sys.executable, "-m", "tests.simulate.planting", "--only", str(number)], check=False
-        ).returncode
-        for number in range(len(MUTATIONS))
-    ]
-    _say(f"{codes.count(0)} of {len(codes)} mutations found")
-    return max(codes)
+    if given.plant is not None:
+        first, _, last = given.seeds.partition("-")
+        return seek(MUTATIONS[given.plant], range(int(first), int(last) + 1))
+    chosen = [each for each in MUTATIONS if given.only in each.name]
+    left = campaign(chosen, given.minutes)
+    for mutation in left:
+        _say(f"{mutation.name}: NOT FOUND")
+    _say(f"{len(chosen) - len(left)} of {len(chosen)} mutations found")
+    return 1 if left else 0
 
 
 def _say(line: str) -> None:
