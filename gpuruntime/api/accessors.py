@@ -20,8 +20,8 @@ from gpuruntime.models.network import Service
 from gpuruntime.models.reasons import ConditionType
 from gpuruntime.models.storages import GPUStorage, accessor_name
 
-# From an address of the cluster to where this process reaches it.
-Way: TypeAlias = Callable[[str, int], tuple[str, int]]
+# From an address of the cluster to where this process reaches it; None where nothing is.
+Way: TypeAlias = Callable[[str, int], tuple[str, int] | None]
 
 
 def directly(host: str, port: int) -> tuple[str, int]:
@@ -69,9 +69,14 @@ class Accessors:
                 f"storage {name} has no accessor: update it with accessor.enabled true"
             )
         _demand_ready(storage)
-        host, port = self._way(*self._address_of(storage))
+        place = self._way(*self._address_of(storage))
+        if place is None:
+            raise NotServingError(f"the accessor of storage {name} is simulated: it has no files")
         return Accessor(
-            storage=name, host=host, port=port, is_writable=storage.spec.accessor.writable
+            storage=name,
+            host=place[0],
+            port=place[1],
+            is_writable=storage.spec.accessor.writable,
         )
 
     def _address_of(self, storage: GPUStorage) -> tuple[str, int]:

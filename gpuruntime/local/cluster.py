@@ -24,6 +24,8 @@ from gpuruntime.local.kubelet import Kubelet
 from gpuruntime.local.lost_nodes import LostNodes
 from gpuruntime.local.mirrors import Mirrors
 from gpuruntime.local.pod_objects import Pod
+from gpuruntime.local.process_pods import ProcessPods
+from gpuruntime.local.programs import Programs
 from gpuruntime.local.registry import Kind
 from gpuruntime.local.replicaset_controller import ReplicaSets
 from gpuruntime.local.scheduler import NAME as SCHEDULER
@@ -45,11 +47,15 @@ UNOWNED: Final = frozenset({"Event", "Lease"})
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClusterOptions:
-    """The volumes' root is only written into volumes: no directory is made."""
+    """Containers of these images run as processes; all others are simulated.
+
+    The volumes' root is only written into volumes: a directory is made where a process mounts it.
+    """
 
     nodes: NodeOptions = NodeOptions()
     pace: Pace = Pace()
     volumes_root: str = "/var/lib/gpuruntime/volumes"
+    programs: Programs = attrs.field(factory=dict)
     seed: int = 0
 
 
@@ -68,6 +74,9 @@ class EmbeddedCluster:
         self._now = _in_whole_seconds(now)
         self._client = Client(self.transport)
         self._mirrors = Mirrors(self._client, self._rng(options, "mirrors"))
+        self._processes = ProcessPods(
+            self._client, self._mirrors, programs=options.programs, now=self._now
+        )
         self._parts = {**self._controllers(), **self._collector()}
 
     async def run(self) -> None:
@@ -79,6 +88,18 @@ class EmbeddedCluster:
             tasks.create_task(self._mirrors.run(), name="mirrors")
             await self._mirrors.synced()
             self.ready.set()
+
+    def way(self, host: str, _: int) -> tuple[str, int] | None:
+        """From the address of a Service to the process behind it; None while there is none.
+
+        A process listens at one port alone, so whichever was asked for leads there.
+        """
+        for service in self._mirrors.services.store.values():
+            if service.spec.clusterIP == host:
+                return self._processes.address_of(
+                    service.metadata.namespace, service.spec.selector
+                )
+        return None
 
     def _pod(self, key: Key) -> Pod | None:
         return self._mirrors.pods.store.get(key)
@@ -105,7 +126,14 @@ class EmbeddedCluster:
         scheduler = Scheduler(
             client, mirrors, recorder(SCHEDULER), now=now, rng=self._rng(options, "scheduler")
         )
-        kubelet = Kubelet(client, mirrors, recorder("kubelet"), now=now, pace=options.pace)
+        kubelet = Kubelet(
+            client,
+            mirrors,
+            recorder("kubelet"),
+            now=now,
+            pace=options.pace,
+            programs=options.programs,
+        )
         return parts | {
             "jobs": jobs.run,
             "replicasets": sets.run,
@@ -116,6 +144,7 @@ class EmbeddedCluster:
             "service accounts": ServiceAccounts(client, mirrors).run,
             "scheduler": scheduler.run,
             "kubelet": kubelet.run,
+            "processes": self._processes.run,
         }
 
     def _collector(self) -> dict[str, Part]:

@@ -74,6 +74,11 @@ class ClaimReference:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class HostPath:
+    path: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class VolumeSpec:
     accessModes: tuple[str, ...] = ()
     capacity: Amounts = attrs.field(factory=dict)
@@ -81,6 +86,7 @@ class VolumeSpec:
     persistentVolumeReclaimPolicy: str = "Retain"
     storageClassName: str = ""
     volumeMode: str = "Filesystem"
+    hostPath: HostPath | None = None
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -108,6 +114,18 @@ class StorageClass:
         return self.volumeBindingMode == "WaitForFirstConsumer"
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class ServiceSpec:
+    clusterIP: str = ""
+    selector: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Service:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: ServiceSpec = attrs.field(factory=ServiceSpec)
+
+
 NAMESPACES: Final = Resource(
     group="",
     version="v1",
@@ -119,6 +137,7 @@ NAMESPACES: Final = Resource(
 SERVICE_ACCOUNTS: Final = Resource(
     group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", type=PartialObject
 )
+SERVICES: Final = Resource(group="", version="v1", kind="Service", plural="services", type=Service)
 NODES: Final = Resource(
     group="", version="v1", kind="Node", plural="nodes", type=Node, is_namespaced=False
 )

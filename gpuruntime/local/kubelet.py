@@ -19,6 +19,7 @@ from gpuruntime.local.kubelet_plan import TOLERANCE_SECONDS, Life, appearance, e
 from gpuruntime.local.mirrors import BY_NODE, Mirrors, write_status
 from gpuruntime.local.notes import Notary, Note
 from gpuruntime.local.pod_objects import PODS, Container, Pod
+from gpuruntime.local.programs import Programs, failing_without, program_of
 from gpuruntime.local.simulation import Pace
 from gpuruntime.models.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
@@ -46,6 +47,7 @@ class Kubelet:
         *,
         now: Callable[[], datetime],
         pace: Pace,
+        programs: Programs,
     ) -> None:
         self._client = client
         self._pods = mirrors.pods
@@ -53,6 +55,7 @@ class Kubelet:
         self._notary = Notary(recorder, PODS)
         self._now = now
         self._pace = pace
+        self._programs = programs
         self._addresses = Addresses()
         self._charges: dict[Key, _Charge] = {}
         self._queue: WorkQueue[Key] = WorkQueue("kubelet")
@@ -70,12 +73,15 @@ class Kubelet:
             return DONE
         if Key("", pod.spec.nodeName) not in self._nodes.store:
             return DONE
+        program = program_of(pod, self._programs)
+        if program and program.path:
+            return DONE  # it runs as a process
         charge = self._charge(pod)
         if pod.is_ending:
             return await self._end(pod, charge)
         if pod.is_finished:
             return DONE
-        return await self._show(pod, charge)
+        return await self._show(failing_without(program, pod) if program else pod, charge)
 
     async def _show(self, pod: Pod, charge: _Charge) -> Result:
         loop = asyncio.get_running_loop()

@@ -73,7 +73,7 @@ def appearance(pod: Pod, life: Life, offset: float, *, now: datetime) -> Appeara
         for note in stage.notes
     ]
     has_started = due >= life.pace.start_seconds
-    status = _status(pod, life, inits, mains, has_sandbox=has_started, now=now)
+    status = pod_status(pod, life, inits, mains, has_sandbox=has_started, now=now, words=SIMULATED)
     next_at = min([NEVER, *(next_at for _, next_at in courses)])
     if not has_started:
         next_at = min(next_at, life.pace.start_seconds)
@@ -161,7 +161,7 @@ def _container_id(plot: Plot, run: int) -> str:
     return f"simulated://{plot.pod.metadata.uid}/{plot.container.name}/{run}"
 
 
-def _status(
+def pod_status(
     pod: Pod,
     life: Life,
     inits: tuple[ContainerStatus, ...],
@@ -169,11 +169,13 @@ def _status(
     *,
     has_sandbox: bool,
     now: datetime,
+    words: str,
 ) -> PodStatus:
+    """The words say what runs, if anything does."""
     pod_ip = life.pod_ip if has_sandbox else ""
     status = PodStatus(
         phase=_phase(pod, inits, mains),
-        message=SIMULATED,
+        message=words,
         conditions=pod.status.conditions,
         nominatedNodeName=pod.status.nominatedNodeName,
         hostIP=life.host_ip,

@@ -13,6 +13,7 @@ from gpuruntime.local.cluster_objects import (
     NAMESPACES,
     NODES,
     SERVICE_ACCOUNTS,
+    SERVICES,
     STORAGE_CLASSES,
     VOLUMES,
     PersistentVolume,
@@ -50,6 +51,7 @@ class Mirrors:
         self.storage_classes = self._of(STORAGE_CLASSES)
         self.namespaces = self._of(NAMESPACES)
         self.service_accounts = self._of(SERVICE_ACCOUNTS)
+        self.services = self._of(SERVICES)
 
     @property
     def all(self) -> tuple[Informer[Any], ...]:
@@ -63,6 +65,7 @@ class Mirrors:
             self.deployments,
             self.replica_sets,
             self.jobs,
+            self.services,
             self.pods,
         )
 

@@ -32,6 +32,17 @@ class Variable:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class ContainerPort:
+    containerPort: int = 0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class VolumeMount:
+    name: str = ""
+    mountPath: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class Container:
     name: str = ""
     image: str = ""
@@ -39,6 +50,9 @@ class Container:
     resources: Requirements = Requirements()
     restartPolicy: str = ""
     readinessProbe: Probe | None = None
+    args: tuple[str, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
+    volumeMounts: tuple[VolumeMount, ...] = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.models import labels
+from gpuruntime.models.accessors import ACCESSOR_PORT, accessor_arguments
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import KubernetesObject
 from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
@@ -33,7 +34,6 @@ from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
 # Where a prepare finds the volume, and a copy its source.
 MOUNT_PATH: Final = "/storage"
 SOURCE_PATH: Final = "/source"
-ACCESSOR_PORT: Final = 5000
 # Name by name, so that a file system's own folder of lost files stays where it is.
 COPY: Final = (
     f"cd {SOURCE_PATH} && for each in .[!.]* ..?* *; do "
@@ -221,18 +221,11 @@ class _PrepareRules:
 
 
 def _serving(storage: GPUStorage) -> tuple[str, ...]:
-    """The prefix is the path under which the API serves the files."""
-    prefix = f"/api/v1/gpu-storages/{storage.metadata.name}/files"
-    uploads = ("--allow-upload", "--allow-delete") if storage.spec.accessor.writable else ()
-    return (
-        MOUNT_PATH,
-        "--bind",
-        "0.0.0.0",  # noqa: S104 - inside its own Pod
-        "--port",
-        str(ACCESSOR_PORT),
-        "--path-prefix",
-        prefix,
-        *uploads,
+    return accessor_arguments(
+        storage.metadata.name,
+        folder=MOUNT_PATH,
+        is_writable=storage.spec.accessor.writable,
+        address="0.0.0.0",  # noqa: S104 - inside its own Pod
     )
 
 

@@ -4,6 +4,7 @@ Everything listens on this machine alone, and nothing of it outlives the process
 """
 
 import asyncio
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -14,8 +15,9 @@ import yaml
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
-from gpuruntime.local.cluster import EmbeddedCluster
+from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.local.http import serve
+from gpuruntime.local.programs import Program, Programs
 from gpuruntime.models.cluster import PRIORITY_CLASSES
 from gpuruntime.models.crds import crds
 from gpuruntime.models.json import JsonObject
@@ -25,6 +27,7 @@ from gpuruntime.roles.api import Api
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.process import Process
 from gpuruntime.settings import Address, OperationsSettings, Settings
 
 DEFINITIONS: Final = Resource(
@@ -46,6 +49,8 @@ NAMESPACES: Final = Resource(
 # Stock gives way to active units and to nobody else's Pods.
 PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
 READY_SECONDS: Final = 30.0
+# The program that serves the files of storages, where their image does elsewhere.
+FILE_SERVER: Final = "dufs"
 # Stock takes a moment to be ready, and the same operation may be sent any number of times.
 PATIENTLY: Final = "-sf --retry 9 --retry-delay 1 --retry-all-errors"
 
@@ -54,8 +59,14 @@ class Dev:
     """With `only_cluster` there is a cluster for kubectl and no role on it."""
 
     def __init__(
-        self, settings: Settings, *, only_cluster: bool = False, output: TextIO = sys.stdout
+        self,
+        settings: Settings,
+        *,
+        only_cluster: bool = False,
+        output: TextIO = sys.stdout,
+        programs: Programs | None = None,
     ) -> None:
+        """Unless programs are given, those on the PATH run what they can."""
         if not settings.listen.is_loopback:
             raise ConfigurationError(
                 f"listen: {settings.listen} is reached from elsewhere: dev is for this machine "
@@ -64,22 +75,27 @@ class Dev:
         self._settings = settings
         self._only_cluster = only_cluster
         self._output = output
+        self._programs = _on_the_path(settings) if programs is None else programs
         self._roles: list[Role] = []
 
     async def run(self) -> None:
-        cluster = EmbeddedCluster(now=wall_clock)
+        with tempfile.TemporaryDirectory(prefix="gpuruntime-") as folder:
+            await self._run_in(Path(folder))
+
+    async def _run_in(self, folder: Path) -> None:
+        options = ClusterOptions(volumes_root=str(folder / "volumes"), programs=self._programs)
+        cluster = EmbeddedCluster(now=wall_clock, options=options)
         async with asyncio.TaskGroup() as tasks, serve(cluster.server) as url:
             tasks.create_task(cluster.run(), name="cluster")
             async with asyncio.timeout(READY_SECONDS):
                 await cluster.ready.wait()
             await install(Client(cluster.transport), self._settings)
-            with tempfile.TemporaryDirectory(prefix="gpuruntime-") as folder:
-                kubeconfig = Path(folder) / "kubeconfig"
-                kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
-                self._say(f"kubeconfig   {kubeconfig}")
-                if not self._only_cluster:
-                    await self._start_roles(tasks, cluster)
-                await asyncio.Event().wait()
+            kubeconfig = folder / "kubeconfig"
+            kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
+            self._say(f"kubeconfig   {kubeconfig}")
+            if not self._only_cluster:
+                await self._start_roles(tasks, cluster)
+            await asyncio.Event().wait()
 
     async def drain(self) -> None:
         for role in reversed(self._roles):
@@ -91,7 +107,9 @@ class Dev:
         host = operations.host if operations.is_loopback else "127.0.0.1"
         manager = Manager(self._with_operations(Address(host, 0)), transport=cluster.transport)
         api = Api(
-            self._with_operations(Address(host, operations.port)), transport=cluster.transport
+            self._with_operations(Address(host, operations.port)),
+            transport=cluster.transport,
+            process=Process(way=cluster.way),
         )
         for role, name in ((manager, "manager"), (api, "api")):
             self._roles.append(role)
@@ -152,6 +170,11 @@ def welcome(address: str) -> tuple[str, ...]:
         f"  curl {PATIENTLY} -X POST {units}/gpu-units {header} -d '{unit}'",
         f"  curl {units}/gpu-units/demo",
     )
+
+
+def _on_the_path(settings: Settings) -> Programs:
+    path = shutil.which(FILE_SERVER) or ""
+    return {settings.helpers.accessorImage: Program(name=FILE_SERVER, path=path)}
 
 
 def _named(resource: Resource[Any], name: str) -> JsonObject:

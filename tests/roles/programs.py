@@ -1,5 +1,6 @@
 """The program as processes beside a test, each with a configuration file of its own."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,14 +24,18 @@ class Programs:
         self._keeper = keeper
         self._count = 0
 
-    def start(self, role: str, *flags: str, **settings: Any) -> Process:
-        """On free ports, unless the settings say otherwise."""
+    def start(
+        self, role: str, *flags: str, on_path: Path | None = None, **settings: Any
+    ) -> Process:
+        """On free ports, unless the settings say otherwise; with a folder before the PATH."""
         self._count += 1
         name = f"{role}-{self._count}"
         config = self.folder / f"{name}.yaml"
         own = {"listen": ANY_PORT, "operations": {"listen": ANY_PORT}}
         config.write_text(yaml.safe_dump({**own, **settings}))
         argv = [sys.executable, "-m", "gpuruntime", role, "--config", str(config), *flags]
+        if on_path:
+            argv = ["env", f"PATH={on_path}:{os.environ['PATH']}", *argv]
         return Process(self._keeper, name, self.folder / f"{name}.log", argv)
 
     def cluster(self) -> Path:
@@ -38,8 +43,8 @@ class Programs:
         process = self.start("dev", "--only", "cluster")
         return Path(said(process, "kubeconfig"))
 
-    def dev(self, *flags: str, **settings: Any) -> Process:
-        process = self.start("dev", *flags, **settings)
+    def dev(self, *flags: str, on_path: Path | None = None, **settings: Any) -> Process:
+        process = self.start("dev", *flags, on_path=on_path, **settings)
         wait_for(process, UP)
         return process
 

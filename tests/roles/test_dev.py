@@ -13,11 +13,14 @@ import pytest
 import yaml
 
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.local.programs import Programs
 from gpuruntime.roles.dev import Dev
 from gpuruntime.settings import Address, OperationsSettings, Settings
 from tests.walkthrough import STOCK, UNIT
 
 pytestmark = pytest.mark.looptime
+
+SIMULATED: Programs = {}
 
 
 def local_settings() -> Settings:
@@ -72,8 +75,11 @@ def is_there(path: Path) -> bool:
 
 
 @asynccontextmanager
-async def running(output: io.StringIO, *, only_cluster: bool = False) -> AsyncIterator[None]:
-    dev = Dev(local_settings(), only_cluster=only_cluster, output=output)
+async def running(
+    output: io.StringIO, *, only_cluster: bool = False, programs: Programs = SIMULATED
+) -> AsyncIterator[None]:
+    """A process has no part in virtual time, so whatever is on the PATH, nothing runs as one."""
+    dev = Dev(local_settings(), only_cluster=only_cluster, output=output, programs=programs)
     word = "kubeconfig" if only_cluster else "curl"
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(dev.run(), name="dev")
@@ -86,9 +92,9 @@ async def running(output: io.StringIO, *, only_cluster: bool = False) -> AsyncIt
 
 
 @asynccontextmanager
-async def calling() -> AsyncIterator[Caller]:
+async def calling(programs: Programs = SIMULATED) -> AsyncIterator[Caller]:
     output = io.StringIO()
-    async with running(output), aiohttp.ClientSession() as session:
+    async with running(output, programs=programs), aiohttp.ClientSession() as session:
         yield Caller(session, said(output, "api"))
 
 

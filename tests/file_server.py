@@ -1,0 +1,51 @@
+"""A stand-in for dufs where a process is what matters: it takes the same arguments, and serves.
+
+`written` makes it a program of that name; with a file CRASH in its folder it ends at once.
+"""
+
+import stat
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+_PROGRAM = """
+    import sys
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from pathlib import Path
+
+    folder = Path(sys.argv[1])
+    told = dict(zip(sys.argv[2:], sys.argv[3:]))
+    if (folder / "CRASH").exists():
+        sys.exit("no way to serve this folder")
+
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            path = folder / self.path.removeprefix(told["--path-prefix"] + "/")
+            names = [each.name for each in folder.iterdir()] if path == folder else None
+            body = "\\n".join(names).encode() if names is not None else path.read_bytes()
+            self.answer(200, body)
+
+        def do_PUT(self):
+            path = folder / self.path.removeprefix(told["--path-prefix"] + "/")
+            path.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(201, b"")
+
+        def answer(self, status, body):
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+
+    ThreadingHTTPServer((told["--bind"], int(told["--port"])), Handler).serve_forever()
+"""
+
+
+def written(folder: Path, name: str = "dufs") -> Path:
+    """The program, which is the only one in its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!{sys.executable}\n{dedent(_PROGRAM)}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
