@@ -1,0 +1,25 @@
+"""The smallest function: answers every call with its payload."""
+
+import argparse
+import logging
+
+import attrs
+
+from gpuruntime.framework.calls import Call
+from gpuruntime.framework.server import DEFAULTS, serve
+
+
+def echo(call: Call) -> object:
+    return call.payload
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--socket", default=DEFAULTS.socketPath, metavar="PATH")
+    chosen = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    serve(echo, framework=attrs.evolve(DEFAULTS, socketPath=chosen.socket))
+
+
+if __name__ == "__main__":
+    main()
