@@ -5,7 +5,7 @@ closes its whole namespace. An empty list of rules lets nothing through, an empt
 a rule lets everything: none of the latter is ever written by accident.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -25,7 +25,13 @@ EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
 def unit_rules(unit: GPUUnit, options: NetworkOptions) -> JsonObject:
     """A kubelet's probes come from the node, which no policy keeps out."""
     pods = _pods({labels.UNIT: unit.metadata.name})
-    return _rules(pods, _calls(unit, pods), [*_outside(options), *_queue(unit, options)])
+    ports = [_port(port.port, port.protocol) for port in unit.spec.template.ports]
+    callers: JsonObject = {"namespaceSelector": _pods({ACCESS: "true"})}
+    own: JsonObject = {"podSelector": pods}
+    ingress = [{"from": [callers, own], "ports": ports}] if ports else []
+    # The same Pods are at both ends of a call from a unit's own, and both ends have to agree.
+    egress = [{"to": [own], "ports": ports}] if ports else []
+    return _rules(pods, ingress, [*_outside(options), *egress, *_queue(unit, options)])
 
 
 def prepare_rules(
@@ -44,26 +50,13 @@ def accessor_rules(pods: Mapping[str, str], port: int, system_namespace: str) ->
     return _rules(_pods(pods), [{"from": [api], "ports": [_port(port)]}], [])
 
 
-def _rules(pods: JsonObject, ingress: list[Any], egress: list[Any]) -> JsonObject:
+def _rules(pods: JsonObject, ingress: Sequence[Any], egress: Sequence[Any]) -> JsonObject:
     return {
         "podSelector": pods,
         "policyTypes": ["Ingress", "Egress"],
         **_present("ingress", ingress),
         **_present("egress", egress),
     }
-
-
-def _calls(unit: GPUUnit, pods: JsonObject) -> list[Any]:
-    ports = unit.spec.template.ports
-    if not ports:
-        return []
-    callers: JsonObject = {"namespaceSelector": _pods({ACCESS: "true"})}
-    return [
-        {
-            "from": [callers, {"podSelector": pods}],
-            "ports": [_port(port.port, port.protocol) for port in ports],
-        }
-    ]
 
 
 def _outside(options: NetworkOptions) -> list[Any]:
@@ -118,7 +111,6 @@ def _pods(with_labels: Mapping[str, str]) -> JsonObject:
     return {"matchLabels": dict(with_labels)}
 
 
-def _present(name: str, values: Iterable[Any]) -> JsonObject:
+def _present(name: str, values: Sequence[Any]) -> JsonObject:
     """The server drops empty lists; an absent one never reads as drift."""
-    listed = list(values)
-    return {name: listed} if listed else {}
+    return {name: values} if values else {}

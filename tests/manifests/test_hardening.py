@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from gpuruntime.models import labels
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.volumes import JOBS
@@ -16,6 +17,7 @@ from gpuruntime.settings import NamespaceSettings
 from tests import specs
 from tests.dry_runs import written_once
 from tests.manifests.test_access import documents
+from tests.manifests.test_control_plane import documents as control_plane
 
 DEFAULTS = NamespaceSettings()
 OF_UNITS = [DEFAULTS.stock, DEFAULTS.instance]
@@ -82,6 +84,11 @@ def test_the_namespaces_of_units_are_closed_to_begin_with(namespace: str) -> Non
         "podSelector": {},
         "policyTypes": ["Ingress", "Egress"],
     }
+
+
+def test_file_servers_know_the_api_by_the_label_that_it_is_run_with() -> None:
+    (api,) = control_plane("Deployment", "api.yaml")
+    assert api["spec"]["template"]["metadata"]["labels"][labels.APP_NAME] == labels.API_APP
 
 
 def test_admission_holds_each_namespace_to_the_default_level() -> None:

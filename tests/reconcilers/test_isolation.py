@@ -68,7 +68,7 @@ def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
     source: Endpoint, port: int, protocol: str, verdict: bool
 ) -> None:
     ports = (Port(name="http", port=8080), Port(name="game", port=7777, protocol="UDP"))
-    network = under(unit_rules(unit(*ports), OPEN))
+    network = under(unit_rules(unit(*ports), CLOSED))
     assert network.permits(source, DEMO, port, protocol) is verdict
 
 
