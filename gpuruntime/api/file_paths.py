@@ -29,6 +29,11 @@ def target_of(raw: str, storage: str, *, is_change: bool = False) -> str:
     return raw
 
 
+def is_below(location: str, storage: str) -> bool:
+    """Whether a redirect stays within the storage."""
+    return not _fault_of(location.partition("?")[0], files_path(storage), is_change=False)
+
+
 def destination_of(value: str, storage: str, host: str) -> str:
     """The path of a Destination below the same storage; raises StrictError for any other."""
     absolute = _ABSOLUTE.fullmatch(value)

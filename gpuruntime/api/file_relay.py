@@ -28,8 +28,8 @@ from gpuruntime.api.errors import (
     UpstreamFaultError,
 )
 from gpuruntime.api.file_headers import back, fault_of
+from gpuruntime.api.file_paths import is_below
 from gpuruntime.api.file_patience import End, FileLimits, Patience, patience
-from gpuruntime.models.accessors import files_path
 
 # Of aiohttp's own; what the caller did not say is not said.
 _AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
@@ -138,14 +138,12 @@ class _Exchange:
         if name := fault_of(answer.headers):
             raise self._fault(f"sent the header {name!r}, which is none")
         location = answer.headers.get(hdrs.LOCATION)
-        if location is not None and not self._is_own(location):
+        if location is not None and not is_below(location, self._order.accessor.storage):
             raise self._fault("answered with the address of something else")
-        if (answer.content_length or 0) > self._limits.most_bytes:
+        is_asked_for_all = self._request.method != hdrs.METH_HEAD
+        if is_asked_for_all and (answer.content_length or 0) > self._limits.most_bytes:
             raise self._too_much()
         return web.StreamResponse(status=answer.status, headers=back(answer.headers))
-
-    def _is_own(self, location: str) -> bool:
-        return location.startswith(f"{files_path(self._order.accessor.storage)}/")
 
     async def _download(
         self, answer: aiohttp.ClientResponse, response: web.StreamResponse

@@ -85,6 +85,7 @@ def assert_cut(received: bytes, *, begun: bytes) -> None:
                 b"//elsewhere/",
                 b"/api/v1/gpu-storages/other/files/a",
                 b"/api/v1/gpu-units",
+                FILES.encode() + b"/../../../gpu-units",
                 b"",
             )
         ),
