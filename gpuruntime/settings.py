@@ -6,14 +6,12 @@ Rooms never see this: `roles` hands each of them its own small options.
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import Any, NewType
+from typing import NewType, TypeAlias
 
 import attrs
-import yaml
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.names import (
@@ -24,15 +22,17 @@ from gpuruntime.models.names import (
 )
 from gpuruntime.models.quantities import EXBIBYTE, is_quantity, parse_quantity
 from gpuruntime.models.strict import FieldError, ManyFieldsError, StrictError, Structurer
+from gpuruntime.strict_yaml import read_mapping
 
 Seconds = NewType("Seconds", float)
 Label = NewType("Label", str)
 Subdomain = NewType("Subdomain", str)
 ResourceName = NewType("ResourceName", str)
 Amount = NewType("Amount", str)
+# The field, whether something is wrong with it, and what that is.
+Fault: TypeAlias = tuple[str, bool, str]
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-BOOLEAN = "tag:yaml.org,2002:bool"
 # The variables that may override file and flags: secrets and addresses, nothing else.
 ADDRESSES = {
     "GPURUNTIME_LISTEN": ("listen",),
@@ -57,8 +57,25 @@ def _raise_all(problems: list[FieldError]) -> None:
         raise ManyFieldsError(tuple(problems))
 
 
+def _refuse(*faults: Fault) -> None:
+    _raise_all([FieldError(field, message) for field, is_there, message in faults if is_there])
+
+
+def _label_faults(field: str, given: Mapping[str, str]) -> Iterator[Fault]:
+    for key, value in given.items():
+        is_label = is_label_key(key) and is_label_value(value)
+        yield field, not is_label, f"{key}: {value} is no label"
+
+
 def _is_amount(text: str) -> bool:
     return is_quantity(text) and parse_quantity(text).is_positive_below(EXBIBYTE)
+
+
+def _is_device(text: str) -> bool:
+    """Kubernetes keeps names without a domain, and its own, for what it knows itself."""
+    domain, slash, _ = text.rpartition("/")
+    is_own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    return bool(slash) and is_label_key(f"requests.{text}") and not is_own
 
 
 def _is_ip(text: str) -> bool:
@@ -72,6 +89,11 @@ def _is_cidr(text: str) -> bool:
         return False
     network = ipaddress.ip_network(text)
     return "%" not in text and not (network.version == 6 and network.subnet_of(MAPPED_IPV4))
+
+
+def _is_address(text: str) -> bool:
+    """The empty text is none, and no fault."""
+    return not text or _is_cidr(f"{text}/32") or _is_cidr(f"{text}/128")
 
 
 def _parses(parse: Callable[[str], object], text: str) -> bool:
@@ -214,28 +236,20 @@ class NatsPeerSettings:
     port: int = 4222
 
     def __attrs_post_init__(self) -> None:
-        problems = [
-            FieldError(name, f"{key}: {value} is no label")
-            for name in ("namespaceLabels", "podLabels")
-            for key, value in getattr(self, name).items()
-            if not (is_label_key(key) and is_label_value(value))
-        ]
-        if bool(self.namespaceLabels) != bool(self.podLabels):
-            missing = "podLabels" if self.namespaceLabels else "namespaceLabels"
-            problems.append(
-                FieldError(
-                    missing, "is empty: labels of the namespace and of the Pods go together"
-                )
-            )
-        if self.address and not (
-            _is_cidr(f"{self.address}/32") or _is_cidr(f"{self.address}/128")
-        ):
-            problems.append(FieldError("address", f"{self.address!r} is no IP address"))
-        if self.address and (self.namespaceLabels or self.podLabels):
-            problems.append(FieldError("address", "excludes labels: NATS is in one place"))
-        if not 0 < self.port <= 65_535:
-            problems.append(FieldError("port", f"{self.port} is not between 1 and 65535"))
-        _raise_all(problems)
+        has_both = bool(self.namespaceLabels) == bool(self.podLabels)
+        missing = "podLabels" if self.namespaceLabels else "namespaceLabels"
+        _refuse(
+            *_label_faults("namespaceLabels", self.namespaceLabels),
+            *_label_faults("podLabels", self.podLabels),
+            (missing, not has_both, "is empty: labels of the namespace and the Pods go together"),
+            (
+                "address",
+                bool(self.address and (self.namespaceLabels or self.podLabels)),
+                "excludes labels: NATS is in one place",
+            ),
+            ("address", not _is_address(self.address), f"{self.address!r} is no IP address"),
+            ("port", not 0 < self.port <= 65_535, f"{self.port} is not between 1 and 65535"),
+        )
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -282,8 +296,20 @@ class Toleration:
     tolerationSeconds: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        if not self.key and self.operator is not TolerationOperator.EXISTS:
-            raise FieldError("key", "is empty: name one, or say operator: Exists for every taint")
+        """A cluster would refuse every Pod that bears a bad one."""
+        exists = self.operator is TolerationOperator.EXISTS
+        is_timed = self.tolerationSeconds is not None
+        _refuse(
+            ("key", not (self.key or exists), "is empty: name one, or say operator: Exists"),
+            ("key", bool(self.key) and not is_label_key(self.key), "is no key of a taint"),
+            ("value", not is_label_value(self.value), "is no value of a taint"),
+            ("value", bool(self.value) and exists, "excludes operator: Exists"),
+            (
+                "tolerationSeconds",
+                is_timed and self.effect is not TaintEffect.NO_EXECUTE,
+                "needs effect: NoExecute",
+            ),
+        )
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -297,23 +323,22 @@ class PodDefaultSettings:
     runtimeClassName: str = ""
 
     def __attrs_post_init__(self) -> None:
-        problems = [
-            FieldError("nodeSelector", f"{key}: {value} is no label of a node")
-            for key, value in self.nodeSelector.items()
-            if not (is_label_key(key) and is_label_value(value))
-        ]
-        if self.runtimeClassName and not is_dns_subdomain(self.runtimeClassName):
-            problems.append(
-                FieldError("runtimeClassName", f"{self.runtimeClassName!r} is no name of a class")
-            )
-        _raise_all(problems)
+        name = self.runtimeClassName
+        _refuse(
+            *_label_faults("nodeSelector", self.nodeSelector),
+            (
+                "runtimeClassName",
+                bool(name) and not is_dns_subdomain(name),
+                f"{name!r} is no name of a class",
+            ),
+        )
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class HelperSettings:
     """What runs beside users' containers: the file server, and the copying of storages."""
 
-    accessorImage: str = "docker.io/sigoden/dufs:v0.45.0"
+    accessorImage: str = "docker.io/sigoden/dufs:v0.47.0"
     copyImage: str = "docker.io/library/busybox:1.36"
     cpu: Amount = Amount("250m")
     memory: Amount = Amount("256Mi")
@@ -371,7 +396,7 @@ def load(
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
     """The effective settings of a start; every bad key is named in one ConfigurationError."""
-    document = _read(path) if path else {}
+    document = read_mapping(path) if path else {}
     for keys, value in flags.items():
         _put(document, keys, value)
     for name, keys in ADDRESSES.items():
@@ -422,7 +447,7 @@ def _structurer() -> Structurer:
     for kind, applies, what in (
         (Label, is_dns_label, "lower case letters, digits and '-'"),
         (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
-        (ResourceName, is_label_key, "the name of a resource, such as nvidia.com/gpu"),
+        (ResourceName, _is_device, "the name of a resource, such as nvidia.com/gpu"),
         (Amount, _is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
     ):
         structurer.register(kind, partial(_checked, applies, what))
@@ -433,42 +458,6 @@ def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
     if isinstance(value, str) and applies(value):
         return value
     raise ValueError(f"must be {what}, not {value!r}")
-
-
-def _read(path: str) -> dict[str, object]:
-    try:
-        document = yaml.load(Path(path).read_bytes(), _StrictLoader)  # noqa: S506 - a SafeLoader
-    except OSError as error:
-        raise ConfigurationError(f"configuration {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigurationError(f"configuration {path}: not YAML: {reason}") from error
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"configuration {path}: must be a mapping of keys")
-    return document
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """As YAML 1.2 has it: `off` is a word, and a key stands in a mapping once."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads it from the class
-        first: [(tag, regexp) for tag, regexp in resolvers if tag != BOOLEAN]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands there twice", node.start_mark
-                )
-        return super().construct_mapping(node, deep)
-
-
-_StrictLoader.add_implicit_resolver(BOOLEAN, re.compile(r"true|false"), list("tf"))
 
 
 def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None:
