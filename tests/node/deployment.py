@@ -58,7 +58,7 @@ class Deployment:
         """Those that are not on their way out."""
         return self.pods_of(SYSTEM, f"app.kubernetes.io/name=gpuruntime-{role}")
 
-    def pods_of(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+    def pods_of(self, namespace: str, selector: str = "") -> list[dict[str, Any]]:
         found = self.plane.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "json")
         items: list[dict[str, Any]] = json.loads(found)["items"]
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
@@ -87,6 +87,15 @@ class Deployment:
         assert answer.status == 201, answer
         view: dict[str, Any] = answer.data
         return view
+
+    def clear(self) -> None:
+        """No unit, no stock, no storage, and no Pod of any."""
+        kinds = "gpuunits,stockpools,gpustorages"
+        for namespace in (INSTANCE, STOCK):
+            self.plane.kubectl("delete", kinds, "--all", "-n", namespace, "--wait=false")
+            force = ("--all", "--force", "--grace-period=0", "--wait=false")
+            self.plane.kubectl("delete", "pods", *force, "-n", namespace)
+        until(lambda: self.pods_of(INSTANCE) + self.pods_of(STOCK), lambda left: not left)
 
     def ready(self, name: str) -> dict[str, Any]:
         view: dict[str, Any] = self.caller.until(

@@ -18,6 +18,7 @@ from tests.node.configuration import NAME, Layout
 
 NOWHERE = Path("/nonexistent")
 START_SECONDS = 60.0
+GPUS = 8
 
 
 class NodeError(Exception):
@@ -27,13 +28,10 @@ class NodeError(Exception):
 class Node:
     """A started node: what runs on it, and how to take a part of it away."""
 
-    def __init__(
-        self, plane: ControlPlane, keeper: Keeper, layout: Layout, logs: Path, gpus: int
-    ) -> None:
+    def __init__(self, plane: ControlPlane, keeper: Keeper, layout: Layout, logs: Path) -> None:
         self.plane = plane
         self.layout = layout
         self.logs = logs
-        self._gpus = gpus
         self._keeper = keeper
         self._commands = configuration.commands(layout)
 
@@ -59,7 +57,14 @@ class Node:
     def wait_until_ready(self) -> None:
         self._wait("containerd", self._has_runtime)
         self._wait("kubelet", self._is_ready)
-        self._pretend_gpus()
+        self.pretend_gpus()
+
+    def pretend_gpus(self, count: int = GPUS) -> None:
+        """Nobody checks that there is a device behind a resource of an unknown vendor."""
+        resources = {"nvidia.com/gpu": str(count)}
+        patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
+        target = ("node", NAME, "--subresource=status", "--type=merge")
+        self.plane.kubectl("patch", *target, "-p", patch)
 
     def log_tails(self) -> dict[str, str]:
         return {name: tail_of(self._log(name)) for name in self._commands}
@@ -100,24 +105,17 @@ class Node:
         conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
         return conditions.get("Ready") == "True"
 
-    def _pretend_gpus(self) -> None:
-        """Nobody checks that there is a device behind a resource of an unknown vendor."""
-        resources = {"nvidia.com/gpu": str(self._gpus)}
-        patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
-        target = ("node", NAME, "--subresource=status", "--type=merge")
-        self.plane.kubectl("patch", *target, "-p", patch)
-
 
 @contextmanager
 def node(
-    plane: ControlPlane, layout: Layout, logs: Path, images: Iterable[Path], gpus: int = 8
+    plane: ControlPlane, layout: Layout, logs: Path, images: Iterable[Path]
 ) -> Iterator[Node]:
     """Ready when it is yielded, and it has the images."""
     layout.data.mkdir()
     configuration.write_files(layout)
     keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-keeper-")), NOWHERE)
     try:
-        made = Node(plane, keeper, layout, logs, gpus)
+        made = Node(plane, keeper, layout, logs)
         made._bring_up(images)
         yield made
     finally:

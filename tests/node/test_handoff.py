@@ -1,0 +1,96 @@
+"""A full node: every GPU is held by stock, and a claim runs in that place."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.product import until
+from tests.node.deployment import INSTANCE, STOCK, Deployment
+from tests.node.images import Image
+from tests.node.node import GPUS, Node
+from tests.node.stock_images import BUSYBOX, Images
+
+pytestmark = pytest.mark.node
+
+WARM = "docker.io/library/warm:1"
+RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
+PHASES = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt", "readyAt")
+# Kubernetes' own moments are whole seconds.
+GRAIN_SECONDS = 1.0
+
+
+@pytest.fixture
+def empty(product: Deployment) -> Iterator[Deployment]:
+    product.clear()
+    yield product
+    product.clear()
+
+
+def moments(unit: dict[str, Any]) -> list[float]:
+    return [datetime.fromisoformat(unit["timeline"][phase]).timestamp() for phase in PHASES]
+
+
+def gpus_in_use(product: Deployment) -> int:
+    every = product.pods_of(STOCK) + product.pods_of(INSTANCE)
+    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in every]
+    return sum(int(one.get("nvidia.com/gpu", 0)) for one in limits)
+
+
+def claim_patiently(product: Deployment, name: str) -> None:
+    body = {"operationID": f"unit-{name}", "name": name, "specName": "crowd.1"}
+    wanted = {**body, "image": BUSYBOX, "template": RESTS}
+    until(lambda: product.caller.post("/gpu-units", wanted).status, lambda status: status == 201)
+
+
+@pytest.mark.parametrize("gpus", [1, GPUS])
+def test_a_claim_on_a_full_node_runs_in_the_place_of_its_stock(
+    empty: Deployment, gpus: int
+) -> None:
+    name = f"handed-{gpus}"
+    empty.seed(f"full.{gpus}", GPUS // gpus, memory="64Mi", gpu=gpus)
+    assert gpus_in_use(empty) == GPUS
+    asked = time.monotonic()
+    empty.claim(f"full.{gpus}", name, image=BUSYBOX, template=RESTS)
+    unit = empty.ready(name)
+    took = time.monotonic() - asked
+    phases = moments(unit)
+    assert all(later - sooner > -GRAIN_SECONDS for sooner, later in pairwise(phases)), unit[
+        "timeline"
+    ]
+    assert abs((phases[-1] - phases[0]) - took) < GRAIN_SECONDS + 0.5, (took, unit["timeline"])
+    stock = empty.caller.get(f"/gpu-units?lifecycle=stock&specName=full.{gpus}").data
+    assert len(stock) == GPUS // gpus - 1
+
+
+def test_eight_claims_all_run_on_a_full_node(empty: Deployment) -> None:
+    """A Pod of unclaimed stock may go first, and its unit is no stock until it has the seat."""
+    empty.seed("crowd.1", GPUS, memory="64Mi", gpu=1)
+    for number in range(GPUS):
+        claim_patiently(empty, f"crowd-{number}")
+    for number in range(GPUS):
+        empty.ready(f"crowd-{number}")
+
+
+def test_a_claim_from_a_warm_pool_starts_without_a_pull(
+    empty: Deployment, real_node: Node, images: Images, place: Path
+) -> None:
+    archive = place / "warm.tar"
+    images.pack(archive, Image(name=WARM, command=("sh",)), "files", "busybox")
+    real_node.take_image(archive)
+    pool = {"operationID": "pool-warm", "name": "warm", "specName": "warm.1", "memory": "64Mi"}
+    body = {**pool, "replicas": 1, "image": WARM, "template": RESTS}
+    assert empty.caller.post("/operator/stockpools", body).status == 202
+    empty.caller.until("/operator/stockpools/warm", lambda seen: seen["available"] == 1)
+    empty.claim("warm.1", "warmed", image=WARM, template=RESTS)
+    unit = empty.ready("warmed")
+    events = empty.plane.kubectl(
+        "get", "events", "-n", INSTANCE, "--field-selector=reason=Pulled", "-o", "json"
+    )
+    assert "already present on machine" in events
+    assert "warmed" in events
+    assert unit["image"] == WARM
