@@ -6,7 +6,7 @@ that comes back and a secret that was renewed are both found without a restart.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Final
 
@@ -106,8 +106,9 @@ class Connection:
         listener = _Listener(subject, receive)
         self._listeners.append(listener)
         try:
-            if self._session is not None:
-                listener.subscription = await self._session.subscribe(subject, receive)
+            # One that is ending hears nothing more; the next one starts with all listeners.
+            with suppress(UnavailableError):
+                listener.subscription = await self.session.subscribe(subject, receive)
             yield
         finally:
             self._listeners.remove(listener)

@@ -101,9 +101,12 @@ class JetStream:
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """From any replica of the stream: one that lags answers with what was there before."""
-        answer = await self._connection.request(
-            f"{API}.DIRECT.GET.{stream}.{subject}", b"", within_seconds=ANSWER_SECONDS
-        )
+        try:
+            answer = await self._connection.request(
+                f"{API}.DIRECT.GET.{stream}.{subject}", b"", within_seconds=ANSWER_SECONDS
+            )
+        except OutcomeUnknownError as error:
+            raise UnavailableError(str(error)) from error
         if answer.status == _NOT_FOUND:
             return None
         sequence = answer.headers.get(SEQUENCE, "")

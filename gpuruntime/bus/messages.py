@@ -83,7 +83,7 @@ class Invocation:
     payload: msgspec.Raw = NULL
     requestHash: str = ""
     series: Count = 1
-    revision: Count = 0
+    revision: Annotated[int, msgspec.Meta(ge=1)]
     acceptedAt: Moment
     deadlineAt: Moment
 
@@ -92,9 +92,10 @@ class Invocation:
 class Record:
     """The truth about an invocation, in one message of the state stream.
 
-    `series` counts the redrives, `attempt` the starts within a series. `sequence` is the message
-    that the running attempt holds; `token` tells a writer its own write from all others. A body in
-    `bodyParts` chunks is null here.
+    `series` counts the redrives, `attempt` the starts within a series, and `forgiven` those of
+    them that do not count when attempts run out. `sequence` is the message that the running
+    attempt holds; `token` tells a writer its own write from all others. A body in `bodyParts`
+    chunks is null here.
     """
 
     version: str = VERSION
@@ -105,6 +106,7 @@ class Record:
     requestHash: str = ""
     series: Count = 1
     attempt: Count = 0
+    forgiven: Count = 0
     sequence: Count = 0
     token: str = ""
     workerName: str = ""

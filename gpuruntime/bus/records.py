@@ -78,15 +78,22 @@ class Records:
             )
         except WrongSequenceError as refusal:
             return await self._settle(own, subject, refusal.last_sequence)
-        except OutcomeUnknownError:
-            current = await self.read(own.serverlessRequestID, own.invocationID)
-            if current is not None and current.record.token == own.token:
-                return current
-            raise
+        except OutcomeUnknownError as unknown:
+            return await self._find(own, unknown)
         return StoredRecord(own, stored.sequence)
 
     async def delete(self, stored: StoredRecord) -> None:
         await self._jetstream.delete(self._names.states, stored.revision)
+
+    async def _find(self, own: Record, unknown: OutcomeUnknownError) -> StoredRecord:
+        """What cannot be read either stays unknown."""
+        try:
+            current = await self.read(own.serverlessRequestID, own.invocationID)
+        except UnavailableError:
+            raise unknown from None
+        if current is None or current.record.token != own.token:
+            raise unknown
+        return current
 
     async def _settle(self, own: Record, subject: str, last: int | None) -> StoredRecord:
         """The refusal may be the answer to a repetition of what was stored already."""

@@ -19,7 +19,8 @@ class StreamOptions:
     replicas: int = 1
     most_queued: int = 1_000_000
     most_queued_per_function: int = 100_000
-    most_queued_bytes: int = 4 * 1024 * _MEBIBYTE
+    # The broker sets so much of its disk aside at once.
+    most_queued_bytes: int = 1024 * _MEBIBYTE
     # The broker's own limit ends at 1,000 functions.
     most_functions: int = 100_000
     body_retention_seconds: float = 25 * 3600.0

@@ -8,7 +8,8 @@
     serve(handle)
 
 A plain function runs in a thread, a coroutine function on the loop. What it raises is told to the
-worker, which tries again later. SIGTERM lets the calls in hand end.
+worker, which tries again later. A coroutine is cancelled when the worker breaks off its call.
+SIGTERM lets the calls in hand end.
 """
 
 import asyncio
@@ -55,7 +56,13 @@ async def serving(handler: Handler, framework: Framework = DEFAULTS) -> AsyncIte
     app = web.Application(client_max_size=MOST_BYTES)
     app.router.add_get(framework.healthPath, server.health)
     app.router.add_post(framework.invokePath, server.invoke)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        handler_cancellation=True,
+        shutdown_timeout=0.5,
+    )
     await runner.setup()
     try:
         await web.SockSite(runner, _bound(Path(framework.socketPath))).start()

@@ -20,11 +20,13 @@ from gpuruntime.bus.declaring import declare_consumer, declare_stream
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records
-from gpuruntime.bus.streams import consumer_declaration, declarations
+from gpuruntime.bus.streams import StreamOptions, consumer_declaration, declarations
 from tests.cluster.processes import Keeper
 from tests.cluster.product import NOWHERE, until
 
 FUNCTION = "echo"
+# Many prefixes share a broker.
+SMALL = StreamOptions(most_queued_bytes=16 * 1024 * 1024)
 
 
 class Broker:
@@ -133,7 +135,7 @@ async def bus(url: str, prefix: str, *, ack_wait_seconds: float = 30.0) -> Async
     names = Names(prefix)
     async with connection(url) as connected:
         jetstream = JetStream(connected)
-        for declaration in declarations(names):
+        for declaration in declarations(names, SMALL):
             await declare_stream(jetstream, declaration)
         consumer = consumer_declaration(
             names, FUNCTION, most_in_hand=100, ack_wait_seconds=ack_wait_seconds

@@ -6,7 +6,7 @@ from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names, worker_rights
 from gpuruntime.bus.streams import consumer_declaration, declarations, differences
 from gpuruntime.models.json import JsonObject
-from tests.bus.broker import FUNCTION, Bus, broker, connection
+from tests.bus.broker import FUNCTION, SMALL, Bus, broker, connection
 
 SECOND = 1_000_000_000
 
@@ -19,7 +19,7 @@ async def config_of(bus: Bus, verb: str) -> JsonObject:
 
 
 async def test_what_was_just_made_differs_in_nothing(declared: Bus) -> None:
-    for declaration in declarations(declared.names):
+    for declaration in declarations(declared.names, SMALL):
         config = await config_of(declared, f"STREAM.INFO.{declaration.name}")
         assert differences(declaration, config) == ()
     again = consumer_declaration(declared.names, FUNCTION, most_in_hand=100, ack_wait_seconds=30)
@@ -31,7 +31,7 @@ async def test_an_operators_setting_outlives_the_next_start(declared: Bus) -> No
     name = declared.names.invocations
     config = await config_of(declared, f"STREAM.INFO.{name}")
     await declared.jetstream.call(f"STREAM.UPDATE.{name}", {**config, "max_msgs": 77})
-    for declaration in declarations(declared.names):
+    for declaration in declarations(declared.names, SMALL):
         await declare_stream(declared.jetstream, declaration)
     assert (await config_of(declared, f"STREAM.INFO.{name}"))["max_msgs"] == 77
 
@@ -56,7 +56,7 @@ async def test_a_consumers_changed_ack_wait_stays(declared: Bus) -> None:
 async def test_a_stream_that_would_lose_messages_is_refused_with_the_remedy(
     declared: Bus,
 ) -> None:
-    wanted = declarations(Names(f"{declared.names.prefix}x"))[0]
+    wanted = declarations(Names(f"{declared.names.prefix}x"), SMALL)[0]
     await declared.jetstream.call(
         f"STREAM.CREATE.{wanted.name}",
         {**wanted.config, "discard": "old", "discard_new_per_subject": False},

@@ -103,6 +103,24 @@ async def test_a_plain_function_that_takes_its_time_holds_nobody_up() -> None:
         assert (await slow)["body"] == "one"
 
 
+async def test_a_call_that_the_worker_breaks_off_is_cancelled() -> None:
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Call) -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with serving_to(handle) as (_, session), asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(answer(session))
+        await entered.wait()
+        asking.cancel()
+        async with asyncio.timeout(5):
+            await cancelled.wait()
+
+
 async def test_a_stop_waits_for_the_calls_in_hand_and_says_so_to_the_worker() -> None:
     entered, gate = asyncio.Event(), asyncio.Event()
 

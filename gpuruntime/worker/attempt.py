@@ -1,0 +1,211 @@
+"""One delivery from its arrival to its ack, with the record as the fence at both ends.
+
+Contract: the framework is called only once the `running` record of this very attempt stands, and
+an answer counts only if that record still stands when it is replaced. Whoever loses it says
+nothing, acks nothing and ends its call.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, assert_never
+
+import attrs
+import structlog
+
+from gpuruntime.bus.delivery import Delivery
+from gpuruntime.bus.errors import (
+    BusError,
+    MalformedMessageError,
+    UnavailableError,
+)
+from gpuruntime.bus.messages import FailureClass, Invocation, read_invocation
+from gpuruntime.bus.records import ConflictError, Records, StoredRecord
+from gpuruntime.meter import Meter
+from gpuruntime.worker.ends import Ends
+from gpuruntime.worker.fence import Drop, End, Limits, Start, assumed_record, decide
+from gpuruntime.worker.framework import Framework
+from gpuruntime.worker.hold import Hold, Loss
+from gpuruntime.worker.options import WorkerOptions
+from gpuruntime.worker.outcomes import Again, Ended, Failure, NotCalled, Outcome, conclude
+
+log = structlog.get_logger()
+
+# Others can come first only so often before the delivery had better come again later.
+LOOKS: Final = 5
+PAUSE_SECONDS: Final = 1.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Tools:
+    options: WorkerOptions
+    limits: Limits
+    records: Records
+    ends: Ends
+    framework: Framework
+    now: Callable[[], datetime]
+    meter: Meter
+
+
+class Attempt:
+    """`delivery` is replaced when the broker gives the same message to this worker again."""
+
+    def __init__(self, tools: Tools, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self.invocation_id = ""
+        self._tools = tools
+        self._hold: Hold | None = None
+        self._is_released = False
+
+    async def run(self) -> None:
+        """Never fails: what it could not bring to an end comes again by itself."""
+        try:
+            await self._run()
+        except BusError as error:
+            log.warning("invocation left", invocation=self.invocation_id, reason=str(error))
+            self._count("left")
+
+    def look(self) -> None:
+        """Somebody says that the record has changed."""
+        if self._hold is not None:
+            self._hold.look()
+
+    def release(self) -> None:
+        """The worker has to go: the call is broken off and the message given back."""
+        self._is_released = True
+        if self._hold is not None:
+            self._hold.end(Loss.RELEASED)
+
+    async def _run(self) -> None:
+        options = self._tools.options
+        try:
+            invocation = read_invocation(self.delivery.data, function=options.function)
+        except MalformedMessageError as error:
+            await self._tools.ends.bury_unreadable(options.function, self.delivery, str(error))
+            await self._ack("malformed")
+            return
+        self.invocation_id = invocation.invocationID
+        mine = await self._begin(invocation)
+        if mine is not None:
+            await self._hold_and_call(invocation, mine)
+
+    async def _begin(self, invocation: Invocation) -> StoredRecord | None:
+        """The `running` record of this attempt, or None: then there is nothing to run."""
+        stored: StoredRecord | None = assumed_record(invocation)
+        for _ in range(LOOKS):
+            decision = decide(
+                invocation,
+                stored,
+                sequence=self.delivery.sequence,
+                worker=self._tools.options.name,
+                now=self._tools.now(),
+                limits=self._tools.limits,
+            )
+            if isinstance(decision, Drop) or stored is None:
+                await self._ack("dropped")
+                return None
+            try:
+                return await self._apply(decision, stored.revision)
+            except ConflictError as conflict:
+                stored = conflict.current
+        await self._give_back(PAUSE_SECONDS)
+        return None
+
+    async def _apply(self, decision: Start | End, revision: int) -> StoredRecord | None:
+        match decision:
+            case Start(record):
+                return await self._tools.records.write(record, expected=revision)
+            case End(record):
+                await self._tools.ends.write(record, self.delivery, expected=revision)
+                await self._ack(record.state.value)
+                return None
+            case _:
+                assert_never(decision)
+
+    async def _hold_and_call(self, invocation: Invocation, mine: StoredRecord) -> None:
+        """The hold goes on while the end is written: a broker that is away may take its time."""
+        hold = self._hold = Hold(self, self._tools.records, mine, self._tools.options)
+        if self._is_released:
+            hold.end(Loss.RELEASED)
+        async with asyncio.TaskGroup() as tasks:
+            holding = tasks.create_task(hold.run(), name="hold")
+            try:
+                outcome = await self._call(tasks, hold, invocation, mine)
+                if outcome is None:
+                    await self._lose(hold)
+                else:
+                    await self._end(hold, mine, outcome)
+            finally:
+                holding.cancel()
+
+    async def _call(
+        self, tasks: asyncio.TaskGroup, hold: Hold, invocation: Invocation, mine: StoredRecord
+    ) -> Outcome | None:
+        """None where the invocation is no longer ours."""
+        left = (mine.record.deadlineAt - self._tools.now()).total_seconds()
+        seconds = min(self._tools.options.attempt_seconds, left)
+        if seconds <= 0:
+            return Failure(cause=FailureClass.FRAMEWORK_TIMEOUT, error="no time was left")
+        call = tasks.create_task(
+            self._tools.framework.call(
+                invocation, attempt=mine.record.attempt, within_seconds=seconds
+            ),
+            name="call",
+        )
+        hold.when_ended(call.cancel)
+        await asyncio.wait([call])
+        if not call.cancelled():
+            return call.result()
+        if hold.loss is Loss.RELEASED:
+            return NotCalled("the worker was told to go", pause_seconds=0.0)
+        return None
+
+    async def _end(self, hold: Hold, mine: StoredRecord, outcome: Outcome) -> None:
+        tools = self._tools
+        conclusion = conclude(mine.record, outcome, now=tools.now(), limits=tools.limits)
+        record = conclusion.record
+        while not hold.is_lost:
+            try:
+                await tools.ends.write(record, self.delivery, expected=mine.revision)
+            except ConflictError as conflict:
+                hold.lose_to(conflict.current)
+                break
+            except BusError as error:
+                log.warning(
+                    "end not written yet", invocation=self.invocation_id, reason=str(error)
+                )
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            match conclusion:
+                case Ended():
+                    await self._ack(record.state.value)
+                case Again(_, pause_seconds):
+                    await self._give_back(pause_seconds)
+                case _:
+                    assert_never(conclusion)
+            return
+        await self._lose(hold)
+
+    async def _lose(self, hold: Hold) -> None:
+        loss = hold.loss or Loss.SUPERSEDED
+        log.warning("attempt lost", invocation=self.invocation_id, reason=loss.value)
+        if loss is Loss.OVER:
+            await self._ack(loss.value)
+        else:
+            self._count(loss.value)
+
+    async def _ack(self, end: str) -> None:
+        """One that is lost brings the message again, for the record to say that it is over."""
+        self._count(end)
+        with suppress(UnavailableError):
+            await self.delivery.ack()
+
+    async def _give_back(self, pause_seconds: float) -> None:
+        """One that is lost brings the message again as well, only later."""
+        self._count("again")
+        with suppress(UnavailableError):
+            await self.delivery.give_back(delay_seconds=pause_seconds)
+
+    def _count(self, end: str) -> None:
+        self._tools.meter.count("worker_deliveries_total", end=end)

@@ -1,0 +1,163 @@
+"""The user's container over its unix socket: is it well, and what does it answer.
+
+Whatever it does, a call ends as one of the outcomes, and never later than its deadline. Each call
+has a connection of its own: a kept one may be closed by the other side at the very moment of a
+call, and then nobody knows whether the call was heard.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import aiohttp
+import attrs
+import msgspec
+
+from gpuruntime.bus.messages import VERSION, FailureClass, Invocation
+from gpuruntime.models.codec import MalformedObjectError, decode
+from gpuruntime.worker.options import WorkerOptions
+from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
+
+HEALTH_SECONDS: Final = 2.0
+# What is kept of words that the framework chose.
+MOST_WORDS: Final = 500
+# Headers and all that stays in the record, whatever becomes of the body.
+MOST_HEAD_BYTES: Final = 64 * 1024
+_OK: Final = 200
+_JSON: Final = "application/json"
+# Refusals that say nothing about the call itself.
+_PASSING = frozenset({408, 425, 429})
+_STATUSES = range(100, 600)
+_encoder = msgspec.json.Encoder()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Call:
+    """The body of a call, as the contract has it."""
+
+    version: str = VERSION
+    invocationID: str
+    serverlessRequestID: str
+    workerName: str
+    workerNamespace: str
+    mode: str
+    attempt: int
+    contentType: str
+    headers: dict[str, str]
+    attributes: dict[str, str]
+    payload: msgspec.Raw
+    timeoutSeconds: float
+
+
+@asynccontextmanager
+async def framework(options: WorkerOptions) -> AsyncIterator["Framework"]:
+    connector = aiohttp.UnixConnector(path=options.framework.socketPath, force_close=True, limit=0)
+    async with aiohttp.ClientSession(
+        "http://framework",
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+    ) as session:
+        yield Framework(session, options)
+
+
+class Framework:
+    def __init__(self, session: aiohttp.ClientSession, options: WorkerOptions) -> None:
+        self._session = session
+        self._options = options
+
+    async def problem(self) -> str:
+        """Why it can take no calls; empty while it says that it can."""
+        try:
+            async with (
+                asyncio.timeout(HEALTH_SECONDS),
+                self._session.get(
+                    self._options.framework.healthPath, allow_redirects=False
+                ) as got,
+            ):
+                return "" if got.status == _OK else f"health status {got.status}"
+        except TimeoutError:
+            return f"no answer about its health within {HEALTH_SECONDS:g} s"
+        except (aiohttp.ClientError, OSError) as error:
+            return _words(error)
+
+    async def call(
+        self, invocation: Invocation, *, attempt: int, within_seconds: float
+    ) -> Outcome:
+        body = _encoder.encode(self._body(invocation, attempt, within_seconds))
+        try:
+            async with asyncio.timeout(within_seconds):
+                return await self._call(body)
+        except TimeoutError:
+            error = f"no answer within {within_seconds:.0f} s"
+            return Failure(cause=FailureClass.FRAMEWORK_TIMEOUT, error=error)
+        except aiohttp.ClientConnectorError as error:
+            return NotCalled(f"the framework cannot be reached: {_words(error)}")
+        except (aiohttp.ClientError, OSError) as error:
+            return _failure(f"the framework broke off: {_words(error)}")
+
+    def _body(self, invocation: Invocation, attempt: int, within_seconds: float) -> Call:
+        return Call(
+            invocationID=invocation.invocationID,
+            serverlessRequestID=invocation.serverlessRequestID,
+            workerName=self._options.name,
+            workerNamespace=self._options.namespace,
+            mode=invocation.mode.value,
+            attempt=attempt,
+            contentType=invocation.contentType,
+            headers=invocation.headers,
+            attributes=invocation.attributes,
+            payload=invocation.payload,
+            timeoutSeconds=within_seconds,
+        )
+
+    async def _call(self, body: bytes) -> Outcome:
+        async with self._session.post(
+            self._options.framework.invokePath,
+            data=body,
+            headers={"Content-Type": _JSON},
+            allow_redirects=False,
+        ) as response:
+            if response.status != _OK:
+                is_final = 400 <= response.status < 500 and response.status not in _PASSING
+                return _failure(f"the framework answered {response.status}", is_final=is_final)
+            if response.content_type != _JSON:
+                return _failure(f"an answer of the type {response.content_type[:MOST_WORDS]}")
+            data = await self._read(response)
+        if data is None:
+            limit = self._options.most_answer_bytes
+            return _failure(f"an answer of more than {limit} bytes")
+        return _answer_of(data)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes | None:
+        """None where it is longer than allowed; no more than that is ever kept."""
+        data = bytearray()
+        async for chunk in response.content.iter_any():
+            data += chunk
+            if len(data) > self._options.most_answer_bytes:
+                return None
+        return bytes(data)
+
+
+def _answer_of(data: bytes) -> Outcome:
+    try:
+        answer = decode(data, Answer)
+    except MalformedObjectError as error:
+        return _failure(f"an answer that is none: {_words(error)}")
+    if len(data) - len(bytes(answer.body)) > MOST_HEAD_BYTES:
+        return _failure(f"an answer with more than {MOST_HEAD_BYTES} bytes beside its body")
+    if answer.statusCode not in _STATUSES:
+        return _failure(f"an answer with the status {answer.statusCode}")
+    if answer.error:
+        return attrs.evolve(answer, error=answer.error[:MOST_WORDS])
+    return answer
+
+
+def _failure(error: str, *, is_final: bool = False) -> Failure:
+    return Failure(cause=FailureClass.FRAMEWORK_ERROR, error=error, is_final=is_final)
+
+
+def _words(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:MOST_WORDS]

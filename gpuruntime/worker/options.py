@@ -1,0 +1,34 @@
+"""What a worker is told at its start; nothing of it changes while it runs."""
+
+from typing import Final
+
+import attrs
+
+from gpuruntime.bus.pull import PullOptions
+from gpuruntime.models.functions import Framework
+
+_MEBIBYTE: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WorkerOptions:
+    """`attempt_seconds` bounds one attempt; `retention_seconds` is how long an end stays known.
+
+    `ack_wait_seconds` is that of the function's consumer, and `drain_seconds` how long work in
+    hand may go on after the worker was told to stop.
+    """
+
+    function: str
+    name: str
+    namespace: str = ""
+    concurrency: int = 1
+    attempt_seconds: float = 300.0
+    max_attempts: int = 5
+    framework: Framework = Framework()
+    ack_wait_seconds: float = 30.0
+    drain_seconds: float = 8.0
+    retention_seconds: float = 86_400.0
+    beat_seconds: float = 5.0
+    health_seconds: float = 5.0
+    pull: PullOptions = PullOptions()
+    most_answer_bytes: int = 4 * _MEBIBYTE

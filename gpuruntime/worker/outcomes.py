@@ -1,0 +1,134 @@
+"""How a call of the framework can end, and what follows from it for the invocation.
+
+A status code below 500 without an error is an answer, whatever it says: it is the caller's. An
+error and a 5xx are tried again, like a framework that is silent or speaks nonsense. A framework
+that refuses the call itself (4xx) would refuse it again: that is a dead letter at once.
+"""
+
+from datetime import datetime, timedelta
+from typing import TypeAlias, assert_never
+
+import attrs
+import msgspec
+
+from gpuruntime.bus.messages import NULL, FailureClass, Record, State
+from gpuruntime.worker.fence import Limits, exhausted, expired
+
+_SERVER_FAULT = 500
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Answer:
+    """What the framework sends back, member by member."""
+
+    statusCode: int = 200
+    contentType: str = "application/json"
+    headers: dict[str, str] = attrs.field(factory=dict)
+    body: msgspec.Raw = NULL
+    error: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Failure:
+    cause: FailureClass
+    error: str
+    is_final: bool = False
+
+
+@attrs.frozen(slots=True)
+class NotCalled:
+    """Nothing was sent to the framework, or the worker itself has to go: no attempt is used up."""
+
+    reason: str
+    pause_seconds: float = 1.0
+
+
+Outcome: TypeAlias = Answer | Failure | NotCalled
+
+
+@attrs.frozen(slots=True)
+class Ended:
+    """Write this record, then ack. A dead letter is written before it."""
+
+    record: Record
+
+
+@attrs.frozen(slots=True)
+class Again:
+    """Write this record, then give the message back for so long."""
+
+    record: Record
+    pause_seconds: float
+
+
+Conclusion: TypeAlias = Ended | Again
+
+
+def conclude(record: Record, outcome: Outcome, *, now: datetime, limits: Limits) -> Conclusion:
+    """`record` is the `running` one of this attempt."""
+    match outcome:
+        case Answer():
+            answered = _answered(record, outcome)
+            if outcome.error or outcome.statusCode >= _SERVER_FAULT:
+                error = outcome.error or f"status {outcome.statusCode}"
+                failure = Failure(cause=FailureClass.FRAMEWORK_ERROR, error=error)
+                return _failed(answered, failure, now=now, limits=limits)
+            return Ended(attrs.evolve(answered, state=State.SUCCEEDED, completedAt=now))
+        case Failure():
+            return _failed(record, outcome, now=now, limits=limits)
+        case NotCalled():
+            return _queued(
+                attrs.evolve(record, forgiven=record.forgiven + 1),
+                outcome.reason,
+                outcome.pause_seconds,
+                now=now,
+            )
+        case _:
+            assert_never(outcome)
+
+
+def _failed(record: Record, failure: Failure, *, now: datetime, limits: Limits) -> Conclusion:
+    if now >= record.deadlineAt:
+        return Ended(expired(record, now, error=f"{failure.cause}: {failure.error}"))
+    if failure.is_final:
+        dead = attrs.evolve(
+            record,
+            state=State.DEAD_LETTERED,
+            failureClass=failure.cause,
+            error=failure.error,
+            completedAt=now,
+        )
+        return Ended(dead)
+    error = f"attempt {record.attempt}: {failure.cause}: {failure.error}"
+    if limits.is_last(record):
+        return Ended(exhausted(record, failure.cause, error, now=now, limits=limits))
+    return _queued(record, error, limits.pause_seconds(record.attempt), now=now)
+
+
+def _queued(record: Record, error: str, pause_seconds: float, *, now: datetime) -> Conclusion:
+    if now + timedelta(seconds=pause_seconds) >= record.deadlineAt:
+        return Ended(expired(record, now, error=f"no time for another attempt: {error}"))
+    again = attrs.evolve(
+        record,
+        state=State.QUEUED,
+        sequence=0,
+        workerName="",
+        error=error,
+        startedAt=None,
+        statusCode=None,
+        contentType="",
+        headers={},
+        body=NULL,
+    )
+    return Again(again, pause_seconds)
+
+
+def _answered(record: Record, answer: Answer) -> Record:
+    return attrs.evolve(
+        record,
+        statusCode=answer.statusCode,
+        contentType=answer.contentType,
+        headers=answer.headers,
+        body=answer.body,
+        error="",
+    )

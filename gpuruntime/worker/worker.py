@@ -1,0 +1,229 @@
+"""The worker: pulls while its framework is well and a slot is free, and drains when told to.
+
+Contract: it writes nothing but the records, parts and dead letters of its own function, configures
+nothing on the broker and asks nothing of the cluster.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from random import Random
+from typing import Final
+
+import structlog
+
+from gpuruntime.bus import messages
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.delivery import Delivery
+from gpuruntime.bus.errors import MalformedMessageError, UnavailableError
+from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.messages import Beat, Control, Order, WorkerState
+from gpuruntime.bus.names import Names
+from gpuruntime.bus.pull import Pull
+from gpuruntime.bus.records import Records
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.worker.attempt import Attempt, Tools
+from gpuruntime.worker.ends import Ends
+from gpuruntime.worker.fence import Limits
+from gpuruntime.worker.framework import Framework
+from gpuruntime.worker.options import WorkerOptions
+
+log = structlog.get_logger()
+
+# While the framework comes up nobody is served: look often.
+UNWELL_SECONDS: Final = 0.5
+# What released work may take to be given back.
+GIVE_BACK_SECONDS: Final = 1.0
+
+
+class Worker:
+    def __init__(
+        self,
+        connection: Connection,
+        framework: Framework,
+        options: WorkerOptions,
+        *,
+        names: Names,
+        now: Callable[[], datetime],
+        rng: Random,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._connection = connection
+        self._framework = framework
+        self._options = options
+        self._names = names
+        self._meter = meter
+        jetstream = JetStream(connection, meter=meter)
+        records = Records(jetstream, names, rng=rng)
+        self._tools = Tools(
+            options=options,
+            limits=Limits(max_attempts=options.max_attempts),
+            records=records,
+            ends=Ends(
+                jetstream, records, names, retention_seconds=options.retention_seconds, now=now
+            ),
+            framework=framework,
+            now=now,
+            meter=meter,
+        )
+        self._pull = Pull(
+            connection,
+            names.next_invocation(options.function),
+            wanted=lambda: self._free_slots,
+            receive=self._receive,
+            rng=rng,
+            options=options.pull,
+            meter=meter,
+        )
+        self._attempts: dict[int, Attempt] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._state = WorkerState.STARTING
+        self._problem = "not asked yet"
+        self._beat_due = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def state(self) -> WorkerState:
+        return self._state
+
+    @property
+    def busy(self) -> int:
+        return len(self._attempts)
+
+    @property
+    def not_ready(self) -> str:
+        """Why it takes no invocations; empty while it does."""
+        if self._state in (WorkerState.DRAINING, WorkerState.DRAINED):
+            return self._state.value
+        if self._connection.problem:
+            return f"broker: {self._connection.problem}"
+        return f"framework: {self._problem}" if self._problem else ""
+
+    async def run(self) -> None:
+        control = self._names.control(self._options.function, self._options.name)
+        async with (
+            self._connection.listening(control, self._on_control),
+            asyncio.TaskGroup() as tasks,
+        ):
+            self._tasks = tasks
+            tasks.create_task(self._pull.run(), name="pull")
+            tasks.create_task(self._watch_health(), name="health")
+            tasks.create_task(self._beat(), name="beat")
+
+    async def drain(self) -> None:
+        """Takes nothing more; what is in hand may end in its time, else it is given back."""
+        self._start_drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.drain_seconds):
+                await self._idle.wait()
+        for attempt in self._attempts.values():
+            attempt.release()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_BACK_SECONDS):
+                await self._idle.wait()
+        await self._tell()
+
+    @property
+    def _free_slots(self) -> int:
+        if self._state is not WorkerState.READY:
+            return 0
+        return self._options.concurrency - len(self._attempts)
+
+    def _receive(self, delivery: Delivery) -> None:
+        """A message that comes again while it runs here takes the place of its older delivery."""
+        running = self._attempts.get(delivery.sequence)
+        if running is not None:
+            running.delivery = delivery
+            return
+        tasks = self._tasks
+        if tasks is None or self._free_slots <= 0:
+            self._meter.count("worker_deliveries_total", end="not_wanted")
+            if tasks is not None:
+                tasks.create_task(_give_back(delivery), name="give-back")
+            return
+        attempt = self._attempts[delivery.sequence] = Attempt(self._tools, delivery)
+        self._idle.clear()
+        running_task = tasks.create_task(attempt.run(), name="attempt")
+        running_task.add_done_callback(lambda _: self._ended(delivery.sequence))
+        self._note_busy()
+
+    def _ended(self, sequence: int) -> None:
+        del self._attempts[sequence]
+        if not self._attempts:
+            self._idle.set()
+            if self._state is WorkerState.DRAINING:
+                self._turn(WorkerState.DRAINED)
+        self._note_busy()
+        self._pull.wake()
+
+    def _note_busy(self) -> None:
+        self._meter.gauge("worker_busy", len(self._attempts))
+
+    def _start_drain(self) -> None:
+        if self._state not in (WorkerState.DRAINING, WorkerState.DRAINED):
+            self._turn(WorkerState.DRAINING if self._attempts else WorkerState.DRAINED)
+
+    def _turn(self, state: WorkerState) -> None:
+        if state is not self._state:
+            log.info("worker turned", state=state.value, reason=self._problem)
+            self._state = state
+            self._beat_due.set()
+            self._pull.wake()
+
+    def _on_control(self, message: Message) -> None:
+        try:
+            control = messages.read(message.data, Control)
+        except MalformedMessageError as error:
+            log.warning("order dropped", reason=str(error))
+            return
+        if control.order is Order.DRAIN:
+            self._start_drain()
+            return
+        for attempt in self._attempts.values():
+            if attempt.invocation_id == control.invocationID:
+                attempt.look()
+
+    async def _watch_health(self) -> None:
+        """One bad answer is bad luck; two in a row are an unwell framework."""
+        was_bad = True
+        while True:
+            problem = await self._framework.problem()
+            if not problem or was_bad:
+                self._note_health(problem)
+            was_bad = bool(problem)
+            await asyncio.sleep(UNWELL_SECONDS if problem else self._options.health_seconds)
+
+    def _note_health(self, problem: str) -> None:
+        self._problem = problem
+        if self._state in (WorkerState.STARTING, WorkerState.READY):
+            self._turn(WorkerState.STARTING if problem else WorkerState.READY)
+
+    async def _beat(self) -> None:
+        while True:
+            self._beat_due.clear()
+            await self._tell()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._options.beat_seconds):
+                    await self._beat_due.wait()
+
+    async def _tell(self) -> None:
+        """Nobody waits for one that is lost: the next one follows."""
+        beat = Beat(
+            workerName=self._options.name,
+            serverlessRequestID=self._options.function,
+            state=self._state,
+            busy=len(self._attempts),
+            concurrency=self._options.concurrency,
+            reason=self.not_ready,
+        )
+        subject = self._names.beat(self._options.function, self._options.name)
+        with suppress(UnavailableError):
+            await self._connection.publish(subject, messages.encode(beat))
+
+
+async def _give_back(delivery: Delivery) -> None:
+    with suppress(UnavailableError):
+        await delivery.give_back()

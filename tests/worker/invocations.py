@@ -1,0 +1,59 @@
+"""Invocations and their records, as the api would write them."""
+
+from datetime import UTC, datetime, timedelta
+
+import attrs
+import msgspec
+
+from gpuruntime.bus.messages import Invocation, Record, State, encode
+from gpuruntime.bus.records import StoredRecord
+from gpuruntime.worker.fence import assumed_record
+from tests.bus.broker import FUNCTION, Bus
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+
+
+def invocation(name: str = "one", **changes: object) -> Invocation:
+    made = Invocation(
+        invocationID=name,
+        serverlessRequestID=FUNCTION,
+        payload=msgspec.Raw(b'{"n":1}'),
+        requestHash="abc",
+        revision=7,
+        acceptedAt=NOW,
+        deadlineAt=LATER,
+    )
+    return attrs.evolve(made, **changes)  # type: ignore[arg-type]  # whatever the test says
+
+
+def record(state: State = State.QUEUED, **changes: object) -> Record:
+    made = attrs.evolve(assumed_record(invocation()).record, state=state)
+    return attrs.evolve(made, **changes)  # type: ignore[arg-type]  # whatever the test says
+
+
+def stored(state: State = State.QUEUED, revision: int = 7, **changes: object) -> StoredRecord:
+    return StoredRecord(record(state, **changes), revision)
+
+
+async def accept(
+    bus: Bus, name: str, *, payload: object = 1, life_seconds: float = 60.0
+) -> Invocation:
+    """Its record first, then the message, as the protocol has it."""
+    now = datetime.now(UTC)
+    accepted = invocation(
+        name,
+        payload=msgspec.Raw(msgspec.json.encode(payload)),
+        acceptedAt=now,
+        deadlineAt=now + timedelta(seconds=life_seconds),
+    )
+    queued = await bus.records.write(assumed_record(accepted).record, expected=0)
+    sent = attrs.evolve(accepted, revision=queued.revision)
+    await send(bus, sent, message_id=f"{FUNCTION}:{name}:{queued.revision}")
+    return sent
+
+
+async def send(bus: Bus, sent: Invocation, *, message_id: str) -> None:
+    await bus.jetstream.publish(
+        bus.names.invoke(FUNCTION), encode(sent), message_id=message_id, ttl_seconds=120
+    )
