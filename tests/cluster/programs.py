@@ -76,6 +76,9 @@ def etcd(layout: Layout) -> list[str]:
         f"--initial-cluster=default={peer_url}",
         "--socket-reuse-port",  # the harness holds the port
         "--unsafe-no-fsync",  # nobody wants this data after a power failure
+        # As kubeadm has it: else a watch of a kind that nobody writes hears of no newer version,
+        # and gets no bookmark.
+        "--watch-progress-notify-interval=5s",
     ]
 
 
