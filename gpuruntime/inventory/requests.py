@@ -112,6 +112,7 @@ StorageMounts: TypeAlias = Annotated[
     Schema(maxItems=16),
     rules.UNIQUE_STORAGES,
     rules.UNIQUE_MOUNT_PATHS,
+    rules.APART_MOUNT_PATHS,
 ]
 Replicas: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_REPLICAS)]
 RefillPolicy: TypeAlias = Annotated[str, Schema(enum=tuple(Refill))]
