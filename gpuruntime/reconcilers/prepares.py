@@ -23,7 +23,7 @@ from gpuruntime.reconcilers.child_keeper import (
 )
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.pod_failures import current_pod, failure_of
+from gpuruntime.reconcilers.pod_failures import ENDED, current_pod, failure_of
 from gpuruntime.reconcilers.storage_children import demand_ours, prepare_job, prepare_policy
 from gpuruntime.reconcilers.storage_plan import (
     WAITS_FOR_VOLUME,
@@ -123,7 +123,11 @@ class Prepares:
         if job is None:
             return ""
         helpers = self.caches.helper_pods_of(storage.metadata.key)
-        failure = failure_of(pod for pod in helpers if _is_of(pod, job))
+        pods = [pod for pod in helpers if _is_of(pod, job)]
+        # Once its Pod has ended, the Job's own end is a moment away, and says it all at once.
+        failure = failure_of(
+            pod for pod in pods if job.has_failed or pod.status.phase not in ENDED
+        )
         is_unexplained = failure is None and job.has_failed
         if is_unexplained and not storage.status.prepare.has_ended:
             failure = failure_of(await self._live_pods(job))

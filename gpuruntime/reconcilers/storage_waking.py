@@ -10,8 +10,9 @@ from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.storages import GPUStorage, source_in_use
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import HOLDER
-from gpuruntime.reconcilers.facts import asked, mounted, offered, trouble, unit_name
+from gpuruntime.reconcilers.facts import asked, is_news, mounted, offered, trouble, unit_name
 from gpuruntime.reconcilers.informers import Informers
 from gpuruntime.workqueue.queue import WorkQueue
 
@@ -46,9 +47,9 @@ class StorageWaker:
             informers.jobs,
             informers.services,
             informers.policies,
-            informers.deployments[namespace],
         ):
             helpers.add_handler(self._on_helper)
+        informers.deployments[namespace].add_handler(self._on_deployment)
 
     def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
         """What units see of it wakes them, and the storages that wait to copy it.
@@ -91,11 +92,17 @@ class StorageWaker:
 
     def _on_helper(self, _: Key, old: Any, new: Any) -> None:
         value = new or old
+        if self._is_leading and value is not None:
+            self._wake_by_label(value)
+
+    def _on_deployment(self, _: Key, old: Deployment | None, new: Deployment | None) -> None:
+        """A unit that has no Pod gives a storage back with the mount in its template."""
+        value = new or old
         if not self._is_leading or value is None:
             return
         self._wake_by_label(value)
-        if new is None:
-            self._wake_held(value.metadata.labels.get(labels.UNIT, ""))
+        if new is None or is_news(old, new):
+            self._wake_held(unit_name(value))
 
     def _on_class(self, *_: object) -> None:
         """Rare, and it may matter to any of them."""

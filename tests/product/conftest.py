@@ -1,14 +1,20 @@
 """One installation on the real control plane for the suites that share it: two apis, a manager."""
 
+import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 
 import attrs
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import Caller, Installation, Process, installation
+from tests.product import ground
 from tests.product.fleet import Fleet, manned
+
+_numbers = itertools.count(1)
+
+Open = Callable[[], AbstractAsyncContextManager[ground.Ground]]
 
 
 @attrs.frozen
@@ -58,6 +64,33 @@ def fleet(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     """At rest; whoever disturbs it leaves it at rest, with a manager of this version."""
     with installation(cluster, tmp_path_factory.mktemp("fleet"), "fleet") as made:
         yield manned(made)
+
+
+@pytest.fixture(scope="session")
+def volumes(
+    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Installation, Process]]:
+    """Whose helpers fit on no node."""
+    with installation(cluster, tmp_path_factory.mktemp("volumes"), "volumes") as made:
+        manager, api = made.manager(helpers={"cpu": ground.TOO_MUCH}), made.api()
+        for process in (manager, api):
+            process.wait_until_ready()
+        yield made, api
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("real", marks=pytest.mark.cluster),
+        pytest.param("embedded", marks=pytest.mark.looptime),
+    ]
+)
+def on(request: pytest.FixtureRequest) -> Open:
+    """Either server: the same cases, each with names of its own."""
+    prefix = f"t{next(_numbers)}"
+    if request.param == "embedded":
+        return lambda: ground.embedded(prefix)
+    made, api = request.getfixturevalue("volumes")
+    return lambda: ground.real(made, api, prefix)
 
 
 def running(made: Installation) -> Product:

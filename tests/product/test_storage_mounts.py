@@ -1,0 +1,237 @@
+"""Who mounts a storage, on both servers: one unit at a time, the older one first, none unseen."""
+
+import asyncio
+from typing import Any
+
+from gpuruntime.models import labels
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.product.conftest import Open
+from tests.product.ground import Document, Ground, condition, is_ready
+
+FILL: Document = {"fromImage": "busybox:1.36", "command": ["fill"]}
+# Objects tell their age in whole seconds.
+YOUNGER_SECONDS = 1.1
+# By an event: by itself the manager looks again after 15 s.
+PROMPTLY_SECONDS = 10.0
+
+
+async def delete_unit(ground: Ground, name: str) -> None:
+    assert (await ground.call("DELETE", f"/gpu-units/{name}")).status == 204
+
+
+def waits(view: Any) -> bool:
+    return bool(view["reason"] == "StorageNotReady")
+
+
+def claims_of(pod: Document) -> list[str]:
+    volumes = (volume.get("persistentVolumeClaim") for volume in pod["spec"]["volumes"])
+    return [volume["claimName"] for volume in volumes if volume]
+
+
+async def test_nothing_half_filled_is_ever_mounted(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        unit = await ground.mount("unit", name)
+        await ground.job_pod(name)
+        waiting = await ground.unit(
+            unit, lambda view: waits(view) and "fills the volume" in view["message"]
+        )
+        assert waiting["phase"] == "Progressing"
+        assert condition(waiting, "StorageReady")["reason"] == "StorageNotReady"
+        assert await ground.pods(labels.UNIT, unit) == []
+        await ground.end_job(name)
+        view = await ground.unit(unit, is_ready)
+        assert condition(view, "StorageReady")["status"] == "True"
+        assert claims_of(await ground.unit_pod(unit)) == [name]
+
+
+async def test_a_unit_waits_for_a_storage_that_is_not_there_yet(on: Open) -> None:
+    async with on() as ground:
+        unit = await ground.mount("unit", ground.name("models"))
+        waiting = await ground.unit(unit, waits)
+        assert waiting["message"] == (
+            f"storage {ground.name('models')} does not exist: "
+            "create it, or take it out of storageMounts"
+        )
+        await ground.make("models")
+        await ground.unit(unit, is_ready)
+
+
+async def test_one_unit_holds_a_storage_and_the_older_of_the_waiters_is_next(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        units = []
+        for short in ("first", "z-second", "a-third"):
+            units.append(await ground.mount(short, name))
+            await asyncio.sleep(YOUNGER_SECONDS)
+        first, second, third = units
+        await ground.unit(first, is_ready)
+        for unit in (second, third):
+            view = await ground.unit(unit, waits)
+            assert "is held by unit" in view["message"]
+        assert (await ground.storage(name, is_ready))["mountedBy"] == [first]
+
+        await delete_unit(ground, first)
+        await ground.unit(second, is_ready)
+        view = await ground.unit(third, lambda view: f"by unit {second}" in view["message"])
+        assert await ground.pods(labels.UNIT, third) == []
+        await delete_unit(ground, second)
+        await ground.unit(third, is_ready)
+        assert (await ground.storage(name, is_ready))["holder"]["name"] == third
+
+
+async def test_a_suspended_unit_keeps_its_hold(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        holder = await ground.mount("holder", name)
+        await ground.unit(holder, is_ready)
+        await ground.call("PUT", f"/gpu-units/{holder}", {"suspended": True})
+        await ground.unit(holder, lambda view: view["phase"] == "Suspended")
+        waiter = await ground.mount("waiter", name)
+        view = await ground.unit(waiter, waits)
+        assert f"is held by unit {holder}" in view["message"]
+        await ground.touch(name, "while its holder sleeps")
+        assert (await ground.storage(name, is_ready))["mountedBy"] == [holder]
+        await ground.call("PUT", f"/gpu-units/{holder}", {"suspended": False})
+        await ground.unit(holder, is_ready)
+
+
+async def test_a_change_of_mounts_rolls_the_pod_and_gives_the_storage_to_the_next(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        old, new = await ground.ready("old"), await ground.ready("new")
+        unit, waiter = await ground.mount("unit", old), ground.name("waiter")
+        await ground.unit(unit, is_ready)
+        before = await ground.unit_pod(unit)
+        await ground.mount("waiter", old)
+        mounts = {"storageMounts": [{"name": new, "mountPath": "/data"}]}
+        assert (await ground.call("PUT", f"/gpu-units/{unit}", mounts)).status == 200
+        await ground.storage(new, lambda view: view["mountedBy"] == [unit])
+        await ground.storage(old, lambda view: view["mountedBy"] == [waiter])
+        await ground.unit(waiter, is_ready)
+        await ground.unit(unit, is_ready)
+        after = await ground.unit_pod(unit)
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert claims_of(after) == [new]
+
+
+async def test_mounts_that_wait_for_their_turn_leave_the_pod_as_it_is(on: Open) -> None:
+    async with on() as ground:
+        own, wanted = await ground.ready("own"), await ground.ready("wanted")
+        other = await ground.mount("other", wanted)
+        unit = await ground.mount("unit", own)
+        for each in (other, unit):
+            await ground.unit(each, is_ready)
+        before = await ground.unit_pod(unit)
+        mounts = {"storageMounts": [{"name": wanted, "mountPath": "/data"}]}
+        await ground.call("PUT", f"/gpu-units/{unit}", mounts)
+        view = await ground.unit(unit, lambda view: f"by unit {other}" in view["message"])
+        assert view["phase"] == "Ready"
+        assert (await ground.storage(own, is_ready))["mountedBy"] == [unit]
+        assert (await ground.unit_pod(unit))["metadata"]["uid"] == before["metadata"]["uid"]
+        await delete_unit(ground, other)
+        await ground.storage(own, lambda view: view["mountedBy"] == [])
+        await ground.unit(unit, lambda view: condition(view, "StorageReady")["status"] == "True")
+
+
+async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        refused = await ground.call("DELETE", f"/gpu-storages/{name}")
+        assert (refused.status, refused.code) == (409, "storage_in_use")
+        assert f"is mounted by {unit}" in refused.message
+
+        path = ground.path(GPU_STORAGES, name)
+        (await ground.kube.delete(path)).ok()
+        view = await ground.unit(unit, lambda view: "is being deleted" in view["message"])
+        assert view["phase"] == "Ready"
+        kept = (await ground.kube.get(path)).ok()["metadata"]
+        assert "runtime.lokiwager.io/mounted" in kept["finalizers"]
+        assert "deletionTimestamp" not in (await ground.unit_pod(unit))["metadata"]
+        assert (await ground.kube.get(ground.claim_path(name))).ok()["status"]["phase"] == "Bound"
+
+        await delete_unit(ground, unit)
+        await ground.kube.gone(path)
+        await ground.kube.gone(ground.claim_path(name))
+
+
+async def test_a_volume_is_not_given_on_before_the_last_pod_is_gone(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        waiter = await ground.mount("waiter", name)
+        async with ground.unreachable(await ground.unit_pod(unit)):
+            await delete_unit(ground, unit)
+            await ground.kube.gone(ground.path(DEPLOYMENTS, f"unit-{unit}"))
+            await ground.touch(name, "while the Pod hangs")
+            assert (await ground.storage(name, is_ready))["mountedBy"] == [unit]
+            assert await ground.pods(labels.UNIT, waiter) == []
+        await ground.unit(waiter, is_ready)
+
+
+async def test_a_unit_that_is_resumed_says_what_it_waits_for(on: Open) -> None:
+    async with on() as ground:
+        own, wanted = await ground.ready("own"), await ground.ready("wanted")
+        other = await ground.mount("other", wanted)
+        unit = await ground.mount("unit", own)
+        for each in (other, unit):
+            await ground.unit(each, is_ready)
+        await ground.call("PUT", f"/gpu-units/{unit}", {"suspended": True})
+        await ground.unit(unit, lambda view: view["phase"] == "Suspended")
+        change = {"spec": {"suspended": False}}
+        mounts = {"storageMounts": [{"name": wanted, "mountPath": "/data"}]}
+        await ground.call("PUT", f"/gpu-units/{unit}", mounts)
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            await ground.storage(own, lambda view: view["mountedBy"] == [])
+        (await ground.kube.patch(ground.path(GPU_UNITS, unit), change)).ok()
+        view = await ground.unit(unit, waits)
+        assert f"is held by unit {other}" in view["message"]
+        await delete_unit(ground, other)
+        await ground.unit(unit, is_ready)
+
+
+async def test_an_accessor_comes_goes_and_follows_the_holder(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", accessor={"enabled": True, "writable": True})
+        child = f"storage-accessor-{name}"
+        (pod,) = await ground.until(
+            lambda: ground.pods(labels.ACCESSOR, child), lambda found: len(found) == 1
+        )
+        assert "--allow-upload" in pod["spec"]["containers"][0]["args"]
+        assert "affinity" not in pod["spec"]
+
+        unit = await ground.mount("unit", name)
+        node = (await ground.unit(unit, is_ready))["nodeName"]
+        (pod,) = await ground.until(
+            lambda: ground.pods(labels.ACCESSOR, child),
+            lambda found: len(found) == 1 and "affinity" in found[0]["spec"],
+        )
+        await ground.place(pod, node)
+        view = await ground.storage(name, lambda view: view["accessorStatus"]["phase"] == "Ready")
+        assert view["accessorStatus"]["serviceName"] == child
+        assert condition(view, "AccessorReady")["status"] == "True"
+
+        reading = {"accessor": {"enabled": True, "writable": False}}
+        assert (await ground.call("PUT", f"/gpu-storages/{name}", reading)).status == 200
+        (pod,) = await ground.until(
+            lambda: ground.pods(labels.ACCESSOR, child),
+            lambda found: (
+                len(found) == 1
+                and "--allow-upload" not in found[0]["spec"]["containers"][0]["args"]
+            ),
+        )
+        (mount,) = pod["spec"]["containers"][0]["volumeMounts"]
+        assert mount["readOnly"]
+
+        await ground.call("PUT", f"/gpu-storages/{name}", {"accessor": None})
+        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES):
+            await ground.kube.gone(ground.path(resource, child))
+        view = await ground.storage(name, lambda view: view["accessorStatus"]["phase"] == "")
+        assert condition(view, "AccessorReady")["reason"] == "AccessorOff"

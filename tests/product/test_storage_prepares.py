@@ -1,0 +1,227 @@
+"""What fills a storage, on both servers: it runs once, fails for good, and recovers when asked."""
+
+from typing import Any
+
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.volumes import JOBS
+from tests.product.conftest import Open
+from tests.product.ground import Document, Ground, condition, is_ready
+
+FILL: Document = {"fromImage": "busybox:1.36", "command": ["sh", "-c"], "args": ["fill /storage"]}
+
+
+def has_failed(view: Any) -> bool:
+    return bool(view["reason"] == "PrepareFailed")
+
+
+def copying(source: str) -> Document:
+    return {"prepare": {"fromStorageName": source}}
+
+
+def volumes_of(pod: Document) -> dict[str, Document]:
+    return {
+        volume["persistentVolumeClaim"]["claimName"]: volume["persistentVolumeClaim"]
+        for volume in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+
+
+def mounts_of(pod: Document) -> dict[str, bool]:
+    """Whether each is read-only, by path."""
+    mounts = pod["spec"]["containers"][0]["volumeMounts"]
+    return {each["mountPath"]: each.get("readOnly", False) for each in mounts}
+
+
+async def recover(ground: Ground, name: str) -> None:
+    asked = await ground.call("POST", f"/gpu-storages/{name}/recover")
+    assert asked.status == 200, asked
+
+
+async def test_an_image_fills_a_storage_once(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        pod = await ground.job_pod(name)
+        container = pod["spec"]["containers"][0]
+        assert (container["image"], container["command"], container["args"]) == (
+            FILL["fromImage"],
+            FILL["command"],
+            FILL["args"],
+        )
+        assert (list(volumes_of(pod)), mounts_of(pod)) == ([name], {"/storage": False})
+        view = await ground.storage(name, lambda view: view["prepareStatus"]["phase"] == "Running")
+        assert (view["phase"], view["reason"]) == ("Pending", "PrepareProgressing")
+        await ground.end_job(name)
+        view = await ground.storage(name, is_ready)
+        assert view["prepareStatus"]["phase"] == "Succeeded"
+        nothing = await ground.call("POST", f"/gpu-storages/{name}/recover")
+        assert (nothing.status, nothing.code) == (409, "nothing_to_recover")
+
+
+async def test_a_job_that_was_collected_is_not_run_again(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+        (job,) = await ground.jobs(name)
+        path = ground.path(JOBS, job["metadata"]["name"])
+        (await ground.kube.delete(path, {"propagationPolicy": "Background"})).ok()
+        await ground.kube.gone(path)
+        await ground.touch(name, "after the collection")
+        assert await ground.jobs(name) == []
+        assert is_ready(await ground.storage(name, lambda _: True))
+
+
+async def test_a_failed_prepare_stays_failed_with_its_last_words_until_it_is_recovered(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        pod = (await ground.job_pod(name))["metadata"]["name"]
+        await ground.end_job(name, words="no space left on device")
+        view = await ground.storage(name, has_failed)
+        words = f"{pod}/prepare: Error: exit code 3: no space left on device"
+        assert view["message"] == f"{words}; mend what it needs and ask to recover"
+        (job,) = await ground.jobs(name)
+        path = ground.path(JOBS, job["metadata"]["name"])
+        (await ground.kube.delete(path, {"propagationPolicy": "Background"})).ok()
+        await ground.kube.gone(path)
+        await ground.touch(name, "after the failure")
+        assert await ground.jobs(name) == []
+        view = await ground.storage(name, has_failed)
+        assert (view["phase"], view["message"].split(";")[0]) == ("Failed", words)
+
+        await recover(ground, name)
+        await ground.end_job(name, words="still none")
+        view = await ground.storage(
+            name, lambda view: has_failed(view) and "still none" in view["message"]
+        )
+        assert view["prepareStatus"]["recoveryPhase"] == "Failed"
+        await recover(ground, name)
+        await ground.end_job(name)
+        view = await ground.storage(name, is_ready)
+        assert view["prepareStatus"]["recoveryPhase"] == "Succeeded"
+        names = {each["metadata"]["name"] for each in await ground.jobs(name)}
+        assert len(names) == 2
+        assert job["metadata"]["name"] not in names
+
+
+async def test_a_job_that_somebody_removes_before_its_end_fails_the_prepare(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        await ground.storage(name, lambda view: view["prepareStatus"]["phase"] == "Running")
+        (job,) = await ground.jobs(name)
+        path = ground.path(JOBS, job["metadata"]["name"])
+        (await ground.kube.delete(path, {"propagationPolicy": "Background"})).ok()
+        view = await ground.storage(name, has_failed)
+        assert "was removed before it ended" in view["message"]
+        await recover(ground, name)
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+
+
+async def test_a_pod_that_cannot_start_is_heard(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        pod = await ground.job_pod(name)
+        waiting = {"reason": "ErrImagePull", "message": "no such image"}
+        await ground.tell(pod, {"waiting": waiting})
+        view = await ground.storage(name, lambda view: "ErrImagePull" in view["message"])
+        assert (view["phase"], view["reason"]) == ("Pending", "PrepareProgressing")
+        await ground.end_job(name)
+        view = await ground.storage(name, is_ready)
+        assert "ErrImagePull" not in condition(view, "Prepared")["message"]
+
+
+async def test_a_storage_that_a_unit_waits_for_can_be_recovered(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        unit = await ground.mount("unit", name)
+        await ground.end_job(name, words="oops")
+        waiting = await ground.unit(unit, lambda view: "failed" in view["message"])
+        assert (waiting["phase"], waiting["reason"]) == ("Progressing", "StorageNotReady")
+        assert "exit code 3: oops" in waiting["message"]
+        assert condition(waiting, "StorageReady")["reason"] == "StorageFailed"
+        await recover(ground, name)
+        await ground.end_job(name)
+        await ground.unit(unit, is_ready)
+
+
+async def test_a_copy_reads_its_source_once_that_is_ready(on: Open) -> None:
+    async with on() as ground:
+        source = await ground.make("source", prepare=FILL)
+        name = await ground.make("copy", **copying(source))
+        waiting = await ground.storage(name, lambda view: view["reason"] == "SourceNotReady")
+        assert waiting["message"] == f"storage {source} to copy from is not ready"
+        assert await ground.jobs(name) == []
+        await ground.end_job(source)
+        pod = await ground.job_pod(name)
+        assert volumes_of(pod) == {
+            name: {"claimName": name},
+            source: {"claimName": source, "readOnly": True},
+        }
+        assert mounts_of(pod) == {"/storage": False, "/source": True}
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+
+
+async def test_a_source_stays_until_its_copy_has_ended(on: Open) -> None:
+    async with on() as ground:
+        source = await ground.ready("source")
+        name = await ground.make("copy", **copying(source))
+        await ground.job_pod(name)
+        refused = await ground.call("DELETE", f"/gpu-storages/{source}")
+        assert (refused.status, refused.code) == (409, "storage_in_use")
+        assert f"is being copied to {name}" in refused.message
+
+        path = ground.path(GPU_STORAGES, source)
+        (await ground.kube.delete(path)).ok()
+        await ground.touch(source, "while it is copied")
+        assert (await ground.kube.get(path)).status == 200
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+        await ground.kube.gone(path)
+
+
+async def test_a_copy_runs_where_the_unit_is_that_holds_its_source(on: Open) -> None:
+    async with on() as ground:
+        source = await ground.ready("source")
+        unit = await ground.mount("unit", source)
+        node = (await ground.unit(unit, is_ready))["nodeName"]
+        name = await ground.make("copy", **copying(source))
+        affinity = (await ground.job_pod(name))["spec"]["affinity"]["nodeAffinity"]
+        required = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+        (term,) = required["nodeSelectorTerms"]
+        assert term["matchFields"] == [
+            {"key": "metadata.name", "operator": "In", "values": [node]}
+        ]
+
+
+async def test_storages_that_would_wait_for_each_other_are_refused(on: Open) -> None:
+    async with on() as ground:
+        first = await ground.make("first", **copying(ground.name("second")))
+        second = {"name": ground.name("second"), "size": "1Gi", **copying(first)}
+        refused = await ground.call("POST", "/gpu-storages", second)
+        assert (refused.status, refused.fields) == (400, {"prepare.fromStorageName"})
+        itself = {"name": ground.name("itself"), "size": "1Gi", **copying(ground.name("itself"))}
+        refused = await ground.call("POST", "/gpu-storages", itself)
+        assert (refused.status, refused.fields) == (400, {"prepare.fromStorageName"})
+
+        by_hand = await ground.write_storage("second", copying(first))
+        for name in (first, by_hand):
+            view = await ground.storage(name, lambda view: view["reason"] == "InvalidSpec")
+            assert "closes a circle of copies" in view["message"]
+
+
+async def test_a_copy_that_is_done_closes_no_circle(on: Open) -> None:
+    async with on() as ground:
+        source = await ground.ready("source")
+        name = await ground.make("copy", **copying(source))
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+        assert (await ground.call("DELETE", f"/gpu-storages/{source}")).status == 204
+        await ground.kube.gone(ground.path(GPU_STORAGES, source))
+        await ground.make("source", **copying(name))
+        await ground.end_job(source)
+        await ground.storage(source, is_ready)
+        await ground.touch(name, "once its source is its copy")
+        assert is_ready(await ground.storage(name, lambda _: True))

@@ -1,0 +1,175 @@
+"""Volumes of storages, on the real control plane and on the embedded one: made, grown, lost."""
+
+import pytest
+
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.volumes import STORAGE_CLASSES
+from tests.conformance.objects import VOLUMES
+from tests.product.conftest import Open
+from tests.product.ground import Document, condition, is_ready
+
+
+def volume(name: str, **spec: object) -> Document:
+    """Made by hand."""
+    wanted = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "2Gi"},
+        "hostPath": {"path": f"/tmp/hostpath_pv/{name}"},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {**wanted, **spec},
+    }
+
+
+async def test_a_storage_of_the_default_class_gets_a_volume_of_its_own(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", size="3Gi")
+        view = await ground.storage(name, is_ready)
+        assert (view["claimName"], view["capacity"]) == (name, "3Gi")
+        claim = (await ground.kube.get(ground.claim_path(name))).ok()
+        assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+        assert claim["metadata"]["ownerReferences"][0]["name"] == name
+
+
+async def test_a_storage_takes_a_volume_that_somebody_made_for_it(on: Open) -> None:
+    async with on() as ground:
+        of = ground.name("by-hand")
+        name = await ground.make("models", storageClassName=of)
+        waiting = await ground.storage(name, lambda view: view["reason"] == "VolumePending")
+        await ground.storage(name, lambda view: f"there is no class {of}" in view["message"])
+        assert waiting["phase"] == "Pending"
+        meant = {"namespace": ground.namespace, "name": name}
+        made = volume(of, storageClassName=of, claimRef=meant)
+        (await ground.kube.post(VOLUMES.path(), made)).ok(201)
+        view = await ground.storage(name, is_ready)
+        assert view["capacity"] == "2Gi"
+
+
+async def test_a_storage_grows_where_its_class_lets_it(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready(
+            "models", storageClassName=await ground.make_class("elastic", grows=True)
+        )
+        grown = await ground.call("PUT", f"/gpu-storages/{name}", {"size": "2Gi"})
+        assert grown.status == 200
+        await ground.kube.settled(
+            ground.claim_path(name),
+            lambda claim: claim["spec"]["resources"]["requests"]["storage"] == "2Gi",
+        )
+        view = await ground.storage(name, is_ready)
+        assert condition(view, "Ready")["reason"] == "VolumeReady"
+
+
+async def test_a_class_that_cannot_grow_is_told_and_mended_by_its_change(on: Open) -> None:
+    async with on() as ground:
+        of = await ground.make_class("stiff", grows=False)
+        name = await ground.ready("models", storageClassName=of)
+        assert (await ground.call("PUT", f"/gpu-storages/{name}", {"size": "2Gi"})).status == 200
+        view = await ground.storage(name, lambda view: view["reason"] == "ExpansionRefused")
+        assert view["phase"] == "Ready"
+        assert view["message"] == (
+            f"claim {name} stays at 1Gi: class {of} does not let volumes grow to 2Gi"
+        )
+        allowed = {"allowVolumeExpansion": True}
+        (await ground.kube.patch(STORAGE_CLASSES.path(name=of), allowed)).ok(200)
+        await ground.storage(name, lambda view: view["reason"] == "VolumeReady")
+
+
+async def test_a_storage_never_shrinks(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", size="2Gi")
+        refused = await ground.call("PUT", f"/gpu-storages/{name}", {"size": "1Gi"})
+        assert (refused.status, refused.code) == (400, "invalid_request")
+        assert refused.fields == {"size"}
+        by_hand = await ground.kube.patch(
+            ground.path(GPU_STORAGES, name), {"spec": {"size": "1Gi"}}
+        )
+        assert by_hand.causes == {("spec.size", "FieldValueInvalid")}
+
+
+async def test_a_lost_volume_is_told_to_the_storage_and_to_its_unit(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        claim = (await ground.kube.get(ground.claim_path(name))).ok()
+        path = VOLUMES.path(name=claim["spec"]["volumeName"])
+        (await ground.kube.delete(path)).ok()
+        (await ground.kube.patch(path, {"metadata": {"finalizers": None}})).ok()
+        view = await ground.storage(name, lambda view: view["phase"] == "Failed")
+        assert view["reason"] == "VolumeLost"
+        assert "lost its volume" in view["message"]
+        told = await ground.unit(
+            unit, lambda view: condition(view, "StorageReady")["status"] == "False"
+        )
+        assert condition(told, "StorageReady")["reason"] == "StorageFailed"
+        assert f"storage {name} failed" in told["message"]
+        assert told["phase"] == "Ready"
+
+
+async def test_a_claim_that_somebody_removed_is_never_replaced_by_an_empty_one(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        (await ground.kube.delete(ground.claim_path(name))).ok()
+        view = await ground.storage(name, lambda view: view["phase"] == "Failed")
+        assert view["message"] == (
+            f"claim {name} was removed, and what was on it: delete this storage"
+        )
+        await ground.touch(name, "after the loss")
+        assert (await ground.kube.get(ground.claim_path(name))).status == 404
+
+
+async def test_somebody_elses_claim_is_named_and_left_alone(on: Open) -> None:
+    async with on() as ground:
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": ground.name("models")},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        path = ground.claim_path(ground.name("models"))
+        (await ground.kube.post(path.rpartition("/")[0], claim)).ok(201)
+        name = await ground.make("models", size="2Gi")
+        view = await ground.storage(name, lambda view: view["phase"] == "Failed")
+        assert view["reason"] == "VolumeSyncFailed"
+        assert f"{name} has no owner: it is left as it is" in view["message"]
+        kept = (await ground.kube.get(path)).ok()
+        assert kept["spec"]["resources"]["requests"]["storage"] == "1Gi"
+        (await ground.kube.delete(path)).ok()
+        await ground.storage(name, is_ready)
+
+
+async def test_a_name_that_is_free_again_gets_a_volume_of_its_own(on: Open) -> None:
+    async with on() as ground:
+        prepare = {"fromImage": "busybox:1.36", "command": ["fill"]}
+        name = await ground.make("models", prepare=prepare)
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+        assert (await ground.call("DELETE", f"/gpu-storages/{name}")).status == 204
+        path = ground.path(GPU_STORAGES, name)
+        await ground.kube.gone(path)
+        await ground.make("models", prepare=prepare)
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+        (job,) = await ground.jobs(name)
+        owner = (await ground.kube.get(path)).ok()["metadata"]["uid"]
+        assert job["metadata"]["ownerReferences"][0]["uid"] == owner
+
+
+@pytest.mark.parametrize("size", ["0", "1e999", "much"])
+async def test_a_size_that_is_none_fails_until_it_is_mended(on: Open, size: str) -> None:
+    async with on() as ground:
+        name = await ground.write_storage("models", {"size": size})
+        view = await ground.storage(name, lambda view: view["phase"] == "Failed")
+        assert view["reason"] == "InvalidSpec"
+        assert view["message"].startswith("spec.size: ")
+        path = ground.path(GPU_STORAGES, name)
+        (await ground.kube.patch(path, {"spec": {"size": "1Gi"}})).ok()
+        await ground.storage(name, is_ready)
