@@ -131,14 +131,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--callers", type=int, default=64, help="callers at once")
     parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest")
     parser.add_argument("--json", type=Path, help="a file to write the numbers to")
-    parser.add_argument("--logs", type=Path, help="a folder where the processes' logs stay")
+    parser.add_argument("--logs", type=Path, help="a new folder where the processes' logs stay")
     return parser.parse_args()
 
 
 @contextmanager
 def log_folder(kept: Path | None) -> Iterator[Path]:
     if kept is not None:
-        kept.mkdir(parents=True, exist_ok=True)
+        kept.mkdir(parents=True)
         yield kept
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ CONTROLLERS = (
     "garbage-collector",
     "endpointslice",
     "namespace",
+    "resourcequota",
     "serviceaccount",
     "root-ca-certificate-publisher",
 )

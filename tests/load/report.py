@@ -21,6 +21,7 @@ WRITES_PER_STOCK = 4
 WRITES_PER_CLAIM = 8
 EVENTS_PER_CLAIM = 1
 RECONCILES_PER_CLAIM = 6
+REFUSALS_EACH = 0.05
 # A tombstone, and the unit.
 WRITES_PER_DELETION = 2
 # On a machine without a processor to spare the longest one is an accident of its scheduler.
@@ -46,8 +47,7 @@ class Memory:
 def seeding(stretch: Stretch, seeded: Seeded, size: Size) -> Iterator[Row]:
     yield _number("stock made", size.stock / seeded.created_seconds, "1/s")
     yield _number("stock ready", size.stock / seeded.ready_seconds, "1/s")
-    yield _writes(stretch, size.stock, WRITES_PER_STOCK)
-    yield from _writes_by_kind(stretch, size.stock)
+    yield from _writes(stretch, size.stock, WRITES_PER_STOCK)
     yield from _reconciles(stretch, size.stock)
     yield from _pools(stretch, size)
     yield from _health(stretch)
@@ -56,10 +56,9 @@ def seeding(stretch: Stretch, seeded: Seeded, size: Size) -> Iterator[Row]:
 def claiming(stretch: Stretch, claimed: Followed, size: Size) -> Iterator[Row]:
     yield from _rush("claims", claimed.rush, 201)
     yield _number("units ready", size.active / claimed.seconds, "1/s")
-    yield _writes(stretch, size.active, WRITES_PER_CLAIM)
+    yield from _writes(stretch, size.active, WRITES_PER_CLAIM)
     events = sum(_written(stretch, "events").values()) / size.active
     yield Row(name="  Events each", value=events, unit="", at_most=EVENTS_PER_CLAIM, tolerance=1)
-    yield from _writes_by_kind(stretch, size.active)
     per_claim = sum(
         stretch.total(RECONCILES, controller=each) for each in ("unit", "stock", "deletion")
     )
@@ -99,8 +98,7 @@ def deleting(stretch: Stretch, deleted: Followed) -> Iterator[Row]:
     count = len(deleted.rush.served)
     yield from _rush("deletions", deleted.rush, 204)
     yield _number("units gone, with their Pods", count / deleted.seconds, "1/s")
-    yield _writes(stretch, count, WRITES_PER_DELETION)
-    yield from _writes_by_kind(stretch, count)
+    yield from _writes(stretch, count, WRITES_PER_DELETION)
     yield from _reconciles(stretch, count)
     yield from _health(stretch)
 
@@ -134,24 +132,31 @@ def _rush(what: str, rush: Rush, expected: int) -> Iterator[Row]:
     )
 
 
-def _writes(stretch: Stretch, count: int, budget: int) -> Row:
-    value = sum(_written(stretch).values()) / count
-    return Row(name="writes each", value=value, unit="", at_most=budget, tolerance=1)
-
-
-def _writes_by_kind(stretch: Stretch, count: int) -> Iterator[Row]:
-    for (verb, resource), value in sorted(_written(stretch).items()):
+def _writes(stretch: Stretch, count: int, budget: int) -> Iterator[Row]:
+    """What was refused tells of a stale view, and is told apart."""
+    written = _written(stretch)
+    done = {key: value for key, value in written.items() if key[2].startswith("2")}
+    refused = {key: value for key, value in written.items() if key not in done}
+    each = sum(done.values()) / count
+    yield Row(name="writes each", value=each, unit="", at_most=budget, tolerance=1)
+    for (verb, resource, _), value in sorted(done.items()):
         yield _number(f"  {verb} {resource.partition('.')[0]}", value / count, "")
+    each = sum(refused.values()) / count
+    yield Row(name="writes refused each", value=each, unit="", at_most=REFUSALS_EACH)
+    for (verb, resource, code), value in sorted(refused.items()):
+        yield _number(f"  {verb} {resource.partition('.')[0]}: {code}", value / count, "")
 
 
-def _written(stretch: Stretch, resource: str = "") -> dict[tuple[str, str], float]:
-    """By verb and resource, over all processes; but for those beside, unless asked for."""
-    found: dict[tuple[str, str], float] = {}
+def _written(stretch: Stretch, resource: str = "") -> dict[tuple[str, str, str], float]:
+    """By verb, resource and code; but for those beside, unless one is asked for."""
+    found: dict[tuple[str, str, str], float] = {}
     for stay in stretch.stays.values():
-        for (verb, about), value in stay.added.by(REQUESTS, "verb", "resource").items():
+        counted = stay.added.by(REQUESTS, "verb", "resource", "code")
+        for (verb, about, code), value in counted.items():
             is_wanted = about == resource if resource else about not in BESIDE
             if verb in WRITES and is_wanted:
-                found[verb, about] = found.get((verb, about), 0.0) + value
+                key = (verb, about, code)
+                found[key] = found.get(key, 0.0) + value
     return found
 
 
