@@ -1,52 +1,57 @@
-"""The product's own audit, asked after each write, and once more when all is at rest."""
+"""The product's own audit, asked after each step, and once more when all is at rest."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gpuruntime.audit.audit import suspicions
-from gpuruntime.audit.breach import Suspicion
+from gpuruntime.audit.breach import AUDITED, Suspicion
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import CONFIG_MAPS
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import SERVICES
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.pools import STOCK_POOLS
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.tombstones import TOMBSTONE_APP
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
 
-AUDITED: Final[tuple[Resource[Any], ...]] = (
-    GPU_UNITS,
-    STOCK_POOLS,
-    DEPLOYMENTS,
-    SERVICES,
-    PODS,
-    CONFIG_MAPS,
-)
+OWN_KINDS: Final = frozenset({GPU_UNITS.kind, STOCK_POOLS.kind, GPU_STORAGES.kind})
 
 
 class Auditing:
-    """What may be there for a while is none of a step's business: only at rest it is."""
+    """What may be there for a while is none of a step's business: only at rest it is.
+
+    A step is all that is written in one moment: two processes never write in the same one.
+    """
 
     def __init__(self, stock_namespace: str, breach: Callable[[str], None]) -> None:
         self._stock_namespace = stock_namespace
         self._breach = breach
         self._held: dict[str, dict[Key, Any]] = {each.kind: {} for each in AUDITED}
+        self._is_due = False
 
-    def step(self, kind: str, key: Key, value: Any) -> None:
+    def note(self, kind: str, key: Key, value: Any) -> None:
         held = self._held[kind]
-        if value is None:
-            held.pop(key, None)
-        elif _is_ours(kind, value):
+        if value is not None and _is_ours(kind, value):
             held[key] = value
-        self._tell(each for each in self._suspicions() if not each.finding.allowed_seconds)
+        elif held.pop(key, None) is None:
+            return
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(0.0, self._step)
 
     def rest(self) -> None:
-        self._tell(iter(self._suspicions()))
+        self._tell(self._suspicions())
 
-    def _tell(self, found: Iterator[Suspicion]) -> None:
+    def _step(self) -> None:
+        self._is_due = False
+        self._tell(each for each in self._suspicions() if not each.finding.allowed_seconds)
+
+    def _tell(self, found: Iterable[Suspicion]) -> None:
         for each in found:
             objects = ", ".join(map(str, each.finding.objects))
             self._breach(f"audit {each.rule}: {objects}: {each.finding.message}")
@@ -57,13 +62,20 @@ class Auditing:
             Snapshot(
                 stock=tuple(units[key] for key in units if key.namespace == self._stock_namespace),
                 units=tuple(units[key] for key in units if key.namespace != self._stock_namespace),
-                pools=tuple(self._held[STOCK_POOLS.kind].values()),
-                deployments=tuple(self._held[DEPLOYMENTS.kind].values()),
-                services=tuple(self._held[SERVICES.kind].values()),
-                pods=tuple(self._held[PODS.kind].values()),
-                tombstones=tuple(self._held[CONFIG_MAPS.kind].values()),
+                pools=self._all(STOCK_POOLS.kind),
+                storages=self._all(GPU_STORAGES.kind),
+                deployments=self._all(DEPLOYMENTS.kind),
+                services=self._all(SERVICES.kind),
+                policies=self._all(NETWORK_POLICIES.kind),
+                pods=self._all(PODS.kind),
+                claims=self._all(VOLUME_CLAIMS.kind),
+                jobs=self._all(JOBS.kind),
+                tombstones=self._all(CONFIG_MAPS.kind),
             )
         )
+
+    def _all(self, kind: str) -> tuple[Any, ...]:
+        return tuple(self._held[kind].values())
 
 
 def _is_ours(kind: str, value: Any) -> bool:
@@ -71,6 +83,4 @@ def _is_ours(kind: str, value: Any) -> bool:
     marks = value.metadata.labels
     if kind == CONFIG_MAPS.kind:
         return marks.get(labels.APP_NAME) == TOMBSTONE_APP  # type: ignore[no-any-return]
-    if kind in (GPU_UNITS.kind, STOCK_POOLS.kind):
-        return True
-    return marks.get(labels.MANAGED_BY) == labels.MANAGER  # type: ignore[no-any-return]
+    return kind in OWN_KINDS or marks.get(labels.MANAGED_BY) == labels.MANAGER

@@ -1,12 +1,13 @@
 """A loop of its own for a run, in virtual time that begins at zero."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import gc
+import selectors
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar, TypeVarTuple
-
-import looptime
 
 ResultT = TypeVar("ResultT")
 ArgsT = TypeVarTuple("ArgsT")
@@ -15,12 +16,33 @@ TICK: Final = 1e-6
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class VirtualLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
-    """Nothing comes from outside, so time moves as soon as nobody has anything left to do.
+class _Skipping(selectors.SelectSelector):
+    """Nothing comes from outside: whoever would wait is at the end of the wait at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise RuntimeError("nobody has anything left to do: the run would never end")
+        self.now += timeout
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time moves as soon as nobody has anything left to do.
 
     It does move: no timer goes off in the very instant in which it is set, so that whoever waits
     for the last, lost digit of a float does not wait for ever.
     """
+
+    def __init__(self) -> None:
+        self._skipping = _Skipping()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.now
 
     def call_at(
         self,
@@ -33,12 +55,23 @@ class VirtualLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, ResultT]) -> ResultT:
-    loop = VirtualLoop(start=0.0, noop_cycles=0)
+    with _collected_afterwards():
+        try:
+            with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+                return runner.run(main)
+        finally:
+            asyncio.set_event_loop(None)
+
+
+@contextmanager
+def _collected_afterwards() -> Iterator[None]:
+    """A fifth faster; and what a finalizer does happens in every run at the same place."""
+    gc.disable()
     try:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(main)
+        yield
     finally:
-        asyncio.set_event_loop(None)
+        gc.enable()
+        gc.collect()
 
 
 def true_time() -> datetime:

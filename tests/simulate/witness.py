@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpuruntime.audit.breach import AUDITED
 from gpuruntime.local.selection import Selection
 from gpuruntime.local.server import Server
 from gpuruntime.local.store import Collection
@@ -23,7 +24,7 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
-from tests.simulate.auditing import AUDITED, Auditing
+from tests.simulate.auditing import Auditing
 from tests.simulate.journal import Journal
 
 STOCK: Final = "runtime-stock"
@@ -147,7 +148,7 @@ class Witness:
         assert some is not None
         key, model = Key(some.namespace, some.name), self._models[kind]
         new = _value(change.after, model)
-        self.auditing.step(kind, key, new)
+        self.auditing.note(kind, key, new)
         hearer = self._hearers.get(kind)
         if hearer:
             hearer(key, _value(change.before, model), new)
