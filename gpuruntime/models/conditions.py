@@ -23,7 +23,10 @@ class Condition:
 
 
 def condition_of(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    return next((each for each in conditions if each.type == type_), None)
+    for each in conditions:
+        if each.type == type_:
+            return each
+    return None
 
 
 def with_condition(

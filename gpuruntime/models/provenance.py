@@ -109,15 +109,15 @@ def is_orphaned(stock: GPUUnit) -> bool:
 
 def ordinal_of(stock: GPUUnit) -> int:
     """0 for a stock unit that no pool made."""
-    pool = stock.metadata.name.rpartition("-")[0]
+    pool, _, ordinal = stock.metadata.name.rpartition("-")
     is_made = stock.metadata.labels.get(labels.POOL) == pool
-    return _ordinal_in(stock.metadata.name) if is_made else 0
+    return _ordinal_in(ordinal) if is_made else 0
 
 
 def source_ordinal(unit: GPUUnit) -> int:
     """The ordinal of the stock that an active unit names; 0 for none."""
     source = source_of(unit)
-    return _ordinal_in(source.name) if source else 0
+    return _ordinal_in(source.name.rpartition("-")[2]) if source else 0
 
 
 def source_marks(stock: GPUUnit) -> dict[str, str]:
@@ -149,11 +149,10 @@ def _is_made(stock: GPUUnit) -> bool:
     return labels.POOL_UID in stock.metadata.annotations
 
 
-def _ordinal_in(name: str) -> int:
+def _ordinal_in(text: str) -> int:
     """Anybody may write a name: one with more digits than a pool has room for ends in none."""
-    ordinal = name.rpartition("-")[2]
-    is_one = ordinal.isascii() and ordinal.isdecimal() and len(ordinal) <= LONGEST_ORDINAL
-    return int(ordinal) if is_one else 0
+    is_one = len(text) <= LONGEST_ORDINAL and text.isascii() and text.isdecimal()
+    return int(text) if is_one else 0
 
 
 def _key(text: str) -> Key | None:

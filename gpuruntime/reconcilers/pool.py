@@ -91,8 +91,11 @@ class PoolReconciler:
 
     async def _carry_out(self, pool: StockPool) -> Result:
         """Recorded before anything is removed, so that no ordinal is ever used again."""
-        refused = await self._seeder.make(pool, plan(pool, self._take_stock(pool)).creates)
-        stock = self._take_stock(pool)
+        stock, refused = self._take_stock(pool), ""
+        creates = plan(pool, stock).creates
+        if creates:
+            refused = await self._seeder.make(pool, creates)
+            stock = self._take_stock(pool)
         verdict = pool_verdict(pool, stock)
         if refused:
             verdict = PoolVerdict(reason=PoolReason.STOCK_SYNC_FAILED, message=refused)

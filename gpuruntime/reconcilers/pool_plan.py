@@ -66,14 +66,14 @@ def take_stock(
         used.add(provenance.ordinal_of(unit))
         if provenance.is_claimed(unit):
             claimed.append(unit)
-        elif provenance.is_terminating(unit):
-            continue
-        elif provenance.is_ready(unit):
-            ready.append(unit)
-        elif phase_of(unit.status.conditions) is UnitPhase.FAILED:
-            failed.append(unit)
-        else:
-            progressing.append(unit)
+        elif not provenance.is_terminating(unit):
+            match phase_of(unit.status.conditions):
+                case UnitPhase.READY:
+                    ready.append(unit)
+                case UnitPhase.FAILED:
+                    failed.append(unit)
+                case _:
+                    progressing.append(unit)
     highest, seeded = max(used), pool.status.seeded
     gaps = (ordinal for ordinal in range(seeded + 1, highest) if ordinal not in used)
     return Stocktaking(
@@ -102,7 +102,8 @@ def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
         surplus = max(0, -missing)
     fresh = itertools.count(stock.highest + 1)
     ordinals = itertools.chain(stock.gaps, fresh)
-    unwanted = _least_wanted(stock)[: min(surplus, BATCH)]
+    # To sort a large stock holds the loop: only for what has to go.
+    unwanted = _least_wanted(stock)[: min(surplus, BATCH)] if surplus else ()
     return PoolPlan(
         creates=tuple(itertools.islice(ordinals, max(0, min(missing, BATCH)))),
         removes=tuple(

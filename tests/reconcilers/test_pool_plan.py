@@ -1,4 +1,5 @@
 from datetime import UTC, datetime
+from typing import NoReturn
 
 import attrs
 from hypothesis import given
@@ -55,6 +56,21 @@ def test_a_lost_status_does_not_seed_again_what_active_units_name() -> None:
     never = pool(3, refill=Refill.NEVER)
     takers = [taker(1, pool_uid="pool"), taker(2)]
     assert plan(never, take_stock(never, [stock(3)], takers)).creates == ()
+
+
+class Untouched(tuple[GPUUnit, ...]):
+    """Its length may be asked for."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("looked at each unit of a stock")
+
+
+def test_a_stock_of_which_nothing_has_to_go_is_not_put_in_order() -> None:
+    never = pool(2, refill=Refill.NEVER, seeded=2)
+    taken = take_stock(never, [stock(1), stock(2)], [])
+    assert plan(never, attrs.evolve(taken, ready=Untouched(taken.ready))).removes == ()
 
 
 def test_a_pool_made_anew_inherits_nothing_from_one_of_its_name() -> None:
