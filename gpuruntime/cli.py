@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, command, text in (
         ("manager", _manager, "reconcile units and pools (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
+        ("worker", _worker, "run the invocations of one function, beside its container"),
     ):
         role = commands.add_parser(name, help=text)
         _add_role_flags(role)
@@ -116,6 +117,16 @@ def _api(options: argparse.Namespace) -> int:
     from gpuruntime.roles import api, lifecycle
 
     return lifecycle.run_to_exit(lambda: api.Api(loaded), grace_seconds=loaded.shutdownGrace)
+
+
+def _worker(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import lifecycle, worker
+
+    return lifecycle.run_to_exit(
+        lambda: worker.WorkerRole(loaded), grace_seconds=loaded.shutdownGrace
+    )
 
 
 def _dev(options: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ Rooms never see this: `roles` hands each of them its own small options.
 
 import ipaddress
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
@@ -13,6 +12,7 @@ from typing import NewType, TypeAlias
 
 import attrs
 
+from gpuruntime.durations import Seconds, parse_duration
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.names import (
     is_dns_label,
@@ -22,17 +22,15 @@ from gpuruntime.models.names import (
 )
 from gpuruntime.models.quantities import EXBIBYTE, is_quantity, parse_quantity
 from gpuruntime.models.strict import FieldError, ManyFieldsError, StrictError, Structurer
+from gpuruntime.serverless_settings import NatsSettings, WorkerSettings
 from gpuruntime.strict_yaml import read_mapping
 
-Seconds = NewType("Seconds", float)
 Label = NewType("Label", str)
 Subdomain = NewType("Subdomain", str)
 ResourceName = NewType("ResourceName", str)
 Amount = NewType("Amount", str)
 # The field, whether something is wrong with it, and what that is.
 Fault: TypeAlias = tuple[str, bool, str]
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 # The variables that may override file and flags: secrets and addresses, nothing else.
 ADDRESSES = {
     "GPURUNTIME_LISTEN": ("listen",),
@@ -281,13 +279,6 @@ class AuthSettings:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class NatsSettings:
-    """The empty url turns everything serverless off."""
-
-    url: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
 class Toleration:
     key: str = ""
     operator: TolerationOperator = TolerationOperator.EQUAL
@@ -379,6 +370,7 @@ class Settings:
     operationRetention: Seconds = Seconds(86_400.0)
     auth: AuthSettings = AuthSettings()
     nats: NatsSettings = NatsSettings()
+    worker: WorkerSettings = WorkerSettings()
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()
     files: FileSettings = FileSettings()
@@ -414,18 +406,6 @@ def load(
 
 def is_in_cluster(environment: Mapping[str, str] = os.environ) -> bool:
     return bool(environment.get("KUBERNETES_SERVICE_HOST"))
-
-
-def parse_duration(value: object) -> Seconds:
-    if type(value) in (int, float):
-        seconds = float(value)  # type: ignore[arg-type]  # narrowed by its exact type
-    elif isinstance(value, str) and (match := DURATION.fullmatch(value)):
-        seconds = float(match[1]) * UNITS[match[2]]
-    else:
-        raise ValueError('must be seconds or a duration such as "30s" or "10m"')
-    if not 0 < seconds < 1e9:
-        raise ValueError("must be longer than nothing, and shorter than thirty years")
-    return Seconds(seconds)
 
 
 def parse_address(value: object) -> Address:

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuruntime.durations import parse_duration
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.settings import Address, KubernetesMode, Settings, load, parse_duration
+from gpuruntime.settings import Address, KubernetesMode, Settings, load
 
 NO_FLAGS: dict[tuple[str, ...], str] = {}
 

@@ -1,0 +1,99 @@
+"""The worker of one function, beside its container. It never speaks to Kubernetes."""
+
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from random import SystemRandom
+from typing import Final
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.names import Names
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.functions import Framework
+from gpuruntime.models.names import is_dns_label
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.broker import connection_options_of
+from gpuruntime.roles.standing import standing
+from gpuruntime.settings import Settings
+from gpuruntime.worker.framework import framework
+from gpuruntime.worker.options import WorkerOptions
+from gpuruntime.worker.worker import GIVE_BACK_SECONDS, Worker
+
+STARTING: Final = "starting"
+
+
+class WorkerRole:
+    """Its liveness does not wait for the framework: the two containers come up in any order."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._options = worker_options_of(settings)
+        self._names = Names(settings.nats.subjectPrefix)
+        self._registry = Registry()
+        self._worker: Worker | None = None
+
+    async def run(self) -> None:
+        connection = Connection(
+            connection_options_of(
+                self._settings.nats,
+                name=f"worker {self._options.function}/{self._options.name}",
+                inbox_prefix=self._names.inbox(self._options.function),
+            ),
+            rng=SystemRandom(),
+            meter=self._registry,
+        )
+        async with framework(self._options) as called:
+            self._worker = worker = Worker(
+                connection,
+                called,
+                self._options,
+                names=self._names,
+                now=lambda: datetime.now(UTC),
+                rng=SystemRandom(),
+                meter=self._registry,
+            )
+            async with standing(
+                self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
+            ) as tasks:
+                tasks.create_task(connection.run(), name="broker")
+                tasks.create_task(worker.run(), name="worker")
+
+    async def drain(self) -> None:
+        if self._worker is not None:
+            await self._worker.drain()
+
+    def _not_ready(self) -> str:
+        return self._worker.not_ready if self._worker else STARTING
+
+    def _facts(self) -> Mapping[str, object]:
+        worker = self._worker
+        facts = {"role": "worker", "function": self._options.function}
+        return facts if worker is None else {**facts, "state": worker.state, "busy": worker.busy}
+
+
+def worker_options_of(settings: Settings) -> WorkerOptions:
+    """Raises ConfigurationError for what a worker cannot do without."""
+    given = settings.worker
+    if not given.function:
+        raise ConfigurationError("worker.function is empty: name the function that it works for")
+    if not settings.nats.url:
+        raise ConfigurationError("nats.url is empty: say where the broker is")
+    name = given.name or socket.gethostname()
+    if not is_dns_label(name):
+        raise ConfigurationError(f"worker.name is empty, and the host's {name!r} is no DNS label")
+    return WorkerOptions(
+        function=given.function,
+        name=name,
+        namespace=given.namespace or settings.namespaces.instance,
+        concurrency=given.concurrency,
+        attempt_seconds=given.attemptTimeout,
+        max_attempts=given.maxAttempts,
+        framework=Framework(
+            socketPath=given.framework.socketPath,
+            invokePath=given.framework.invokePath,
+            healthPath=given.framework.healthPath,
+        ),
+        ack_wait_seconds=given.ackWait,
+        drain_seconds=max(settings.shutdownGrace - 2 * GIVE_BACK_SECONDS, 0.0),
+        retention_seconds=given.resultRetention,
+    )

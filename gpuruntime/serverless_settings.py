@@ -1,0 +1,97 @@
+"""The keys of the configuration that serverless functions need: the broker, and a worker's own."""
+
+from typing import Final
+
+import attrs
+
+from gpuruntime.bus.names import is_function_name, is_prefix
+from gpuruntime.durations import Seconds
+from gpuruntime.models.functions import Framework
+from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.strict import FieldError, ManyFieldsError
+
+# The kernel's sun_path, less the byte that ends it.
+LONGEST_SOCKET_PATH: Final = 107
+MOST_CONCURRENCY: Final = 1000
+MOST_ATTEMPTS: Final = 100
+
+
+def _raise_all(problems: dict[str, str]) -> None:
+    if problems:
+        raise ManyFieldsError(tuple(FieldError(field, text) for field, text in problems.items()))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NatsSettings:
+    """The empty url turns everything serverless off. Secrets are files, read at each connect."""
+
+    url: str = ""
+    subjectPrefix: str = "runtime"
+    user: str = ""
+    passwordFile: str = ""
+    tokenFile: str = ""
+    nkeyFile: str = ""
+    credentialsFile: str = ""
+    caFile: str = ""
+    certificateFile: str = ""
+    keyFile: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        problems = {}
+        ways = ("user", "tokenFile", "nkeyFile", "credentialsFile")
+        chosen = [name for name in ways if getattr(self, name)]
+        if not is_prefix(self.subjectPrefix):
+            problems["subjectPrefix"] = "must be at most 32 lower case letters, digits and '_'"
+        if len(chosen) > 1:
+            problems[chosen[1]] = f"is a second way to log in beside {chosen[0]}: choose one"
+        if self.passwordFile and not self.user:
+            problems["passwordFile"] = "needs the user that it is for"
+        if bool(self.certificateFile) != bool(self.keyFile):
+            problems["keyFile"] = "goes with certificateFile: give both or none"
+        _raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FrameworkSettings:
+    """Where the container beside the worker listens."""
+
+    socketPath: str = Framework().socketPath
+    invokePath: str = Framework().invokePath
+    healthPath: str = Framework().healthPath
+
+    def __attrs_post_init__(self) -> None:
+        problems = {
+            name: "must begin with '/'"
+            for name in ("socketPath", "invokePath", "healthPath")
+            if not getattr(self, name).startswith("/")
+        }
+        if len(self.socketPath.encode()) > LONGEST_SOCKET_PATH:
+            problems["socketPath"] = f"is longer than {LONGEST_SOCKET_PATH} bytes"
+        _raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WorkerSettings:
+    """Without a name it is the host's, which in a Pod is the Pod's."""
+
+    function: str = ""
+    name: str = ""
+    namespace: str = ""
+    concurrency: int = 1
+    attemptTimeout: Seconds = Seconds(300.0)
+    maxAttempts: int = 5
+    ackWait: Seconds = Seconds(30.0)
+    resultRetention: Seconds = Seconds(86_400.0)
+    framework: FrameworkSettings = FrameworkSettings()
+
+    def __attrs_post_init__(self) -> None:
+        problems = {}
+        if self.function and not is_function_name(self.function):
+            problems["function"] = "must be 1 to 63 of lower case letters, digits, '_' and '-'"
+        if self.name and not is_dns_label(self.name):
+            problems["name"] = "must be lower case letters, digits and '-'"
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            problems["concurrency"] = f"must be 1 to {MOST_CONCURRENCY}"
+        if not 1 <= self.maxAttempts <= MOST_ATTEMPTS:
+            problems["maxAttempts"] = f"must be 1 to {MOST_ATTEMPTS}"
+        _raise_all(problems)

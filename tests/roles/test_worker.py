@@ -1,0 +1,172 @@
+"""The program `gpuruntime worker` on a real broker, beside a framework of its own."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.bus.messages import State
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.framework.server import serving
+from gpuruntime.models.functions import Framework as Where
+from gpuruntime.roles.worker import WorkerRole
+from gpuruntime.settings import load
+from tests.bus.broker import FUNCTION, Broker, broker, bus, eventually
+from tests.cluster.product import Process, request, until
+from tests.roles.programs import Programs
+from tests.worker.invocations import accept
+from tests.worker.workers import Ledger, ended, until_empty
+
+MEBIBYTE = 1024 * 1024
+ACK_WAIT_SECONDS = 1.5
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Broker]:
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture
+def where() -> Iterator[Where]:
+    with tempfile.TemporaryDirectory(prefix="fw-") as folder:
+        yield Where(socketPath=str(Path(folder, "framework.sock")))
+
+
+def start(program: Programs, url: str, prefix: str, where: Where, name: str = "w1") -> Process:
+    return program.start(
+        "worker",
+        nats={"url": url, "subjectPrefix": prefix},
+        worker={
+            "function": FUNCTION,
+            "name": name,
+            "concurrency": 4,
+            "ackWait": ACK_WAIT_SECONDS,
+            "framework": {"socketPath": where.socketPath},
+        },
+    )
+
+
+@contextmanager
+def echo(where: Where) -> Iterator[None]:
+    argv = [sys.executable, "-m", "gpuruntime.framework.echo", "--socket", where.socketPath]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def readiness(process: Process) -> str:
+    """The reason of a worker that is not ready, else ok."""
+    return str(request("GET", f"{process.operations}/readyz").document).strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nats: {url: a}", "worker.function is empty"),
+        ("worker: {function: echo}", "nats.url is empty"),
+        ("worker: {function: a.b, concurrency: 0}", "worker.concurrency: must be 1 to"),
+        ("worker: {function: a.b}", "worker.function: must be 1 to 63"),
+        ("worker: {maxAttempts: 101, name: A}", "worker.name: must be lower"),
+        ("nats: {tokenFile: a, nkeyFile: b}", "nats.nkeyFile: is a second way to log in"),
+        ("nats: {passwordFile: a}", "nats.passwordFile: needs the user"),
+        ("nats: {certificateFile: a}", "nats.keyFile: goes with certificateFile"),
+        ("nats: {subjectPrefix: a.b}", "nats.subjectPrefix: must be at most"),
+        ("worker: {framework: {socketPath: x}}", "worker.framework.socketPath: must begin"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_named(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "worker.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=words):
+        WorkerRole(load(str(path), flags={}, environment={}))
+
+
+def test_a_worker_without_a_function_ends_its_start(program: Programs) -> None:
+    process = program.start("worker")
+    assert process.exit_code() == 2
+    assert "worker.function is empty" in process.tail()
+
+
+def test_it_is_alive_without_broker_and_framework_and_says_what_it_waits_for(
+    program: Programs, where: Where
+) -> None:
+    process = start(program, "nats://127.0.0.1:1", "nobody", where)
+    assert request("GET", f"{process.operations}/healthz").status == 200
+    answer = request("GET", f"{process.operations}/readyz")
+    assert answer.status == 503
+    assert process.stop() == 0
+
+
+async def test_it_runs_invocations_within_60_mebibytes_and_ends_cleanly(
+    program: Programs, shared: Broker, where: Where
+) -> None:
+    async with bus(shared.url, "light", ack_wait_seconds=ACK_WAIT_SECONDS) as made:
+        process = start(program, shared.url, "light", where)
+        with echo(where):
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(300):
+                    tasks.create_task(accept(made, f"i{number}", payload={"text": "x" * 2000}))
+            await until_empty(made)
+            record = await ended(made, "i299")
+        memory = resident_bytes(process.pid)
+        assert process.stop() == 0
+    assert (record.state, record.workerName) == (State.SUCCEEDED, "w1")
+    assert memory <= 60 * MEBIBYTE, f"{memory / MEBIBYTE:.1f} MiB"
+
+
+async def test_a_worker_that_was_paused_beyond_the_ack_wait_has_its_late_result_refused(
+    program: Programs, shared: Broker, where: Where
+) -> None:
+    slow, quick = Ledger(), Ledger()
+    slow.gate.clear()
+    with tempfile.TemporaryDirectory(prefix="fw-") as folder:
+        other = Where(socketPath=str(Path(folder, "framework.sock")))
+        async with (
+            bus(shared.url, "paused", ack_wait_seconds=ACK_WAIT_SECONDS) as made,
+            serving(slow.handle, where),
+            serving(quick.handle, other),
+        ):
+            paused = start(program, shared.url, "paused", where)
+            await accept(made, "a")
+            await eventually(lambda: bool(slow.starts))
+            os.kill(paused.pid, signal.SIGSTOP)
+            slow.gate.set()
+            start(program, shared.url, "paused", other, "w2")
+            first = await ended(made, "a")
+            os.kill(paused.pid, signal.SIGCONT)
+            await until_lost(paused)
+            await accept(made, "b")
+            assert (await ended(made, "b")).state is State.SUCCEEDED
+            assert await ended(made, "a") == first
+    assert (first.attempt, first.workerName) == (2, "w2")
+    assert [*slow.started, *quick.started][0] == ("a", 1)
+
+
+async def until_lost(paused: Process) -> None:
+    await eventually(lambda: "attempt lost" in paused.log.read_text())
+
+
+def test_it_is_ready_once_its_framework_is(
+    program: Programs, shared: Broker, where: Where
+) -> None:
+    process = start(program, shared.url, "ready", where)
+    until(lambda: readiness(process), lambda told: "framework" in told)
+    with echo(where):
+        process.wait_until_ready()
+        assert process.stop() == 0
