@@ -51,6 +51,7 @@ LIMITS: Final = {
     "authorization": "everybody may do everything; RBAC objects are stored and ask nobody",
     "reviews": "TokenReview and the access reviews are 404",
     "quotas": "ResourceQuota and LimitRange are stored and not enforced",
+    "isolation": "levels of PodSecurity and NetworkPolicies are stored and not enforced",
     "service account tokens": "none are given out, and Pods get no volume with one",
     "eviction": "disruption budgets and deleteOptions are not asked: it is a deletion",
     "subresources": "no exec, attach, port-forward, proxy, ephemeralcontainers or resize",

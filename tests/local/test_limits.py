@@ -114,6 +114,16 @@ async def quotas() -> None:
     assert "uid" in make(server, "b")["metadata"]
 
 
+async def isolation() -> None:
+    """What runs here has no network to be cut off from."""
+    server = new_server()
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {"metadata": {"name": "held", "labels": level}}
+    assert "uid" in call(server, "POST", "/api/v1/namespaces", namespace)["metadata"]
+    pod = {**POD, "spec": {**POD["spec"], "hostNetwork": True}}
+    assert "uid" in call(server, "POST", "/api/v1/namespaces/held/pods", pod)["metadata"]
+
+
 async def service_account_tokens() -> None:
     assert status("POST", f"{NAMESPACE}/serviceaccounts/default/token", {"spec": {}}) == 404
     made = call(new_server(), "POST", f"{NAMESPACE}/pods", POD)
@@ -197,6 +207,7 @@ PROOFS: dict[str, Callable[[], Awaitable[None]]] = {
     "authorization": authorization,
     "reviews": reviews,
     "quotas": quotas,
+    "isolation": isolation,
     "service account tokens": service_account_tokens,
     "eviction": eviction,
     "subresources": subresources,
