@@ -37,11 +37,13 @@ class Kind(StrEnum):
     CRASH_BEFORE = "crash-before"
     CRASH_SENT = "crash-sent"
     CRASH_AFTER = "crash-after"
+    PAGE_EXPIRED = "page-expired"
 
     WATCHES_RESET = "watches-reset"
     WATCHES_GONE = "watches-gone"
     WATCHES_SILENT = "watches-silent"
     WATCHES_LATE = "watches-late"
+    WATCHES_TORN = "watches-torn"
     WATCHES_REFUSED = "watches-refused"
     HISTORY_LOST = "history-lost"
     PARTITION = "partition"
@@ -60,6 +62,7 @@ class Target(StrEnum):
     DELETE = "delete"
     READ = "read"
     LIST = "list"
+    NEXT_PAGE = "next page"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -112,6 +115,7 @@ WATCH_KINDS: Final = {
     Kind.WATCHES_GONE,
     Kind.WATCHES_SILENT,
     Kind.WATCHES_LATE,
+    Kind.WATCHES_TORN,
     Kind.WATCHES_REFUSED,
     Kind.HISTORY_LOST,
     Kind.PARTITION,
@@ -135,6 +139,7 @@ def _fault(rng: Random) -> Planned:
     target, skip = None, 0
     if kind in REQUEST_KINDS:
         target = rng.choice(WRITES if kind in WRITE_KINDS or rng.random() < 0.7 else READS)
+        target = Target.NEXT_PAGE if kind is Kind.PAGE_EXPIRED else target
         skip = rng.choice((0, 0, 1, 2, 3, 5))
     return Planned(
         at=rng.uniform(FIRST_SECOND, LAST_SECOND),

@@ -1,4 +1,4 @@
-"""Watches that break off, expire, fall silent and come late."""
+"""Watches that break off, even within a line, expire, fall silent and come late."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -25,6 +25,7 @@ class DisturbedStream:
     silent_until: float = 0.0
     _is_broken: bool = False
     _is_expired: bool = False
+    _is_torn: bool = False
     _deadline: asyncio.Timeout | None = None
 
     @property
@@ -38,6 +39,10 @@ class DisturbedStream:
     def break_off(self) -> None:
         self._is_broken = True
         self._wake()
+
+    def tear(self) -> None:
+        """It ends in the middle of its next line."""
+        self._is_torn = True
 
     def expire(self) -> None:
         self._is_expired = True
@@ -61,7 +66,12 @@ class DisturbedStream:
                     return
                 if chunk is None:
                     return
-                yield chunk
+                # Chunks end anywhere, not where lines do.
+                middle = len(chunk) // 2
+                yield chunk[:middle]
+                if self._is_torn:
+                    return
+                yield chunk[middle:]
 
     async def _next(self, chunks: AsyncGenerator[bytes, None]) -> bytes | None:
         if self._is_broken or self._is_expired:

@@ -25,6 +25,7 @@ LEASES: Final = "/leases"
 LATENCY: Final = (0.001, 0.02)
 WATCH_LAG: Final = (0.001, 0.05)
 FOR_EVER: Final = 1e9
+PAGE: Final = "4"
 METHODS: Final[Mapping[Target, frozenset[str]]] = {
     Target.WRITE: WRITES,
     Target.CREATE: frozenset({"POST"}),
@@ -32,6 +33,7 @@ METHODS: Final[Mapping[Target, frozenset[str]]] = {
     Target.DELETE: frozenset({"DELETE"}),
     Target.READ: frozenset({"GET"}),
     Target.LIST: frozenset({"GET"}),
+    Target.NEXT_PAGE: frozenset({"GET"}),
 }
 
 
@@ -75,6 +77,8 @@ def _is_meant(fault: Planned, request: Request) -> bool:
     assert fault.target is not None
     if LEASES in request.path or request.method not in METHODS[fault.target]:
         return False
+    if fault.target is Target.NEXT_PAGE:
+        return any(name == "continue" for name, _ in request.query)
     return fault.target is not Target.LIST or is_list(request)
 
 
@@ -86,6 +90,12 @@ def _told(request: Request) -> str:
 
 def is_list(request: Request) -> bool:
     return request.method == "GET" and any(name == "limit" for name, _ in request.query)
+
+
+def _in_short_pages(request: Request) -> Request:
+    """A server may give less than it is asked for: so lists have several pages here too."""
+    query = tuple((name, PAGE if name == "limit" else value) for name, value in request.query)
+    return attrs.evolve(request, query=query)
 
 
 class Wire:
@@ -146,6 +156,8 @@ class Wire:
             match kind:
                 case Kind.WATCHES_GONE:
                     stream.expire()
+                case Kind.WATCHES_TORN:
+                    stream.tear()
                 case Kind.WATCHES_SILENT:
                     stream.silent_until = FOR_EVER
                 case Kind.WATCHES_LATE:
@@ -179,6 +191,8 @@ class Wire:
                 self._answer_later(answered, refusal(409, "Conflict"))
             case Kind.THROTTLED:
                 self._answer_later(answered, refusal(429, "TooManyRequests", retry_after=seconds))
+            case Kind.PAGE_EXPIRED:
+                self._answer_later(answered, refusal(410, "Expired"))
             case Kind.REFUSED_500:
                 self._answer_later(answered, refusal(500, "InternalError"))
             case Kind.REFUSED_503:
@@ -195,7 +209,7 @@ class Wire:
     def _arrive(
         self, request: Request, fault: Planned | None, answered: asyncio.Future[Response]
     ) -> None:
-        response = self._server.handle(request)
+        response = self._server.handle(_in_short_pages(request) if is_list(request) else request)
         what = _told(request)
         self._journal.write(self._name, f"{what} -> {response.status}")
         kind = fault.kind if fault else None
