@@ -34,6 +34,9 @@ from gpuruntime.api.file_patience import End, FileLimits, Patience, patience
 # Of aiohttp's own; what the caller did not say is not said.
 _AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 _NO_ANSWER: Final = "ended the connection without an answer"
+# As much as waits for a slow caller: of what the file server sent, and of what is sent on.
+_RECEIVED_BYTES: Final = 64 * 1024
+_PIECE_BYTES: Final = 32 * 1024
 # Nobody reads it: the caller has left.
 _LEFT: Final = 499
 # Closed at once: what was not sent is thrown away, and the other side is told of it.
@@ -105,6 +108,7 @@ class _Exchange:
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                read_bufsize=_PIECE_BYTES,
                 skip_auto_headers=_AUTOMATIC,
                 timeout=aiohttp.ClientTimeout(
                     total=None, sock_connect=self._limits.connect_seconds
@@ -149,12 +153,15 @@ class _Exchange:
         self, answer: aiohttp.ClientResponse, response: web.StreamResponse
     ) -> None:
         count = 0
-        async for chunk in answer.content.iter_any():
+        if self._request.transport is not None:
+            self._request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
+        async for chunk in answer.content.iter_chunked(_PIECE_BYTES):
             count += len(chunk)
             if count > self._limits.most_bytes:
                 raise self._too_much()
             self._patience.moved()
             await response.write(chunk)
+            await self._request.writer.drain()  # which a write does only now and then
             self._patience.moved()
         await response.write_eof()
 
@@ -216,6 +223,7 @@ class _Exchange:
             raise OSError("a request is sent once")
         family, kind, protocol, *_ = address
         made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED_BYTES)
         self._sockets.append(made)
         return made
 
