@@ -25,7 +25,7 @@ class PodDefaults:
 class HelperOptions:
     """Of the containers beside users': what they run, and how much each of them gets."""
 
-    accessor_image: str = "docker.io/sigoden/dufs:v0.45.0"
+    accessor_image: str = "docker.io/sigoden/dufs:v0.47.0"
     copy_image: str = "docker.io/library/busybox:1.36"
     cpu: str = "250m"
     memory: str = "256Mi"
