@@ -44,7 +44,8 @@ def tests(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """The suites against a real control plane, which is built first where none is at hand."""
     install(session, "tests", "local")
-    session.run("python", "-m", "tests.cluster.binaries")
+    for made in ("tests.cluster.binaries", "tests.files.binaries"):
+        session.run("python", "-m", made)
     # What a thread of the fault proxy leaves to the collector is no matter of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
     session.run("pytest", "-m", "cluster", "-W", unclosed, *session.posargs)
@@ -54,8 +55,9 @@ def cluster(session: nox.Session) -> None:
 def node(session: nox.Session) -> None:
     """The suites against one real node: real Pods. Needs root, and leaves no trace of it."""
     install(session, "tests", "local")
-    for made in ("tests.cluster.binaries", "tests.node.binaries", "tests.node.stock_images"):
-        session.run("python", "-m", made)
+    for room in ("cluster", "node", "files"):
+        session.run("python", "-m", f"tests.{room}.binaries")
+    session.run("python", "-m", "tests.node.stock_images")
     enclosed = ("python", "-m", "tests.node.enclosure", "python", "-m")
     session.run(*enclosed, "pytest", "-m", "node", "tests/node", *session.posargs)
 
