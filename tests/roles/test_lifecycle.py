@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import signal
 
@@ -7,7 +8,7 @@ import structlog
 
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.kube.errors import LeadershipLostError
-from gpuruntime.roles.lifecycle import ExitCode, Lifecycle
+from gpuruntime.roles.lifecycle import ExitCode, Lifecycle, run_to_exit
 
 
 class Steps:
@@ -77,3 +78,19 @@ async def test_what_ended_a_role_is_its_exit_code(error: Exception, code: int) -
     with structlog.testing.capture_logs() as lines:
         assert await Lifecycle(Steps(error=error), grace_seconds=1).run() == code
     assert [line["log_level"] for line in lines] == ["error"]
+
+
+def test_what_was_there_before_a_role_runs_is_no_matter_of_the_collector() -> None:
+    before = [object()]
+
+    class Looking:
+        async def run(self) -> None:
+            assert all(each is not before for each in gc.get_objects())
+
+        async def drain(self) -> None:
+            pass
+
+    try:
+        assert run_to_exit(Looking, grace_seconds=1) == ExitCode.DONE
+    finally:
+        gc.unfreeze()
