@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from tests.cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.cluster.product import MANIFESTS, Caller, until
+from tests.cluster.product import MANIFESTS, until
 from tests.node import pods
+from tests.node.caller import PatientCaller
 
 SYSTEM = "runtime-system"
 INSTANCE = "runtime-instance"
@@ -26,7 +27,7 @@ class Deployment:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
-        self.caller = Caller(ADDRESS)
+        self.caller = PatientCaller(ADDRESS)
         self._folder = folder
 
     def apply(self, **manager: Any) -> None:
@@ -64,10 +65,10 @@ class Deployment:
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def leader(self) -> str:
-        """The Pod that holds the lease."""
+        """The Pod that holds the lease, if one does."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/gpuruntime-manager"
         lease = until(lambda: self.plane.request("GET", path), bool)
-        return str(lease["spec"]["holderIdentity"])
+        return str(lease["spec"].get("holderIdentity", ""))
 
     def exec(self, pod: str, *command: str) -> str:
         return self.plane.kubectl("exec", "-n", SYSTEM, pod, "--", *command)
@@ -77,14 +78,14 @@ class Deployment:
         operation = f"stock-{spec}-{time.monotonic_ns()}"
         wanted = {"operationID": operation, "specName": spec, "replicas": replicas, **body}
         answer = self.caller.post("/operator/stock-units", wanted)
-        assert answer.status == 202, answer
+        assert answer.status in (200, 202), answer
         self.caller.until(f"/operator/jobs/{operation}", lambda job: job["ready"] == replicas)
 
     def claim(self, spec: str, name: str, **body: Any) -> dict[str, Any]:
         operation = f"unit-{name}-{time.monotonic_ns()}"
         wanted = {"operationID": operation, "specName": spec, "name": name, **body}
         answer = self.caller.post("/gpu-units", wanted)
-        assert answer.status == 201, answer
+        assert answer.status in (200, 201), answer
         view: dict[str, Any] = answer.data
         return view
 
