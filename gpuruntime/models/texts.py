@@ -7,7 +7,8 @@ from gpuruntime.models.schemas import Schema
 
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _OPTIONAL_LABEL = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
-_OPTIONAL_SUBDOMAIN = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$"
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_OPTIONAL_SUBDOMAIN = rf"^({_LABEL}([.]{_LABEL})*)?$"
 _SPEC_NAME = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 _LABEL_VALUE = r"^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$"
 _PRINTABLE = r"^[!-~]*$"

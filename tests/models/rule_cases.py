@@ -337,6 +337,17 @@ BOUNDS: Final = (
         unit(storageMounts=[{"name": "a.b", "mountPath": "/a"}]),
         denied="spec.storageMounts[0].name",
     ),
+    created("a class of several labels", storage(storageClassName="fast.example-1.com")),
+    created(
+        "a class with an empty label",
+        storage(storageClassName="a..b"),
+        denied="spec.storageClassName",
+    ),
+    created(
+        "a class with a label that ends with a hyphen",
+        storage(storageClassName="a-.b"),
+        denied="spec.storageClassName",
+    ),
     created("17 mounts", mounting(*(f"/{n}" for n in range(17))), denied="spec.storageMounts"),
     created(
         "a requestID in capitals", function(requestID="Fn"), denied="spec.serverless.requestID"
