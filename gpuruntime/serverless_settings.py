@@ -1,6 +1,7 @@
 """The keys of the configuration that serverless functions need: the broker, and a worker's own."""
 
 from typing import Final
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -19,6 +20,14 @@ MOST_ATTEMPTS: Final = 100
 def _raise_all(problems: dict[str, str]) -> None:
     if problems:
         raise ManyFieldsError(tuple(FieldError(field, text) for field, text in problems.items()))
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -40,6 +49,8 @@ class NatsSettings:
         problems = {}
         ways = ("user", "tokenFile", "nkeyFile", "credentialsFile")
         chosen = [name for name in ways if getattr(self, name)]
+        if self.url and not all(_is_address(url) for url in self.url.split(",")):
+            problems["url"] = "must be nats://host:port or tls://host:port, with commas between"
         if not is_prefix(self.subjectPrefix):
             problems["subjectPrefix"] = "must be at most 32 lower case letters, digits and '_'"
         if len(chosen) > 1:

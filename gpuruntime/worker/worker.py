@@ -135,14 +135,16 @@ class Worker:
     def _receive(self, delivery: Delivery) -> None:
         """A message that comes again while it runs here takes the place of its older delivery."""
         running = self._attempts.get(delivery.sequence)
-        if running is not None:
+        if running is not None and running.delivery.data == delivery.data:
             running.delivery = delivery
             return
         tasks = self._tasks
-        if tasks is None or self._free_slots <= 0:
+        if tasks is None:
+            return
+        # Another message under a number that runs here is of a stream that was made anew.
+        if running is not None or self._free_slots <= 0:
             self._meter.count("worker_deliveries_total", end="not_wanted")
-            if tasks is not None:
-                tasks.create_task(_give_back(delivery), name="give-back")
+            tasks.create_task(_give_back(delivery), name="give-back")
             return
         attempt = self._attempts[delivery.sequence] = Attempt(self._tools, delivery)
         self._idle.clear()

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 
@@ -95,9 +96,9 @@ def broker(*lines: str) -> Iterator[Broker]:
 
 
 @asynccontextmanager
-async def connection(url: str, **options: str) -> AsyncIterator[Connection]:
+async def connection(url: str, **options: Any) -> AsyncIterator[Connection]:
     """Given after its first try, well or ill."""
-    made = Connection(ConnectionOptions(url=url, name="test", **options), rng=Random(1))  # type: ignore[arg-type]  # the texts among the options
+    made = Connection(ConnectionOptions(url=url, name="test", **options), rng=Random(1))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())
         async with asyncio.timeout(10):

@@ -186,6 +186,26 @@ async def test_a_client_certificate_is_shown_to_a_broker_that_asks_for_one(
         assert await connects(url, **showing) != ""
 
 
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO {\r\n", None])
+async def test_what_listens_there_and_is_no_broker_is_tried_again(said: bytes | None) -> None:
+    tries: list[asyncio.StreamWriter] = []
+
+    async def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tries.append(writer)
+        if said is not None:
+            writer.write(said)
+            writer.close()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with connection(url, connect_seconds=0.2) as made:
+            assert made.problem
+            assert not made.is_connected
+            await eventually(lambda: len(tries) > 1)
+        for writer in tries:
+            writer.close()
+
+
 async def test_an_address_is_told_without_the_password_in_it() -> None:
     told = await connects("nats://ali:sesame@127.0.0.1:1")
     assert "127.0.0.1:1" in told

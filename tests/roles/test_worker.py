@@ -78,7 +78,10 @@ def readiness(process: Process) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("nats: {url: a}", "worker.function is empty"),
+        ("nats: {url: 'nats://a'}", "worker.function is empty"),
+        ("nats: {url: a}", "nats.url: must be nats://host:port"),
+        ("nats: {url: 'nats://a:4222,nats://b:x'}", "nats.url: must be nats://host:port"),
+        ("nats: {url: 'http://a:4222'}", "nats.url: must be nats://host:port"),
         ("worker: {function: echo}", "nats.url is empty"),
         ("worker: {function: a.b, concurrency: 0}", "worker.concurrency: must be 1 to"),
         ("worker: {function: a.b}", "worker.function: must be 1 to 63"),

@@ -40,6 +40,17 @@ async def accept(
     bus: Bus, name: str, *, payload: object = 1, life_seconds: float = 60.0
 ) -> Invocation:
     """Its record first, then the message, as the protocol has it."""
+    sent = await queue(bus, name, payload=payload, life_seconds=life_seconds)
+    await send(bus, sent, message_id=message_id_of(sent))
+    return sent
+
+
+def message_id_of(sent: Invocation) -> str:
+    return f"{FUNCTION}:{sent.invocationID}:{sent.revision}"
+
+
+async def queue(bus: Bus, name: str, *, payload: object, life_seconds: float) -> Invocation:
+    """What is to be sent now that its record stands."""
     now = datetime.now(UTC)
     accepted = invocation(
         name,
@@ -48,9 +59,7 @@ async def accept(
         deadlineAt=now + timedelta(seconds=life_seconds),
     )
     queued = await bus.records.write(assumed_record(accepted).record, expected=0)
-    sent = attrs.evolve(accepted, revision=queued.revision)
-    await send(bus, sent, message_id=f"{FUNCTION}:{name}:{queued.revision}")
-    return sent
+    return attrs.evolve(accepted, revision=queued.revision)
 
 
 async def send(bus: Bus, sent: Invocation, *, message_id: str) -> None:

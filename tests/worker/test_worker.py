@@ -14,7 +14,6 @@ from gpuruntime.bus.messages import (
     DeadLetter,
     FailureClass,
     Order,
-    Record,
     State,
     WorkerState,
     encode,
@@ -26,7 +25,7 @@ from gpuruntime.framework.calls import Answer, Call, CallError
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.worker.conftest import ACK_WAIT_SECONDS
 from tests.worker.invocations import accept, send
-from tests.worker.workers import Ledger, ended, left_in_stream, until_empty, until_record, working
+from tests.worker.workers import Ledger, ended, left_in_stream, until_empty, working
 
 
 async def letter(made: Bus, letter_id: str) -> DeadLetter | None:
@@ -419,13 +418,9 @@ async def test_a_result_is_written_when_the_broker_is_back(own: Broker) -> None:
 async def test_a_status_of_the_function_reaches_the_record(declared: Bus) -> None:
     async with working(declared, lambda _: Answer(statusCode=404, body="nobody")):
         await accept(declared, "a")
-        record = await until_record(declared, "a", is_ended)
+        record = await ended(declared, "a")
     assert (record.state, record.statusCode, bytes(record.body)) == (
         State.SUCCEEDED,
         404,
         b'"nobody"',
     )
-
-
-def is_ended(record: Record) -> bool:
-    return record.state.is_terminal

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,17 +91,13 @@ async def running(url: str, names: Names, chosen: WorkerOptions) -> AsyncIterato
             task.cancel()
 
 
-async def ended(made: Bus, name: str) -> Record:
+async def ended(made: Bus, name: str, *, within_seconds: float = 20.0) -> Record:
     """Its record as soon as that is terminal."""
-    return await until_record(made, name, lambda record: record.state.is_terminal)
-
-
-async def until_record(made: Bus, name: str, holds: Callable[[Record], bool]) -> Record:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(within_seconds):
         while True:
             with suppress(UnavailableError):
                 stored = await made.records.read(FUNCTION, name)
-                if stored is not None and holds(stored.record):
+                if stored is not None and stored.record.state.is_terminal:
                     return stored.record
             await asyncio.sleep(0.02)
 
