@@ -19,7 +19,7 @@ import attrs
 from gpuruntime.local.documents import Document
 from gpuruntime.local.shapes import MistypedError
 from gpuruntime.models.moments import rfc3339, rfc3339_micro
-from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
+from gpuruntime.models.quantities import InvalidQuantityError, Quantity, parse_quantity
 
 _TABLE: Final = "builtin_types.txt"
 _MEMBER: Final = re.compile(
@@ -211,6 +211,8 @@ def _type(text: str, structs: Mapping[str, Struct]) -> GoType:
     match text[0], text[1:]:
         case "[", inner:
             return ListOf(_type(inner, structs))
+        case "{", "Quantity":
+            return MapOf(RESOURCE)
         case "{", inner:
             return MapOf(_type(inner, structs))
         case "*", inner:
@@ -221,8 +223,18 @@ def _type(text: str, structs: Mapping[str, Struct]) -> GoType:
 
 @lru_cache(maxsize=4096)
 def _quantity(value: str | float) -> str:
+    return str(_parsed(value))
+
+
+@lru_cache(maxsize=4096)
+def _resource(value: str | float) -> str:
+    """One of a list of resources; those are kept in thousandths."""
+    return str(_parsed(value).in_whole_millis)
+
+
+def _parsed(value: str | float) -> Quantity:
     try:
-        return str(parse_quantity(str(value)))
+        return parse_quantity(str(value))
     except InvalidQuantityError as error:
         raise MistypedError(f"quantities must match the regular expression {QUANTITY}") from error
 
@@ -265,6 +277,7 @@ class Anything:
         return None
 
 
+RESOURCE: Final = Scalar("resource.Quantity", (str, int, float), "0", _resource)
 TIME: Final = Scalar("v1.Time", (str,), None, _time)
 MICRO_TIME: Final = Scalar("v1.MicroTime", (str,), None, _micro_time)
 SCALARS: Final[Mapping[str, GoType]] = {

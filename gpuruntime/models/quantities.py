@@ -17,6 +17,7 @@ _MAX_LENGTH = 128
 _MAX_EXPONENT = 999
 _NANO_EXPONENT = -9
 _NANOS = 1_000_000_000
+_MILLI_NANOS = 1_000_000
 _MAX_BINARY_NANOS = (2**63 - 1) * _NANOS
 
 _NUMBER = re.compile(r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?")
@@ -70,6 +71,12 @@ class Quantity:
     def millis_rounded_up(self) -> int:
         """Thousandths: the scheduler's view of a cpu."""
         return -(-self.nanos * 1000 // _NANOS)
+
+    @property
+    def in_whole_millis(self) -> Self:
+        """As a server keeps resources: finer than a thousandth is rounded away from zero."""
+        millis = -(-abs(self.nanos) // _MILLI_NANOS)
+        return attrs.evolve(self, nanos=(millis if self.nanos >= 0 else -millis) * _MILLI_NANOS)
 
     def is_positive_below(self, limit: "Quantity") -> bool:
         return 0 < self.nanos < limit.nanos

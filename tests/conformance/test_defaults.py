@@ -16,6 +16,7 @@ from tests.conformance.objects import (
     deployment,
     job,
     named,
+    pod_spec,
 )
 
 
@@ -148,6 +149,24 @@ async def test_quantities_are_written_in_one_manner(
 ) -> None:
     spec = await template_of(api, namespace, resources={"limits": {"memory": given}})
     assert spec["containers"][0]["resources"]["limits"]["memory"] == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("1n", "1m"), ("1000001u", "1001m"), ("1e-9", "1e-3"), ("0.0005", "1m")]
+)
+async def test_no_resource_is_finer_than_a_thousandth(
+    api: Api, namespace: str, given: str, kept: str
+) -> None:
+    spec = await template_of(api, namespace, resources={"limits": {"cpu": given}})
+    assert spec["containers"][0]["resources"]["limits"]["cpu"] == kept
+
+
+async def test_the_limit_of_a_volume_is_kept_to_a_billionth(api: Api, namespace: str) -> None:
+    volume = {"name": "v", "emptyDir": {"sizeLimit": "1n"}}
+    template = pod_spec(volumes=[volume])
+    body = deployment("d", replicas=0, template=template)
+    made = (await api.post(DEPLOYMENTS.path(namespace=namespace), body)).ok(201)
+    assert made["spec"]["template"]["spec"]["volumes"] == [volume]
 
 
 async def test_a_number_is_as_good_as_a_quantity(api: Api, namespace: str) -> None:

@@ -41,6 +41,13 @@ def test_equal_values_are_equal_however_they_are_written(one: str, other: str) -
     assert hash(parse_quantity(one)) == hash(parse_quantity(other))
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"), [("1n", "1m"), ("-1n", "-1m"), ("1001u", "2m"), ("1m", "1m"), ("0", "0")]
+)
+def test_finer_than_a_thousandth_is_rounded_away_from_zero(text: str, kept: str) -> None:
+    assert str(parse_quantity(text).in_whole_millis) == kept
+
+
 def test_order_is_by_value() -> None:
     written = ["-1", "0", "1n", "1m", "999m", "1", "1k", "1Ki", "1E", "1Ei"]
 
