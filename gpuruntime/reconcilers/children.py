@@ -26,6 +26,7 @@ POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
 class _PolicyInputs:
     spec: GPUUnitSpec
     network: NetworkOptions
+    revision: int
 
 
 def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Child:
@@ -55,10 +56,11 @@ def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
 
 
 def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
-    """Follows the configuration too: to change it restarts nothing."""
+    """Follows the configuration and our code too: to change it restarts nothing."""
     spec = unit_rules(unit, options.network)
     child = _child(unit, options, NETWORK_POLICIES, spec)
-    return attrs.evolve(child, inputs=inputs_hash(_PolicyInputs(unit.spec, options.network)))
+    asked = _PolicyInputs(unit.spec, options.network, options.rules_revision)
+    return attrs.evolve(child, inputs=inputs_hash(asked))
 
 
 def access_url(unit: GPUUnit, options: UnitOptions) -> str:

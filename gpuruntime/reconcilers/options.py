@@ -6,6 +6,9 @@ import attrs
 
 # Raised with every change of a child's shape; see drift for what that does to running units.
 TEMPLATE_REVISION: Final = 2
+# Raised with every change of the rules of NetworkPolicies: it reaches those that are there at
+# once, because they, unlike Pods, lose nothing by it.
+RULES_REVISION: Final = 1
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -64,3 +67,4 @@ class UnitOptions:
     helpers: HelperOptions = HelperOptions()
     network: NetworkOptions = NetworkOptions()
     template_revision: int = TEMPLATE_REVISION
+    rules_revision: int = RULES_REVISION

@@ -130,7 +130,8 @@ def prepare_policy(storage: GPUStorage, prepare: Prepare, options: UnitOptions) 
     """One for all runs: each is held to what the configuration says when it begins."""
     rules = prepare_rules(prepare_selector(storage), prepare, options.network)
     body = _body(storage, NETWORK_POLICIES, prepare_policy_name(storage.metadata.name), rules)
-    return _child(storage, options, body, _PrepareRules(prepare, options.network))
+    asked = _PrepareRules(prepare, options.network, options.rules_revision)
+    return _child(storage, options, body, asked)
 
 
 def accessor_deployment(storage: GPUStorage, options: UnitOptions, placing: Placing) -> Child:
@@ -188,7 +189,8 @@ def accessor_service(storage: GPUStorage, options: UnitOptions) -> Child:
 def accessor_policy(storage: GPUStorage, options: UnitOptions) -> Child:
     rules = accessor_rules(accessor_selector(storage), ACCESSOR_PORT, options.system_namespace)
     body = _body(storage, NETWORK_POLICIES, accessor_name(storage.metadata.name), rules)
-    return _child(storage, options, body, options.system_namespace)
+    asked = _AccessorRules(options.system_namespace, options.rules_revision)
+    return _child(storage, options, body, asked)
 
 
 def accessor_selector(storage: GPUStorage) -> dict[str, str]:
@@ -218,6 +220,13 @@ class _Serving:
 class _PrepareRules:
     prepare: Prepare
     network: NetworkOptions
+    revision: int
+
+
+@attrs.frozen(slots=True)
+class _AccessorRules:
+    system_namespace: str
+    revision: int
 
 
 def _serving(storage: GPUStorage) -> tuple[str, ...]:
