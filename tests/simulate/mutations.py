@@ -115,8 +115,8 @@ CORE: Final = (
     Mutation(
         "a claim is never freed",
         "gpuruntime.reconcilers.stock",
-        "        if left > 0:\n",
-        "        if True:\n",
+        "        await self._free(stock)\n        return DONE\n\n    def",
+        "        return DONE\n\n    def",
     ),
     Mutation(
         "stock is deleted without a guard",
@@ -278,12 +278,6 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage_plan",
         "    if record.has_ended and not asks_to_recover(storage):",
         "    if record.phase == StepPhase.SUCCEEDED and not asks_to_recover(storage):",
-    ),
-    Mutation(
-        "a prepare runs before it is recorded",
-        "gpuruntime.reconcilers.prepares",
-        "        if step.makes_job and step.status == storage.status.prepare:",
-        "        if step.makes_job:",
     ),
     Mutation(
         "a copy begins before its source is ready",

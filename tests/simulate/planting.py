@@ -6,6 +6,7 @@ that are left, in two processes, until all are found or the time is up.
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,8 @@ PROCESSES: Final = 2
 ROUNDS: Final = (range(4), range(4, 20), range(20, 50), range(50, 100))
 MINUTES: Final = 30.0
 NOT_FOUND: Final = 10
+# Of the processor, for one seed: a run takes a few.
+MOST_SECONDS: Final = 60.0
 
 
 @attrs.frozen
@@ -83,11 +86,23 @@ def seek(mutation: Mutation, seeds: range) -> int:
     from tests.simulate.plan import plan_of  # noqa: PLC0415
 
     for seed in seeds:
+        _demand_an_end(seed)
         verdict = check(seed, plan_of(seed))
         if not verdict.is_sound:
             _say(f"seed {seed}: {verdict.faults[0].splitlines()[0]}")
             return 0
     return NOT_FOUND
+
+
+def _demand_an_end(seed: int) -> None:
+    """Virtual time stands still where something is tried again and again without a pause."""
+
+    def give_up(*_: object) -> None:
+        _say(f"seed {seed}: does not come to its end")
+        os._exit(0)
+
+    signal.signal(signal.SIGPROF, give_up)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
 
 
 def campaign(mutations: Sequence[Mutation], minutes: float) -> list[Mutation]:
