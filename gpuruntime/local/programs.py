@@ -9,7 +9,8 @@ from gpuruntime.local.pod_objects import Container, Pod
 from gpuruntime.local.simulation import FAIL, Fault
 
 LOOPBACK: Final = "127.0.0.1"
-_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - what a container listens on, inside its own Pod
+# What a container listens on, inside its own Pod: of one family of addresses, or of either.
+_EVERYWHERE: Final = ("0.0.0.0", "0.0.0.0,::")  # noqa: S104 - see above
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -46,6 +47,6 @@ def failing_without(program: Program, pod: Pod) -> Pod:
 def arguments_of(container: Container, folders: Mapping[str, str], port: int) -> list[str]:
     """The container's own, but for what is elsewhere outside of it: folders, address and port."""
     here = {str(each.containerPort): str(port) for each in container.ports}
-    here[_EVERYWHERE] = LOOPBACK
+    here.update(dict.fromkeys(_EVERYWHERE, LOOPBACK))
     here.update(folders)
     return [here.get(argument, argument) for argument in container.args]

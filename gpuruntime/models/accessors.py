@@ -3,6 +3,8 @@
 from typing import Final
 
 ACCESSOR_PORT: Final = 5000
+# Of either family; dufs leaves one out where a machine has no address of it.
+ANY_ADDRESS: Final = "0.0.0.0,::"
 
 
 def files_path(storage: str) -> str:
@@ -11,9 +13,9 @@ def files_path(storage: str) -> str:
 
 
 def accessor_arguments(
-    storage: str, *, folder: str, is_writable: bool, address: str, port: int = ACCESSOR_PORT
+    storage: str, *, folder: str, is_writable: bool, port: int = ACCESSOR_PORT
 ) -> tuple[str, ...]:
     """For dufs; what is not allowed here, such as links that lead out of the folder, is not."""
     uploads = ("--allow-upload", "--allow-delete") if is_writable else ()
     prefix = files_path(storage)
-    return (folder, "--bind", address, "--port", str(port), "--path-prefix", prefix, *uploads)
+    return (folder, "--bind", ANY_ADDRESS, "--port", str(port), "--path-prefix", prefix, *uploads)

@@ -230,12 +230,8 @@ class _AccessorRules:
 
 
 def _serving(storage: GPUStorage) -> tuple[str, ...]:
-    return accessor_arguments(
-        storage.metadata.name,
-        folder=MOUNT_PATH,
-        is_writable=storage.spec.accessor.writable,
-        address="0.0.0.0",  # noqa: S104 - inside its own Pod
-    )
+    is_writable = storage.spec.accessor.writable
+    return accessor_arguments(storage.metadata.name, folder=MOUNT_PATH, is_writable=is_writable)
 
 
 def _work(prepare: Prepare, options: UnitOptions) -> JsonObject:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuruntime.models.accessors import ACCESSOR_PORT
+from gpuruntime.models.accessors import ACCESSOR_PORT, ANY_ADDRESS
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.storages import Accessor, GPUStorage, GPUStorageSpec
 from gpuruntime.reconcilers.options import UnitOptions
@@ -21,8 +21,6 @@ from tests.api.upstream import add_storage
 from tests.cluster.binaries import MissingBinariesError
 from tests.files import binaries
 from tests.inventory.cluster import Cluster
-
-EVERYWHERE = "0.0.0.0"
 
 
 @attrs.frozen
@@ -68,10 +66,12 @@ async def served(dufs: Path, tmp_path: Path) -> AsyncIterator[Served]:
 
 
 @contextmanager
-def serving(dufs: Path, folder: Path, storage: str, *, is_writable: bool) -> Iterator[int]:
+def serving(
+    dufs: Path, folder: Path, storage: str, *, is_writable: bool, address: str = "127.0.0.1"
+) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = int(holder.getsockname()[1])
-    outside = {MOUNT_PATH: str(folder), EVERYWHERE: "127.0.0.1", str(ACCESSOR_PORT): str(port)}
+    outside = {MOUNT_PATH: str(folder), ANY_ADDRESS: address, str(ACCESSOR_PORT): str(port)}
     told = container_of(storage, is_writable=is_writable)["args"]
     argv = [str(dufs), *(outside.get(each, each) for each in told)]
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -93,11 +93,11 @@ def container_of(storage: str, *, is_writable: bool) -> Any:
     return body["spec"]["template"]["spec"]["containers"][0]
 
 
-async def answering(port: int) -> None:
+async def answering(port: int, host: str = "127.0.0.1") -> None:
     async with asyncio.timeout(20):
         while True:
             try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                _, writer = await asyncio.open_connection(host, port)
             except ConnectionRefusedError:
                 await asyncio.sleep(0.05)
             else:

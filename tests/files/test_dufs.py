@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 
+from gpuruntime.models.accessors import ANY_ADDRESS
 from tests.api.test_serving import exchange, statuses
 from tests.api.upstream import request
-from tests.files.conftest import Served, container_of
+from tests.files.conftest import Served, answering, container_of, serving
 
 pytestmark = pytest.mark.cluster
 
@@ -249,6 +250,17 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not holds():  # noqa: ASYNC110 - another process does it
             await asyncio.sleep(0.02)
+
+
+async def test_callers_of_either_family_of_addresses_are_served(
+    dufs: Path, tmp_path: Path
+) -> None:
+    """On this machine alone, so in the same form with other addresses."""
+    assert ANY_ADDRESS == "0.0.0.0,::"
+    both = "127.0.0.1,::1"
+    with serving(dufs, tmp_path, "models", is_writable=False, address=both) as port:
+        for host in both.split(","):
+            await answering(port, host)
 
 
 def test_only_a_writable_accessor_is_told_to_take_uploads() -> None:
