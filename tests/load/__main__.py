@@ -154,6 +154,8 @@ def main() -> int:
         programs = binaries.find_or_build()
     except binaries.MissingBinariesError as error:
         sys.exit(str(error))
+    # The control plane's own collectors took a third of its processor time from the product.
+    os.environ.setdefault("GOGC", "400")
     with (
         log_folder(given.logs) as folder,
         control_plane(programs, folder, roomy(folder, pods=size.stock + size.active)) as plane,
