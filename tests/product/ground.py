@@ -160,11 +160,15 @@ class Ground:
     def claim_path(self, storage: str) -> str:
         return self.path(VOLUME_CLAIMS, storage)
 
-    async def touch(self, storage: str, moment: str) -> None:
-        """Makes the manager look at it once more; returns when it has had the time to."""
+    async def touch(self, path: str, moment: str) -> str:
+        """Makes the manager look at it once more; returns when it has had the time to.
+
+        The version of it that a look leaves which writes nothing.
+        """
         patch = {"metadata": {"annotations": {"tests/touched": moment}}}
-        (await self.kube.patch(self.path(GPU_STORAGES, storage), patch)).ok(200)
+        touched = (await self.kube.patch(path, patch)).ok(200)
         await asyncio.sleep(1.0)
+        return str(touched["metadata"]["resourceVersion"])
 
     async def jobs(self, storage: str) -> list[Document]:
         return await self._labelled(JOBS, labels.STORAGE, storage)

@@ -93,7 +93,7 @@ async def test_a_suspended_unit_keeps_its_hold(on: Open) -> None:
         waiter = await ground.mount("waiter", name)
         view = await ground.unit(waiter, waits)
         assert f"is held by unit {holder}" in view["message"]
-        await ground.touch(name, "while its holder sleeps")
+        await ground.touch(ground.path(GPU_STORAGES, name), "while its holder sleeps")
         assert (await ground.storage(name, is_ready))["mountedBy"] == [holder]
         await ground.call("PUT", f"/gpu-units/{holder}", {"suspended": False})
         await ground.unit(holder, is_ready)
@@ -170,7 +170,7 @@ async def test_a_volume_is_not_given_on_before_the_last_pod_is_gone(on: Open) ->
         async with ground.unreachable(await ground.unit_pod(unit)):
             await delete_unit(ground, unit)
             await ground.kube.gone(ground.path(DEPLOYMENTS, f"unit-{unit}"))
-            await ground.touch(name, "while the Pod hangs")
+            await ground.touch(ground.path(GPU_STORAGES, name), "while the Pod hangs")
             assert (await ground.storage(name, is_ready))["mountedBy"] == [unit]
             assert await ground.pods(labels.UNIT, waiter) == []
         await ground.unit(waiter, is_ready)

@@ -66,7 +66,7 @@ async def test_a_job_that_was_collected_is_not_run_again(on: Open) -> None:
         path = ground.path(JOBS, job["metadata"]["name"])
         (await ground.kube.delete(path, {"propagationPolicy": "Background"})).ok()
         await ground.kube.gone(path)
-        await ground.touch(name, "after the collection")
+        await ground.touch(ground.path(GPU_STORAGES, name), "after the collection")
         assert await ground.jobs(name) == []
         assert is_ready(await ground.storage(name, lambda _: True))
 
@@ -85,7 +85,7 @@ async def test_a_failed_prepare_stays_failed_with_its_last_words_until_it_is_rec
         path = ground.path(JOBS, job["metadata"]["name"])
         (await ground.kube.delete(path, {"propagationPolicy": "Background"})).ok()
         await ground.kube.gone(path)
-        await ground.touch(name, "after the failure")
+        await ground.touch(ground.path(GPU_STORAGES, name), "after the failure")
         assert await ground.jobs(name) == []
         view = await ground.storage(name, has_failed)
         assert (view["phase"], view["message"].split(";")[0]) == ("Failed", words)
@@ -175,7 +175,7 @@ async def test_a_source_stays_until_its_copy_has_ended(on: Open) -> None:
 
         path = ground.path(GPU_STORAGES, source)
         (await ground.kube.delete(path)).ok()
-        await ground.touch(source, "while it is copied")
+        await ground.touch(ground.path(GPU_STORAGES, source), "while it is copied")
         assert (await ground.kube.get(path)).status == 200
         await ground.end_job(name)
         await ground.storage(name, is_ready)
@@ -223,5 +223,5 @@ async def test_a_copy_that_is_done_closes_no_circle(on: Open) -> None:
         await ground.make("source", **copying(name))
         await ground.end_job(source)
         await ground.storage(source, is_ready)
-        await ground.touch(name, "once its source is its copy")
+        await ground.touch(ground.path(GPU_STORAGES, name), "once its source is its copy")
         assert is_ready(await ground.storage(name, lambda _: True))

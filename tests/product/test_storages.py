@@ -119,7 +119,7 @@ async def test_a_claim_that_somebody_removed_is_never_replaced_by_an_empty_one(o
         assert view["message"] == (
             f"claim {name} was removed, and what was on it: delete this storage"
         )
-        await ground.touch(name, "after the loss")
+        await ground.touch(ground.path(GPU_STORAGES, name), "after the loss")
         assert (await ground.kube.get(ground.claim_path(name))).status == 404
 
 
