@@ -1,4 +1,4 @@
-"""What a node needs beside the control plane: built once with Go, or from the distribution."""
+"""What a node needs beside the control plane: built once, or from the distribution."""
 
 import hashlib
 import os
@@ -94,9 +94,11 @@ def _folder() -> Path:
 
 
 def _apt_get(*arguments: str) -> None:
-    # Services that a package brings are not started: the node has its own containerd.
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    command = ["apt-get", "-y", "-qq", *arguments]
+    _run(["apt-get", "-y", "-qq", *arguments])
+
+
+def _run(command: list[str]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MissingBinariesError(f"{' '.join(command)} failed: {done.stderr.strip()[-2000:]}")

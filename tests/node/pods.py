@@ -57,18 +57,23 @@ def wait_for_phase(plane: ControlPlane, name: str, phase: str) -> dict[str, Any]
 
 
 def ask(url: str) -> str:
-    """From the node itself; no proxy is asked on the way."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=5) as answer:
-        text: str = answer.read().decode()
-        return text
+    """From the node itself, which hears later than the API server that a Pod is ready."""
+    return until(lambda: _answer(url), bool, seconds=WAIT_SECONDS)
 
 
 def answers(url: str) -> bool:
+    return bool(_answer(url))
+
+
+def _answer(url: str) -> str:
+    """Empty while nobody answers; no proxy is asked on the way."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        return bool(ask(url))
+        with opener.open(url, timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
     except OSError:
-        return False
+        return ""
 
 
 class Client:

@@ -77,6 +77,12 @@ def python(root: Path) -> None:
     _add_libraries(root, [prefix / "bin" / version, *library.rglob("*.so")])
 
 
+def file_server(root: Path, program: Path) -> None:
+    (root / "bin").mkdir(parents=True)
+    shutil.copy(program, root / "bin/serve")
+    _add_libraries(root, [program])
+
+
 def product(root: Path, project: Path, recipe: Recipe) -> None:
     """As the first stage of the Containerfile: only the sources that it names are seen."""
     with tempfile.TemporaryDirectory(prefix="gpuruntime-sources-") as folder:

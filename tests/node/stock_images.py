@@ -9,7 +9,9 @@ from pathlib import Path
 
 import attrs
 
+from gpuruntime.settings import HelperSettings
 from tests.cluster import binaries as cache
+from tests.files import binaries as file_server
 from tests.node import binaries, containerfile, roots
 from tests.node.configuration import PAUSE_IMAGE
 from tests.node.images import Image, pack
@@ -19,6 +21,7 @@ CONTAINERFILE = PROJECT / "Containerfile"
 MAKERS = ("roots.py", "images.py", "stock_images.py", "containerfile.py")
 BUSYBOX = "docker.io/library/busybox:1.36"
 PYTHON = "docker.io/library/python:3.12"
+FILE_SERVER = HelperSettings().accessorImage
 PRODUCT = f"docker.io/library/gpuruntime:{version('gpuruntime')}"
 
 
@@ -62,6 +65,7 @@ def _make(folder: Path, programs: Path, recipe: containerfile.Recipe) -> None:
         "files": roots.files,
         "busybox": roots.busybox,
         "python": roots.python,
+        "file-server": lambda root: roots.file_server(root, file_server.find()),
         "product": lambda root: roots.product(root, PROJECT, recipe),
     }
     for name, fill in layers.items():
@@ -93,10 +97,12 @@ def _images(recipe: containerfile.Recipe) -> Iterable[tuple[str, Image, tuple[st
         user=recipe.user,
         environment=recipe.environment,
     )
+    server = Image(name=FILE_SERVER, entrypoint=("/bin/serve",))
     return (
         ("pause", Image(name=PAUSE_IMAGE, entrypoint=("/pause",)), ("pause",)),
         ("busybox", Image(name=BUSYBOX, command=("sh",)), ("files", "busybox")),
         ("python", Image(name=PYTHON, command=("python3",)), ("files", "busybox", "python")),
+        ("file-server", server, ("files", "file-server")),
         ("product", product, ("files", "python", "product")),
     )
 
