@@ -47,7 +47,6 @@ class Accessor:
     storage: str
     host: str
     port: int
-    is_writable: bool
 
     @property
     def origin(self) -> str:
@@ -61,23 +60,23 @@ class Accessors:
         self._services = services
         self._way = way
 
-    async def of(self, name: str) -> Accessor:
-        """Raises StorageNotFoundError, AccessorOffError, NotServingError."""
+    async def storage(self, name: str) -> GPUStorage:
+        """One that has an accessor; raises StorageNotFoundError, AccessorOffError."""
         storage = await self._storages.get(name)
         if not storage.spec.accessor.enabled:
             raise AccessorOffError(
                 f"storage {name} has no accessor: update it with accessor.enabled true"
             )
+        return storage
+
+    def of(self, storage: GPUStorage) -> Accessor:
+        """Raises NotServingError while it is not ready to serve."""
+        name = storage.metadata.name
         _demand_ready(storage)
         place = self._way(*self._address_of(storage))
         if place is None:
             raise NotServingError(f"the accessor of storage {name} is simulated: it has no files")
-        return Accessor(
-            storage=name,
-            host=place[0],
-            port=place[1],
-            is_writable=storage.spec.accessor.writable,
-        )
+        return Accessor(storage=name, host=place[0], port=place[1])
 
     def _address_of(self, storage: GPUStorage) -> tuple[str, int]:
         """Of a Service that another one's name got, nothing is taken."""

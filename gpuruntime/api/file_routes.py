@@ -79,9 +79,10 @@ class _Files:
         headers = onward(request.headers)
         if request.method in ("COPY", "MOVE"):
             headers[DESTINATION] = _destination(request, name)
-        accessor = await self._accessors.of(name)
-        if is_change and not accessor.is_writable:
+        storage = await self._accessors.storage(name)
+        if is_change and not storage.spec.accessor.writable:
             raise MethodNotAllowedError(request.method, READS)
+        accessor = self._accessors.of(storage)
         return await self._relay.hand_on(
             request, Order(accessor=accessor, target=target, headers=headers)
         )

@@ -32,7 +32,14 @@ from gpuruntime.local.pod_objects import (
     PodStatus,
     Terminated,
 )
-from gpuruntime.local.programs import LOOPBACK, Program, Programs, arguments_of, program_of
+from gpuruntime.local.programs import (
+    LOOPBACK,
+    PROCESS,
+    Program,
+    Programs,
+    arguments_of,
+    program_of,
+)
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pods import Running, Waiting
 from gpuruntime.workqueue.queue import WorkQueue
@@ -149,8 +156,7 @@ class ProcessPods:
         )
 
     def _note_end(self, run: _Run, now: float) -> None:
-        delay = min(FIRST_BACKOFF_SECONDS * 2**run.restarts, LONGEST_BACKOFF_SECONDS)
-        run.again_at = now + delay
+        run.again_at = now + _backoff_after(run.restarts)
         run.end = Terminated(
             exitCode=run.process.returncode or 0,
             reason="Error" if run.process.returncode else "Completed",
@@ -205,6 +211,13 @@ class ProcessPods:
             self._queue.add(key)
 
 
+def _backoff_after(restarts: int) -> float:
+    """As of simulated containers: the first restart comes at once."""
+    if not restarts:
+        return 0.0
+    return min(FIRST_BACKOFF_SECONDS * 2.0 ** (restarts - 1), LONGEST_BACKOFF_SECONDS)
+
+
 def _container_status(container: Container, run: _Run, *, is_ready: bool) -> ContainerStatus:
     state = ContainerState(running=Running(startedAt=run.began_at))
     if run.end is not None:
@@ -217,7 +230,7 @@ def _container_status(container: Container, run: _Run, *, is_ready: bool) -> Con
         lastState=ContainerState(terminated=run.end),
         ready=is_ready,
         restartCount=run.restarts + (run.end is not None),
-        containerID=f"process://{run.uid}/{container.name}/{run.restarts}",
+        containerID=f"{PROCESS}{run.uid}/{container.name}/{run.restarts}",
         started=run.end is None,
     )
 

@@ -8,6 +8,8 @@ import attrs
 from gpuruntime.local.pod_objects import Container, Pod
 from gpuruntime.local.simulation import FAIL, Fault
 
+# How the id of such a container begins.
+PROCESS: Final = "process://"
 LOOPBACK: Final = "127.0.0.1"
 # What a container listens on, inside its own Pod: of one family of addresses, or of either.
 _EVERYWHERE: Final = ("0.0.0.0", "0.0.0.0,::")  # noqa: S104 - see above

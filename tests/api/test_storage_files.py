@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -125,7 +126,8 @@ async def test_an_accessor_that_is_not_ready_is_503_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "address"), [("another", "127.0.0.1"), ("", "127.0.0.1"), (None, "None")]
+    ("owner", "address"),
+    [("another", "127.0.0.1"), ("", "127.0.0.1"), (None, "None"), (None, "localhost"), (None, "")],
 )
 async def test_a_service_that_is_not_the_storages_own_or_has_no_address_is_503(
     owner: str | None, address: str
@@ -321,3 +323,26 @@ async def test_a_caller_that_waits_to_be_asked_for_the_body_is_asked_once_somebo
         assert "expect" not in upstream.head
     async with filing(writable=False) as (api, _):
         assert statuses(await send(api, request("PUT", "/a", *asking))) == [405]
+
+
+async def test_a_body_may_be_larger_and_slower_than_those_of_other_routes() -> None:
+    loop = asyncio.get_running_loop()
+    pieces, piece = 4, bytes(600_000)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(pieces * len(piece))
+        writer.write(answer("201 Created"))
+
+    async with filing() as (api, upstream):
+        upstream.script = script
+
+        async def body() -> AsyncIterator[bytes]:
+            for _ in range(pieces):
+                await asyncio.sleep(30)
+                yield piece
+
+        began = loop.time()
+        length = {"Content-Length": str(pieces * len(piece))}
+        async with api.client.put(f"{FILES}/a", data=body(), headers=length) as received:
+            assert received.status == 201
+        assert loop.time() - began > 100

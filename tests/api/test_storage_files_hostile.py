@@ -1,6 +1,8 @@
 """File servers and callers that break off, lie, never end or never begin."""
 
 import asyncio
+import socket
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.api.upstream import (
     FILES,
     Script,
     Upstream,
+    add_storage,
     answer,
     filing,
     request,
@@ -20,6 +23,7 @@ from tests.api.upstream import (
     send,
     until_closed,
 )
+from tests.inventory.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
 
@@ -313,3 +317,26 @@ async def test_slow_callers_hold_up_nobody_else_and_more_than_the_most_are_429()
         upstream.script = saying(answer("200 OK"))
         assert statuses(await send(api, request())) == [200]
         assert upstream.line == f"GET {FILES}/a.bin HTTP/1.1"
+
+
+async def test_a_file_server_that_takes_no_connection_is_502_before_long() -> None:
+    cluster = Cluster()
+    async with filing(cluster) as (api, _):
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            port = full.getsockname()[1]
+            with ExitStack() as stack:
+                for _ in range(2):  # whoever comes now waits
+                    stack.enter_context(knocking(port))
+                add_storage(api, cluster, port, name="full")
+                await asyncio.sleep(1)
+                received = await send(api, request(root="/api/v1/gpu-storages/full/files"))
+        assert (statuses(received), error_of(received)["code"]) == ([502], "upstream_fault")
+        assert "cannot be reached" in error_of(received)["message"]
+
+
+def knocking(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setblocking(False)
+    with suppress(BlockingIOError):
+        made.connect(("127.0.0.1", port))
+    return made

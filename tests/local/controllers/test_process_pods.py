@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import signal
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+from gpuruntime.kube.transport import Request
 from gpuruntime.local.cluster_objects import CLAIMS, SERVICES
 from gpuruntime.local.pod_objects import PODS, Pod
 from gpuruntime.local.programs import Program
@@ -108,10 +110,27 @@ async def test_a_process_that_ends_shows_its_last_words(tmp_path: Path) -> None:
             "volumeMounts": [{"name": "v", "mountPath": "/data"}],
         }
         await world.make(PODS, "again", spec={"containers": [container], "volumes": volumes})
-        pod = await world.until(PODS, "again", lambda pod: pod.restarts == 1)
+        pod = await world.until(PODS, "again", lambda pod: pod.restarts == 2)
         (status,) = pod.status.containerStatuses
         assert status.state.waiting
         assert status.state.waiting.reason == "CrashLoopBackOff"
         assert status.lastState.terminated
         assert "no way to serve this folder" in status.lastState.terminated.message
         assert not pod.is_ready
+
+
+async def test_a_process_that_somebody_ends_comes_back(tmp_path: Path) -> None:
+    root = tmp_path / "volumes"
+    async with running_cluster(programs=programs(tmp_path), volumes_root=str(root)) as world:
+        await files(world)
+        pod = await world.until(PODS, "files", is_ready)
+        os.kill(int(pod.status.message.split()[3]), signal.SIGKILL)
+        pod = await world.until(PODS, "files", lambda pod: pod.restarts == 1 and pod.is_ready)
+        (status,) = pod.status.containerStatuses
+        assert status.lastState.terminated is None or status.lastState.terminated.exitCode
+        log = world.cluster.server.handle(log_of("files")).body
+        assert b"runs as a process of this machine" in log
+
+
+def log_of(name: str) -> Request:
+    return Request(method="GET", path=PODS.path(namespace="default", name=name, subresource="log"))
