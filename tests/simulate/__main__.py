@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
@@ -37,11 +37,13 @@ def main(arguments: Sequence[str]) -> int:
         for seed in chosen.seeds:
             simulate(seed, chosen.plan(seed), _say)
     started = time.monotonic()
-    failed = [verdict for verdict in _verdicts(chosen) if not verdict.is_sound]
-    for verdict in failed:
-        _tell(verdict, chosen)
+    failed = 0
+    for verdict in _verdicts(chosen):
+        if not verdict.is_sound:
+            failed += 1
+            _tell(verdict, chosen)
     seconds = time.monotonic() - started
-    _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {len(failed)} failed")
+    _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {failed} failed")
     return 1 if failed else 0
 
 
@@ -54,6 +56,8 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     parser.add_argument("--verbose", action="store_true", help="tell every event")
     parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
     given = parser.parse_args(arguments)
+    if given.faults is not None and given.seed is None:
+        parser.error("--faults are those of one seed: give --seed")
     if given.seeds is None:
         seeds = range(given.seed, given.seed + 1)
     else:
@@ -65,11 +69,12 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     return Chosen(seeds, faults, given.verbose, not given.no_shrink)
 
 
-def _verdicts(chosen: Chosen) -> Iterable[Verdict]:
+def _verdicts(chosen: Chosen) -> Iterator[Verdict]:
     if len(chosen.seeds) == 1:
-        return [check(seed, chosen.plan(seed)) for seed in chosen.seeds]
+        yield from (check(seed, chosen.plan(seed)) for seed in chosen.seeds)
+        return
     with ProcessPoolExecutor(CORES) as processes:
-        return list(processes.map(_check_planned, chosen.seeds))
+        yield from processes.map(_check_planned, chosen.seeds)
 
 
 def _check_planned(seed: int) -> Verdict:
@@ -96,6 +101,7 @@ def _tell(verdict: Verdict, chosen: Chosen) -> None:
 
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,10 @@ class Auditing:
             self._is_due = True
             asyncio.get_running_loop().call_later(0.0, self._step)
 
+    def held(self, kind: str) -> tuple[Any, ...]:
+        """What there is of it, as far as it is audited."""
+        return tuple(self._held[kind].values())
+
     def rest(self) -> None:
         self._tell(self._suspicions())
 
@@ -62,20 +66,17 @@ class Auditing:
             Snapshot(
                 stock=tuple(units[key] for key in units if key.namespace == self._stock_namespace),
                 units=tuple(units[key] for key in units if key.namespace != self._stock_namespace),
-                pools=self._all(STOCK_POOLS.kind),
-                storages=self._all(GPU_STORAGES.kind),
-                deployments=self._all(DEPLOYMENTS.kind),
-                services=self._all(SERVICES.kind),
-                policies=self._all(NETWORK_POLICIES.kind),
-                pods=self._all(PODS.kind),
-                claims=self._all(VOLUME_CLAIMS.kind),
-                jobs=self._all(JOBS.kind),
-                tombstones=self._all(CONFIG_MAPS.kind),
+                pools=self.held(STOCK_POOLS.kind),
+                storages=self.held(GPU_STORAGES.kind),
+                deployments=self.held(DEPLOYMENTS.kind),
+                services=self.held(SERVICES.kind),
+                policies=self.held(NETWORK_POLICIES.kind),
+                pods=self.held(PODS.kind),
+                claims=self.held(VOLUME_CLAIMS.kind),
+                jobs=self.held(JOBS.kind),
+                tombstones=self.held(CONFIG_MAPS.kind),
             )
         )
-
-    def _all(self, kind: str) -> tuple[Any, ...]:
-        return tuple(self._held[kind].values())
 
 
 def _is_ours(kind: str, value: Any) -> bool:

@@ -6,18 +6,22 @@ stock that a deleted unit gave back counts as used.
 
 The children of a unit that stays are made and deleted equally often. Of a unit that goes, nothing
 is left: it may go before it has children, and a create that was still on its way then may make it
-a second time, which never starts and is removed.
+a second time, which never starts and is removed. A storage is filled by as many Jobs in both.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.volumes import JOBS
 from tests.simulate.run import Outcome
 from tests.simulate.script import SCARCE, Script, script_of
 from tests.simulate.witness import INSTANCE, Made
 
-CHILDREN: Final = ("Deployment", "Service")
+CHILDREN: Final = ("Deployment", "Service", "NetworkPolicy", "PersistentVolumeClaim")
+OWNERS: Final = (GPU_UNITS.kind, GPU_STORAGES.kind)
 
 
 def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
@@ -31,6 +35,7 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
         if was != there and SCARCE not in story:
             yield f"story {story} came to {was}, undisturbed to {there}"
     yield from _counts(outcome.made, reference.made, rivals)
+    yield from _prepares(outcome.made, reference.made)
 
 
 def racing_names(script: Script) -> frozenset[str]:
@@ -49,9 +54,27 @@ def _counts(
     rivals: frozenset[str],
 ) -> Iterator[str]:
     for kind, path in sorted({*made, *reference}):
-        is_ours = kind in (*CHILDREN, GPU_UNITS.kind) and path.startswith(f"{INSTANCE}/")
+        is_ours = kind in (*CHILDREN, *OWNERS) and path.startswith(f"{INSTANCE}/")
         if not is_ours or _is_racing(path, rivals):
             continue
         is_, was = (each.get((kind, path), Made()) for each in (made, reference))
         if is_.left != was.left or (kind in CHILDREN and is_.left and is_ != was):
             yield f"{kind} {path}: {is_}, undisturbed {was}"
+
+
+def _prepares(
+    made: Mapping[tuple[str, str], Made], reference: Mapping[tuple[str, str], Made]
+) -> Iterator[str]:
+    is_, was = (_runs(each) for each in (made, reference))
+    for name in sorted({*is_, *was}):
+        if is_[name] != was[name]:
+            yield f"{name}: {is_[name]} Jobs were made, undisturbed {was[name]}"
+
+
+def _runs(made: Mapping[tuple[str, str], Made]) -> Counter[str]:
+    """Of each storage; the end of a Job's name is different in every run."""
+    runs: Counter[str] = Counter()
+    for (kind, path), each in made.items():
+        if kind == JOBS.kind:
+            runs[path.rpartition("-")[0]] += each.created
+    return runs

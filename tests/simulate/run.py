@@ -247,6 +247,10 @@ def end_state(witness: Witness) -> dict[str, Any]:
         f"unit {key.name}": (codec.encode(codec.to_json(unit.spec)).decode(), unit.status.phase)
         for key, unit in witness.units.items()
     }
+    storages: dict[str, Any] = {
+        f"storage {key.name}": (storage.spec, storage.status.phase, storage.status.mountedBy)
+        for key, storage in witness.storages.items()
+    }
     pools: dict[str, tuple[object, ...]] = {}
     for key, pool in witness.pools.items():
         status = pool.status
@@ -256,4 +260,4 @@ def end_state(witness: Witness) -> dict[str, Any]:
             pools[f"pool {key.name}"] = (pool.spec.replicas, status.seeded, not is_scarce and used)
         else:
             pools[f"pool {key.name}"] = (pool.spec.replicas, status.available, status.phase)
-    return {**units, **pools}
+    return {**units, **storages, **pools}

@@ -111,6 +111,34 @@ class DirectStory:
     is_deleted: bool
 
 
+class Release(StrEnum):
+    """How the first unit that mounts a storage gives it up."""
+
+    DELETED = "deleted"
+    UNMOUNTED = "mounts nothing any more"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageStory:
+    """A storage and two units, one after the other; `fails`: its first prepare does."""
+
+    begins_at: float
+    operation: str
+    name: str
+    is_prepared: bool
+    fails: bool
+    has_accessor: bool
+    sleeps: bool
+    # The second unit runs already, and asks for the storage later.
+    mounts_later: bool
+    release: Release
+    is_deleted: bool
+
+    @property
+    def users(self) -> tuple[str, str]:
+        return f"{self.name}-first", f"{self.name}-second"
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Script:
     units: tuple[UnitStory, ...]
@@ -118,6 +146,7 @@ class Script:
     seeds: tuple[SeedStory, ...]
     pools: tuple[PoolStory, ...]
     direct: tuple[DirectStory, ...]
+    storages: tuple[StorageStory, ...]
 
 
 FIRST_SECOND: Final = 16.0
@@ -130,7 +159,8 @@ def script_of(seed: int) -> Script:
     warm = [_unit(rng, number, "warm") for number in range(rng.randint(0, 3))]
     scarce = [_unit(rng, number, SCARCE) for number in range(rng.randint(0, 4))]
     contests = [_contest(rng, number) for number in range(rng.choice((0, 0, 1, 2)))]
-    needed = len(ample) + 2 * len(contests)
+    storages = _storages(Random(f"{seed} storages"))
+    needed = len(ample) + 2 * len(contests) + 2 * len(storages)
     seeds = [_seed(rng, "ample", needed + rng.randint(0, 2))]
     if scarce:
         seeds.append(_seed(rng, SCARCE, rng.randint(1, len(scarce))))
@@ -144,6 +174,27 @@ def script_of(seed: int) -> Script:
         seeds=tuple(seeds),
         pools=tuple(pools),
         direct=tuple(direct),
+        storages=storages,
+    )
+
+
+def _storages(rng: Random) -> tuple[StorageStory, ...]:
+    return tuple(_storage(rng, number) for number in range(rng.choice((0, 0, 1, 1, 2))))
+
+
+def _storage(rng: Random, number: int) -> StorageStory:
+    is_prepared = rng.random() < 0.7
+    return StorageStory(
+        begins_at=_moment(rng),
+        operation=f"storage-{number}",
+        name=f"volume-{number}",
+        is_prepared=is_prepared,
+        fails=is_prepared and rng.random() < 0.4,
+        has_accessor=rng.random() < 0.3,
+        sleeps=rng.random() < 0.5,
+        mounts_later=rng.random() < 0.5,
+        release=rng.choice(tuple(Release)),
+        is_deleted=rng.random() < 0.5,
     )
 
 

@@ -31,6 +31,7 @@ from tests.simulate.script import (
     Step,
     UnitStory,
 )
+from tests.simulate.storage_stories import StorageLife
 from tests.simulate.witness import INSTANCE, STOCK, Witness
 
 LOOK_SECONDS: Final = 1.0
@@ -71,6 +72,10 @@ class Stage:
                 tasks.create_task(self.seed_stock(seed), name=f"{STORY}{seed.operation}")
             for pool in script.pools:
                 tasks.create_task(self.keep_pool(pool), name=f"{STORY}{pool.operation}")
+            for storage in script.storages:
+                tasks.create_task(
+                    StorageLife(self, storage).live(), name=f"{STORY}{storage.operation}"
+                )
             for direct in script.direct:
                 tasks.create_task(self.write_directly(direct), name=f"{STORY}{direct.name}")
 

@@ -22,6 +22,7 @@ from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.labels import POOL_UID
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from tests.simulate.auditing import Auditing
@@ -67,6 +68,7 @@ class Witness:
         self.units: dict[Key, GPUUnit] = {}
         self.stock: dict[Key, GPUUnit] = {}
         self.pools: dict[Key, StockPool] = {}
+        self.storages: dict[Key, GPUStorage] = {}
         self.made: defaultdict[tuple[str, str], Made] = defaultdict(Made)
         # The unit names that each operation ever had.
         self.names_of: defaultdict[str, set[str]] = defaultdict(set)
@@ -89,6 +91,7 @@ class Witness:
         self._hearers: dict[str, Callable[[Key, Any, Any], None]] = {
             GPU_UNITS.kind: self._on_unit,
             STOCK_POOLS.kind: self._on_pool,
+            GPU_STORAGES.kind: self._on_storage,
             DEPLOYMENTS.kind: self._on_deployment,
         }
         self._models: dict[str, type[Any]] = {each.kind: each.type for each in AUDITED}
@@ -233,6 +236,12 @@ class Witness:
         self._most_replicas[uid] = max(self._most_replicas[uid], new.spec.replicas)
         if old is not None and old.metadata.uid == uid and new.status.seeded < old.status.seeded:
             self._breach(f"pool {key}: seeded went back")
+
+    def _on_storage(self, key: Key, _: GPUStorage | None, new: GPUStorage | None) -> None:
+        if new is None:
+            self.storages.pop(key, None)
+        else:
+            self.storages[key] = new
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
         if old is not None or new is None or key.namespace != INSTANCE:
