@@ -29,6 +29,8 @@ log = structlog.get_logger()
 Receive = Callable[[Message], None]
 NO_RESPONDERS: Final = 503
 CLOSE_SECONDS: Final = 1.0
+# The first that keeps a message no longer than each says, and counts such ends on its own.
+OLDEST_SERVER: Final = (2, 12)
 _STATUS: Final = "Status"
 _DESCRIPTION: Final = "Description"
 
@@ -48,7 +50,7 @@ async def open_session(options: ConnectionOptions) -> "Session":
         await session.close()
         reason = session.last_error or str(error) or type(error).__name__
         raise UnavailableError(f"{session.where}: {reason}") from error
-    except asyncio.CancelledError:
+    except (UnavailableError, asyncio.CancelledError):
         await session.close()
         raise
     return session
@@ -113,6 +115,12 @@ class Session:
             inbox_prefix=options.inbox_prefix,
             **secrets,
         )
+        version = self._client.connected_server_version
+        if (version.major, version.minor) < OLDEST_SERVER:
+            raise UnavailableError(
+                f"{self.where}: server {version.major}.{version.minor} is too old: "
+                f"install {'.'.join(map(str, OLDEST_SERVER))} or later"
+            )
         self._inbox = self._client.new_inbox()
         await self.subscribe(f"{self._inbox}.*", self._on_answer)
 
@@ -199,8 +207,10 @@ class Session:
             waiting.set_result(message)
 
     async def _on_error(self, error: Exception) -> None:
+        """While it connects, the last one is the reason that is told."""
         self.last_error = _reason(error)
-        log.warning("broker says", where=self.where, error=self.last_error)
+        if self._inbox:
+            log.warning("broker says", where=self.where, error=self.last_error)
 
     async def _on_closed(self) -> None:
         self.ended.set()

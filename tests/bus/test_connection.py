@@ -1,5 +1,9 @@
 import asyncio
+import base64
+import json
+import os
 from pathlib import Path
+from typing import ClassVar
 
 import nats.errors
 import nkeys
@@ -137,10 +141,10 @@ async def test_a_user_comes_in_with_the_password_of_its_file(tmp_path: Path) -> 
 
 
 async def test_an_nkey_comes_in_and_a_broken_one_is_named(tmp_path: Path) -> None:
-    seed, public = new_user_key()
+    user = Identity("user")
     secret = tmp_path / "user.nk"
-    secret.write_text(seed)
-    with broker(f"authorization {{ users: [{{ nkey: {public} }}] }}") as started:
+    secret.write_text(user.seed)
+    with broker(f"authorization {{ users: [{{ nkey: {user.public} }}] }}") as started:
         assert await connects(started.url, nkey_file=str(secret)) == ""
         secret.write_text("SUNOSEED")
         assert "user.nk: the nkey seed is no good" in await connects(
@@ -206,13 +210,83 @@ async def test_what_listens_there_and_is_no_broker_is_tried_again(said: bytes | 
             writer.close()
 
 
+async def test_a_server_that_is_too_old_is_named_with_the_remedy() -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"version":"2.9.25","max_payload":1000}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        told = await connects(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    assert "server 2.9 is too old: install 2.12 or later" in told
+
+
+async def test_a_user_comes_in_with_a_credentials_file(tmp_path: Path) -> None:
+    operator, account, user = (Identity(kind) for kind in ("operator", "account", "user"))
+    system = Identity("account")
+    lines = (
+        f"operator: {operator.sign(operator)}",
+        f"system_account: {system.public}",
+        "resolver: MEMORY",
+        "resolver_preload: {",
+        *(f"  {each.public}: {operator.sign(each)}" for each in (account, system)),
+        "}",
+    )
+    file = tmp_path / "user.creds"
+    file.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{account.sign(user)}\n------END NATS USER JWT------\n"
+        f"\n-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+    )
+    with broker(*lines) as started:
+        assert await connects(started.url, credentials_file=str(file)) == ""
+        assert await connects(started.url) != ""
+        file.write_text(file.read_text().replace(user.seed, Identity("user").seed))
+        assert await connects(started.url, credentials_file=str(file)) != ""
+
+
 async def test_an_address_is_told_without_the_password_in_it() -> None:
     told = await connects("nats://ali:sesame@127.0.0.1:1")
     assert "127.0.0.1:1" in told
     assert "sesame" not in told
 
 
-def new_user_key() -> tuple[str, str]:
-    """Seed and public half."""
-    seed = nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)
-    return seed.decode(), nkeys.from_seed(seed).public_key.decode()
+class Identity:
+    """A key pair, and what it vouches for."""
+
+    PREFIXES: ClassVar = {
+        "operator": nkeys.PREFIX_BYTE_OPERATOR,
+        "account": nkeys.PREFIX_BYTE_ACCOUNT,
+        "user": nkeys.PREFIX_BYTE_USER,
+    }
+
+    # What a claim does not mention is not allowed at all.
+    LIMITS: ClassVar[dict[str, dict[str, object]]] = {
+        "account": {"limits": dict.fromkeys(("subs", "data", "payload", "conn", "leaf"), -1)},
+        "user": dict.fromkeys(("subs", "data", "payload"), -1),
+    }
+
+    def __init__(self, kind: str) -> None:
+        seed = nkeys.encode_seed(os.urandom(32), self.PREFIXES[kind])
+        self.kind = kind
+        self.seed = seed.decode()
+        self.public = nkeys.from_seed(seed).public_key.decode()
+
+    def sign(self, other: "Identity") -> str:
+        claims = {
+            "jti": other.public,
+            "iat": 1_700_000_000,
+            "iss": self.public,
+            "sub": other.public,
+            "name": other.kind,
+            "nats": {"type": other.kind, "version": 2, **self.LIMITS.get(other.kind, {})},
+        }
+        head = {"typ": "JWT", "alg": "ed25519-nkey"}
+        text = ".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
+        signature = nkeys.from_seed(self.seed.encode()).sign(text.encode())
+        return f"{text}.{_base64(signature)}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -12,6 +12,7 @@ from gpuruntime.bus.errors import MalformedMessageError, MissingError
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.pull import Pull, PullOptions
 from gpuruntime.bus.streams import consumer_declaration
+from gpuruntime.observe.metrics import Registry
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.bus.test_records import record
 
@@ -24,6 +25,7 @@ class Puller:
     def __init__(self, made: Bus, room: int) -> None:
         self.room = room
         self.taken: list[Delivery] = []
+        self.metrics = Registry()
         self.pull = Pull(
             made.connection,
             made.names.next_invocation(FUNCTION),
@@ -31,6 +33,7 @@ class Puller:
             receive=self.taken.append,
             rng=Random(3),
             options=QUICK,
+            meter=self.metrics,
         )
 
     @property
@@ -72,6 +75,8 @@ async def test_no_more_is_taken_than_there_is_room_for(declared: Bus) -> None:
 async def test_messages_go_on_coming_after_a_request_has_run_out(declared: Bus) -> None:
     async with pulling(declared, room=1) as puller:
         await asyncio.sleep(1.6)
+        assert b"bus_pulls_lost_total" not in puller.metrics.text()
+        assert await in_hand(declared) == (0, 1)
         await send(declared, b"late")
         await eventually(lambda: puller.bodies == [b"late"])
 

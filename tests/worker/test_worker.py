@@ -22,7 +22,9 @@ from gpuruntime.bus.messages import (
 from gpuruntime.bus.names import dead_letter_id, unreadable_letter_id
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.framework.calls import Answer, Call, CallError
+from gpuruntime.worker.attempt import Attempt
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.bus.test_pull import pulling
 from tests.worker.conftest import ACK_WAIT_SECONDS
 from tests.worker.invocations import accept, send
 from tests.worker.workers import Ledger, ended, left_in_stream, until_empty, working
@@ -249,6 +251,7 @@ async def test_a_running_invocation_that_is_cancelled_is_broken_off_at_once(
         await eventually(lambda: worker.busy == 0)
         assert time.monotonic() - started < ACK_WAIT_SECONDS / 3
         await until_empty(declared)
+        assert time.monotonic() - started < ACK_WAIT_SECONDS
     assert (await ended(declared, "a")).state is State.CANCELLED
 
 
@@ -294,12 +297,15 @@ async def test_a_message_that_comes_again_to_the_worker_that_runs_it_is_not_run_
 ) -> None:
     ledger = Ledger()
     ledger.gate.clear()
-    async with working(declared, ledger.handle, concurrency=2):
+    async with working(declared, ledger.handle, concurrency=2) as worker:
         await accept(declared, "a")
         await eventually(lambda: bool(ledger.starts))
+        (attempt,) = worker._attempts.values()
+        first = attempt.delivery
         await redeclare(declared)
         await accept(declared, "b")
         await eventually(lambda: len(ledger.starts) == 2)
+        assert attempt.delivery is not first
         ledger.gate.set()
         assert (await ended(declared, "a")).attempt == 1
         await until_empty(declared)
@@ -354,6 +360,22 @@ async def test_work_that_outlasts_the_drain_is_given_back_at_once_without_using_
             record = await ended(declared, "a")
     assert record.state is State.SUCCEEDED
     assert (record.attempt, record.forgiven, record.workerName) == (2, 1, "w2")
+
+
+async def test_an_attempt_that_is_released_before_its_call_gives_its_message_back_uncalled(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    async with pulling(declared, room=1) as holder:
+        await accept(declared, "a")
+        await eventually(lambda: bool(holder.taken))
+        async with working(declared, ledger.handle) as worker:
+            attempt = Attempt(worker._tools, holder.taken[0])
+            attempt.release()
+            await attempt.run()
+            record = await ended(declared, "a")
+    assert (record.attempt, record.forgiven) == (2, 1)
+    assert ledger.started == [("a", 2)]
 
 
 async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -> None:
