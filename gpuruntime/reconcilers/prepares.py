@@ -31,6 +31,7 @@ from gpuruntime.reconcilers.storage_plan import (
     StorageVerdict,
     prepare_step,
     source_missing,
+    waits_for_holder,
 )
 
 log = structlog.get_logger()
@@ -144,6 +145,9 @@ class Prepares:
     def _waits(self, storage: GPUStorage, volume: StorageVerdict) -> StorageVerdict | None:
         if not volume.is_true:
             return WAITS_FOR_VOLUME
+        holder = storage.status.holder
+        if holder is not None:
+            return waits_for_holder(holder)
         name = storage.spec.prepare.fromStorageName if storage.spec.prepare else ""
         if not name:
             return None

@@ -14,6 +14,7 @@ from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
 from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.storages import (
     GPUStorage,
+    Holder,
     PrepareStatus,
     asks_to_recover,
     prepare_digest,
@@ -128,6 +129,15 @@ def resting_step(storage: GPUStorage) -> PrepareStep:
     record = storage.status.prepare
     verdict = _ended(storage, record) if record.has_ended else WAITS_FOR_VOLUME
     return PrepareStep(status=record, verdict=verdict)
+
+
+def waits_for_holder(holder: Holder) -> StorageVerdict:
+    """Of a prepare that somebody thought of later: nothing is written where a unit works."""
+    return StorageVerdict(
+        reason=StorageReason.PREPARE_PROGRESSING,
+        message=f"waits until unit {holder.name} gives the storage back: delete the unit, or take "
+        "the storage out of its storageMounts",
+    )
 
 
 def source_missing(message: str) -> StorageVerdict:

@@ -32,6 +32,11 @@ def mounts_of(pod: Document) -> dict[str, bool]:
     return {each["mountPath"]: each.get("readOnly", False) for each in mounts}
 
 
+async def patch(ground: Ground, name: str, spec: Document) -> None:
+    """As with kubectl: the API leaves a prepare as it is."""
+    (await ground.kube.patch(ground.path(GPU_STORAGES, name), {"spec": spec})).ok()
+
+
 async def recover(ground: Ground, name: str) -> None:
     asked = await ground.call("POST", f"/gpu-storages/{name}/recover")
     assert asked.status == 200, asked
@@ -225,3 +230,18 @@ async def test_a_copy_that_is_done_closes_no_circle(on: Open) -> None:
         await ground.storage(source, is_ready)
         await ground.touch(ground.path(GPU_STORAGES, name), "once its source is its copy")
         assert is_ready(await ground.storage(name, lambda _: True))
+
+
+async def test_a_prepare_that_is_thought_of_later_is_never_run_under_a_unit(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        await patch(ground, name, {"prepare": FILL})
+        view = await ground.storage(name, lambda view: view["phase"] == "Pending")
+        assert view["message"].startswith(f"waits until unit {unit} gives the storage back")
+        assert await ground.jobs(name) == []
+        assert (await ground.unit(unit, lambda _: True))["readyReplicas"] == 1
+        assert (await ground.call("DELETE", f"/gpu-units/{unit}")).status == 204
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
