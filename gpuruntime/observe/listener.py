@@ -1,7 +1,7 @@
 """The operations listener of a role: is it alive, is it ready, what has it counted."""
 
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -14,9 +14,17 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @asynccontextmanager
 async def operations_listener(
-    *, host: str, port: int, registry: Registry, not_ready: Callable[[], str]
+    *,
+    host: str,
+    port: int,
+    registry: Registry,
+    not_ready: Callable[[], str],
+    drain: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[int]:
-    """Serves until the block ends and gives the port; `not_ready` tells why, or is empty."""
+    """Serves until the block ends and gives the port; `not_ready` tells why, or is empty.
+
+    GET /drain answers when `drain` has ended: a Pod's preStop hook can only GET.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -32,12 +40,24 @@ async def operations_listener(
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
+    if drain is not None:
+        app.router.add_get("/drain", _draining(drain), allow_head=False)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
         yield await listen(runner, host=host, port=port, purpose="operations.listen")
     finally:
         await runner.cleanup()
+
+
+def _draining(
+    drain: Callable[[], Awaitable[None]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def drained(_: web.Request) -> web.Response:
+        await drain()
+        return web.Response(text="ok\n")
+
+    return drained
 
 
 async def listen(runner: web.AppRunner, *, host: str, port: int, purpose: str) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import structlog
@@ -22,14 +22,22 @@ async def standing(
     *,
     not_ready: Callable[[], str],
     facts: Callable[[], Mapping[str, object]],
+    drain: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[asyncio.TaskGroup]:
-    """The group is for what lives as long as the role; one that fails ends the role."""
+    """The group is for what lives as long as the role; one that fails ends the role.
+
+    `drain` is for roles that a Pod's preStop hook drains, ahead of the signal.
+    """
     address = settings.operations.listen
     clock = asyncio.get_running_loop().time
     with GarbagePauses(registry, clock):
         async with (
             operations_listener(
-                host=address.host, port=address.port, registry=registry, not_ready=not_ready
+                host=address.host,
+                port=address.port,
+                registry=registry,
+                not_ready=not_ready,
+                drain=drain,
             ) as port,
             asyncio.TaskGroup() as tasks,
         ):

@@ -53,7 +53,11 @@ class WorkerRole:
                 meter=self._registry,
             )
             async with standing(
-                self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
+                self._settings,
+                self._registry,
+                not_ready=self._not_ready,
+                facts=self._facts,
+                drain=worker.drain,
             ) as tasks:
                 tasks.create_task(connection.run(), name="broker")
                 tasks.create_task(worker.run(), name="worker")

@@ -1,3 +1,5 @@
+import asyncio
+
 import aiohttp
 import pytest
 
@@ -26,6 +28,31 @@ async def test_a_role_tells_that_it_lives_why_it_is_not_ready_and_what_it_counte
         reason = ""
         assert await fetch(port, "/readyz") == (200, "ok\n")
         assert "gpuruntime_things_total 1.0" in (await fetch(port, "/metrics"))[1]
+
+
+async def test_a_drain_is_answered_when_it_has_ended_and_only_where_there_is_one() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def drain() -> None:
+        begun.set()
+        await may_end.wait()
+
+    async with (
+        operations_listener(
+            host="127.0.0.1", port=0, registry=Registry(), not_ready=str, drain=drain
+        ) as port,
+        asyncio.TaskGroup() as tasks,
+    ):
+        asked = tasks.create_task(fetch(port, "/drain"))
+        await begun.wait()
+        assert (await fetch(port, "/healthz"))[0] == 200
+        assert not asked.done()
+        may_end.set()
+        assert await asked == (200, "ok\n")
+    async with operations_listener(
+        host="127.0.0.1", port=0, registry=Registry(), not_ready=str
+    ) as port:
+        assert (await fetch(port, "/drain"))[0] == 404
 
 
 async def test_a_port_in_use_is_named_with_its_setting() -> None:

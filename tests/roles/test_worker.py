@@ -72,7 +72,8 @@ def resident_bytes(pid: int) -> int:
 
 def readiness(process: Process) -> str:
     """The reason of a worker that is not ready, else ok."""
-    return str(request("GET", f"{process.operations}/readyz").document).strip()
+    told: bytes = request("GET", f"{process.operations}/readyz").document
+    return told.decode().strip()
 
 
 @pytest.mark.parametrize(
@@ -165,11 +166,13 @@ async def until_lost(paused: Process) -> None:
     await eventually(lambda: "attempt lost" in paused.log.read_text())
 
 
-def test_it_is_ready_once_its_framework_is(
+def test_it_is_ready_once_its_framework_is_and_until_it_is_drained(
     program: Programs, shared: Broker, where: Where
 ) -> None:
     process = start(program, shared.url, "ready", where)
     until(lambda: readiness(process), lambda told: "framework" in told)
     with echo(where):
         process.wait_until_ready()
+        assert request("GET", f"{process.operations}/drain").status == 200
+        assert readiness(process) == "drained"
         assert process.stop() == 0
