@@ -103,7 +103,7 @@ def _by_source_uid(unit: GPUUnit) -> Iterator[str]:
 
 def _by_function(unit: GPUUnit) -> Iterator[str]:
     """Only the unit that declares a function owns it; workers merely serve it."""
-    if unit.spec.serverless and not unit.spec.serverless.workerOf:
+    if unit.spec.serverless and unit.spec.is_function_template:
         yield unit.spec.serverless.requestID
 
 

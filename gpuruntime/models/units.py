@@ -102,6 +102,11 @@ class GPUUnitSpec:
         bool, Schema(description="No Pod runs, and the unit keeps its storage and its name.")
     ] = False
 
+    @property
+    def is_function_template(self) -> bool:
+        """It runs no Pod itself: its workers are other units."""
+        return self.serverless is not None and self.serverless.workerOf is None
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class Timeline:

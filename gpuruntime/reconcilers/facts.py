@@ -66,7 +66,8 @@ def mounted(unit: GPUUnit | None) -> object:
     if not unit.spec.storageMounts:
         return None
     spec = unit.spec
-    return (unit.metadata.uid, spec.storageMounts, spec.suspended, is_failed, is_going)
+    is_idle = spec.suspended or spec.is_function_template
+    return (unit.metadata.uid, spec.storageMounts, is_idle, is_failed, is_going)
 
 
 def counted(stock: GPUUnit | None) -> object:

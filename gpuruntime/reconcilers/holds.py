@@ -104,6 +104,8 @@ class Holds:
         unit = self._caches.units.store.get(key)
         if unit is None or unit.metadata.uid != holder.uid or provenance.is_terminating(unit):
             return False
+        if unit.spec.is_function_template:  # its worker mounts it
+            return False
         return any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
 
     async def _may_mount(self, storage: GPUStorage, holder: Holder) -> bool:

@@ -67,7 +67,8 @@ def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
 
 def _waits(unit: GPUUnit) -> bool:
     is_failed = phase_of(unit.status.conditions) is UnitPhase.FAILED
-    return not (provenance.is_terminating(unit) or unit.spec.suspended or is_failed)
+    is_idle = unit.spec.suspended or unit.spec.is_function_template
+    return not (provenance.is_terminating(unit) or is_idle or is_failed)
 
 
 def _precedence(unit: GPUUnit) -> tuple[float, str]:

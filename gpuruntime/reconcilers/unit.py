@@ -78,7 +78,7 @@ class UnitReconciler:
 
     async def _pass(self, unit: GPUUnit, found: Gate) -> Result:
         match found:
-            case Start() if _is_function_template(unit):
+            case Start() if unit.spec.is_function_template:
                 await self.runner.stop(unit, "the template of a function")
                 return DONE
             case Start():
@@ -184,10 +184,6 @@ class UnitReconciler:
 
     async def _hold(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
         await self.runner.report(unit, Verdict(reason=reason, message=message))
-
-
-def _is_function_template(unit: GPUUnit) -> bool:
-    return unit.spec.serverless is not None and unit.spec.serverless.workerOf is None
 
 
 def invalid_verdict(problems: tuple[Problem, ...]) -> Verdict:

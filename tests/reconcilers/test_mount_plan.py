@@ -7,6 +7,7 @@ import attrs
 import pytest
 
 from gpuruntime.models.conditions import Condition
+from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.reasons import MountReason
 from gpuruntime.models.storages import GPUStorage, GPUStorageSpec, GPUStorageStatus, Holder
@@ -83,6 +84,7 @@ def test_of_the_same_age_the_uid_decides() -> None:
     "idle",
     [
         unit("a", "s", age=9, suspended=True),
+        unit("a", "s", age=9, serverless=Serverless(requestID="f", maxWorkers=1)),
         attrs.evolve(
             unit("a", "s", age=9),
             status=GPUUnitStatus(
@@ -94,7 +96,7 @@ def test_of_the_same_age_the_uid_decides() -> None:
             metadata=ObjectMeta(name="a", uid="uid-a", deletionTimestamp=BEGIN),
         ),
     ],
-    ids=["suspended", "failed", "terminating"],
+    ids=["suspended", "template", "failed", "terminating"],
 )
 def test_who_cannot_start_keeps_nobody_waiting(idle: GPUUnit) -> None:
     assert isinstance(looked(unit("b", "s"), storage("s"), rivals=(idle,)), Takes)

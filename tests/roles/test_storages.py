@@ -88,6 +88,17 @@ async def test_a_suspended_unit_keeps_its_storage() -> None:
         await caller.until("/gpu-units/sleeper", is_ready)
 
 
+async def test_a_unit_that_becomes_the_template_of_a_function_gives_its_storage_back() -> None:
+    async with calling() as caller:
+        await stocked(caller)
+        await caller.post("/gpu-storages", STORAGE)
+        await mounting(caller, "fn", MOUNT)
+        await caller.until("/gpu-units/fn", is_ready)
+        function = {"serverless": {"requestID": "fn", "maxWorkers": 1}}
+        assert (await caller.put("/gpu-units/fn", function))[0] == 200
+        await storage(caller, lambda view: view["mountedBy"] == [])
+
+
 async def test_a_mount_taken_out_gives_the_storage_back() -> None:
     async with calling() as caller:
         await stocked(caller)
