@@ -1,7 +1,7 @@
 """Which changes wake which reconcilers.
 
-A standby queues nothing; a new leader takes every object as backlog. An event that changes nothing
-that `observe` reads wakes nobody.
+A standby queues nothing; a new leader takes every object as backlog, and new stock goes there too.
+An event that changes nothing that `observe` reads wakes nobody.
 """
 
 from collections.abc import Iterable
@@ -81,7 +81,8 @@ class Waker:
         if not self.is_leading:
             return
         if new is not None and asked(old) != asked(new):
-            self.stock.add(key)
+            # What is yet to be made waits, so that no claim does.
+            self.stock.add(key, is_backlog=old is None)
         if counted(old) != counted(new):
             self._wake_pool(new or old)
         if new is not None and provenance.is_free(new) and not (old and provenance.is_free(old)):

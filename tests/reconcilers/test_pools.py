@@ -6,7 +6,8 @@ import pytest
 
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
-from tests.faults import Fault
+from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.faults import Fault, FaultyTransport
 from tests.inventory.cluster import STOCK, replica
 from tests.reconcilers.world import (
     World,
@@ -253,3 +254,19 @@ async def test_a_pool_without_our_finalizer_is_not_kept_from_going() -> None:
         world.delete(STOCK_POOLS, STOCK, "p")
         await quiet(world, seconds=10.0)
         assert world.pool()["metadata"]["finalizers"] == ["example.test/theirs"]
+
+
+def ready(world: World) -> list[str]:
+    return [name for name in world.stock_names if phase_of(world.stock(name)) == "Ready"]
+
+
+async def test_stock_that_can_be_claimed_is_not_told_behind_all_that_is_yet_to_be_made() -> None:
+    world = World()
+
+    def slowly(transport: FaultyTransport) -> None:
+        transport.on("POST", "deployments", Fault(before_seconds=1.0), times=100)
+
+    async with living(world), managing(world, prepare=slowly):
+        world.add_pool(replicas=100)
+        await until(lambda: bool(ready(world)))
+        assert world.made(DEPLOYMENTS)["POST"] < 50
