@@ -18,6 +18,8 @@ INSTANCE = "runtime-instance"
 STOCK = "runtime-stock"
 ADDRESS = f"http://gpuruntime-api.{SYSTEM}.svc.cluster.local:8080"
 ROLES = ("manager", "api")
+# A shell as the first process of a Pod hears no SIGTERM that it does not trap.
+RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
 # Two cores for everything: what a unit does not ask for is little here.
 MANAGER = {"podDefaults": {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}}
 

@@ -23,7 +23,7 @@ FOLDER = "GPURUNTIME_NODE_FOLDER"
 ADDRESS = "192.168.253.1"
 SERVICES = "10.96.0.0/16"
 # Short, for sockets in it, whose paths may have 108 characters.
-PREFIX = "/tmp/gpuruntime-node-"
+PLACES = Path("/tmp")
 # The kubelet wants these, of the whole machine, and writes them where they differ.
 SETTINGS = {
     "vm/overcommit_memory": "1",
@@ -79,11 +79,23 @@ def _left_since(before: traces.Traces) -> list[str]:
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix=Path(PREFIX).name, dir=Path(PREFIX).parent))
+    sweep(PLACES)
+    prefix = f"{cgroups.PREFIX}{os.getpid()}-"
+    place = Path(tempfile.mkdtemp(prefix=prefix, dir=PLACES))
     try:
         yield place
     finally:
         shutil.rmtree(place)
+
+
+def sweep(places: Path) -> None:
+    """What is left of those that were killed before they could tidy up."""
+    for place in places.glob(f"{cgroups.PREFIX}*-*"):
+        owner = place.name.removeprefix(cgroups.PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            for hierarchy in cgroups.hierarchies():
+                cgroups.remove(hierarchy / place.name)
+            shutil.rmtree(place)
 
 
 def _enclosed(place: Path, command: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.product import until
 from tests.node.configuration import NAME
-from tests.node.deployment import INSTANCE, Deployment
+from tests.node.deployment import INSTANCE, RESTS, Deployment
 from tests.node.images import Image
 from tests.node.node import Node
 from tests.node.stock_images import BUSYBOX, PYTHON, Images
@@ -20,7 +20,6 @@ pytestmark = pytest.mark.node
 SPEC = "failing.1"
 STRANGER = "docker.io/library/stranger:1"
 PATIENCE_SECONDS = 5.0
-RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
 RAISES = {"command": ["python", "-c", "raise ValueError('no model found')"]}
 EATS = {"command": ["python", "-c", "held = [bytearray(b'x' * (1 << 20)) for _ in range(512)]"]}
 

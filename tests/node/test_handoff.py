@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.product import until
-from tests.node.deployment import INSTANCE, STOCK, Deployment
+from tests.node.deployment import INSTANCE, RESTS, STOCK, Deployment
 from tests.node.images import Image
 from tests.node.node import GPUS, Node
 from tests.node.stock_images import BUSYBOX, Images
@@ -18,7 +18,6 @@ from tests.node.stock_images import BUSYBOX, Images
 pytestmark = pytest.mark.node
 
 WARM = "docker.io/library/warm:1"
-RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
 PHASES = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt", "readyAt")
 # Kubernetes' own moments are whole seconds.
 GRAIN_SECONDS = 1.0

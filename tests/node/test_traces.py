@@ -33,6 +33,18 @@ def test_cgroups_are_removed_from_the_leaves_up(tmp_path: Path) -> None:
     assert not (tmp_path / "node").exists()
 
 
+def test_what_a_killed_run_left_is_swept_and_a_running_one_s_place_is_not(tmp_path: Path) -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    dead = tmp_path / f"{cgroups.PREFIX}{process.pid}-left"
+    alive = tmp_path / f"{cgroups.PREFIX}{os.getpid()}-right"
+    for place in (dead, alive):
+        (place / "node").mkdir(parents=True)
+    enclosure.sweep(tmp_path)
+    assert not dead.exists()
+    assert alive.exists()
+
+
 def test_without_root_the_start_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     with pytest.raises(enclosure.EnclosureError, match="needs root"):
