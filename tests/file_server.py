@@ -1,6 +1,7 @@
 """A stand-in for dufs where a process is what matters: it takes the same arguments, and serves.
 
-`written` makes it a program of that name; with a file CRASH in its folder it ends at once.
+`written` makes it a program of that name; with a file CRASH in its folder it ends at once, and it
+ends with whoever started it, however that one ends.
 """
 
 import stat
@@ -9,7 +10,10 @@ from pathlib import Path
 from textwrap import dedent
 
 _PROGRAM = """
+    import os
     import sys
+    import threading
+    import time
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
     from pathlib import Path
 
@@ -17,6 +21,12 @@ _PROGRAM = """
     told = dict(zip(sys.argv[2:], sys.argv[3:]))
     if (folder / "CRASH").exists():
         sys.exit("no way to serve this folder")
+
+
+    def end_with(parent):
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
 
 
     class Handler(BaseHTTPRequestHandler):
@@ -38,6 +48,7 @@ _PROGRAM = """
             self.wfile.write(body)
 
 
+    threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
     ThreadingHTTPServer((told["--bind"], int(told["--port"])), Handler).serve_forever()
 """
 
