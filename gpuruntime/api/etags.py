@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from gpuruntime.models.strict import Problem, StrictError
 
 IF_MATCH: Final[Mapping[str, str]] = {
-    str(hdrs.IF_MATCH): "ETags of which the unit must have one, or else 412."
+    str(hdrs.IF_MATCH): "ETags of which the object must have one, or else 412."
 }
 _TAGS = re.compile(r'\s*((?:W/)?"[!#-~]*")\s*(?:,|$)')
 

@@ -1,12 +1,15 @@
 """The routes of storages: make one, see it, let it grow, recover its prepare, delete it."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from gpuruntime.api import examples
+from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after_key, key_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.storage_views import StorageView, storage_view
+from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.inventory.storage_requests import (
     CreateStorage,
@@ -15,11 +18,14 @@ from gpuruntime.inventory.storage_requests import (
     parse_update_storage,
 )
 from gpuruntime.inventory.storages import Storages
+from gpuruntime.models.storages import GPUStorage
 
 STORAGES: Final = "/api/v1/gpu-storages"
 STORAGE: Final = f"{STORAGES}/{{name}}"
 _TAG: Final = "storages"
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
+_ETAG = {"ETag": "Changes with the storage's spec; for If-Match."}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _REPLAYED = {"Idempotent-Replay": "true"}
 
 
@@ -42,13 +48,13 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
                     status=201,
                     description="The storage was created.",
                     model=StorageView,
-                    headers={"Location": "Where the storage is read."},
+                    headers={**_ETAG, "Location": "Where the storage is read."},
                 ),
                 Answer(
                     status=200,
                     description="The operation was done before: the storage as it is now.",
                     model=StorageView,
-                    headers=_REPLAYED,
+                    headers={**_ETAG, **_REPLAYED},
                 ),
             ),
             errors=(*WRITE, *_CONFLICTS),
@@ -79,7 +85,9 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             name="getStorage",
             handler=handlers.get,
             summary="Read a storage",
-            answers=(Answer(status=200, description="The storage.", model=StorageView),),
+            answers=(
+                Answer(status=200, description="The storage.", model=StorageView, headers=_ETAG),
+            ),
             errors=(*READ, "gpustorage_not_found"),
             tag=_TAG,
         ),
@@ -94,8 +102,16 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
                 parse=parse_update_storage,
                 example=examples.UPDATE_STORAGE,
             ),
-            answers=(Answer(status=200, description="The changed storage.", model=StorageView),),
-            errors=(*WRITE, "gpustorage_not_found"),
+            headers=IF_MATCH,
+            answers=(
+                Answer(
+                    status=200,
+                    description="The changed storage.",
+                    model=StorageView,
+                    headers=_ETAG,
+                ),
+            ),
+            errors=(*WRITE, "gpustorage_not_found", "precondition_failed"),
             tag=_TAG,
         ),
         Route(
@@ -116,7 +132,10 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             summary="Run a failed prepare again",
             answers=(
                 Answer(
-                    status=200, description="The storage, asked to recover.", model=StorageView
+                    status=200,
+                    description="The storage, asked to recover.",
+                    model=StorageView,
+                    headers=_ETAG,
                 ),
             ),
             errors=(*READ, "gpustorage_not_found", "nothing_to_recover", "storage_in_use"),
@@ -131,10 +150,11 @@ class _StorageHandlers:
 
     async def create(self, call: Call[NoQuery, CreateStorage]) -> Reply:
         creation = await self._storages.create(call.body)
-        view = storage_view(creation.storage)
+        storage = creation.storage
         if creation.is_replay:
-            return Reply(data=view, headers=_REPLAYED)
-        return Reply(status=201, data=view, headers={"Location": f"{STORAGES}/{view.name}"})
+            return _shown(storage, headers=_REPLAYED)
+        location = {"Location": f"{STORAGES}/{storage.metadata.name}"}
+        return _shown(storage, status=201, headers=location)
 
     async def list(self, call: Call[PageQuery, None]) -> Reply:
         page = self._storages.page(limit=call.query.limit, after=key_of(call.query.cursor))
@@ -144,14 +164,26 @@ class _StorageHandlers:
         )
 
     async def get(self, call: Call[NoQuery, None]) -> Reply:
-        return Reply(data=storage_view(await self._storages.get(call.path("name"))))
+        return _shown(await self._storages.get(call.path("name")))
 
     async def update(self, call: Call[NoQuery, UpdateStorage]) -> Reply:
-        return Reply(data=storage_view(await self._storages.update(call.path("name"), call.body)))
+        matching = if_match(call.request)
+        storage = await self._storages.update(call.path("name"), call.body, if_match=matching)
+        return _shown(storage)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
         await self._storages.delete(call.path("name"))
         return Reply(status=204)
 
     async def recover(self, call: Call[NoQuery, None]) -> Reply:
-        return Reply(data=storage_view(await self._storages.recover(call.path("name"))))
+        return _shown(await self._storages.recover(call.path("name")))
+
+
+def _shown(
+    storage: GPUStorage, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS
+) -> Reply:
+    return Reply(
+        status=status,
+        data=storage_view(storage),
+        headers={"ETag": etag_of(storage), **headers},
+    )

@@ -1,11 +1,12 @@
 """Changing the spec of an object: fields given replace, and whoever came between is respected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import attrs
 
 from gpuruntime.inventory.bodies import replacement
+from gpuruntime.inventory.errors import PreconditionFailedError
 from gpuruntime.inventory.requests import UNSET, UpdatePool, UpdateUnit
 from gpuruntime.inventory.storage_requests import UpdateStorage
 from gpuruntime.kube.client import Client
@@ -29,6 +30,15 @@ _SCHEMAS = {model: schema_of(model) for model in (GPUUnitSpec, StockPoolSpec, GP
 def etag_of(value: KubernetesObject) -> str:
     """Changes with the spec, and not with the status."""
     return f'"{value.metadata.uid}.{value.metadata.generation}"'
+
+
+def demand_match(value: KubernetesObject, if_match: Collection[str] | None, *, what: str) -> None:
+    """Raises PreconditionFailedError where the live object has none of these ETags."""
+    if if_match is not None and etag_of(value) not in if_match:
+        raise PreconditionFailedError(
+            f"{what} {value.metadata.name} changed meanwhile, it is {etag_of(value)}: "
+            "read it again"
+        )
 
 
 def changed(spec: SpecT, request: UpdateUnit | UpdatePool | UpdateStorage) -> SpecT:

@@ -4,7 +4,7 @@ As for pools, one write makes a storage. Without an operationID its name alone t
 is there already, and nothing is replayed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from itertools import islice
 from random import Random
@@ -15,7 +15,7 @@ import attrs
 from gpuruntime.inventory import claim_plan
 from gpuruntime.inventory.attempts import Attempts
 from gpuruntime.inventory.bodies import body_of
-from gpuruntime.inventory.changes import changed, rewrite
+from gpuruntime.inventory.changes import changed, demand_match, rewrite
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
     NothingToRecoverError,
@@ -118,8 +118,13 @@ class Storages:
             storages=kept, next=kept[-1].metadata.key if len(found) > limit else None
         )
 
-    async def update(self, name: str, request: UpdateStorage) -> GPUStorage:
+    async def update(
+        self, name: str, request: UpdateStorage, *, if_match: Collection[str] | None = None
+    ) -> GPUStorage:
+        """With `if_match`, ETags of which the live one must have one, no other change is lost."""
+
         def edit(storage: GPUStorage) -> GPUStorage:
+            demand_match(storage, if_match, what="storage")
             return attrs.evolve(storage, spec=changed(storage.spec, request))
 
         async with self._bounded(f"update of storage {name}"):

@@ -9,13 +9,12 @@ import attrs
 
 from gpuruntime.inventory.attempts import Attempts
 from gpuruntime.inventory.bodies import UnitOrder, unit_order
-from gpuruntime.inventory.changes import changed, etag_of, rewrite
+from gpuruntime.inventory.changes import changed, demand_match, rewrite
 from gpuruntime.inventory.claim_plan import function_taken
 from gpuruntime.inventory.claims import Attempt, Creation
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
     InventoryError,
-    PreconditionFailedError,
     UnitNotFoundError,
     bounded,
 )
@@ -82,10 +81,7 @@ class Units:
         cache, key = self._place(name, Lifecycle.INSTANCE)
 
         def edit(unit: GPUUnit) -> GPUUnit:
-            if if_match is not None and etag_of(unit) not in if_match:
-                raise PreconditionFailedError(
-                    f"unit {name} changed meanwhile, it is {etag_of(unit)}: read it again"
-                )
+            demand_match(unit, if_match, what="unit")
             return attrs.evolve(unit, spec=self._changed(unit, request))
 
         async with self._bounded(f"update of unit {name}"):
