@@ -59,6 +59,10 @@ async def open_session(options: ConnectionOptions) -> "Session":
 class Reader(Client):
     """The library's client, whose reading can end while it goes on calling itself connected."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_end: Callable[[], None] = lambda: None
+
     async def _process_pong(self) -> None:
         """One that answers a flush which has given up meanwhile ends the reading otherwise."""
         if self._pongs and self._pongs[0].done():
@@ -66,8 +70,9 @@ class Reader(Client):
         await super()._process_pong()
 
     async def _read_loop(self) -> None:
-        """However the reading ends, the connection ends with it."""
+        """However the reading ends, the connection ends with it, before it is closed."""
         await super()._read_loop()
+        self.at_end()
         await self._process_op_err(nats.errors.UnexpectedEOF())
 
 
@@ -84,10 +89,11 @@ class Subscription:
 
 
 class Session:
-    def __init__(self, client: Client, options: ConnectionOptions) -> None:
+    def __init__(self, client: Reader, options: ConnectionOptions) -> None:
         self.ended = asyncio.Event()
         self.last_error = ""
         self._client = client
+        client.at_end = self._end
         self._options = options
         self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._at_end: set[Callable[[], None]] = set()
@@ -105,7 +111,6 @@ class Session:
             servers=options.url.split(","),
             name=options.name,
             error_cb=self._on_error,
-            closed_cb=self._on_closed,
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
@@ -212,7 +217,8 @@ class Session:
         if self._inbox:
             log.warning("broker says", where=self.where, error=self.last_error)
 
-    async def _on_closed(self) -> None:
+    def _end(self) -> None:
+        """Once or more often: the first tells everybody."""
         self.ended.set()
         for waiting in self._waiting.values():
             if not waiting.done():

@@ -246,6 +246,28 @@ async def test_a_user_comes_in_with_a_credentials_file(tmp_path: Path) -> None:
         assert await connects(started.url, credentials_file=str(file)) != ""
 
 
+async def test_the_end_of_a_connection_with_tls_is_noticed_too(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.issue("server", host="localhost")
+    tls = f'tls {{ cert_file: "{server.file}", key_file: "{server.key}" }}'
+    with broker(tls) as started:
+        url = started.url.replace("127.0.0.1", "localhost")
+        async with connection(url, ca_file=str(authority.certificate.file)) as made:
+            assert made.is_connected
+            started.kill()
+            await eventually(lambda: not made.is_connected)
+            started.start()
+            await until_connected(made)
+
+
+async def test_a_broker_that_falls_silent_is_given_up(own: Broker) -> None:
+    async with connection(own.url, ping_seconds=0.1) as made:
+        own.pause()
+        await eventually(lambda: not made.is_connected)
+        own.resume()
+        await until_connected(made)
+
+
 async def test_an_address_is_told_without_the_password_in_it() -> None:
     told = await connects("nats://ali:sesame@127.0.0.1:1")
     assert "127.0.0.1:1" in told
