@@ -7,12 +7,16 @@ import attrs
 
 @attrs.frozen(slots=True)
 class Mutation:
-    """In the module's source `old`, which stands there once, is replaced."""
+    """In the module's source `old`, which stands there once, is replaced.
+
+    No story of the simulation leads where `test` is given: it has to fail instead.
+    """
 
     name: str
     module: str
     old: str
     new: str
+    test: str = ""
 
 
 CORE: Final = (
@@ -212,6 +216,7 @@ CORE: Final = (
         "",
     ),
 )
+MEDDLING: Final = "tests/audit/test_meddling.py"
 STORAGES: Final = (
     Mutation(
         "a storage is mounted before it is filled",
@@ -224,12 +229,7 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.mount_plan",
         "    return min((unit for unit in units if _waits(unit))",
         "    return max((unit for unit in units if _waits(unit))",
-    ),
-    Mutation(
-        "who asks first takes a storage, whoever waits",
-        "gpuruntime.reconcilers.mount_plan",
-        "            if first is not None and first.metadata.uid != unit.metadata.uid:",
-        "            if False:",
+        f"{MEDDLING}::test_of_those_who_wait_the_older_one_is_next",
     ),
     Mutation(
         "a storage is taken from its holder",
@@ -272,6 +272,7 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage_plan",
         "    if record.has_ended and not asks_to_recover(storage):",
         "    if record.has_ended and job is not None and not asks_to_recover(storage):",
+        f"{MEDDLING}::test_a_prepare_whose_job_is_removed_is_not_run_again",
     ),
     Mutation(
         "a failed prepare runs again by itself",
@@ -284,6 +285,7 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.prepares",
         "        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
         "        if False:",
+        f"{MEDDLING}::test_a_copy_that_is_asked_for_at_once_begins_when_its_source_is_filled",
     ),
     Mutation(
         "a storage goes while it is mounted",
@@ -291,6 +293,7 @@ STORAGES: Final = (
         "        if storage.status.holder is not None or self.holds.others_pods(storage)"
         " or is_read:",
         "        if False:",
+        f"{MEDDLING}::test_a_mounted_storage_that_is_deleted_goes_when_its_unit_is_gone",
     ),
     Mutation(
         "a storage bears no finalizer",
@@ -303,6 +306,7 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage_children",
         "    if owner is not None and owner.uid == storage.metadata.uid:",
         "    if owner is not None and owner.name == storage.metadata.name:",
+        f"{MEDDLING}::test_the_next_storage_of_a_name_takes_nothing_of_the_one_before",
     ),
     Mutation(
         "a claim that was lost is made again",

@@ -82,6 +82,8 @@ class _PlantedLoader(SourceFileLoader):
 def seek(mutation: Mutation, seeds: range) -> int:
     """The process's exit code; what is planted stays planted."""
     sys.meta_path.insert(0, _Planter(mutation))
+    if mutation.test:
+        return _fail(mutation.test)
     from tests.simulate.check import check  # noqa: PLC0415  # only now the mutation is planted
     from tests.simulate.plan import plan_of  # noqa: PLC0415
 
@@ -92,6 +94,14 @@ def seek(mutation: Mutation, seeds: range) -> int:
             _say(f"seed {seed}: {verdict.faults[0].splitlines()[0]}")
             return 0
     return NOT_FOUND
+
+
+def _fail(test: str) -> int:
+    import pytest  # noqa: PLC0415  # only now the mutation is planted
+
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "--tb=no", test])
+    _say(f"{test} ended with {code!r}")
+    return 0 if code == pytest.ExitCode.TESTS_FAILED else NOT_FOUND
 
 
 def _demand_an_end(seed: int) -> None:
@@ -140,7 +150,8 @@ def _try(mutation: Mutation, *, seeds: range, ends_at: float) -> Tried:
         return Tried(mutation, is_found=False, words="")
     if ended.returncode not in (0, NOT_FOUND):
         return Tried(mutation, is_found=False, words=ended.stderr)
-    return Tried(mutation, is_found=not ended.returncode, words=ended.stdout.strip())
+    lines = ended.stdout.splitlines()
+    return Tried(mutation, is_found=not ended.returncode, words=lines[-1] if lines else "")
 
 
 def main(arguments: Sequence[str]) -> int:
