@@ -63,16 +63,14 @@ class Runner:
             desired = deployment_of(unit, self.options, self._placement(unit))
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
         except ChildSyncError as error:
-            verdict = Verdict(reason=UnitReason(error.reason), message=str(error))
-            await self.report(unit, verdict)
-            return Result(requeue_after_seconds=REFUSED_SECONDS)
+            return await self._refused(unit, error)
         pods, now = self.caches.pods_of(unit.metadata.key), self.now()
         verdict = attrs.evolve(running_verdict(unit, deployment, pods, now=now), mounts=mounts)
         await self.report(unit, verdict, deployment)
         return Result(look_again_seconds(deployment, pods, now=now))
 
     async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
-        """For its storages: what runs goes on as it is, and nothing new is started."""
+        """For its storages: what runs goes on as it is, isolated, and nothing new is started."""
         deployment, pods = self.deployment_of(unit), self.caches.pods_of(unit.metadata.key)
         if deployment is None or not (pods or deployment.status.replicas):
             verdict = Verdict(
@@ -80,10 +78,21 @@ class Runner:
             )
             await self.report(unit, verdict)
             return DONE
+        key = child_key(unit)
+        if self._misses_a_child(unit, key) and not await self._is_alive(unit):
+            return DONE
+        try:
+            await self._keep_way(unit, key)
+        except ChildSyncError as error:
+            return await self._refused(unit, error)
         now = self.now()
         verdict = running_verdict(unit, deployment, pods, now=now)
         await self.report(unit, beside(verdict, blocked), deployment)
         return Result(look_again_seconds(deployment, pods, now=now))
+
+    async def _refused(self, unit: GPUUnit, error: ChildSyncError) -> Result:
+        await self.report(unit, Verdict(reason=UnitReason(error.reason), message=str(error)))
+        return Result(requeue_after_seconds=REFUSED_SECONDS)
 
     async def stop(self, unit: GPUUnit, why: str) -> None:
         """No Pod runs, and nothing leads to one."""

@@ -31,6 +31,13 @@ def claims_of(pod: Document) -> list[str]:
     return [volume["claimName"] for volume in volumes if volume]
 
 
+async def spec_of(ground: Ground, path: str) -> Document | None:
+    """None while it is not there."""
+    found = await ground.kube.get(path)
+    spec: Document | None = found.body.get("spec")
+    return spec
+
+
 async def test_nothing_half_filled_is_ever_mounted(on: Open) -> None:
     async with on() as ground:
         name = await ground.make("models", prepare=FILL)
@@ -159,6 +166,25 @@ async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
         await delete_unit(ground, unit)
         await ground.kube.gone(path)
         await ground.kube.gone(ground.claim_path(name))
+
+
+async def test_a_unit_that_runs_stays_isolated_while_its_storage_is_in_trouble(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        storage = ground.path(GPU_STORAGES, name)
+        (await ground.kube.delete(storage)).ok()
+        await ground.unit(unit, lambda view: "is being deleted" in view["message"])
+
+        policy = ground.path(NETWORK_POLICIES, f"unit-{unit}")
+        closed = (await ground.kube.get(policy)).ok()["spec"]
+        (await ground.kube.patch(policy, {"spec": {"egress": [{}]}})).ok()
+        await ground.until(lambda: spec_of(ground, policy), lambda spec: spec == closed)
+        (await ground.kube.delete(policy)).ok()
+        await ground.until(lambda: spec_of(ground, policy), lambda spec: spec == closed)
+        await delete_unit(ground, unit)
+        await ground.kube.gone(storage)
 
 
 async def test_a_volume_is_not_given_on_before_the_last_pod_is_gone(on: Open) -> None:
