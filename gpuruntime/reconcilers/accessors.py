@@ -48,6 +48,7 @@ class Accessors:
             await self._drop(storage, key)
             return ACCESSOR_OFF, None
         if not is_ready:
+            await self._drop(storage, key)  # whatever fills the volume has it to itself
             return ACCESSOR_WAITS, None
         try:
             await self.policies.keep(storage, key, accessor_policy(storage, self.options))

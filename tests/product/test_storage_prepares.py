@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.volumes import JOBS
+from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.product.conftest import Open
 from tests.product.ground import Document, Ground, condition, is_ready
 
@@ -245,3 +247,17 @@ async def test_a_prepare_that_is_thought_of_later_is_never_run_under_a_unit(on: 
         assert (await ground.call("DELETE", f"/gpu-units/{unit}")).status == 204
         await ground.end_job(name)
         await ground.storage(name, is_ready)
+
+
+async def test_no_accessor_serves_a_volume_that_has_yet_to_be_filled(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", accessor={"enabled": True})
+        child = f"storage-accessor-{name}"
+        served = [ground.path(each, child) for each in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES)]
+        for path in served:
+            (await ground.kube.get(path)).ok()
+        await patch(ground, name, copying(ground.name("later")))
+        for path in served:
+            await ground.kube.gone(path)
+        view = await ground.storage(name, lambda view: view["reason"] == "SourceNotReady")
+        assert view["accessorStatus"]["phase"] == "Pending"
