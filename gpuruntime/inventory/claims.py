@@ -178,6 +178,10 @@ class Attempt:
             await self.release(taken)
         if isinstance(tombstone, Tombstone) and not isinstance(taken, Answer):
             raise claim_plan.operation_finished(self._wanted.operation_id)
+        # That stock is missing is no answer while the operation may be finished.
+        is_undecided = isinstance(taken, InsufficientCapacityError)
+        if isinstance(tombstone, GpuRuntimeError) and is_undecided:
+            raise tombstone
         if isinstance(taken, GpuRuntimeError):
             raise taken
         if isinstance(tombstone, GpuRuntimeError):

@@ -242,6 +242,15 @@ async def test_a_tombstone_that_cannot_be_read_gives_the_claim_back(cluster: Clu
     assert not cluster.claimed
 
 
+async def test_without_its_tombstone_no_operation_is_told_that_stock_is_missing(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api:
+        api.transport.on("GET", "configmaps", refused(503, "ServiceUnavailable"))
+        assert await api.create() == "service_unavailable"
+        assert await api.create() == "insufficient_capacity"
+
+
 # Callers that go away.
 
 
