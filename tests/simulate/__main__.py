@@ -92,7 +92,7 @@ def _tell(verdict: Verdict, chosen: Chosen) -> None:
             return not check(seed, tuple(some)).is_sound
 
         plan = tuple(shrunk(plan, fails))
-        _say("of its faults these are enough:")
+        _say("of its faults these are enough:" if plan else "no fault is needed for it")
         for planned in plan:
             _say(f"  {planned}")
     numbers = ",".join(str(plan_of(seed).index(planned)) for planned in plan)

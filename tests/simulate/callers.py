@@ -13,6 +13,8 @@ from tests.simulate.requests import Answer
 
 # What a caller may be told at all; of these the last three say: send it again.
 KNOWN: Final = frozenset({200, 201, 202, 204, 400, 404, 409, 412, 429, 503, 504})
+# Longer than a request may live.
+CHANGE_SECONDS: Final = 120.0
 AGAIN: Final = frozenset({429, 503, 504})
 
 
@@ -73,6 +75,10 @@ class Caller:
         """None: it is not known what became of it."""
         chosen = replica or self.rng.choice(tuple(self._replicas))
         sent_at, patience = asyncio.get_running_loop().time(), self.rng.choice((5.0, 30.0, 70.0))
+        if method == "PUT":
+            # A change without If-Match that its caller gave up may be applied over a later one:
+            # whoever sends one here waits for its end.
+            patience = CHANGE_SECONDS
         what = f"{method} {path} at {chosen}"
         try:
             async with asyncio.timeout(patience):
