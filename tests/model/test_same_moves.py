@@ -43,7 +43,7 @@ COURSES: Final = (
         CLAIMS, "Attempt.replay", ("_confirmed", "_read", "_demand_free_names"), Caller._replay_on
     ),
     Course(CLAIMS, "Attempt._confirmed", ("_read", "_demand_unfinished"), Caller._replay_on),
-    Course(CLAIMS, "Attempt._demand_free_names", ("_read",), Caller._is_taken),
+    Course(CLAIMS, "Attempt._demand_free_names", ("_read", "demand_all"), Caller._is_taken),
     Course(
         CLAIMS,
         "Attempt.claim",
@@ -78,9 +78,12 @@ COURSES: Final = (
     Course(
         UNIT,
         "UnitReconciler._pass",
-        ("stop", "run", "_hold", "_hold", "_remove", "_claim_again"),
+        ("stop", "_start", "_hold", "_hold", "_remove", "_claim_again"),
         leaders._of_unit,
     ),
+    # The model knows no storages: whether a unit may mount its own is asked after the gate, and
+    # only puts its start off.
+    Course(UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._of_unit),
     Course(HANDOFF, "StockReconciler._sit_out", ("_live_claimant", "_free"), leaders._of_claims),
     Course(
         POOL,
