@@ -42,6 +42,9 @@ PRIORITY_CLASSES = resource(
 REPLICA_SETS = resource("ReplicaSet", "replicasets", group="apps")
 SECRETS = resource("Secret", "secrets")
 SERVICES = resource("Service", "services")
+STORAGE_CLASSES = resource(
+    "StorageClass", "storageclasses", group="storage.k8s.io", is_namespaced=False
+)
 VOLUMES = resource("PersistentVolume", "persistentvolumes", is_namespaced=False)
 VOLUME_CLAIMS = resource("PersistentVolumeClaim", "persistentvolumeclaims")
 WIDGETS = resource("Widget", "widgets", group="conformance.example.com")

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Api, Document
-from tests.conformance.objects import PODS, VOLUME_CLAIMS, VOLUMES, named, pod
+from tests.conformance.objects import (
+    PODS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    named,
+    pod,
+)
 
 pytestmark = pytest.mark.usefixtures("controllers")
 
@@ -63,6 +70,49 @@ async def test_a_deleted_claim_takes_its_volume_with_it(api: Api, claims: str) -
     (await api.delete(f"{claims}/c")).ok(200)
     await api.gone(f"{claims}/c")
     await api.gone(VOLUMES.path(name=volume))
+
+
+async def test_a_claim_takes_the_volume_that_names_it(
+    api: Api, claims: str, namespace: str
+) -> None:
+    (await api.post(claims, claim("c", storageClassName="by-hand"))).ok(201)
+    name = f"{namespace}-by-hand"
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "2Gi"},
+        "claimRef": {"namespace": namespace, "name": "c"},
+        "hostPath": {"path": f"/tmp/hostpath_pv/{name}"},
+        "storageClassName": "by-hand",
+    }
+    (await api.post(VOLUMES.path(), named(VOLUMES, name, spec=spec))).ok(201)
+    seen = await api.settled(f"{claims}/c", is_bound)
+    assert seen["spec"]["volumeName"] == name
+    assert seen["status"]["capacity"] == {"storage": "2Gi"}
+
+
+async def test_a_claim_whose_volume_is_gone_is_lost(api: Api, claims: str) -> None:
+    (await api.post(claims, claim("c"))).ok(201)
+    volume = (await api.settled(f"{claims}/c", is_bound))["spec"]["volumeName"]
+    (await api.delete(VOLUMES.path(name=volume))).ok(200)
+    patch = {"metadata": {"finalizers": None}}
+    (await api.patch(VOLUMES.path(name=volume), patch)).ok(200)
+    seen = await api.settled(f"{claims}/c", lambda one: one["status"]["phase"] == "Lost")
+    assert seen["spec"]["volumeName"] == volume
+
+
+async def test_a_claim_grows_where_its_class_lets_it(api: Api, claims: str, unique: str) -> None:
+    elastic = named(
+        STORAGE_CLASSES,
+        f"{unique}-elastic",
+        provisioner="kubernetes.io/host-path",
+        allowVolumeExpansion=True,
+    )
+    (await api.post(STORAGE_CLASSES.path(), elastic)).ok(201)
+    (await api.post(claims, claim("c", storageClassName=f"{unique}-elastic"))).ok(201)
+    await api.settled(f"{claims}/c", is_bound)
+    patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    grown = (await api.patch(f"{claims}/c", patch)).ok(200)
+    assert grown["spec"]["resources"]["requests"] == {"storage": "2Gi"}
 
 
 async def test_a_claim_in_use_stays_until_its_pod_is_gone(
