@@ -26,6 +26,7 @@ def plane(cluster: ControlPlane) -> ControlPlane:
         "--for=condition=Established",
         "crd/gpuunits.runtime.lokiwager.io",
         "crd/stockpools.runtime.lokiwager.io",
+        "crd/gpustorages.runtime.lokiwager.io",
     )
     return cluster
 

@@ -11,9 +11,12 @@ from tests.crash.world import World
 
 # What a run has for itself: identities, moments, seats, and which attempt came through.
 OWN: Final = (
+    (re.compile(r"-[0-9a-f]{16}-[a-z0-9]{5}\b"), "-<digest>-<pod>"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uid>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]00:00)"), "<moment>"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
+    (re.compile(r'(?<=/recover": ")[0-9a-f]+'), "<nonce>"),
+    (re.compile(r"\b[0-9a-f]{16}\b"), "<digest>"),
     (re.compile(r"10\.96\.\d+\.\d+"), "<address>"),
     (re.compile(r"\bgpu-\d+\b"), "<node>"),
     (re.compile(r'(?<=shape\\":\\")[0-9a-f]+'), "<digest>"),
@@ -22,8 +25,12 @@ DROPPED: Final = frozenset({"managedFields", "resourceVersion", "selfLink"})
 KINDS: Final = (
     ("gpuunits", "/apis/runtime.lokiwager.io/v1alpha1", True),
     ("stockpools", "/apis/runtime.lokiwager.io/v1alpha1", True),
+    ("gpustorages", "/apis/runtime.lokiwager.io/v1alpha1", True),
+    ("persistentvolumeclaims", "/api/v1", False),
+    ("jobs", "/apis/batch/v1", False),
     ("deployments", "/apis/apps/v1", False),
     ("services", "/api/v1", False),
+    ("networkpolicies", "/apis/networking.k8s.io/v1", False),
     ("configmaps", "/api/v1", False),
 )
 # Kubernetes puts it into every namespace.

@@ -63,6 +63,9 @@ COLLECTIONS: Final = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
+    "LimitRange": "/api/v1/namespaces/{}/limitranges",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
 }
 
 
@@ -119,10 +122,13 @@ class World:
         self._stack.close()
 
     def manager(self) -> Kept:
-        between = self._proxy()
-        made = Kept(lambda: self.installation.manager(server=between.url, **SETTINGS), between)
+        made = self._manager(SETTINGS)
         made.process.said("leading")
         return self._adopt(made)
+
+    def lonely_manager(self, **settings: Any) -> Kept:
+        """Leads as soon as it has started: nobody waits for a lease to run out."""
+        return self._adopt(self._manager({"leaderElection": {"enabled": False}, **settings}))
 
     def api(self) -> Kept:
         between = self._proxy()
@@ -200,6 +206,10 @@ class World:
         found: list[dict[str, Any]] = json.loads(self._reader.getresponse().read())["items"]
         return found
 
+    def _manager(self, settings: Mapping[str, Any]) -> Kept:
+        between = self._proxy()
+        return Kept(lambda: self.installation.manager(server=between.url, **settings), between)
+
     def _proxy(self) -> Proxy:
         return self._stack.enter_context(proxy(self.plane.url, self.plane.certificate))
 
@@ -215,7 +225,7 @@ class World:
 MakeWorld = Callable[[str], World]
 
 
-def killing(kept: Kept, moment: str) -> Fault:
+def killing(kept: Kept, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
     """`before` the write reaches the server, `after` it did, or so that it lands `late`."""
     match moment:
         case "before":
@@ -223,7 +233,7 @@ def killing(kept: Kept, moment: str) -> Fault:
         case "after":
             return Fault(after=kept.kill, is_answer_lost=True)
         case "late":
-            return Fault(before=kept.kill, lands_after_seconds=LATE_SECONDS)
+            return Fault(before=kept.kill, lands_after_seconds=late_seconds)
         case _:
             raise ValueError(moment)
 
