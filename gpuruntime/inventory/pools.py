@@ -124,7 +124,7 @@ class Pools:
         for cache in (caches.units, caches.stock, caches.storages):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
-        for cached in self._cache.store.by_index(OPERATION, order.operation_id):
+        for cached in tuple(self._cache.store.by_index(OPERATION, order.operation_id)):
             self._demand_same(order, cached)
             if live := await self._read(cached.metadata.key):
                 return self._demand_same(order, live)

@@ -173,7 +173,7 @@ class Storages:
         for cache in (caches.units, caches.stock, caches.pools):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
-        for cached in self._cache.store.by_index(OPERATION, order.operation_id):
+        for cached in tuple(self._cache.store.by_index(OPERATION, order.operation_id)):
             _demand_same(order, cached)
             if live := await self._read(cached.metadata.key):
                 return _demand_same(order, live)

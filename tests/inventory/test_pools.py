@@ -194,6 +194,19 @@ async def test_a_deleted_pool_ends_its_operation(cluster: Cluster) -> None:
     assert not cluster.claimed
 
 
+async def test_a_replay_goes_on_when_the_cache_hears_of_the_end_meanwhile(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api, replica(cluster, seed=2) as lagging:
+        await told(api, pool(name="mine"))
+        await asyncio.sleep(1)
+        lagging.transport.hold_watches()
+        await api.inventory.pools.delete("mine")
+        slowly = Fault(after_seconds=1, then=lagging.transport.release_watches)
+        lagging.transport.on("GET", "stockpools/mine", slowly)
+        assert await told(lagging, pool(name="mine")) == OperationFinishedError.code
+
+
 async def test_a_pool_that_is_going_ends_its_operation(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await told(api, pool(name="mine"))
