@@ -68,10 +68,10 @@ async def rewrite(
     What `edit` leaves as it is costs no write. Goes on for as long as others write, so whoever
     calls bounds the time. Raises KubeError, NotFoundError among them, and what `edit` raises.
     """
-    asked: ObjectT | None = None
+    asked: tuple[ObjectT, ObjectT] | None = None
     while True:
         found = await client.get(resource, key)
-        if asked is not None and found.spec == asked.spec:
+        if asked is not None and _has_landed(found, *asked):
             return found
         edited = edit(found)
         if edited == found:
@@ -81,7 +81,13 @@ async def rewrite(
         except ConflictError:
             asked = None
         except (OutcomeUnknownError, MalformedAnswerError):
-            asked = edited
+            asked = found, edited
+
+
+def _has_landed(found: ObjectT, before: ObjectT, after: ObjectT) -> bool:
+    """By all that an edit may change: some ask by an annotation, and leave the spec alone."""
+    marks = after.metadata.annotations.items() - before.metadata.annotations.items()
+    return found.spec == after.spec and marks <= found.metadata.annotations.items()
 
 
 def _members(request: UpdateUnit | UpdatePool | UpdateStorage) -> list[tuple[str, Any]]:
