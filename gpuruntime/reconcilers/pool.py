@@ -172,12 +172,21 @@ class PoolReconciler:
             raise stale
 
     async def _dissolve(self, pool: StockPool) -> Result:
-        """Unclaimed units go; claimed ones finish their hand-off without the pool."""
+        """Unclaimed units go; claimed ones finish their hand-off without the pool.
+
+        What is not recorded stays, and the pool with it, while a second create of it may land.
+        """
         if FINALIZER not in pool.metadata.finalizers:
             return DONE
-        stock = self._take_stock(pool)
-        await self._remove(stock.unclaimed)
-        if stock.unclaimed:
+        stock, seeded = self._take_stock(pool), pool.status.seeded
+        left = self._unsettled_seconds(pool) if stock.highest > seeded else 0.0
+        going = tuple(
+            unit for unit in stock.unclaimed if not left or provenance.ordinal_of(unit) <= seeded
+        )
+        await self._remove(going)
+        if left:
+            return Result(requeue_after_seconds=left)
+        if going:
             return DONE
         await bury(self._tombstones, STOCK_POOLS.kind, pool)
         others = [each for each in pool.metadata.finalizers if each != FINALIZER]

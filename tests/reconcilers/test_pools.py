@@ -7,7 +7,7 @@ import pytest
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
-from tests.faults import Fault, FaultyTransport
+from tests.faults import Fault, FaultyTransport, landing_late
 from tests.inventory.cluster import STOCK, replica
 from tests.reconcilers.world import (
     World,
@@ -125,6 +125,35 @@ async def test_a_deleted_pool_takes_along_what_nobody_claimed_in_time() -> None:
         assert world.unit("a")["metadata"]["annotations"]["runtime.lokiwager.io/source-stock"] == (
             f"{STOCK}/{taken}"
         )
+
+
+async def test_a_create_that_lands_while_its_pool_goes_makes_no_ordinal_twice() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        manager.transport.on("POST", "gpuunits", landing_late(30.0))
+        world.add_pool(refill="Never")
+        await until(lambda: available(world) == 1)
+        world.delete(STOCK_POOLS, STOCK, "p")
+        await asyncio.sleep(40)
+        assert world.stock_names == ["p-1"]
+        await until(lambda: not pools(world), seconds=30)
+        await quiet(world, seconds=60)
+        assert world.stock_names == []
+        assert world.made(GPU_UNITS)["POST"] == 1
+
+
+async def test_what_a_pool_that_goes_has_recorded_waits_for_no_create() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        world.add_pool()
+        await until(lambda: available(world) == 1)
+        manager.transport.on("POST", "gpuunits", landing_late(30.0))
+        set_pool(world, replicas=2)
+        await until(lambda: available(world) == 2)
+        world.delete(STOCK_POOLS, STOCK, "p")
+        await until(lambda: world.stock_names == ["p-2"], seconds=1)
+        await until(lambda: not pools(world), seconds=90)
+        assert world.stock_names == []
 
 
 async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is_gone() -> None:
