@@ -33,8 +33,8 @@ KINDS: Final = (
     ("networkpolicies", "/apis/networking.k8s.io/v1", False),
     ("configmaps", "/api/v1", False),
 )
-# Kubernetes puts it into every namespace.
-EVERYWHERE: Final = "kube-root-ca.crt"
+# In every namespace before a story begins: Kubernetes and the manifests put them there.
+EVERYWHERE: Final = frozenset({"kube-root-ca.crt", "closed"})
 
 # Verb, kind and name of what was done, and how often.
 Counts = Counter[tuple[str, str, str]]
@@ -51,7 +51,7 @@ def state_of(world: World, namespaces: Iterable[str] = (), names: Mapping[str, s
     for namespace in namespaces or world.namespaces:
         for plural, root, has_status in KINDS:
             for item in world.items(f"{root}/namespaces/{namespace}/{plural}"):
-                if item["metadata"]["name"] == EVERYWHERE:
+                if item["metadata"]["name"] in EVERYWHERE:
                     continue
                 if not has_status:
                     item.pop("status", None)
@@ -85,7 +85,7 @@ def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]
             continue
         # The server makes up the names of Pods, and its log does not have them.
         known = what["namespace"] if what["resource"] == "pods" else what.get("name", "")
-        if known == EVERYWHERE:
+        if known in EVERYWHERE:
             continue
         counts[name][event["verb"], what["resource"], known.replace(f"{name}-", "world-")] += 1
     return counts
