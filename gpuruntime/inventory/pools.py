@@ -7,7 +7,7 @@ caches, both may be made: a single write arbitrates within a kind only.
 """
 
 from contextlib import AbstractAsyncContextManager
-from itertools import islice
+from functools import partial
 
 import attrs
 
@@ -20,7 +20,7 @@ from gpuruntime.inventory.bodies import (
     operation_type_of,
     pool_order,
 )
-from gpuruntime.inventory.changes import changed, rewrite
+from gpuruntime.inventory.changes import changed
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
     PoolNotFoundError,
@@ -28,21 +28,19 @@ from gpuruntime.inventory.errors import (
     UnknownOutcomeError,
     bounded,
 )
+from gpuruntime.inventory.named import Named
 from gpuruntime.inventory.options import Means
-from gpuruntime.inventory.ordering import OrderedCache, Place
 from gpuruntime.inventory.requests import CreatePool, SeedStock, UpdatePool
 from gpuruntime.inventory.stores import OPERATION, SPEC
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import (
     AlreadyExistsError,
     MalformedAnswerError,
-    NotFoundError,
     OutcomeUnknownError,
 )
 from gpuruntime.models import provenance
 from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.names import is_dns_label
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 
 
@@ -68,8 +66,15 @@ class Pools:
     ) -> None:
         self._means = means
         self._cache = means.caches.pools
-        self._ordered = OrderedCache(self._cache, _place_of)
         self._namespace = means.options.namespaces.stock
+        self._named = Named(
+            STOCK_POOLS,
+            client=means.client,
+            cache=self._cache,
+            namespace=self._namespace,
+            deletions=deletions,
+            missing=_not_found,
+        )
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
@@ -80,34 +85,27 @@ class Pools:
         return await self._attempts.run(request.operationID, lambda: self._attempt(order))
 
     async def get(self, name: str) -> StockPool:
-        cached = self._cache.store.get(self._key(name))
-        if cached is not None and not self._deletions.has_deleted(cached):
+        if cached := self._named.cached(name):
             return cached
         async with self._bounded(f"reading pool {name}"):
-            return await self._live(name)
+            return await self._named.live(name)
 
     def page(self, *, limit: int, after: Key | None = None) -> PoolPage:
         """Sorted by name, from the cache alone."""
-        found = list(islice(self._ordered.after((after.name,) if after else ()), limit + 1))
-        kept = found[:limit]
-        return PoolPage(pools=kept, next=kept[-1].metadata.key if len(found) > limit else None)
+        pools, beyond = self._named.page(limit, after)
+        return PoolPage(pools=pools, next=beyond)
 
     async def update(self, name: str, request: UpdatePool) -> StockPool:
         def edit(pool: StockPool) -> StockPool:
             return attrs.evolve(pool, spec=changed(pool.spec, request))
 
         async with self._bounded(f"update of pool {name}"):
-            try:
-                updated = await rewrite(self._means.client, STOCK_POOLS, self._key(name), edit)
-            except NotFoundError as error:
-                raise _not_found(name) from error
-        self._cache.write_through(updated)
-        return updated
+            return await self._named.rewrite(name, edit)
 
     async def delete(self, name: str) -> None:
         """Its unclaimed stock goes with it; a second time raises PoolNotFoundError."""
         async with self._bounded(f"deletion of pool {name}"):
-            await self._deletions.delete(STOCK_POOLS, await self._live(name))
+            await self._deletions.delete(STOCK_POOLS, await self._named.live(name))
 
     async def _attempt(self, order: PoolOrder) -> PoolCreation:
         async with self._bounded(f"operation {order.operation_id}"):
@@ -124,10 +122,9 @@ class Pools:
         for cache in (caches.units, caches.stock, caches.storages):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
-        for cached in tuple(self._cache.store.by_index(OPERATION, order.operation_id)):
-            self._demand_same(order, cached)
-            if live := await self._read(cached.metadata.key):
-                return self._demand_same(order, live)
+        demand_same = partial(self._demand_same, order)
+        if found := await self._named.of_operation(order.operation_id, demand_same):
+            return found
         if await self._tombstones.find(order.operation_id):
             raise claim_plan.operation_finished(order.operation_id)
         return None
@@ -140,12 +137,12 @@ class Pools:
                 STOCK_POOLS, body, namespace=order.key.namespace
             )
         except AlreadyExistsError:
-            found = await self._read(order.key)
+            found = await self._named.read(order.key)
             if found is None:
                 return None
             return PoolCreation(pool=self._demand_same(order, found), is_replay=True)
         except (OutcomeUnknownError, MalformedAnswerError) as error:
-            found = await self._read(order.key)
+            found = await self._named.read(order.key)
             if found is None or not _is_of(found, order):
                 raise UnknownOutcomeError(
                     f"pool {order.key}: whether it was created is not known; "
@@ -174,26 +171,6 @@ class Pools:
             if not envelope_of(unit.spec).may_equal(asked):
                 raise _spec_conflict(spec_name, f"stock unit {unit.metadata.name}")
 
-    async def _live(self, name: str) -> StockPool:
-        pool = await self._read(self._key(name))
-        if pool is None:
-            raise _not_found(name)
-        return pool
-
-    async def _read(self, key: Key) -> StockPool | None:
-        try:
-            pool = await self._means.client.get(STOCK_POOLS, key)
-        except NotFoundError:
-            return None
-        self._cache.write_through(pool)
-        return pool
-
-    def _key(self, name: str) -> Key:
-        """Raises PoolNotFoundError for what cannot be a pool's name."""
-        if not is_dns_label(name):
-            raise _not_found(name)
-        return Key(self._namespace, name)
-
     def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
         return bounded(what, self._means.options.attempt_seconds)
 
@@ -202,10 +179,6 @@ def _is_of(pool: StockPool, order: PoolOrder) -> bool:
     """Two kinds of request may have one hash: which one it was is part of the pool."""
     is_same_type = operation_type_of(pool) == operation_type(order.request)
     return is_same_type and provenance.is_of(pool, order.operation_id, order.request_hash)
-
-
-def _place_of(pool: StockPool) -> Place:
-    return (pool.metadata.name,)
 
 
 def _not_found(name: str) -> PoolNotFoundError:

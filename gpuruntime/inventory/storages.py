@@ -6,7 +6,7 @@ is there already, and nothing is replayed.
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
-from itertools import islice
+from functools import partial
 from random import Random
 from typing import Final, TypeAlias
 
@@ -15,7 +15,7 @@ import attrs
 from gpuruntime.inventory import claim_plan
 from gpuruntime.inventory.attempts import Attempts
 from gpuruntime.inventory.bodies import body_of
-from gpuruntime.inventory.changes import changed, demand_match, rewrite
+from gpuruntime.inventory.changes import changed, demand_match
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
     NothingToRecoverError,
@@ -25,21 +25,19 @@ from gpuruntime.inventory.errors import (
     bounded,
 )
 from gpuruntime.inventory.hashing import compact, derived_name, request_hash
+from gpuruntime.inventory.named import Named
 from gpuruntime.inventory.options import Means
-from gpuruntime.inventory.ordering import OrderedCache, Place
 from gpuruntime.inventory.storage_requests import CreateStorage, UpdateStorage
 from gpuruntime.inventory.stores import OPERATION, STORAGE
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import (
     AlreadyExistsError,
     MalformedAnswerError,
-    NotFoundError,
     OutcomeUnknownError,
 )
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.names import is_dns_label
 from gpuruntime.models.phases import StepPhase
 from gpuruntime.models.storages import (
     GPU_STORAGES,
@@ -94,7 +92,14 @@ class Storages:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
-        self._ordered = OrderedCache(self._cache, _place_of)
+        self._named = Named(
+            GPU_STORAGES,
+            client=means.client,
+            cache=self._cache,
+            namespace=self._namespace,
+            deletions=deletions,
+            missing=_not_found,
+        )
 
     async def create(self, request: CreateStorage) -> StorageCreation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
@@ -104,19 +109,15 @@ class Storages:
         return await self._attempts.run(attempt, lambda: self._attempt(order))
 
     async def get(self, name: str) -> GPUStorage:
-        cached = self._cache.store.get(self._key(name))
-        if cached is not None and not self._deletions.has_deleted(cached):
+        if cached := self._named.cached(name):
             return cached
         async with self._bounded(f"reading storage {name}"):
-            return await self._live(name)
+            return await self._named.live(name)
 
     def page(self, *, limit: int, after: Key | None = None) -> StoragePage:
         """Sorted by name, from the cache alone."""
-        found = list(islice(self._ordered.after((after.name,) if after else ()), limit + 1))
-        kept = found[:limit]
-        return StoragePage(
-            storages=kept, next=kept[-1].metadata.key if len(found) > limit else None
-        )
+        storages, beyond = self._named.page(limit, after)
+        return StoragePage(storages=storages, next=beyond)
 
     async def update(
         self, name: str, request: UpdateStorage, *, if_match: Collection[str] | None = None
@@ -128,7 +129,7 @@ class Storages:
             return attrs.evolve(storage, spec=changed(storage.spec, request))
 
         async with self._bounded(f"update of storage {name}"):
-            return await self._rewrite(name, edit)
+            return await self._named.rewrite(name, edit)
 
     async def recover(self, name: str) -> GPUStorage:
         """Asks for one more run of a prepare that failed; asked already, it is not asked twice."""
@@ -143,20 +144,20 @@ class Storages:
             return storage if asks_to_recover(storage) else _asking(storage, rng)
 
         async with self._bounded(f"recovery of storage {name}"):
-            return await self._rewrite(name, edit)
+            return await self._named.rewrite(name, edit)
 
     async def delete(self, name: str) -> None:
         """A second time raises StorageNotFoundError; while a unit mounts it, StorageInUseError."""
         async with self._bounded(f"deletion of storage {name}"):
-            storage = await self._live(name)
+            storage = await self._named.live(name)
             self._demand_unused(storage)
             await self._deletions.delete(GPU_STORAGES, storage)
 
     async def demand_all(self, names: Iterable[str]) -> None:
         """For a unit that is to mount them; raises StorageNotFoundError, or KubeError."""
         for name in names:
-            if self._cache.store.get(self._key(name)) is None:
-                await self._live(name)
+            if self._cache.store.get(self._named.key(name)) is None:
+                await self._named.live(name)
 
     async def _attempt(self, order: StorageOrder) -> StorageCreation:
         async with self._bounded(f"creation of storage {order.key.name}"):
@@ -173,10 +174,9 @@ class Storages:
         for cache in (caches.units, caches.stock, caches.pools):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
-        for cached in tuple(self._cache.store.by_index(OPERATION, order.operation_id)):
-            _demand_same(order, cached)
-            if live := await self._read(cached.metadata.key):
-                return _demand_same(order, live)
+        demand_same = partial(_demand_same, order)
+        if found := await self._named.of_operation(order.operation_id, demand_same):
+            return found
         if await self._tombstones.find(order.operation_id):
             raise claim_plan.operation_finished(order.operation_id)
         return None
@@ -188,12 +188,12 @@ class Storages:
                 GPU_STORAGES, _new_storage(order), namespace=order.key.namespace
             )
         except AlreadyExistsError:
-            found = await self._read(order.key)
+            found = await self._named.read(order.key)
             if found is None:
                 return None
             return StorageCreation(storage=_demand_same(order, found), is_replay=True)
         except (OutcomeUnknownError, MalformedAnswerError) as error:
-            found = await self._read(order.key) if order.operation_id else None
+            found = await self._named.read(order.key) if order.operation_id else None
             if found is None or not _is_of(found, order):
                 raise UnknownOutcomeError(
                     f"storage {order.key}: whether it was created is not known; "
@@ -236,34 +236,6 @@ class Storages:
                 f"storage {name} is being copied to {', '.join(sorted(copies))}: "
                 "wait for the end of the copy, or delete what it fills"
             )
-
-    async def _rewrite(self, name: str, edit: _Edit) -> GPUStorage:
-        try:
-            written = await rewrite(self._means.client, GPU_STORAGES, self._key(name), edit)
-        except NotFoundError as error:
-            raise _not_found(name) from error
-        self._cache.write_through(written)
-        return written
-
-    async def _live(self, name: str) -> GPUStorage:
-        storage = await self._read(self._key(name))
-        if storage is None:
-            raise _not_found(name)
-        return storage
-
-    async def _read(self, key: Key) -> GPUStorage | None:
-        try:
-            storage = await self._means.client.get(GPU_STORAGES, key)
-        except NotFoundError:
-            return None
-        self._cache.write_through(storage)
-        return storage
-
-    def _key(self, name: str) -> Key:
-        """Raises StorageNotFoundError for what cannot be a storage's name."""
-        if not is_dns_label(name):
-            raise _not_found(name)
-        return Key(self._namespace, name)
 
     def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
         return bounded(what, self._means.options.attempt_seconds)
@@ -323,10 +295,6 @@ def _demand_same(order: StorageOrder, storage: GPUStorage) -> GPUStorage:
 
 def _is_of(storage: GPUStorage, order: StorageOrder) -> bool:
     return provenance.is_of(storage, order.operation_id, order.request_hash)
-
-
-def _place_of(storage: GPUStorage) -> Place:
-    return (storage.metadata.name,)
 
 
 def _in_use(storage: GPUStorage, units: set[str]) -> StorageInUseError:
