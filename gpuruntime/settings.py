@@ -5,32 +5,36 @@ Rooms never see this: `roles` hands each of them its own small options.
 
 import ipaddress
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import NewType, TypeAlias
+from typing import NewType
 
 import attrs
 
 from gpuruntime.durations import Seconds, parse_duration
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.models.names import (
-    is_dns_label,
-    is_dns_subdomain,
-    is_label_key,
-    is_label_value,
-)
-from gpuruntime.models.quantities import EXBIBYTE, is_quantity, parse_quantity
-from gpuruntime.models.strict import FieldError, ManyFieldsError, StrictError, Structurer
+from gpuruntime.models.names import is_dns_label, is_dns_subdomain
+from gpuruntime.models.quantities import parse_quantity
+from gpuruntime.models.strict import FieldError, StrictError, Structurer
 from gpuruntime.serverless_settings import NatsSettings, WorkerSettings
+from gpuruntime.setting_checks import (
+    is_address,
+    is_amount,
+    is_cidr,
+    is_device,
+    is_ip,
+    label_faults,
+    raise_all,
+    refuse,
+)
 from gpuruntime.strict_yaml import read_mapping
+from gpuruntime.toleration_settings import Toleration
 
 Label = NewType("Label", str)
 Subdomain = NewType("Subdomain", str)
 ResourceName = NewType("ResourceName", str)
 Amount = NewType("Amount", str)
-# The field, whether something is wrong with it, and what that is.
-Fault: TypeAlias = tuple[str, bool, str]
 # The variables that may override file and flags: secrets and addresses, nothing else.
 ADDRESSES = {
     "GPURUNTIME_LISTEN": ("listen",),
@@ -47,59 +51,6 @@ PRIVATE_NETWORKS = (
     "fc00::/7",
     "fe80::/10",
 )
-MAPPED_IPV4 = ipaddress.IPv6Network("::ffff:0:0/96")
-
-
-def _raise_all(problems: list[FieldError]) -> None:
-    if problems:
-        raise ManyFieldsError(tuple(problems))
-
-
-def _refuse(*faults: Fault) -> None:
-    _raise_all([FieldError(field, message) for field, is_there, message in faults if is_there])
-
-
-def _label_faults(field: str, given: Mapping[str, str]) -> Iterator[Fault]:
-    for key, value in given.items():
-        is_label = is_label_key(key) and is_label_value(value)
-        yield field, not is_label, f"{key}: {value} is no label"
-
-
-def _is_amount(text: str) -> bool:
-    return is_quantity(text) and parse_quantity(text).is_positive_below(EXBIBYTE)
-
-
-def _is_device(text: str) -> bool:
-    """Kubernetes keeps names without a domain, and its own, for what it knows itself."""
-    domain, slash, _ = text.rpartition("/")
-    is_own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    return bool(slash) and is_label_key(f"requests.{text}") and not is_own
-
-
-def _is_ip(text: str) -> bool:
-    return _parses(ipaddress.ip_address, text)
-
-
-def _is_cidr(text: str) -> bool:
-    """As Kubernetes reads them: the length in figures, and IPv4 as itself, not within IPv6."""
-    _, _, length = text.partition("/")
-    if not (length.isascii() and length.isdigit() and _parses(ipaddress.ip_network, text)):
-        return False
-    network = ipaddress.ip_network(text)
-    return "%" not in text and not (network.version == 6 and network.subnet_of(MAPPED_IPV4))
-
-
-def _is_address(text: str) -> bool:
-    """The empty text is none, and no fault."""
-    return not text or _is_cidr(f"{text}/32") or _is_cidr(f"{text}/128")
-
-
-def _parses(parse: Callable[[str], object], text: str) -> bool:
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 class KubernetesMode(StrEnum):
@@ -123,20 +74,6 @@ class LogFormat(StrEnum):
 class PodSecurity(StrEnum):
     BASELINE = "baseline"
     RESTRICTED = "restricted"
-
-
-class TolerationOperator(StrEnum):
-    EQUAL = "Equal"
-    EXISTS = "Exists"
-
-
-class TaintEffect(StrEnum):
-    """The empty one is every effect."""
-
-    ANY = ""
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
 
 
 class AuthMode(StrEnum):
@@ -184,7 +121,7 @@ class NamespaceSettings:
     def __attrs_post_init__(self) -> None:
         names = attrs.asdict(self)
         pairs = (("instance", "stock"), ("system", "stock"), ("system", "instance"))
-        _raise_all(
+        raise_all(
             [
                 FieldError(field, f"is the same namespace as {other}: each needs its own")
                 for field, other in pairs
@@ -215,7 +152,7 @@ class LeaderElectionSettings:
             problems.append(FieldError("renewDeadline", "must be shorter than leaseDuration"))
         if not self.renewDeadline > self.retryPeriod > 0:
             problems.append(FieldError("retryPeriod", "must be between 0 and renewDeadline"))
-        _raise_all(problems)
+        raise_all(problems)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -236,16 +173,16 @@ class NatsPeerSettings:
     def __attrs_post_init__(self) -> None:
         has_both = bool(self.namespaceLabels) == bool(self.podLabels)
         missing = "podLabels" if self.namespaceLabels else "namespaceLabels"
-        _refuse(
-            *_label_faults("namespaceLabels", self.namespaceLabels),
-            *_label_faults("podLabels", self.podLabels),
+        refuse(
+            *label_faults("namespaceLabels", self.namespaceLabels),
+            *label_faults("podLabels", self.podLabels),
             (missing, not has_both, "is empty: labels of the namespace and the Pods go together"),
             (
                 "address",
                 bool(self.address and (self.namespaceLabels or self.podLabels)),
                 "excludes labels: NATS is in one place",
             ),
-            ("address", not _is_address(self.address), f"{self.address!r} is no IP address"),
+            ("address", not is_address(self.address), f"{self.address!r} is no IP address"),
             ("port", not 0 < self.port <= 65_535, f"{self.port} is not between 1 and 65535"),
         )
 
@@ -260,7 +197,7 @@ class NetworkSettings:
         problems = [
             FieldError(f"blockedEgressCIDRs[{index}]", f"{cidr!r} is no CIDR such as 10.0.0.0/8")
             for index, cidr in enumerate(self.blockedEgressCIDRs)
-            if not _is_cidr(cidr)
+            if not is_cidr(cidr)
         ]
         if not self.blockedEgressCIDRs and not self.allowAllEgress:
             problems.append(
@@ -269,38 +206,13 @@ class NetworkSettings:
                     "is empty: units would reach everything; say allowAllEgress: true to mean it",
                 )
             )
-        _raise_all(problems)
+        raise_all(problems)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class AuthSettings:
     mode: AuthMode = AuthMode.NONE
     allowUnauthenticated: bool = False
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Toleration:
-    key: str = ""
-    operator: TolerationOperator = TolerationOperator.EQUAL
-    value: str = ""
-    effect: TaintEffect = TaintEffect.ANY
-    tolerationSeconds: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        """A cluster would refuse every Pod that bears a bad one."""
-        exists = self.operator is TolerationOperator.EXISTS
-        is_timed = self.tolerationSeconds is not None
-        _refuse(
-            ("key", not (self.key or exists), "is empty: name one, or say operator: Exists"),
-            ("key", bool(self.key) and not is_label_key(self.key), "is no key of a taint"),
-            ("value", not is_label_value(self.value), "is no value of a taint"),
-            ("value", bool(self.value) and exists, "excludes operator: Exists"),
-            (
-                "tolerationSeconds",
-                is_timed and self.effect is not TaintEffect.NO_EXECUTE,
-                "needs effect: NoExecute",
-            ),
-        )
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -315,8 +227,8 @@ class PodDefaultSettings:
 
     def __attrs_post_init__(self) -> None:
         name = self.runtimeClassName
-        _refuse(
-            *_label_faults("nodeSelector", self.nodeSelector),
+        refuse(
+            *label_faults("nodeSelector", self.nodeSelector),
             (
                 "runtimeClassName",
                 bool(name) and not is_dns_subdomain(name),
@@ -415,7 +327,7 @@ def parse_address(value: object) -> Address:
         raise ValueError('must be host:port, such as "127.0.0.1:8080" or ":8080"')
     if int(port) > 65_535:
         raise ValueError(f"port {port} is above 65535")
-    if host and host != "localhost" and not _is_ip(host):
+    if host and host != "localhost" and not is_ip(host):
         raise ValueError(f"{host!r} is neither an IP address nor localhost")
     return Address(host, int(port))
 
@@ -427,8 +339,8 @@ def _structurer() -> Structurer:
     for kind, applies, what in (
         (Label, is_dns_label, "lower case letters, digits and '-'"),
         (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
-        (ResourceName, _is_device, "the name of a resource, such as nvidia.com/gpu"),
-        (Amount, _is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
+        (ResourceName, is_device, "the name of a resource, such as nvidia.com/gpu"),
+        (Amount, is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
     ):
         structurer.register(kind, partial(_checked, applies, what))
     return structurer
