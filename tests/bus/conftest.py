@@ -1,26 +1,14 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import count
 
-import pytest
 import pytest_asyncio
 
-from tests.bus.broker import Broker, Bus, broker, bus
+from tests.bus.broker import Broker, Bus, bus
+from tests.bus.fixtures import own, shared
+
+__all__ = ["own", "shared"]
 
 PREFIXES = count(1)
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Broker]:
-    """For tests that leave it running: each has a prefix of its own."""
-    with broker() as started:
-        yield started
-
-
-@pytest.fixture
-def own() -> Iterator[Broker]:
-    """For tests that kill it."""
-    with broker() as started:
-        yield started
 
 
 @pytest_asyncio.fixture

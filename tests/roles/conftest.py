@@ -3,7 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bus.fixtures import shared
 from tests.roles.programs import Programs, programs
+
+__all__ = ["shared"]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from gpuruntime.framework.server import serving
 from gpuruntime.models.functions import Framework as Where
 from gpuruntime.roles.worker import WorkerRole
 from gpuruntime.settings import load
-from tests.bus.broker import FUNCTION, Broker, broker, bus, eventually
+from tests.bus.broker import FUNCTION, Broker, bus, eventually
 from tests.cluster.product import Process, request, until
 from tests.roles.programs import Programs
 from tests.worker.invocations import accept
@@ -26,12 +26,6 @@ from tests.worker.workers import Ledger, ended, until_empty
 
 MEBIBYTE = 1024 * 1024
 ACK_WAIT_SECONDS = 1.5
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Broker]:
-    with broker() as started:
-        yield started
 
 
 @pytest.fixture
