@@ -70,10 +70,11 @@ def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready(product: Produ
     assert first.post("/operator/stock-units", {**STOCK, "replicas": 3}).status == 409
     job = second.until("/operator/jobs/stock-g1-demo-001", lambda job: job["ready"] == 2)
     assert (job["status"], job["created"], job["type"]) == ("succeeded", 2, "seed_stock_units")
-    stock = second.get("/gpu-units?lifecycle=stock&specName=g1.1").data
-    assert [(each["memory"], each["gpu"], each["phase"]) for each in stock] == [
-        ("16Gi", 1, "Ready")
-    ] * 2
+    stock = until(
+        lambda: second.get("/gpu-units?lifecycle=stock&specName=g1.1").data,
+        lambda stock: [each["phase"] for each in stock] == ["Ready"] * 2,
+    )
+    assert [(each["memory"], each["gpu"]) for each in stock] == [("16Gi", 1)] * 2
     assert {(each["serviceName"], each["accessURL"]) for each in stock} == {("", "")}
 
     made = first.post("/gpu-units", UNIT)
@@ -231,7 +232,10 @@ def test_a_deleted_unit_takes_its_children_along_and_its_operation_is_over(
 ) -> None:
     started(product, "g9.1", "gone")
     assert product.caller.delete("/gpu-units/gone").status == 204
-    assert product.callers[1].get("/gpu-units/gone").code == "gpuunit_not_found"
+    until(
+        lambda: product.callers[1].get("/gpu-units/gone"),
+        lambda answer: answer.status == 404 and answer.code == "gpuunit_not_found",
+    )
     late = product.callers[1].post("/gpu-units", unit_of("g9.1", "gone"))
     assert (late.status, late.code) == (409, "operation_finished")
     until(
