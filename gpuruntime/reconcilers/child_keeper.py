@@ -22,7 +22,7 @@ from gpuruntime.models.conditions import Condition
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject, ObjectMeta, OwnerReference
 from gpuruntime.models.resources import Resource
-from gpuruntime.reconcilers.drift import Child, patch_towards
+from gpuruntime.reconcilers.drift import Child, is_behind, patch_back, patch_towards
 
 log = structlog.get_logger()
 
@@ -95,6 +95,19 @@ class ChildKeeper(Generic[LiveT]):
         except REFUSALS as error:
             raise ChildSyncError(self.reason, str(error)) from error
 
+    async def hold(self, live: LiveT, desired: Child) -> LiveT:
+        """One of ours as it was last applied, while what is asked for since has to wait."""
+        present = self._as_json(live)
+        is_waiting = is_behind(desired, present)
+        patch = patch_back(present) if is_waiting else patch_towards(desired, present)
+        try:
+            return await self._patch(live, patch)
+        except REFUSALS as error:
+            raise ChildSyncError(self.reason, str(error)) from error
+
+    def is_behind(self, live: LiveT, desired: Child) -> bool:
+        return is_behind(desired, self._as_json(live))
+
     async def drop(self, owner: Owner, key: Key) -> None:
         """Removes a child that is no longer wanted; another owner's is none of our business."""
         live = self.owned(key, owner)
@@ -135,7 +148,9 @@ class ChildKeeper(Generic[LiveT]):
     async def _mend(self, owner: Owner, live: LiveT, desired: Child) -> LiveT:
         if not is_owned_by(live, owner):
             raise ChildSyncError(self.reason, self._refusal(live))
-        patch = patch_towards(desired, self._as_json(live))
+        return await self._patch(live, patch_towards(desired, self._as_json(live)))
+
+    async def _patch(self, live: LiveT, patch: JsonObject) -> LiveT:
         if not patch or live.metadata.deletionTimestamp is not None:
             return live
         mended = await self.client.patch(

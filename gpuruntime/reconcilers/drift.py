@@ -93,6 +93,20 @@ def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
     return _with_annotation(patch, encode_applied(remembered))
 
 
+def patch_back(live: JsonObject) -> JsonObject:
+    """The merge patch towards what was last applied, whatever is asked for since."""
+    applied = decode_applied(_annotation(live))
+    return _difference(applied.body, live, applied.body) if applied else {}
+
+
+def is_behind(desired: Child, live: JsonObject) -> bool:
+    """Whether something else is asked for than was last applied."""
+    applied = decode_applied(_annotation(live))
+    if applied is None:
+        return bool(_difference(desired.body, live, {}))
+    return _asks_anew(desired, applied) and applied.shape != _applied(desired).shape
+
+
 def _target(desired: Child, applied: Applied | None) -> tuple[JsonObject, Applied]:
     """What the child is held to, and what is remembered of it."""
     wanted = _applied(desired)

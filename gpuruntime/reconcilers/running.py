@@ -12,9 +12,10 @@ from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
-from gpuruntime.models import codec, provenance
+from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.pods import PODS
 from gpuruntime.models.reasons import UnitReason
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
 from gpuruntime.models.workloads import Deployment
@@ -32,6 +33,7 @@ from gpuruntime.reconcilers.unit_status import (
     running_verdict,
     status_of,
     stopped_verdict,
+    waiting_verdict,
 )
 
 log = structlog.get_logger()
@@ -70,21 +72,25 @@ class Runner:
         return Result(look_again_seconds(deployment, pods, now=now))
 
     async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
-        """For its storages: what runs goes on as it is, isolated, and nothing new is started."""
-        deployment, pods = self.deployment_of(unit), self.caches.pods_of(unit.metadata.key)
-        if deployment is None or not (pods or deployment.status.replicas):
-            verdict = Verdict(
-                reason=UnitReason.STORAGE_NOT_READY, message=blocked.message, mounts=blocked
-            )
-            await self.report(unit, verdict)
-            return DONE
+        """For its storages: what runs goes on as it was, isolated, and nothing new is started."""
+        pods, deployment = self.caches.pods_of(unit.metadata.key), self.deployment_of(unit)
+        runs = deployment is not None and deployment.status.replicas > 0
+        is_there = runs or bool(pods)
         key = child_key(unit)
-        if self._misses_a_child(unit, key) and not await self._is_alive(unit):
+        if is_there and self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
+        keeper = self.deployments[key.namespace]
+        desired = deployment_of(unit, self.options, self._placement(unit))
         try:
-            await self._keep_way(unit, key)
+            if is_there:
+                await self._keep_way(unit, key)
+            if deployment is not None:
+                deployment = await keeper.hold(deployment, desired)
         except ChildSyncError as error:
             return await self._refused(unit, error)
+        if deployment is None or not runs or keeper.is_behind(deployment, desired):
+            await self.report(unit, waiting_verdict(blocked, runs=runs), deployment)
+            return DONE
         now = self.now()
         verdict = running_verdict(unit, deployment, pods, now=now)
         await self.report(unit, beside(verdict, blocked), deployment)
@@ -100,7 +106,7 @@ class Runner:
         await self.deployments[key.namespace].drop(unit, key)
         if unit.metadata.namespace == self.options.instance_namespace:
             await self.services.drop(unit, key)
-            await self.policies.drop(unit, key)
+            await self._open_at_the_end(unit, key)
         await self.report(unit, stopped_verdict(why, self.caches.pods_of(unit.metadata.key)))
 
     async def report(
@@ -173,6 +179,18 @@ class Runner:
             await self.services.keep(unit, key, desired)
         else:
             await self.services.drop(unit, key)
+
+    async def _open_at_the_end(self, unit: GPUUnit, key: Key) -> None:
+        """What isolates the Pods goes with the last of them; a cache may not show them all."""
+        if self.policies.owned(key, unit) is None or self.caches.pods_of(unit.metadata.key):
+            return
+        page = await self.client.list_page(
+            PODS,
+            namespace=key.namespace,
+            label_selector=f"{labels.UNIT}={unit.metadata.name}",
+        )
+        if not page.items:
+            await self.policies.drop(unit, key)
 
     def _placement(self, unit: GPUUnit) -> Placement:
         if self._is_stock(unit.metadata.key):

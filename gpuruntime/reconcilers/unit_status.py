@@ -126,8 +126,14 @@ def status_of(
     return status if _is_news(unit.status, status, verdict) else unit.status
 
 
+def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:
+    """Of a unit that is not what its spec asks for until it may mount its storages."""
+    message = f"{blocked.message}; until then it runs as before" if runs else blocked.message
+    return Verdict(reason=UnitReason.STORAGE_NOT_READY, message=message, mounts=blocked)
+
+
 def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
-    """Of a unit that runs on while a storage of its is in trouble, or not its own yet."""
+    """Of a unit that runs as it should while a storage of its is in trouble."""
     return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
 
 

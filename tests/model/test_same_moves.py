@@ -121,7 +121,7 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     # Writes that decide nothing about who has which stock.
     (POOL, Write("PoolReconciler._retirement_seconds", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper.drop", "delete", frozenset({"uid"}))): (),
-    (CHILDREN, Write("ChildKeeper._mend", "patch", frozenset({"resource_version"}))): (),
+    (CHILDREN, Write("ChildKeeper._patch", "patch", frozenset({"resource_version"}))): (),
 }
 
 

@@ -38,6 +38,12 @@ async def spec_of(ground: Ground, path: str) -> Document | None:
     return spec
 
 
+async def is_put_back(ground: Ground, path: str) -> None:
+    before = await spec_of(ground, path)
+    (await ground.kube.patch(path, {"spec": {"replicas": 0}})).ok()
+    await ground.until(lambda: spec_of(ground, path), lambda spec: spec == before)
+
+
 async def test_nothing_half_filled_is_ever_mounted(on: Open) -> None:
     async with on() as ground:
         name = await ground.make("models", prepare=FILL)
@@ -137,12 +143,34 @@ async def test_mounts_that_wait_for_their_turn_leave_the_pod_as_it_is(on: Open) 
         mounts = {"storageMounts": [{"name": wanted, "mountPath": "/data"}]}
         await ground.call("PUT", f"/gpu-units/{unit}", mounts)
         view = await ground.unit(unit, lambda view: f"by unit {other}" in view["message"])
-        assert view["phase"] == "Ready"
+        assert (view["phase"], view["reason"]) == ("Progressing", "StorageNotReady")
+        assert view["message"].endswith("; until then it runs as before")
+        assert condition(view, "StorageReady")["reason"] == "StorageHeldElsewhere"
         assert (await ground.storage(own, is_ready))["mountedBy"] == [unit]
         assert (await ground.unit_pod(unit))["metadata"]["uid"] == before["metadata"]["uid"]
         await delete_unit(ground, other)
         await ground.storage(own, lambda view: view["mountedBy"] == [])
-        await ground.unit(unit, lambda view: condition(view, "StorageReady")["status"] == "True")
+        view = await ground.unit(unit, is_ready)
+        assert condition(view, "StorageReady")["status"] == "True"
+        assert claims_of(await ground.unit_pod(unit)) == [wanted]
+
+
+async def test_what_runs_while_it_waits_for_a_storage_is_put_back_as_it_was(on: Open) -> None:
+    async with on() as ground:
+        own, wanted = await ground.ready("own"), await ground.ready("wanted")
+        holder, waiter = await ground.mount("holder", wanted), await ground.mount("waiter", own)
+        for unit in (holder, waiter):
+            await ground.unit(unit, is_ready)
+        mounts = {"storageMounts": [{"name": wanted, "mountPath": "/data"}]}
+        await ground.call("PUT", f"/gpu-units/{waiter}", mounts)
+        await ground.unit(waiter, waits)
+        storage = ground.path(GPU_STORAGES, wanted)
+        (await ground.kube.delete(storage)).ok()
+        await ground.unit(holder, lambda view: "is being deleted" in view["message"])
+        for unit in (holder, waiter):
+            await is_put_back(ground, ground.path(DEPLOYMENTS, f"unit-{unit}"))
+        await delete_unit(ground, holder)
+        await ground.kube.gone(storage)
 
 
 async def test_what_is_mounted_is_not_deleted(on: Open) -> None:

@@ -13,6 +13,8 @@ from gpuruntime.reconcilers.drift import (
     Child,
     decode_applied,
     inputs_hash,
+    is_behind,
+    patch_back,
     patch_towards,
 )
 
@@ -249,3 +251,24 @@ def test_one_patch_ends_every_drift(before: Any, wanted: Any, edited: Any, input
     mended = merge_patch(present, patch)
     assert patch_towards(desired, mended) == {}
     assert not patch or mended != present
+
+
+def test_what_has_to_wait_leaves_a_child_as_it_was_last_applied() -> None:
+    edited = live(child({"a": 1, "b": 2}), b=9)
+    assert patch_back(edited) == {"spec": {"b": 2}}
+    assert patch_back(live(child({"a": 1}))) == {}
+
+
+def test_a_child_is_behind_when_another_shape_of_it_is_asked_for() -> None:
+    running = live(child({"a": 1}))
+    assert is_behind(child({"a": 2}, inputs="1:b"), running)
+    assert not is_behind(child({"a": 1}, inputs="1:b"), running)
+    assert not is_behind(child({"a": 2}, revision=2), running)
+    assert not is_behind(child({"a": 1}), live(child({"a": 1}), a=9))
+
+
+def test_a_child_that_tells_nothing_of_what_was_applied_is_judged_by_what_it_is() -> None:
+    bare: dict[str, Any] = {"spec": {"a": 1, "defaulted": True}}
+    assert patch_back(bare) == {}
+    assert is_behind(child({"a": 2}), bare)
+    assert not is_behind(child({"a": 1}), bare)

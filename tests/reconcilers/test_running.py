@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.models.network import SERVICES
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
@@ -289,6 +289,23 @@ async def test_the_template_of_a_function_runs_no_pod_and_gives_up_what_it_ran()
         await becomes(world, "demo", "Suspended")
         assert message_of(world.unit("demo")) == "the template of a function: no Pod runs"
         assert world.objects(DEPLOYMENTS, INSTANCE) == world.objects(SERVICES, INSTANCE) == []
+
+
+async def test_a_unit_that_stops_is_isolated_until_its_last_pod_is_gone() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        (pod,) = world.names(PODS, INSTANCE)
+        path = PODS.path(namespace=INSTANCE, name=pod)
+        world.call("PATCH", path, {"metadata": {"finalizers": ["tests.example.com/held"]}})
+        world.change("demo", serverless={"requestID": "f"})
+        await until(lambda: not world.objects(DEPLOYMENTS, INSTANCE))
+        await quiet(world)
+        assert world.names(NETWORK_POLICIES, INSTANCE) == ["unit-demo"]
+        world.call("PATCH", path, {"metadata": {"finalizers": None}})
+        await becomes(world, "demo", "Suspended")
+        await until(lambda: not world.objects(NETWORK_POLICIES, INSTANCE))
 
 
 async def test_a_unit_deleted_while_it_is_reported_on_is_nobodys_fault() -> None:
