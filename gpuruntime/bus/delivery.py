@@ -22,6 +22,7 @@ _LONG: Final = 11
 class Delivery:
     """`sequence` names the message in its stream; `count` is the broker's, and proves nothing."""
 
+    subject: str
     data: bytes
     sequence: int
     count: int
@@ -47,4 +48,6 @@ def delivery_of(message: Message, connection: Connection) -> Delivery:
         raise MalformedMessageError(f"{message.subject}: no consumer has delivered this")
     first = 4 if len(tokens) < _LONG else 6
     count, sequence = tokens[first : first + 2]
-    return Delivery(message.data, int(sequence), int(count), message.reply, connection)
+    return Delivery(
+        message.subject, message.data, int(sequence), int(count), message.reply, connection
+    )

@@ -123,6 +123,17 @@ class Record:
     completedAt: Moment | None = None
 
 
+def expired(record: Record, now: datetime, *, error: str = "") -> Record:
+    """What ends an invocation whose deadline has passed, whoever notices it."""
+    return attrs.evolve(
+        record,
+        state=State.EXPIRED,
+        failureClass=FailureClass.EXPIRED,
+        error=error or record.error or "the deadline has passed",
+        completedAt=now,
+    )
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class DeadLetter:
     """`invocation` is the message as it came; base64 in `unreadable` where it was no JSON."""

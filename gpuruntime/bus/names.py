@@ -13,6 +13,8 @@ from gpuruntime.bus.errors import BadNameError
 from gpuruntime.models.names import is_dns_label
 
 API: Final = "$JS.API"
+# The consumer of all records.
+RESULTS: Final = "results"
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _FUNCTION = re.compile(r"[a-z0-9_-]{1,63}")
 _INVOCATION = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -98,6 +100,11 @@ class Names:
     def next_invocation(self, function: str) -> str:
         """Where a worker asks for messages of the function's consumer, which has its name."""
         return f"{API}.CONSUMER.MSG.NEXT.{self.invocations}.{_function(function)}"
+
+    @property
+    def next_record(self) -> str:
+        """Where one asks for messages of the consumer of all records."""
+        return f"{API}.CONSUMER.MSG.NEXT.{self.states}.{RESULTS}"
 
     def inbox(self, function: str) -> str:
         """The beginning of all inboxes of a function's workers."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.bus.names import Names
+from gpuruntime.bus.names import RESULTS, Names
 from gpuruntime.models.json import JsonObject, JsonValue
 
 _SECOND: Final = 1_000_000_000
@@ -116,6 +116,23 @@ def consumer_declaration(
             "max_waiting": 512,
         },
         required=frozenset({"filter_subject", "ack_policy", "max_deliver"}),
+    )
+
+
+def results_declaration(names: Names, *, ack_wait_seconds: float) -> Declaration:
+    """What is given back until its deadline counts as in hand: there is no most of that."""
+    return Declaration(
+        config={
+            "name": RESULTS,
+            "durable_name": RESULTS,
+            "filter_subject": f"{names.prefix}.state.*.*",
+            "ack_policy": "explicit",
+            "ack_wait": int(ack_wait_seconds * _SECOND),
+            "max_deliver": -1,
+            "max_ack_pending": -1,
+            "max_waiting": 512,
+        },
+        required=frozenset({"filter_subject", "ack_policy", "max_deliver", "max_ack_pending"}),
     )
 
 

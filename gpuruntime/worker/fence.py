@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
-from gpuruntime.bus.messages import FailureClass, Invocation, Record, State
+from gpuruntime.bus.messages import FailureClass, Invocation, Record, State, expired
 from gpuruntime.bus.records import StoredRecord
 
 
@@ -103,16 +103,6 @@ def decide(
         startedAt=now,
     )
     return Start(started)
-
-
-def expired(record: Record, now: datetime, *, error: str = "") -> Record:
-    return attrs.evolve(
-        record,
-        state=State.EXPIRED,
-        failureClass=FailureClass.EXPIRED,
-        error=error or record.error or "the deadline has passed",
-        completedAt=now,
-    )
 
 
 def exhausted(

@@ -11,8 +11,8 @@ from typing import TypeAlias, assert_never
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import NULL, FailureClass, Record, State
-from gpuruntime.worker.fence import Limits, exhausted, expired
+from gpuruntime.bus.messages import NULL, FailureClass, Record, State, expired
+from gpuruntime.worker.fence import Limits, exhausted
 
 _SERVER_FAULT = 500
 

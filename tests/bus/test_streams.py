@@ -4,7 +4,12 @@ from gpuruntime.bus.declaring import declare_consumer, declare_stream
 from gpuruntime.bus.errors import RefusedError, UnfitError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names, worker_rights
-from gpuruntime.bus.streams import consumer_declaration, declarations, differences
+from gpuruntime.bus.streams import (
+    consumer_declaration,
+    declarations,
+    differences,
+    results_declaration,
+)
 from gpuruntime.models.json import JsonObject
 from tests.bus.broker import FUNCTION, SMALL, Bus, broker, connection
 
@@ -25,6 +30,15 @@ async def test_what_was_just_made_differs_in_nothing(declared: Bus) -> None:
     again = consumer_declaration(declared.names, FUNCTION, most_in_hand=100, ack_wait_seconds=30)
     config = await config_of(declared, f"CONSUMER.INFO.{declared.names.invocations}.{FUNCTION}")
     assert differences(again, config) == ()
+
+
+async def test_the_consumer_of_all_records_is_as_it_was_declared(declared: Bus) -> None:
+    stream = declared.names.states
+    declaration = results_declaration(declared.names, ack_wait_seconds=30)
+    await declare_consumer(declared.jetstream, stream, declaration)
+    config = await config_of(declared, f"CONSUMER.INFO.{stream}.{declaration.name}")
+    assert differences(declaration, config) == ()
+    assert declared.names.next_record.endswith(f".{stream}.{declaration.name}")
 
 
 async def test_an_operators_setting_outlives_the_next_start(declared: Bus) -> None:
