@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Final
 
 import attrs
 
+from gpuruntime.models.names import LONGEST_LABEL, cut_with_hash
 from gpuruntime.models.rules import WORKER_RANGE
 from gpuruntime.models.schemas import Rule, Schema
 from gpuruntime.models.texts import UID, Name, RequestID, SocketPath, UrlPath
@@ -61,3 +62,9 @@ class ServerlessStatus:
     reason: Annotated[
         str, Schema(maxLength=128, description="Why workers are missing, if they are.")
     ] = ""
+
+
+def worker_name(template: str, number: int) -> str:
+    """Of a worker's unit: long templates are cut, so that the number always shows."""
+    suffix = f"-w-{number}"
+    return cut_with_hash(template, longest=LONGEST_LABEL - len(suffix)) + suffix

@@ -107,6 +107,10 @@ class GPUUnitSpec:
         """It runs no Pod itself: its workers are other units."""
         return self.serverless is not None and self.serverless.workerOf is None
 
+    @property
+    def is_function_worker(self) -> bool:
+        return self.serverless is not None and self.serverless.workerOf is not None
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class Timeline:
