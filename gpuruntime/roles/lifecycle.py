@@ -16,6 +16,7 @@ import structlog
 
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.kube.errors import LeadershipLostError
+from gpuruntime.roles.survivors import Survivors
 
 log = structlog.get_logger()
 
@@ -129,6 +130,7 @@ def run_to_exit(make: Callable[[], Role], *, grace_seconds: float) -> int:
             role = make()
         except (ConfigurationError, ClusterRequiredError) as error:
             return exit_code_of(error)
-        return await Lifecycle(role, grace_seconds=grace_seconds).run()
+        with Survivors():
+            return await Lifecycle(role, grace_seconds=grace_seconds).run()
 
     return int(asyncio.run(main()))
