@@ -5,18 +5,15 @@ has drained. A worker that was told to drain takes no invocations any more and i
 it counts as a seat that is still taken, and no longer as a worker.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from itertools import count, islice
 from typing import Final
 
 import attrs
 
-from gpuruntime.models.functions import Serverless, ServerlessStatus
-from gpuruntime.models.names import LONGEST_LABEL, cut_with_hash
+from gpuruntime.models.functions import Serverless, ServerlessStatus, worker_name
 
-# As many digits as a worker's number may come to: names of others may be in the way.
-_LONGEST_NUMBER: Final = len("-w-9999")
 # Three beats: a worker that misses them has ended, or hears nobody.
 SILENT_SECONDS: Final = 15.0
 # Beside the longest attempt of a worker that was told to drain.
@@ -135,15 +132,10 @@ def replacement_seconds(replaced: int) -> float:
     return min(doubled, LONGEST_REPLACEMENT_SECONDS)
 
 
-def worker_names(template: str, is_taken: Callable[[str], bool]) -> Iterator[str]:
-    """`<template>-w-<n>` from the lowest free number on; a long name is cut, and gets a hash."""
-    stem = cut_with_hash(template, longest=LONGEST_LABEL - _LONGEST_NUMBER)
-    names = (f"{stem}-w-{number}" for number in count(1))
-    return (name for name in names if not is_taken(name))
-
-
 def next_names(template: str, is_taken: Callable[[str], bool], wanted: int) -> tuple[str, ...]:
-    return tuple(islice(worker_names(template, is_taken), wanted))
+    """With the lowest numbers of which the names are free."""
+    names = (worker_name(template, number) for number in count(1))
+    return tuple(islice((name for name in names if not is_taken(name)), wanted))
 
 
 def status_of(

@@ -231,7 +231,7 @@ def test_a_name_takes_the_lowest_free_numbers() -> None:
     assert next_names("echo", taken.__contains__, 3) == ("echo-w-2", "echo-w-4", "echo-w-5")
 
 
-def test_names_of_long_templates_are_labels_and_stay_different() -> None:
+def test_names_of_long_templates_stay_labels_and_different() -> None:
     one, other = ("a" * 62 + end for end in "xy")
     [first], [second] = (next_names(name, lambda _: False, 1) for name in (one, other))
     assert first != second
