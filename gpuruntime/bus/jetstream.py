@@ -39,7 +39,8 @@ SEQUENCE: Final = "Nats-Sequence"
 _NOT_FOUND: Final = 404
 _FULL = frozenset({10077})
 _WRONG_SEQUENCE = frozenset({10071, 10164})
-_MISSING = frozenset({10014, 10037, 10057, 10059})
+_NO_MESSAGE: Final = 10037
+_MISSING = frozenset({10014, _NO_MESSAGE, 10057, 10059})
 _BUSY: Final = 503
 _LAST_SEQUENCE = re.compile(r"wrong last sequence: (\d+)")
 _encoder = msgspec.json.Encoder()
@@ -59,6 +60,19 @@ class StoredMessage:
     subject: str
     data: bytes
     sequence: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Got:
+    """As the API tells of a message; its bytes come as base64."""
+
+    subject: str
+    seq: int
+    data: bytes = b""
+
+    @property
+    def stored(self) -> StoredMessage:
+        return StoredMessage(subject=self.subject, data=self.data, sequence=self.seq)
 
 
 class JetStream:
@@ -116,9 +130,33 @@ class JetStream:
             )
         return StoredMessage(subject=subject, data=answer.data, sequence=int(sequence))
 
+    async def latest(self, stream: str, subject: str) -> StoredMessage | None:
+        """The last one as the stream's leader has it, which no write is missing from."""
+        return await self._get(stream, {"last_by_subj": subject})
+
+    async def following(
+        self, stream: str, subjects: str, *, after: int = 0
+    ) -> StoredMessage | None:
+        """The first one behind that sequence whose subject matches."""
+        return await self._get(stream, {"seq": after + 1, "next_by_subj": subjects})
+
     async def delete(self, stream: str, sequence: int) -> None:
         """One that is gone already is a MissingError."""
         await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+
+    async def _get(self, stream: str, asked: JsonObject) -> StoredMessage | None:
+        try:
+            answer = await self.call(f"STREAM.MSG.GET.{stream}", asked)
+        except OutcomeUnknownError as error:
+            raise UnavailableError(str(error)) from error
+        except MissingError as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise
+        try:
+            return msgspec.convert(answer.get("message"), _Got).stored
+        except msgspec.ValidationError as error:
+            raise UnavailableError(f"{stream}: an answer that is none of JetStream's") from error
 
     async def _publish(
         self, subject: str, data: bytes, headers: Mapping[str, str], within_seconds: float

@@ -54,6 +54,14 @@ class Records:
             return None
         return StoredRecord(messages.read(found.data, Record), found.sequence)
 
+    async def read_latest(self, function: str, invocation: str) -> StoredRecord | None:
+        """What `read` may not show yet where a replica lags; asked of the leader alone."""
+        subject = self._names.state(function, invocation)
+        found = await self._jetstream.latest(self._names.states, subject)
+        if found is None:
+            return None
+        return StoredRecord(messages.read(found.data, Record), found.sequence)
+
     async def write(
         self,
         record: Record,

@@ -131,3 +131,29 @@ async def test_a_deleted_message_is_gone_and_deleting_it_again_is_refused(declar
     await declared.jetstream.delete(names.invocations, stored.sequence)
     with pytest.raises(MissingError):
         await declared.jetstream.delete(names.invocations, stored.sequence)
+
+
+async def test_messages_are_read_one_after_the_other_whatever_lies_between(declared: Bus) -> None:
+    jetstream, names = declared.jetstream, declared.names
+    first = await jetstream.publish(names.dead_letter("a", "x"), b"\xff1")
+    await jetstream.publish(names.dead_letter("b", "y"), b"2")
+    await jetstream.publish(names.dead_letter("a", "z"), b"3")
+    of_a, stream = f"{names.prefix}.dlq.a.*", names.dead_letters
+    found = await jetstream.following(stream, of_a)
+    assert found is not None
+    assert (found.subject, found.data) == (names.dead_letter("a", "x"), b"\xff1")
+    assert found.sequence == first.sequence
+    second = await jetstream.following(stream, of_a, after=found.sequence)
+    assert second is not None
+    assert second.data == b"3"
+    assert await jetstream.following(stream, of_a, after=second.sequence) is None
+
+
+async def test_the_leader_tells_of_the_last_message_and_of_none(declared: Bus) -> None:
+    jetstream, names = declared.jetstream, declared.names
+    subject = names.state("echo", "one")
+    assert await jetstream.latest(names.states, subject) is None
+    stored = await jetstream.publish(subject, b"1")
+    found = await jetstream.latest(names.states, subject)
+    assert found is not None
+    assert (found.data, found.sequence) == (b"1", stored.sequence)
