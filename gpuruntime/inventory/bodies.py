@@ -11,6 +11,7 @@ from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.moments import rfc3339_micro
+from gpuruntime.models.names import label_value_of
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool, StockPoolSpec
 from gpuruntime.models.resources import Resource
 from gpuruntime.models.storages import GPUStorage
@@ -71,6 +72,7 @@ def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
             labels.UNIT: order.key.name,
             labels.SPEC: request.specName,
             **tenant,
+            **function_marks(spec),
         },
         "annotations": {
             labels.OPERATION_ID: request.operationID,
@@ -80,6 +82,13 @@ def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
         },
     }
     return body_of(GPU_UNITS, metadata, compact(spec))
+
+
+def function_marks(spec: GPUUnitSpec) -> dict[str, str]:
+    """The label by which a live look finds the template of a function."""
+    if spec.serverless is None or not spec.is_function_template:
+        return {}
+    return {labels.FUNCTION: label_value_of(spec.serverless.requestID)}
 
 
 @attrs.frozen(kw_only=True, slots=True)

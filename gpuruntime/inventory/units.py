@@ -8,7 +8,7 @@ from enum import StrEnum
 import attrs
 
 from gpuruntime.inventory.attempts import Attempts
-from gpuruntime.inventory.bodies import UnitOrder, unit_order
+from gpuruntime.inventory.bodies import UnitOrder, function_marks, unit_order
 from gpuruntime.inventory.changes import changed, demand_match, rewrite
 from gpuruntime.inventory.claim_plan import function_taken
 from gpuruntime.inventory.claims import Attempt, Creation
@@ -25,6 +25,7 @@ from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import labels
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import is_dns_label
@@ -82,7 +83,7 @@ class Units:
 
         def edit(unit: GPUUnit) -> GPUUnit:
             demand_match(unit, if_match, what="unit")
-            return attrs.evolve(unit, spec=self._changed(unit, request))
+            return _marked(attrs.evolve(unit, spec=self._changed(unit, request)))
 
         async with self._bounded(f"update of unit {name}"):
             if isinstance(request.storageMounts, tuple):
@@ -153,6 +154,15 @@ class Units:
 
     def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
         return bounded(what, self._means.options.attempt_seconds)
+
+
+def _marked(unit: GPUUnit) -> GPUUnit:
+    """With the label of the function that it declares now, and of no other."""
+    others = {
+        name: value for name, value in unit.metadata.labels.items() if name != labels.FUNCTION
+    }
+    marks = {**others, **function_marks(unit.spec)}
+    return attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, labels=marks))
 
 
 def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:

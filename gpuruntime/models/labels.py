@@ -11,6 +11,8 @@ STORAGE: Final = f"{GROUP}/storage"
 POOL: Final = f"{GROUP}/pool"
 SPEC: Final = f"{GROUP}/spec"
 TENANT: Final = f"{GROUP}/tenant"
+# On a template made through the API: the function, as `label_value_of` makes a label of it.
+FUNCTION: Final = f"{GROUP}/function"
 
 # On the Pods beside units: of a storage's file server, and of what fills the storage.
 ACCESSOR: Final = f"{GROUP}/accessor"

@@ -8,6 +8,7 @@ LONGEST_LABEL: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
 # 48 bits of a SHA-256: too many for two names to meet by chance, few enough to leave the name.
 _DIGEST: Final = 12
+_LABEL_DIGEST: Final = 40
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?")
@@ -32,6 +33,13 @@ def is_label_key(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """The empty text is one."""
     return not text or (len(text) <= LONGEST_LABEL and _QUALIFIED.fullmatch(text) is not None)
+
+
+def label_value_of(text: str) -> str:
+    """The text itself where a label can hold it, else a hash of it."""
+    if is_label_value(text):
+        return text
+    return hashlib.sha256(text.encode()).hexdigest()[:_LABEL_DIGEST]
 
 
 def cut_with_hash(name: str, *, longest: int = LONGEST_LABEL) -> str:

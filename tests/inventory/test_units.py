@@ -15,6 +15,7 @@ from gpuruntime.inventory.errors import (
 from gpuruntime.inventory.requests import parse_update_unit
 from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
+from gpuruntime.models.names import label_value_of
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPU_UNITS
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
@@ -174,6 +175,23 @@ async def test_a_function_of_another_unit_cannot_be_taken_over(cluster: Cluster)
             await api.inventory.units.update("demo", request)
         owned = await api.inventory.units.update("owner", request)
         assert owned.spec.serverless
+
+
+async def test_a_template_bears_the_label_of_the_function_that_it_declares(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api:
+        await api.create("one", name="demo", serverless={"requestID": "_odd_"})
+        (unit,) = cluster.units
+        assert unit["metadata"]["labels"][labels.FUNCTION] == label_value_of("_odd_")
+        await api.inventory.units.update(
+            "demo", parse_update_unit({"serverless": {"requestID": "fn"}})
+        )
+        (unit,) = cluster.units
+        assert unit["metadata"]["labels"][labels.FUNCTION] == "fn"
+        await api.inventory.units.update("demo", parse_update_unit({"serverless": None}))
+        (unit,) = cluster.units
+        assert labels.FUNCTION not in unit["metadata"]["labels"]
 
 
 async def test_a_worker_goes_on_working_for_its_function(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from gpuruntime.models.names import (
     is_dns_subdomain,
     is_label_key,
     is_label_value,
+    label_value_of,
 )
 
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,90}[a-z0-9])?", fullmatch=True)
@@ -80,3 +81,11 @@ def test_a_label_key_is_a_name_that_may_have_a_domain(text: str) -> None:
 )
 def test_anything_else_is_no_label_key(text: str) -> None:
     assert not is_label_key(text)
+
+
+@pytest.mark.parametrize("text", ["echo", "-echo", "_", "echo-", "-" * 63])
+def test_every_text_has_a_label_value_of_its_own(text: str) -> None:
+    value = label_value_of(text)
+    assert is_label_value(value)
+    assert (value == text) == is_label_value(text)
+    assert value != label_value_of(f"{text}x")
