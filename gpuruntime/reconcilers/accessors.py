@@ -60,6 +60,10 @@ class Accessors:
             return verdict, Result(REFUSED_SECONDS)
         return accessor_verdict(storage, deployment, self._pods(storage, key)), None
 
+    def is_there(self, storage: GPUStorage) -> bool:
+        key = Key(storage.metadata.namespace, accessor_name(storage.metadata.name))
+        return self.deployments.owned(key, storage) is not None
+
     async def _drop(self, storage: GPUStorage, key: Key) -> None:
         keepers: tuple[ChildKeeper[Any], ...] = (self.deployments, self.services, self.policies)
         for keeper in keepers:

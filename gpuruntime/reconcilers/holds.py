@@ -4,7 +4,7 @@ from typing import Any
 
 import structlog
 
-from gpuruntime.inventory.stores import STORAGE, Cache
+from gpuruntime.inventory.stores import STORAGE
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError, NotFoundError
 from gpuruntime.models import labels, provenance
@@ -12,12 +12,13 @@ from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import cut_with_hash
 from gpuruntime.models.pods import PODS, Pod
-from gpuruntime.models.storages import GPU_STORAGES, GPUStorage, Holder
+from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import CHILD_PREFIX, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
 from gpuruntime.reconcilers.pod_failures import ENDED
+from gpuruntime.reconcilers.storage_writes import StorageWrites
 
 log = structlog.get_logger()
 
@@ -25,9 +26,10 @@ log = structlog.get_logger()
 class Holds:
     """One for the units' reconciler and the storages': while one gives back, no other counts."""
 
-    def __init__(self, client: Client, caches: Caches) -> None:
+    def __init__(self, client: Client, caches: Caches, writes: StorageWrites) -> None:
         self._client = client
         self._caches = caches
+        self._writes = writes
         self._leaving: set[str] = set()
 
     async def take(self, unit: GPUUnit) -> Mountable | Blocked:
@@ -131,16 +133,8 @@ class Holds:
 
     async def _write(self, storage: GPUStorage, holder: JsonObject | None) -> GPUStorage:
         mounted: list[Any] = [holder["name"]] if holder else []
-        written = await self._client.patch(
-            GPU_STORAGES,
-            storage.metadata.key,
-            {"status": {"holder": holder, "mountedBy": mounted}},
-            resource_version=storage.metadata.resourceVersion,
-            subresource="status",
-        )
-        cache: Cache[GPUStorage] = self._caches.storages
-        cache.write_through(written)
-        return written
+        patch: JsonObject = {"status": {"holder": holder, "mountedBy": mounted}}
+        return await self._writes.patch(storage, patch, subresource="status")
 
 
 def _uses(pod: Pod, storage: GPUStorage) -> bool:

@@ -13,10 +13,8 @@ import structlog
 
 from gpuruntime.controller.result import DONE, Result
 from gpuruntime.inventory.tombstones import Tombstones
-from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import codec, provenance
-from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.storages import FINALIZER, GPU_STORAGES, GPUStorage
@@ -30,12 +28,8 @@ from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.prepares import Prepares
 from gpuruntime.reconcilers.storage_plan import StorageVerdict, resting_step
-from gpuruntime.reconcilers.storage_status import (
-    ACCESSOR_OFF,
-    ACCESSOR_WAITS,
-    Findings,
-    storage_status,
-)
+from gpuruntime.reconcilers.storage_status import Findings, storage_status
+from gpuruntime.reconcilers.storage_writes import StorageWrites
 from gpuruntime.reconcilers.volume_claims import VolumeClaims
 
 log = structlog.get_logger()
@@ -46,9 +40,9 @@ LOOK_AGAIN_SECONDS: Final = 15.0
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageReconciler:
-    client: Client
     caches: Caches
     options: UnitOptions
+    writes: StorageWrites
     holds: Holds
     claims: VolumeClaims
     prepares: Prepares
@@ -67,11 +61,12 @@ class StorageReconciler:
             return await self._end(storage)
         if FINALIZER not in storage.metadata.finalizers:
             finalizers = (*storage.metadata.finalizers, FINALIZER)
-            storage = await self._patch(storage, {"metadata": {"finalizers": list(finalizers)}})
+            storage = await self.writes.patch(
+                storage, {"metadata": {"finalizers": list(finalizers)}}
+            )
         problems = (*storage_problems(storage), *self.prepares.circle(storage))
         if problems:
-            await self._report(storage, self._spoilt(storage, problems))
-            return again
+            return await self._rest(storage, problems) or again
         return await self._carry_out(storage) or again
 
     async def _carry_out(self, storage: GPUStorage) -> Result | None:
@@ -79,7 +74,8 @@ class StorageReconciler:
             claim, volume = await self.claims.keep(storage)
         except ChildSyncError as error:
             verdict = StorageVerdict(reason=StorageReason(error.reason), message=str(error))
-            await self._report(storage, self._without_volume(storage, verdict))
+            # No other claim of its name is ever served.
+            await self._report_without_volume(storage, verdict, serves=False)
             return Result(LOOK_AGAIN_SECONDS)
         step = await self.prepares.step(storage, volume)
         is_ready = volume.is_true and step.verdict.is_true
@@ -106,7 +102,7 @@ class StorageReconciler:
         await bury(self.tombstones, GPU_STORAGES.kind, storage)
         others = [each for each in storage.metadata.finalizers if each != FINALIZER]
         try:
-            await self._patch(storage, {"metadata": {"finalizers": list(others)}})
+            await self.writes.patch(storage, {"metadata": {"finalizers": list(others)}})
         except NotFoundError:
             return DONE
         log.info("storage let go")
@@ -116,31 +112,23 @@ class StorageReconciler:
         status = storage_status(storage, found, self.options, now=self.now())
         if status == storage.status:
             return storage
-        return await self._patch(storage, {"status": codec.to_json(status)}, subresource="status")
+        return await self.writes.patch(
+            storage, {"status": codec.to_json(status)}, subresource="status"
+        )
 
-    def _spoilt(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Findings:
+    async def _rest(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Result | None:
+        """Until its spec is mended nothing is begun, and what is served goes on being served."""
         message = "; ".join(f"{each.field}: {each.message}" for each in problems)
         verdict = StorageVerdict(reason=StorageReason.INVALID_SPEC, message=message)
-        return self._without_volume(storage, verdict)
+        serves = self.accessors.is_there(storage) and self.claims.is_there(storage)
+        return await self._report_without_volume(storage, verdict, serves=serves)
 
-    def _without_volume(self, storage: GPUStorage, verdict: StorageVerdict) -> Findings:
-        is_asked = storage.spec.accessor.enabled
-        return Findings(
-            volume=verdict,
-            prepare=resting_step(storage),
-            accessor=ACCESSOR_WAITS if is_asked else ACCESSOR_OFF,
-            claim=None,
+    async def _report_without_volume(
+        self, storage: GPUStorage, verdict: StorageVerdict, *, serves: bool
+    ) -> Result | None:
+        accessor, result = await self.accessors.keep(storage, is_ready=serves)
+        found = Findings(
+            volume=verdict, prepare=resting_step(storage), accessor=accessor, claim=None
         )
-
-    async def _patch(
-        self, storage: GPUStorage, patch: JsonObject, *, subresource: str = ""
-    ) -> GPUStorage:
-        written = await self.client.patch(
-            GPU_STORAGES,
-            storage.metadata.key,
-            patch,
-            resource_version=storage.metadata.resourceVersion,
-            subresource=subresource,
-        )
-        self.caches.storages.write_through(written)
-        return written
+        await self._report(storage, found)
+        return result

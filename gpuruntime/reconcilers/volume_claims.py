@@ -11,7 +11,7 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.volumes import VOLUME_CLAIMS, StorageClass, VolumeClaim
-from gpuruntime.reconcilers.child_keeper import REFUSALS, ChildSyncError
+from gpuruntime.reconcilers.child_keeper import REFUSALS, ChildSyncError, is_owned_by
 from gpuruntime.reconcilers.storage_children import claim_of, demand_ours
 from gpuruntime.reconcilers.storage_plan import (
     GrowClaim,
@@ -44,6 +44,11 @@ class VolumeClaims:
             case KeepClaim():
                 pass
         return claim, volume_verdict(storage, claim, self._class_of(claim), refusal=refusal)
+
+    def is_there(self, storage: GPUStorage) -> bool:
+        """With a volume, and its own."""
+        claim = self.claims.store.get(storage.metadata.key)
+        return claim is not None and is_owned_by(claim, storage) and claim.status.phase == "Bound"
 
     async def _make(self, storage: GPUStorage) -> VolumeClaim:
         body, namespace = claim_of(storage), storage.metadata.namespace

@@ -31,6 +31,7 @@ from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.stock import StockReconciler
 from gpuruntime.reconcilers.storage import StorageReconciler
 from gpuruntime.reconcilers.storage_waking import StorageWaker
+from gpuruntime.reconcilers.storage_writes import StorageWrites
 from gpuruntime.reconcilers.unit import UnitReconciler
 from gpuruntime.reconcilers.volume_claims import VolumeClaims
 from gpuruntime.reconcilers.waking import Waker
@@ -134,7 +135,8 @@ class Reconcilers:
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
         around, caches = self._around, self._caches
         runner = self._runner()
-        holds = Holds(around.client, caches)
+        writes = StorageWrites(client=around.client, storages=caches.storages)
+        holds = Holds(around.client, caches, writes)
         claims = StockClaims(
             around.client,
             stock=caches.stock,
@@ -159,7 +161,7 @@ class Reconcilers:
             recorder=self._recorder,
             term=around.term,
         )
-        storage = self._storage_reconciler(holds)
+        storage = self._storage_reconciler(holds, writes)
         stock = StockReconciler(
             client=around.client, caches=caches, runner=runner, recorder=self._recorder
         )
@@ -185,12 +187,12 @@ class Reconcilers:
             for name, queue, reconcile in table
         )
 
-    def _storage_reconciler(self, holds: Holds) -> StorageReconciler:
+    def _storage_reconciler(self, holds: Holds, writes: StorageWrites) -> StorageReconciler:
         around, caches, policies = self._around, self._caches, self.informers.policies
         return StorageReconciler(
-            client=around.client,
             caches=caches,
             options=around.options,
+            writes=writes,
             holds=holds,
             claims=VolumeClaims(
                 client=around.client, claims=caches.claims, classes=caches.classes

@@ -2,11 +2,18 @@
 
 import pytest
 
+from gpuruntime.models import labels
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.volumes import STORAGE_CLASSES
+from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.conformance.objects import VOLUMES
 from tests.product.conftest import Open
-from tests.product.ground import Document, condition, is_ready
+from tests.product.ground import Document, Ground, condition, embedded, is_ready
+
+DEFINITION = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpustorages.runtime.lokiwager.io"
+)
 
 
 def volume(name: str, **spec: object) -> Document:
@@ -161,6 +168,43 @@ async def test_a_name_that_is_free_again_gets_a_volume_of_its_own(on: Open) -> N
         (job,) = await ground.jobs(name)
         owner = (await ground.kube.get(path)).ok()["metadata"]["uid"]
         assert job["metadata"]["ownerReferences"][0]["uid"] == owner
+
+
+async def accessors(ground: Ground, storage: str) -> list[Document]:
+    return await ground.pods(labels.ACCESSOR, f"storage-accessor-{storage}")
+
+
+async def test_a_claim_that_is_no_longer_the_storages_own_is_served_to_nobody(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", accessor={"enabled": True})
+        await ground.until(lambda: accessors(ground, name), lambda found: len(found) == 1)
+        orphaned = {"metadata": {"ownerReferences": None}}
+        (await ground.kube.patch(ground.claim_path(name), orphaned)).ok()
+        view = await ground.storage(name, lambda view: view["reason"] == "VolumeSyncFailed")
+        assert condition(view, "AccessorReady")["reason"] == "AccessorProgressing"
+        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES):
+            await ground.kube.gone(ground.path(resource, f"storage-accessor-{name}"))
+
+
+@pytest.mark.looptime
+async def test_what_is_served_is_served_on_while_a_spec_waits_to_be_mended() -> None:
+    """As of a storage that was made before a rule which it breaks."""
+    async with embedded("t") as ground:
+        name = await ground.ready("models", accessor={"enabled": True})
+        await ground.until(lambda: accessors(ground, name), lambda found: len(found) == 1)
+        path, accessor = ground.path(GPU_STORAGES, name), f"storage-accessor-{name}"
+        found = (await ground.kube.get(DEFINITION)).ok()
+        (version,) = found["spec"]["versions"]
+        del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"]
+        (await ground.kube.put(DEFINITION, found)).ok()
+        (await ground.kube.patch(path, {"spec": {"size": "much"}})).ok()
+        await ground.storage(name, lambda view: view["reason"] == "InvalidSpec")
+        (await ground.kube.delete(ground.path(NETWORK_POLICIES, accessor))).ok()
+        await ground.kube.settled(ground.path(NETWORK_POLICIES, accessor), lambda _: True)
+        assert len(await accessors(ground, name)) == 1
+        (await ground.kube.patch(path, {"spec": {"accessor": {"enabled": False}}})).ok()
+        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES):
+            await ground.kube.gone(ground.path(resource, accessor))
 
 
 @pytest.mark.parametrize("size", ["0", "1e999", "much"])

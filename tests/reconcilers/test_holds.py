@@ -16,6 +16,7 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.informers import Informers, Surroundings
 from gpuruntime.reconcilers.mount_plan import Mountable
+from gpuruntime.reconcilers.storage_writes import StorageWrites
 from tests.faults import FaultyTransport, slow
 from tests.inventory.cluster import INSTANCE, clock
 from tests.reconcilers.world import OPTIONS, SETTLED, World
@@ -66,7 +67,9 @@ async def holding(world: World) -> AsyncIterator[tuple[Holds, Caches, FaultyTran
         running = [tasks.create_task(each.run()) for each in informers.all()]
         for informer in informers.all():
             await informer.synced.wait()
-        yield Holds(Client(transport), informers.caches()), informers.caches(), transport
+        client, caches = Client(transport), informers.caches()
+        writes = StorageWrites(client=client, storages=caches.storages)
+        yield Holds(client, caches, writes), caches, transport
         for task in running:
             task.cancel()
 

@@ -257,7 +257,7 @@ STORAGES: Final = (
     ),
     Mutation(
         "a hold is written without a guard",
-        "gpuruntime.reconcilers.holds",
+        "gpuruntime.reconcilers.storage_writes",
         "            resource_version=storage.metadata.resourceVersion,\n",
         "",
     ),
