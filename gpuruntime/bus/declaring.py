@@ -11,7 +11,7 @@ import structlog
 from gpuruntime.bus.errors import MissingError, RefusedError, UnfitError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.streams import Declaration, differences
-from gpuruntime.models.json import JsonObject
+from gpuruntime.models.json import JsonObject, JsonValue
 
 log = structlog.get_logger()
 
@@ -37,27 +37,45 @@ async def declare_stream(jetstream: JetStream, declaration: Declaration) -> None
     _compare(f"stream {name}", declaration, found)
 
 
-async def declare_consumer(jetstream: JetStream, stream: str, declaration: Declaration) -> None:
-    """One request, also for one that is there as it was made."""
+async def declare_consumer(
+    jetstream: JetStream, stream: str, declaration: Declaration
+) -> JsonObject:
+    """The settings that stand. One request, also for one that is there as it was made."""
     name = declaration.name
     try:
-        await jetstream.call(
-            f"CONSUMER.CREATE.{stream}.{name}.{declaration.config['filter_subject']}",
-            {"stream_name": stream, "config": declaration.config, "action": "create"},
-        )
+        await _write_consumer(jetstream, stream, declaration.config, "create")
     except RefusedError as error:
         if error.code != _CONSUMER_EXISTS:
             raise
         found = await jetstream.call(f"CONSUMER.INFO.{stream}.{name}")
-        _compare(f"consumer {stream}/{name}", declaration, found)
+        return _compare(f"consumer {stream}/{name}", declaration, found)
+    return declaration.config
 
 
-def _compare(what: str, declaration: Declaration, found: JsonObject) -> None:
+async def change_consumer(
+    jetstream: JetStream, stream: str, found: JsonObject, **settings: JsonValue
+) -> None:
+    """Of the settings that stand all others stay."""
+    await _write_consumer(jetstream, stream, {**found, **settings}, "update")
+
+
+async def _write_consumer(
+    jetstream: JetStream, stream: str, config: JsonObject, action: str
+) -> None:
+    await jetstream.call(
+        f"CONSUMER.CREATE.{stream}.{config['name']}.{config['filter_subject']}",
+        {"stream_name": stream, "config": config, "action": action},
+    )
+
+
+def _compare(what: str, declaration: Declaration, found: JsonObject) -> JsonObject:
     config = found.get("config")
-    differing = differences(declaration, config if isinstance(config, dict) else {})
+    standing = config if isinstance(config, dict) else {}
+    differing = differences(declaration, standing)
     unfit = sorted(declaration.required.intersection(differing))
     if unfit:
         wanted = ", ".join(f"{key}: {declaration.config[key]}" for key in unfit)
         raise UnfitError(f"{what} cannot be used as it is: set {wanted}")
     if differing:
         log.info("settings of the operator kept", what=what, keys=sorted(differing))
+    return standing

@@ -91,11 +91,24 @@ class Names:
     def beat(self, function: str, worker: str) -> str:
         return f"{self.prefix}.beat.{_function(function)}.{_worker(worker)}"
 
+    @property
+    def all_beats(self) -> str:
+        return f"{self.prefix}.beat.*.*"
+
     def control(self, function: str, worker: str) -> str:
         return f"{self.prefix}.control.{_function(function)}.{_worker(worker)}"
 
     def wake(self, function: str) -> str:
         return f"{self.prefix}.wake.{_function(function)}"
+
+    @property
+    def all_wakes(self) -> str:
+        return f"{self.prefix}.wake.*"
+
+    @property
+    def lost_consumers(self) -> str:
+        """Where the broker tells of each consumer of invocations that was deleted."""
+        return f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.{self.invocations}.*"
 
     def next_invocation(self, function: str) -> str:
         """Where a worker asks for messages of the function's consumer, which has its name."""
@@ -116,6 +129,13 @@ class Names:
         if len(tokens) != 4 or tokens[0] != self.prefix or tokens[1] not in ("state", "changed"):
             raise BadNameError(f"subject {subject!r} is none of a record")
         return _function(tokens[2]), _invocation(tokens[3])
+
+    def beat_of(self, subject: str) -> tuple[str, str]:
+        """Function and worker of a subject that `beat` made."""
+        tokens = subject.split(".")
+        if len(tokens) != 4 or tokens[:2] != [self.prefix, "beat"]:
+            raise BadNameError(f"subject {subject!r} is none of a worker's beats")
+        return _function(tokens[2]), _worker(tokens[3])
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -66,6 +66,19 @@ def test_what_is_no_subject_of_a_record_is_refused(subject: str) -> None:
         names.record_of(subject)
 
 
+def test_a_worker_is_found_again_in_the_subject_of_its_beats() -> None:
+    assert names.beat_of(names.beat("echo_1", "echo-w-1")) == ("echo_1", "echo-w-1")
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["", "runtime.beat.echo", "other.beat.echo.w", "runtime.state.echo.w", "runtime.beat.echo.W"],
+)
+def test_what_is_no_subject_of_a_beat_is_refused(subject: str) -> None:
+    with pytest.raises(BadNameError):
+        names.beat_of(subject)
+
+
 def test_a_refusal_shows_a_piece_of_the_name_and_says_what_is_allowed() -> None:
     with pytest.raises(BadNameError, match=r"'x{80}' must be 1 to 128 of letters") as caught:
         names.state("echo", "x" * 5000)
