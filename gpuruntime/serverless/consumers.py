@@ -1,0 +1,81 @@
+"""The consumers of functions' invocations: made, made again, and wide enough for their workers."""
+
+from collections.abc import Iterator
+
+from gpuruntime.bus.declaring import change_consumer, declare_consumer
+from gpuruntime.bus.errors import MissingError
+from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.names import Names
+from gpuruntime.bus.streams import consumer_declaration
+from gpuruntime.models.json import JsonObject
+
+
+class Consumers:
+    """Remembers which ones stand, until it hears or sees that one is gone. Raises BusError."""
+
+    def __init__(self, jetstream: JetStream, names: Names, *, ack_wait_seconds: float) -> None:
+        self._jetstream = jetstream
+        self._names = names
+        self._ack_wait_seconds = ack_wait_seconds
+        # By function, for how many invocations in hand it was seen to be wide enough.
+        self._standing: dict[str, int] = {}
+
+    async def ensure(self, function: str, *, most_in_hand: int) -> None:
+        """Costs nothing for one that stands. It is widened where it has to be, never narrowed."""
+        if self._standing.get(function) == most_in_hand:
+            return
+        declaration = consumer_declaration(
+            self._names,
+            function,
+            most_in_hand=most_in_hand,
+            ack_wait_seconds=self._ack_wait_seconds,
+        )
+        stream = self._names.invocations
+        found = await declare_consumer(self._jetstream, stream, declaration)
+        wanted = declaration.config["max_ack_pending"]
+        if _is_narrower(found, 2 * most_in_hand):
+            await change_consumer(self._jetstream, stream, found, max_ack_pending=wanted)
+        self._standing[function] = most_in_hand
+
+    async def remove(self, function: str) -> None:
+        self.forget(function)
+        try:
+            await self._jetstream.call(f"CONSUMER.DELETE.{self._names.invocations}.{function}")
+        except MissingError:
+            return
+
+    def forget(self, function: str) -> None:
+        self._standing.pop(function, None)
+
+    async def missing(self) -> list[str]:
+        """Those that stood and do not any more: they are forgotten."""
+        believed = set(self._standing)
+        gone = sorted(believed - await self._there())
+        for function in gone:
+            self.forget(function)
+        return gone
+
+    async def _there(self) -> set[str]:
+        there: set[str] = set()
+        while True:
+            page = await self._jetstream.call(
+                f"CONSUMER.NAMES.{self._names.invocations}", {"offset": len(there)}
+            )
+            names = set(_names_in(page))
+            there |= names
+            total = page.get("total")
+            if not names or not isinstance(total, int) or len(there) >= total:
+                return there
+
+
+def _is_narrower(found: JsonObject, wanted: int) -> bool:
+    """The broker knows no bound at all as -1."""
+    standing = found.get("max_ack_pending")
+    return isinstance(standing, int) and 0 <= standing < wanted
+
+
+def _names_in(page: JsonObject) -> Iterator[str]:
+    listed = page.get("consumers")
+    for name in listed if isinstance(listed, list) else ():
+        if isinstance(name, str):
+            yield name
