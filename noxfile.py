@@ -34,7 +34,7 @@ def typing(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Everything that needs nothing but Python."""
-    install(session, "tests", "local")
+    install(session, "tests", "local", "postgres")
     session.run(
         "pytest", "-n", "2", "-m", "not cluster and not node and not serverless", *session.posargs
     )
@@ -43,7 +43,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def cluster(session: nox.Session) -> None:
     """The suites against a real control plane, which is built first where none is at hand."""
-    install(session, "tests", "local")
+    install(session, "tests", "local", "postgres")
     for made in ("tests.cluster.binaries", "tests.files.binaries"):
         session.run("python", "-m", made)
     # What a thread of the fault proxy leaves to the collector is no matter of the product.
@@ -54,7 +54,7 @@ def cluster(session: nox.Session) -> None:
 @nox.session
 def node(session: nox.Session) -> None:
     """The suites against one real node: real Pods. Needs root, and leaves no trace of it."""
-    install(session, "tests", "local")
+    install(session, "tests", "local", "postgres")
     for room in ("cluster", "node", "files"):
         session.run("python", "-m", f"tests.{room}.binaries")
     session.run("python", "-m", "tests.node.stock_images")
@@ -64,8 +64,9 @@ def node(session: nox.Session) -> None:
 
 @nox.session
 def serverless(session: nox.Session) -> None:
-    """Invocations on a real broker, under kills, pauses and lost connections."""
-    install(session, "tests", "local")
+    """Invocations on a real broker, under kills, pauses and lost connections; their results."""
+    install(session, "tests", "local", "postgres")
+    session.run("python", "-m", "tests.serverless.binaries")
     session.run("pytest", "-m", "serverless", *session.posargs)
 
 
