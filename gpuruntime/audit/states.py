@@ -11,6 +11,7 @@ from gpuruntime.models.phases import UnitPhase, phase_of, pool_phase_of, storage
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.reasons import (
     ConditionType,
+    FunctionReason,
     MountReason,
     PoolReason,
     StorageReason,
@@ -24,6 +25,7 @@ Reporting: TypeAlias = GPUUnit | StockPool | GPUStorage
 _REASONS: Final[Mapping[tuple[type, str], frozenset[str]]] = {
     (GPUUnit, ConditionType.READY): frozenset(UnitReason),
     (GPUUnit, ConditionType.STORAGE_READY): frozenset(MountReason),
+    (GPUUnit, ConditionType.SERVERLESS_READY): frozenset(FunctionReason),
     (StockPool, ConditionType.READY): frozenset(PoolReason),
     (GPUStorage, ConditionType.READY): frozenset(StorageReason),
     (GPUStorage, ConditionType.PREPARED): frozenset(StorageReason),
@@ -33,6 +35,8 @@ _REASONS: Final[Mapping[tuple[type, str], frozenset[str]]] = {
 _GOOD: Final = frozenset(
     {
         UnitReason.DEPLOYMENT_READY,
+        UnitReason.FUNCTION_DECLARED,
+        FunctionReason.WORKERS_READY,
         MountReason.STORAGES_HELD,
         PoolReason.STOCK_READY,
         StorageReason.VOLUME_READY,
@@ -108,14 +112,17 @@ def _state_faults(held: Reporting) -> Iterator[str]:
 def _unit_faults(unit: GPUUnit) -> Iterator[str]:
     status, spec = unit.status, unit.spec
     phase = phase_of(status.conditions)
-    if status.readyReplicas != int(phase is UnitPhase.READY):
+    ready = condition_of(status.conditions, ConditionType.READY)
+    runs_none = ready is not None and ready.reason == UnitReason.FUNCTION_DECLARED
+    if status.readyReplicas != int(phase is UnitPhase.READY and not runs_none):
         yield f"the phase is {phase} with {status.readyReplicas} ready replicas"
     if status.observedGeneration != unit.metadata.generation:
         return
     if phase is UnitPhase.READY and spec.suspended:
         yield "it is Ready and suspended"
-    is_template = spec.serverless is not None and spec.serverless.workerOf is None
-    if phase is UnitPhase.SUSPENDED and not spec.suspended and not is_template:
+    if runs_none and not spec.is_function_template:
+        yield "it is told of as a function, and declares none"
+    if phase is UnitPhase.SUSPENDED and not spec.suspended:
         yield "it is Suspended, and nobody suspends it"
 
 

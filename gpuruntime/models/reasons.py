@@ -17,13 +17,15 @@ class ConditionType(StrEnum):
 
 
 class UnitReason(StrEnum):
-    """Reasons of a unit's condition Ready."""
+    """Reasons of a unit's condition Ready; the first two come with the status True."""
 
-    # The Deployment's one Pod is ready. The only reason with the status True.
+    # The Deployment's one Pod is ready.
     DEPLOYMENT_READY = "DeploymentReady"
+    # The unit declares a function that can be called; whether by now, ServerlessReady tells.
+    FUNCTION_DECLARED = "FunctionDeclared"
     # The children are in place and the Pod is on its way, as far as anyone can tell.
     DEPLOYMENT_PROGRESSING = "DeploymentProgressing"
-    # The spec asks for no Pod, and none is left: suspended, or the template of a function.
+    # The spec asks for no Pod, and none is left: suspended.
     SCALED_TO_ZERO = "ScaledToZero"
     # A field of the spec cannot be carried out; the message names it. Waits for a new spec.
     INVALID_SPEC = "InvalidSpec"
@@ -45,6 +47,10 @@ class UnitReason(StrEnum):
     STORAGE_MOUNT_INVALID = "StorageMountInvalid"
     # The function cannot be declared like this, or an older unit owns its requestID.
     SERVERLESS_CONFIG_INVALID = "ServerlessConfigInvalid"
+    # The manager's configuration names no broker, so no function can be called. Waits for one.
+    QUEUE_UNKNOWN = "QueueUnknown"
+    # What a worker is told, or how it logs in at the broker, could not be written.
+    WORKER_SYNC_FAILED = "WorkerSyncFailed"
     # Another unit of the same operation goes first; this one never starts.
     OPERATION_CONFLICT = "OperationConflict"
     # The stock that the unit names went elsewhere; the manager claims another for it.
@@ -122,3 +128,16 @@ class MountReason(StrEnum):
     STORAGE_FAILED = "StorageFailed"
     # Another unit holds a storage, or is before this one. Waits for its turn.
     STORAGE_HELD = "StorageHeldElsewhere"
+
+
+class FunctionReason(StrEnum):
+    """Reasons of a unit's condition ServerlessReady."""
+
+    # As many workers are ready as are needed now, perhaps none. The only one with the status True.
+    WORKERS_READY = "WorkersReady"
+    # Workers are on their way, or cannot be had; the message says why.
+    WORKERS_MISSING = "WorkersMissing"
+    # Nobody has looked yet at how many workers are needed: that is what the activator does.
+    NOT_SCALED_YET = "NotScaledYet"
+    # The function cannot be called; the message is that of Ready.
+    NOT_DECLARED = "NotDeclared"

@@ -43,9 +43,10 @@ def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> 
 
 
 def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
-    """Stock serves nobody, and a unit without ports has nothing to reach."""
+    """Stock serves nobody, a template runs nothing, and without ports nothing can be reached."""
     ports = unit.spec.template.ports
-    if not ports or unit.metadata.namespace == options.stock_namespace:
+    is_stock = unit.metadata.namespace == options.stock_namespace
+    if not ports or is_stock or unit.spec.is_function_template:
         return None
     spec: JsonObject = {
         "type": "ClusterIP",

@@ -14,6 +14,7 @@ from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.drift import APPLIED
+from gpuruntime.reconcilers.function_plan import staffing
 from gpuruntime.reconcilers.pod_failures import failure_of
 from gpuruntime.reconcilers.unit_status import is_current
 
@@ -68,6 +69,20 @@ def mounted(unit: GPUUnit | None) -> object:
     spec = unit.spec
     is_idle = spec.suspended or spec.is_function_template
     return (unit.metadata.uid, spec.storageMounts, is_idle, is_failed, is_going)
+
+
+def declared(unit: GPUUnit | None) -> tuple[str, str] | None:
+    """Which unit, and which function; None of a unit that declares none."""
+    if unit is None or unit.spec.serverless is None or not unit.spec.is_function_template:
+        return None
+    return (unit.metadata.uid, unit.spec.serverless.requestID)
+
+
+def staffed(unit: GPUUnit | None) -> object:
+    """Of a function, what the activator tells of its workers: all else in a status is ours."""
+    if unit is None or not unit.spec.is_function_template:
+        return None
+    return staffing(unit.status.serverless)
 
 
 def counted(stock: GPUUnit | None) -> object:

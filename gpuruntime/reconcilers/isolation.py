@@ -81,8 +81,8 @@ def _dns() -> JsonObject:
 
 
 def _queue(unit: GPUUnit, options: NetworkOptions) -> list[Any]:
-    """Functions alone speak to NATS, and to nothing else where it is."""
-    if unit.spec.serverless is None or options.nats is None:
+    """The workers of functions alone speak to NATS, and to nothing else where it is."""
+    if not unit.spec.is_function_worker or options.nats is None:
         return []
     return [{"to": [_nats(options.nats)], "ports": [_port(options.nats.port)]}]
 

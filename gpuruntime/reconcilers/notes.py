@@ -18,7 +18,9 @@ from gpuruntime.models.resources import Resource
 from gpuruntime.models.units import GPUUnit, GPUUnitStatus
 
 COMPONENT: Final = "gpuruntime-manager"
-GOOD: Final = frozenset({UnitReason.DEPLOYMENT_READY, UnitReason.SCALED_TO_ZERO})
+GOOD: Final = frozenset(
+    {UnitReason.DEPLOYMENT_READY, UnitReason.FUNCTION_DECLARED, UnitReason.SCALED_TO_ZERO}
+)
 POOL_FAULTS: Final = frozenset(
     {
         PoolReason.STOCK_FAILED,
@@ -52,7 +54,8 @@ def unit_note(unit: GPUUnit, status: GPUUnitStatus, *, is_stock: bool) -> Note |
     is_good = ready.reason in GOOD
     if is_good and is_stock:
         return None
-    message = _arrival(unit, status) if ready.is_true else ready.message
+    runs = ready.reason == UnitReason.DEPLOYMENT_READY
+    message = _arrival(unit, status) if runs else ready.message
     return Note(ready.reason, message, is_warning=not is_good)
 
 

@@ -35,6 +35,22 @@ class HelperOptions:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class SidecarOptions:
+    """Of the worker beside a function's container. Without a broker functions are off."""
+
+    image: str = "gpuruntime"
+    cpu: str = "100m"
+    memory: str = "256Mi"
+    ephemeral_storage: str = "256Mi"
+    # How long work in hand may go on once its Pod has to end.
+    drain_seconds: float = 30.0
+    broker_url: str = ""
+    subject_prefix: str = "runtime"
+    ack_wait_seconds: float = 30.0
+    retention_seconds: float = 86_400.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class NatsPeer:
     """Where functions find their queue: Pods by both kinds of labels, or one address."""
 
@@ -65,6 +81,7 @@ class UnitOptions:
     instance_priority: str = "gpuruntime-instance"
     pod_defaults: PodDefaults = PodDefaults()
     helpers: HelperOptions = HelperOptions()
+    sidecar: SidecarOptions = SidecarOptions()
     network: NetworkOptions = NetworkOptions()
     template_revision: int = TEMPLATE_REVISION
     rules_revision: int = RULES_REVISION

@@ -13,11 +13,12 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models import codec, labels, provenance
+from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.reasons import UnitReason
-from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitStatus, child_key
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
@@ -32,7 +33,6 @@ from gpuruntime.reconcilers.unit_status import (
     look_again_seconds,
     running_verdict,
     status_of,
-    stopped_verdict,
     waiting_verdict,
 )
 
@@ -100,14 +100,13 @@ class Runner:
         await self.report(unit, Verdict(reason=UnitReason(error.reason), message=str(error)))
         return Result(requeue_after_seconds=REFUSED_SECONDS)
 
-    async def stop(self, unit: GPUUnit, why: str) -> None:
-        """No Pod runs, and nothing leads to one."""
+    async def stop(self, unit: GPUUnit) -> None:
+        """No Pod runs, and nothing leads to one; what is left of them, the caches show."""
         key = child_key(unit)
         await self.deployments[key.namespace].drop(unit, key)
         if unit.metadata.namespace == self.options.instance_namespace:
             await self.services.drop(unit, key)
             await self._open_at_the_end(unit, key)
-        await self.report(unit, stopped_verdict(why, self.caches.pods_of(unit.metadata.key)))
 
     async def report(
         self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
@@ -129,7 +128,7 @@ class Runner:
             written = await self.client.patch(
                 GPU_UNITS,
                 key,
-                {"status": codec.to_json(status)},
+                {"status": _told(status)},
                 resource_version=unit.metadata.resourceVersion,
                 subresource="status",
             )
@@ -217,3 +216,9 @@ class Runner:
 
     def _is_stock(self, key: Key) -> bool:
         return key.namespace == self.options.stock_namespace
+
+
+def _told(status: GPUUnitStatus) -> JsonObject:
+    """How a function scales is the activator's to tell: a merge patch leaves it as it is."""
+    members = codec.to_json(status)
+    return {name: member for name, member in members.items() if name != "serverless"}

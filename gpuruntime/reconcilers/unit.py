@@ -7,7 +7,8 @@ import attrs
 import structlog
 
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.inventory.stores import OPERATION
+from gpuruntime.inventory.functions import owner_of
+from gpuruntime.inventory.stores import FUNCTION, OPERATION
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
@@ -19,6 +20,7 @@ from gpuruntime.models.strict import Problem
 from gpuruntime.models.tombstones import Tombstone
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.function_plan import template_verdict
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable
 from gpuruntime.reconcilers.notes import Note, tell
@@ -79,8 +81,7 @@ class UnitReconciler:
     async def _pass(self, unit: GPUUnit, found: Gate) -> Result:
         match found:
             case Start() if unit.spec.is_function_template:
-                await self.runner.stop(unit, "the template of a function")
-                return DONE
+                return await self._declare(unit)
             case Start():
                 return await self._start(unit)
             case Wait(message, seconds):
@@ -106,6 +107,19 @@ class UnitReconciler:
                 return await self.runner.run(unit, mounts)
             case Blocked() as blocked:
                 return await self.runner.wait(unit, blocked)
+
+    async def _declare(self, unit: GPUUnit) -> Result:
+        """Of a function, whose workers are other units."""
+        await self.runner.stop(unit)
+        function = unit.spec.serverless.requestID if unit.spec.serverless else ""
+        verdict = template_verdict(
+            unit,
+            owner=owner_of(self.caches.units.store.by_index(FUNCTION, function)),
+            knows_broker=bool(self.runner.options.sidecar.broker_url),
+            pods=self.caches.pods_of(unit.metadata.key),
+        )
+        await self.runner.report(unit, verdict)
+        return DONE
 
     async def _gate(self, unit: GPUUnit) -> Gate:
         """Reads live only what a first start depends on: the tombstone, rivals and the stock."""

@@ -38,9 +38,15 @@ class Verdict:
     message: str
     # Of a unit with storageMounts: whether it may mount them, where that was looked at.
     mounts: Mountable | Blocked | None = None
+    # Of a unit that declares a function: its condition ServerlessReady, where that was looked at.
+    workers: Condition | None = None
 
     @property
     def is_ready(self) -> bool:
+        return self.runs or self.reason is UnitReason.FUNCTION_DECLARED
+
+    @property
+    def runs(self) -> bool:
         return self.reason is UnitReason.DEPLOYMENT_READY
 
 
@@ -110,17 +116,18 @@ def status_of(
     )
     conditions = with_condition(unit.status.conditions, condition, now=now)
     conditions = _with_storage_ready(unit, verdict.mounts, conditions, now)
+    conditions = _with_serverless_ready(unit, verdict.workers, conditions, now)
     publishes = deployment is not None and service_of(unit, options) is not None
     pod = current_pod(pods)
     status = attrs.evolve(
         unit.status,
         phase=phase_of(conditions),
-        readyReplicas=1 if verdict.is_ready else 0,
+        readyReplicas=1 if verdict.runs else 0,
         observedGeneration=unit.metadata.generation,
         serviceName=child_key(unit).name if publishes else "",
         accessURL=access_url(unit, options) if publishes else "",
         nodeName=pod.spec.nodeName if pod else "",
-        timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.is_ready else None),
+        timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.runs else None),
         conditions=conditions,
     )
     return status if _is_news(unit.status, status, verdict) else unit.status
@@ -155,6 +162,17 @@ def _with_storage_ready(
         observedGeneration=unit.metadata.generation,
     )
     return with_condition(conditions, condition, now=now)
+
+
+def _with_serverless_ready(
+    unit: GPUUnit,
+    workers: Condition | None,
+    conditions: tuple[Condition, ...],
+    now: datetime,
+) -> tuple[Condition, ...]:
+    if not unit.spec.is_function_template:
+        return tuple(each for each in conditions if each.type != ConditionType.SERVERLESS_READY)
+    return with_condition(conditions, workers, now=now) if workers else conditions
 
 
 def is_current(deployment: Deployment) -> bool:

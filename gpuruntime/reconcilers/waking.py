@@ -20,9 +20,11 @@ from gpuruntime.reconcilers.facts import (
     WAITING,
     asked,
     counted,
+    declared,
     has_begun,
     is_news,
     readiness,
+    staffed,
     trouble,
     unit_name,
 )
@@ -70,8 +72,11 @@ class Waker:
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self.is_leading:
             return
-        if asked(old) != asked(new) and new is not None:
+        if new is not None and (asked(old) != asked(new) or staffed(old) != staffed(new)):
             self.units.add(key)
+        if declared(old) != declared(new):
+            self._wake_namesakes(old, key)
+            self._wake_namesakes(new, key)
         if has_begun(old) != has_begun(new) or new is None:
             self._wake_source(new or old)
         if old is None or new is None:
@@ -139,6 +144,14 @@ class Waker:
             self._informers.units.store.by_index(stores.OPERATION, operation) if operation else (),
             key,
         )
+
+    def _wake_namesakes(self, template: GPUUnit | None, key: Key) -> None:
+        """Whose the function is may have changed for all that declare it."""
+        found = declared(template)
+        if found is not None:
+            _, function = found
+            store = self._informers.units.store
+            self._add_all(self.units, store.by_index(stores.FUNCTION, function), key)
 
     def _wake_pool(self, stock: GPUUnit | None) -> None:
         name = stock.metadata.labels.get(labels.POOL, "") if stock else ""

@@ -152,6 +152,7 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
             readyReplicas=0,
             conditions=ready("ScaledToZero"),
         ),
+        told("units", "demo", readyReplicas=0, conditions=ready("FunctionDeclared")),
     ],
     "known-reasons": [
         told("units", "demo", conditions=(Condition(type="Ready", status="True", reason="Fine"),)),
@@ -529,7 +530,11 @@ ALLOWED: dict[str, Corruption] = {
     "the template of a function": both(
         edit("units", "demo", lambda u: with_spec(u, serverless=Serverless(requestID="f"))),
         told(
-            "units", "demo", phase="Suspended", readyReplicas=0, conditions=ready("ScaledToZero")
+            "units",
+            "demo",
+            phase="Ready",
+            readyReplicas=0,
+            conditions=ready("FunctionDeclared"),
         ),
     ),
     "a unit that nobody has looked at": edit(

@@ -49,7 +49,7 @@ JOB = f"storage-prepare-{STORAGE}-1"
 
 
 def ready(reason: str = "DeploymentReady", *, generation: int = 1) -> tuple[Condition, ...]:
-    is_good = reason in ("DeploymentReady", "StockReady", "VolumeReady")
+    is_good = reason in ("DeploymentReady", "FunctionDeclared", "StockReady", "VolumeReady")
     return (
         Condition(
             type="Ready",

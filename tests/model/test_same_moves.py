@@ -78,7 +78,7 @@ COURSES: Final = (
     Course(
         UNIT,
         "UnitReconciler._pass",
-        ("stop", "_start", "_hold", "_hold", "_remove", "_claim_again"),
+        ("_declare", "_start", "_hold", "_hold", "_remove", "_claim_again"),
         leaders._of_unit,
     ),
     # The model knows no storages: whether a unit may mount its own is asked after the gate, and

@@ -196,12 +196,20 @@ BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)
         (CLOSED, NATS, 4222, False),
     ],
 )
-def test_functions_alone_reach_nats_where_it_is_configured(
+def test_workers_alone_reach_nats_where_it_is_configured(
     options: NetworkOptions, target: Endpoint, port: int, verdict: bool
 ) -> None:
     worker = under(unit_rules(unit(serverless=FUNCTION), options))
     assert worker.permits(DEMO, target, port) is verdict
-    assert not under(unit_rules(unit(), options)).permits(DEMO, target, port)
+    for other in (unit(), unit(serverless=Serverless(requestID="f"))):
+        assert not under(unit_rules(other, options)).permits(DEMO, target, port)
+
+
+def test_nobody_but_the_kubelet_reaches_what_a_worker_says_of_its_health() -> None:
+    worker = under(unit_rules(unit(Port(name="http", port=8080), serverless=FUNCTION), BY_LABELS))
+    for port in range(28_080, 28_090):
+        assert not worker.permits(Endpoint(namespace="caller"), DEMO, port)
+        assert not worker.permits(DEMO, DEMO, port)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from gpuruntime.reconcilers.notes import Note, pool_note, unit_note
 
 
 def ready(reason: str, message: str = "words") -> tuple[Condition, ...]:
-    is_ready = reason in (UnitReason.DEPLOYMENT_READY, PoolReason.STOCK_READY)
+    goods = (UnitReason.DEPLOYMENT_READY, UnitReason.FUNCTION_DECLARED, PoolReason.STOCK_READY)
+    is_ready = reason in goods
     status = "True" if is_ready else "False"
     return (Condition(type="Ready", status=status, reason=reason, message=message),)
 
@@ -32,6 +33,7 @@ def note_of(before: str, after: str, *, is_stock: bool = False, source: str = ""
 WARNINGS = set(UnitReason) - {
     UnitReason.DEPLOYMENT_READY,
     UnitReason.DEPLOYMENT_PROGRESSING,
+    UnitReason.FUNCTION_DECLARED,
     UnitReason.SCALED_TO_ZERO,
 }
 
@@ -48,6 +50,10 @@ def test_ready_tells_where_and_in_whose_place() -> None:
         "DeploymentReady", "the Pod is ready on node-1, in the place of stock stock/p-1"
     )
     assert note_of("", "DeploymentReady") == Note("DeploymentReady", "the Pod is ready on node-1")
+
+
+def test_a_function_that_can_be_called_is_told_of_in_its_own_words() -> None:
+    assert note_of("QueueUnknown", "FunctionDeclared") == Note("FunctionDeclared", "new words")
 
 
 def test_a_suspended_unit_is_told_of_without_a_warning() -> None:

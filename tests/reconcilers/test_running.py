@@ -280,17 +280,6 @@ async def test_a_child_that_the_cache_has_not_seen_yet_is_taken_as_it_is() -> No
     assert world.made(DEPLOYMENTS)["POST"] == 1
 
 
-async def test_the_template_of_a_function_runs_no_pod_and_gives_up_what_it_ran() -> None:
-    world = World()
-    async with living(world), managing(world):
-        world.add_unit("demo", **SERVING)
-        await becomes(world, "demo", "Ready")
-        world.change("demo", serverless={"requestID": "f"})
-        await becomes(world, "demo", "Suspended")
-        assert message_of(world.unit("demo")) == "the template of a function: no Pod runs"
-        assert world.objects(DEPLOYMENTS, INSTANCE) == world.objects(SERVICES, INSTANCE) == []
-
-
 async def test_a_unit_that_stops_is_isolated_until_its_last_pod_is_gone() -> None:
     world = World()
     async with living(world), managing(world):
@@ -304,8 +293,8 @@ async def test_a_unit_that_stops_is_isolated_until_its_last_pod_is_gone() -> Non
         await quiet(world)
         assert world.names(NETWORK_POLICIES, INSTANCE) == ["unit-demo"]
         world.call("PATCH", path, {"metadata": {"finalizers": None}})
-        await becomes(world, "demo", "Suspended")
         await until(lambda: not world.objects(NETWORK_POLICIES, INSTANCE))
+        await until(lambda: reason_of(world.unit("demo")) == "QueueUnknown")
 
 
 async def test_a_unit_deleted_while_it_is_reported_on_is_nobodys_fault() -> None:

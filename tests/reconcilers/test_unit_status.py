@@ -206,6 +206,7 @@ def test_only_what_time_alone_changes_is_looked_at_again(
 
 PHASES = {
     UnitReason.DEPLOYMENT_READY: UnitPhase.READY,
+    UnitReason.FUNCTION_DECLARED: UnitPhase.READY,
     UnitReason.SCALED_TO_ZERO: UnitPhase.SUSPENDED,
     UnitReason.INVALID_SPEC: UnitPhase.FAILED,
     UnitReason.POD_STARTUP_FAILED: UnitPhase.FAILED,
