@@ -8,8 +8,9 @@ import attrs
 from gpuruntime.inventory.hashing import compact, derived_name, request_hash
 from gpuruntime.inventory.requests import CreatePool, CreateUnit, SeedStock
 from gpuruntime.models import codec, labels, provenance
+from gpuruntime.models.functions import Serverless
 from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key
+from gpuruntime.models.metadata import Key, OwnerReference
 from gpuruntime.models.moments import rfc3339_micro
 from gpuruntime.models.names import label_value_of
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool, StockPoolSpec
@@ -35,7 +36,7 @@ class UnitOrder:
     @property
     def takes_stock(self) -> bool:
         """A unit that declares a function is a template only: its workers take stock."""
-        return self.request.serverless is None
+        return self.request.serverless is None or self.request.serverless.workerOf is not None
 
 
 def unit_order(request: CreateUnit, namespace: str, accepted_at: datetime) -> UnitOrder:
@@ -80,8 +81,23 @@ def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
             labels.ACCEPTED_AT: rfc3339_micro(order.accepted_at),
             **(provenance.source_marks(stock) if stock else {}),
         },
+        **_ownership(request.serverless),
     }
     return body_of(GPU_UNITS, metadata, compact(spec))
+
+
+def _ownership(function: Serverless | None) -> JsonObject:
+    """A worker goes when the unit goes that declares its function."""
+    if function is None or function.workerOf is None:
+        return {}
+    owner = OwnerReference(
+        apiVersion=GPU_UNITS.api_version,
+        kind=GPU_UNITS.kind,
+        name=function.workerOf.name,
+        uid=function.workerOf.uid,
+        controller=True,
+    )
+    return {"ownerReferences": [codec.to_json(owner)]}
 
 
 def function_marks(spec: GPUUnitSpec) -> dict[str, str]:

@@ -158,9 +158,13 @@ class Attempt:
             if unit is not None and provenance.operation_of(unit) != self._wanted.operation_id:
                 raise claim_plan.name_taken(self._order.key)
         function = self._order.request.serverless
-        if function and self._caches.units.store.by_index(FUNCTION, function.requestID):
-            raise claim_plan.function_taken(function.requestID)
+        if function and not function.workerOf:
+            self._demand_free_function(function.requestID)
         await self._storages.demand_all(mount.name for mount in self._order.request.storageMounts)
+
+    def _demand_free_function(self, name: str) -> None:
+        if self._caches.units.store.by_index(FUNCTION, name):
+            raise claim_plan.function_taken(name)
 
     async def claim(self) -> Claim | Answer | StartOver:
         """An earlier attempt's claim, or a new one.
