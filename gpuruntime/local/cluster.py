@@ -23,7 +23,9 @@ from gpuruntime.local.job_controller import Jobs
 from gpuruntime.local.kubelet import Kubelet
 from gpuruntime.local.lost_nodes import LostNodes
 from gpuruntime.local.mirrors import Mirrors
+from gpuruntime.local.pod_logs import LogRequest
 from gpuruntime.local.pod_objects import Pod
+from gpuruntime.local.process_logs import LogFile, ProcessLogs
 from gpuruntime.local.process_pods import ProcessPods
 from gpuruntime.local.programs import Programs
 from gpuruntime.local.registry import Kind
@@ -65,7 +67,7 @@ class EmbeddedCluster:
     def __init__(
         self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
     ) -> None:
-        logs = SimulatedLogs(self._pod)
+        logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
         self.server = Server(now=now, rng=self._rng(options, "server"), logs=logs)
         self.transport = InProcessTransport(self.server)
         # Set once the nodes are there and everything has been seen.
@@ -103,6 +105,9 @@ class EmbeddedCluster:
 
     def _pod(self, key: Key) -> Pod | None:
         return self._mirrors.pods.store.get(key)
+
+    def _log_file(self, request: LogRequest) -> LogFile | None:
+        return self._processes.log_of(request)
 
     def _controllers(self) -> dict[str, Part]:
         client, mirrors, now, options = self._client, self._mirrors, self._now, self._options

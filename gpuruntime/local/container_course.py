@@ -66,10 +66,7 @@ class Plot:
 
     @property
     def policy(self) -> str:
-        """A sidecar always runs; any other init container only has to end well."""
-        policy = self.container.restartPolicy or self.pod.spec.restartPolicy
-        ends = self.is_init and not self.container.restartPolicy
-        return "OnFailure" if ends and policy == "Always" else policy
+        return policy_of(self.pod, self.container, is_init=self.is_init)
 
     @property
     def ends_at(self) -> float:
@@ -80,6 +77,17 @@ class Plot:
         if self.container.restartPolicy == "Always":
             return self.begins_at
         return self.begins_at + self.pace.init_seconds
+
+
+def policy_of(pod: Pod, container: Container, *, is_init: bool) -> str:
+    """A sidecar always runs; any other init container only has to end well."""
+    policy = container.restartPolicy or pod.spec.restartPolicy
+    ends = is_init and not container.restartPolicy
+    return "OnFailure" if ends and policy == "Always" else policy
+
+
+def comes_again(policy: str, exit_code: int) -> bool:
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
 def stages(plot: Plot) -> Iterator[Stage]:
@@ -125,7 +133,7 @@ def _pulling_in_vain(plot: Plot, failure: Failure) -> Iterator[Stage]:
     )
     back_off = f'Back-off pulling image "{image}": ErrImagePull: {fault}'
     at = plot.begins_at
-    for delay in _backoffs():
+    for delay in backoffs():
         yield Stage(at=at, state=Waits("ErrImagePull", fault), notes=refused)
         settled_at = at + plot.pace.settle_seconds
         yield Stage(at=settled_at, state=Waits("ImagePullBackOff", back_off), notes=delayed)
@@ -142,21 +150,21 @@ def _misconfigured(plot: Plot, failure: Failure) -> Stage:
 
 
 def _running(plot: Plot, failure: Failure | None) -> Iterator[Stage]:
-    at, last_end, backoffs = plot.begins_at, None, _backoffs()
+    at, last_end, delays = plot.begins_at, None, backoffs()
     for restarts in count():
         yield from _run(plot, failure, at, restarts, last_end)
         end = _end(plot, failure, at)
         if end is None:
             return
         yield Stage(at=end.at, state=end, restarts=restarts, last_end=last_end)
-        if plot.policy == "Never" or (plot.policy == "OnFailure" and not end.exit_code):
+        if not comes_again(plot.policy, end.exit_code):
             return
         last_end = end
         settled_at = end.at + plot.pace.settle_seconds
         if not restarts:  # the first restart comes without a back-off
             at = settled_at
             continue
-        delay = next(backoffs)
+        delay = next(delays)
         yield _backing_off(plot, settled_at, delay, restarts, end)
         at = max(settled_at, end.at + delay)
 
@@ -200,9 +208,8 @@ def _end(plot: Plot, failure: Failure | None, began_at: float) -> Ended | None:
 
 
 def _backing_off(plot: Plot, at: float, delay: int, restarts: int, end: Ended) -> Stage:
-    metadata, name = plot.pod.metadata, plot.container.name
-    pod = f"{metadata.name}_{metadata.namespace}({metadata.uid})"
-    message = f"back-off {_duration(delay)} restarting failed container={name} pod={pod}"
+    name, pod = plot.container.name, _full_name(plot.pod)
+    message = back_off_words(plot.pod, name, delay)
     event = f"Back-off restarting failed container {name} in pod {pod}"
     return Stage(
         at=at,
@@ -213,7 +220,17 @@ def _backing_off(plot: Plot, at: float, delay: int, restarts: int, end: Ended) -
     )
 
 
-def _backoffs() -> Iterator[int]:
+def back_off_words(pod: Pod, container: str, delay: int) -> str:
+    named = f"container={container} pod={_full_name(pod)}"
+    return f"back-off {_duration(delay)} restarting failed {named}"
+
+
+def _full_name(pod: Pod) -> str:
+    return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
+
+
+def backoffs() -> Iterator[int]:
+    """Seconds; the first restart comes without one."""
     delay = FIRST_BACKOFF_SECONDS
     while True:
         yield delay

@@ -19,7 +19,12 @@ from gpuruntime.local.kubelet_plan import TOLERANCE_SECONDS, Life, appearance, e
 from gpuruntime.local.mirrors import BY_NODE, Mirrors, write_status
 from gpuruntime.local.notes import Notary, Note
 from gpuruntime.local.pod_objects import PODS, Container, Pod
-from gpuruntime.local.programs import Programs, failing_without, program_of
+from gpuruntime.local.programs import (
+    Programs,
+    failing_without,
+    missing_in,
+    runs_as_processes,
+)
 from gpuruntime.local.simulation import Pace
 from gpuruntime.models.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
@@ -73,15 +78,17 @@ class Kubelet:
             return DONE
         if Key("", pod.spec.nodeName) not in self._nodes.store:
             return DONE
-        program = program_of(pod, self._programs)
-        if program and program.path:
-            return DONE  # it runs as a process
+        is_simulated = not runs_as_processes(pod, self._programs)
+        missing = None if is_simulated else missing_in(pod, self._programs)
+        if not is_simulated and missing is None:
+            return DONE
         charge = self._charge(pod)
         if pod.is_ending:
             return await self._end(pod, charge)
         if pod.is_finished:
             return DONE
-        return await self._show(failing_without(program, pod) if program else pod, charge)
+        shown = failing_without(*missing, pod, self._programs) if missing else pod
+        return await self._show(shown, charge)
 
     async def _show(self, pod: Pod, charge: _Charge) -> Result:
         loop = asyncio.get_running_loop()

@@ -5,6 +5,14 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.local.container_objects import (
+    ContainerPort,
+    Lifecycle,
+    Probe,
+    Variable,
+    Volume,
+    VolumeMount,
+)
 from gpuruntime.local.wire import always
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.metadata import ObjectMeta
@@ -21,36 +29,19 @@ class Requirements:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Probe:
-    initialDelaySeconds: int = 0
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Variable:
-    name: str = ""
-    value: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class ContainerPort:
-    containerPort: int = 0
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class VolumeMount:
-    name: str = ""
-    mountPath: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
 class Container:
     name: str = ""
     image: str = ""
     env: tuple[Variable, ...] = ()
     resources: Requirements = Requirements()
     restartPolicy: str = ""
+    startupProbe: Probe | None = None
     readinessProbe: Probe | None = None
+    livenessProbe: Probe | None = None
+    lifecycle: Lifecycle = Lifecycle()
+    command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    workingDir: str = ""
     ports: tuple[ContainerPort, ...] = ()
     volumeMounts: tuple[VolumeMount, ...] = ()
 
@@ -106,23 +97,13 @@ class SchedulingGate:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class ClaimSource:
-    claimName: str = ""
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Volume:
-    name: str = ""
-    persistentVolumeClaim: ClaimSource | None = None
-
-
-@attrs.frozen(kw_only=True, slots=True)
 class PodSpec:
     nodeName: str = ""
     schedulerName: str = ""
     priority: int = 0
     preemptionPolicy: str = ""
     restartPolicy: str = "Always"
+    terminationGracePeriodSeconds: int = 30
     nodeSelector: dict[str, str] = attrs.field(factory=dict)
     affinity: Affinity = Affinity()
     tolerations: tuple[Toleration, ...] = ()

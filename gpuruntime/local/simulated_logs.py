@@ -6,7 +6,6 @@ from typing import Final
 
 from gpuruntime.local.pod_logs import LogRequest
 from gpuruntime.local.pod_objects import ContainerState, ContainerStatus, Pod
-from gpuruntime.local.programs import PROCESS
 from gpuruntime.local.status import bad_request
 from gpuruntime.models.metadata import Key
 
@@ -27,8 +26,6 @@ class SimulatedLogs:
             raise _not_begun(container, request)
         subject = f"container {request.container} of {request.namespace}/{request.pod}"
         lines = [f"simulated: {subject} runs by the clock, without any process"]
-        if container is not None and container.containerID.startswith(PROCESS):
-            lines = [f"{subject} runs as a process of this machine, whose log is not kept"]
         if state.terminated is not None:
             lines += state.terminated.message.splitlines()
         dropped = 0 if request.tail is None else max(0, len(lines) - request.tail)
