@@ -1,12 +1,13 @@
 """Who holds a storage: taken for a unit by guarded patch, given back when its Pods are gone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from gpuruntime.inventory.stores import STORAGE
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import ConflictError, NotFoundError
+from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
@@ -18,22 +19,33 @@ from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
 from gpuruntime.reconcilers.pod_failures import ENDED
+from gpuruntime.reconcilers.start_plan import Term
+from gpuruntime.reconcilers.starts import Starts
 from gpuruntime.reconcilers.storage_writes import StorageWrites
 
 log = structlog.get_logger()
 
 
 class Holds:
-    """One for the units' reconciler and the storages': while one gives back, no other counts."""
+    """Nothing is given back that its holder may be about to mount, by whoever's request."""
 
-    def __init__(self, client: Client, caches: Caches, writes: StorageWrites) -> None:
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        *,
+        writes: StorageWrites,
+        starts: Starts,
+        term: Callable[[], Term],
+    ) -> None:
         self._client = client
         self._caches = caches
         self._writes = writes
-        self._leaving: set[str] = set()
+        self._starts = starts
+        self._term = term
 
     async def take(self, unit: GPUUnit) -> Mountable | Blocked:
-        """Raises ConflictError where somebody else was faster, or may be."""
+        """In the unit's turn alone; raises ConflictError where somebody else was faster."""
         found = self._look(unit)
         if not isinstance(found, Takes):
             return found
@@ -49,16 +61,17 @@ class Holds:
         holder = storage.status.holder
         if holder is None:
             return storage
-        uid = storage.metadata.uid
-        self._leaving.add(uid)
-        try:
+        unit = Key(storage.metadata.namespace, holder.name)
+        if self._wants(storage, holder):
+            return None
+        async with self._starts.pause(unit):
+            if self._may_start(unit):
+                return None
             if self._wants(storage, holder) or await self._may_mount(storage, holder):
                 return None
             if self._wants(storage, holder):  # it may have come back while we looked
                 return None
             freed = await self._write(storage, None)
-        finally:
-            self._leaving.discard(uid)
         log.info("storage given back", storage=storage.metadata.name, unit=holder.name)
         return freed
 
@@ -94,10 +107,6 @@ class Holds:
             for name in names
             if (found := self._caches.storages.store.get(Key(namespace, name)))
         }
-        for name, storage in storages.items():
-            if storage.metadata.uid in self._leaving:
-                # Whether it goes or stays, no event tells that the question is settled.
-                raise ConflictError(f"storage {name} is perhaps being given back")
         rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
         return mounts_of(unit, storages, rivals)
 
@@ -109,6 +118,10 @@ class Holds:
         if unit.spec.is_function_template:  # its worker mounts it
             return False
         return any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
+
+    def _may_start(self, unit: Key) -> bool:
+        """By a request that is on its way: ours, whose answer was lost, or an earlier leader's."""
+        return bool(self._starts.unsettled_seconds((unit,)) or self._term().unsettled_seconds)
 
     async def _may_mount(self, storage: GPUStorage, holder: Holder) -> bool:
         """Looks at the cluster itself: a cache that lags must not give a volume to two Pods."""

@@ -1,4 +1,4 @@
-"""How units of one operation start in one process: each in its turn, and no start is forgotten."""
+"""How units start in one process: each of an operation in its turn, and no start is forgotten."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -19,6 +19,7 @@ class Starts:
     def __init__(self) -> None:
         # Held by those who wait for it, and gone with the last of them.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._moves: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         # Until when (loop time) a request of this process may yet start each unit.
         self._unsettled: dict[Key, float] = {}
 
@@ -27,13 +28,16 @@ class Starts:
         """Around the gate and the start, so that a rival is judged before or after both."""
         key = unit.metadata.key
         subject = provenance.operation_of(unit) or str(key)
-        async with self._turns.setdefault(subject, asyncio.Lock()):
+        async with self._turns.setdefault(subject, asyncio.Lock()), self.pause(key):
             try:
                 yield
             except _UNKNOWN:
-                loop_time = asyncio.get_running_loop().time()
-                self._unsettled[key] = loop_time + REQUEST_LIFE_SECONDS
+                self._note(key)
                 raise
+
+    def pause(self, key: Key) -> asyncio.Lock:
+        """Held while nothing of one unit is begun."""
+        return self._moves.setdefault(key, asyncio.Lock())
 
     def unsettled_seconds(self, keys: Iterable[Key]) -> float:
         """How much longer one of these units may come to start by a request of unknown outcome."""
@@ -41,5 +45,8 @@ class Starts:
         last = max((self._unsettled.get(key, loop_time) for key in keys), default=loop_time)
         return max(0.0, last - loop_time)
 
-    def forget(self, key: Key) -> None:
-        self._unsettled.pop(key, None)
+    def _note(self, key: Key) -> None:
+        """Whatever becomes of the unit meanwhile."""
+        loop_time = asyncio.get_running_loop().time()
+        left = {each: until for each, until in self._unsettled.items() if until > loop_time}
+        self._unsettled = {**left, key: loop_time + REQUEST_LIFE_SECONDS}

@@ -57,12 +57,11 @@ class UnitReconciler:
     holds: Holds
     recorder: EventRecorder
     term: Callable[[], Term]
-    starts: Starts = attrs.field(factory=Starts)
+    starts: Starts
 
     async def reconcile(self, key: Key) -> Result:
         unit = self.caches.units.store.get(key)
         if unit is None:
-            self.starts.forget(key)
             return DONE
         async with self.starts.turn(unit):
             return await self._reconcile(key)

@@ -28,6 +28,7 @@ from gpuruntime.reconcilers.pool import PoolReconciler
 from gpuruntime.reconcilers.prepares import Prepares
 from gpuruntime.reconcilers.reclaim import Reclaimer
 from gpuruntime.reconcilers.running import Runner
+from gpuruntime.reconcilers.starts import Starts
 from gpuruntime.reconcilers.stock import StockReconciler
 from gpuruntime.reconcilers.storage import StorageReconciler
 from gpuruntime.reconcilers.storage_waking import StorageWaker
@@ -136,7 +137,8 @@ class Reconcilers:
         around, caches = self._around, self._caches
         runner = self._runner()
         writes = StorageWrites(client=around.client, storages=caches.storages)
-        holds = Holds(around.client, caches, writes)
+        starts = Starts()
+        holds = Holds(around.client, caches, writes=writes, starts=starts, term=around.term)
         claims = StockClaims(
             around.client,
             stock=caches.stock,
@@ -160,6 +162,7 @@ class Reconcilers:
             holds=holds,
             recorder=self._recorder,
             term=around.term,
+            starts=starts,
         )
         storage = self._storage_reconciler(holds, writes)
         stock = StockReconciler(
