@@ -1,0 +1,244 @@
+"""Dead letters: listed, discarded, and redriven as a new series of their invocation."""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus import messages
+from gpuruntime.bus.errors import (
+    BusError,
+    FullError,
+    MalformedMessageError,
+    MissingError,
+)
+from gpuruntime.bus.jetstream import StoredMessage
+from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, State
+from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.serverless.acceptance import Acceptance, Accepted
+from gpuruntime.serverless.errors import (
+    DeadLetterNotFoundError,
+    InvocationConflictError,
+    QueueFullError,
+    UnknownOutcomeError,
+    bus_translated,
+)
+from gpuruntime.serverless.functions import Functions
+from gpuruntime.serverless.queue import Queue
+
+log = structlog.get_logger()
+
+_ID = re.compile(r"dl-[0-9a-f]{24}")
+LOOKS: Final = 5
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StoredLetter:
+    letter: DeadLetter
+    sequence: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LetterPage:
+    """`next` is the sequence to go on behind; 0 on the last page."""
+
+    letters: tuple[DeadLetter, ...]
+    next: int
+
+
+class DeadLetters:
+    def __init__(
+        self,
+        queue: Queue,
+        functions: Functions,
+        acceptance: Acceptance,
+        *,
+        now: Callable[[], datetime],
+        retention_seconds: float,
+    ) -> None:
+        self._queue = queue
+        self._functions = functions
+        self._acceptance = acceptance
+        self._now = now
+        self._retention_seconds = retention_seconds
+
+    async def page(self, *, function: str = "", limit: int, after: int) -> LetterPage:
+        """The oldest first; without the payloads, which may be long."""
+        subjects = f"{self._queue.names.prefix}.dlq.{function or '*'}.*"
+        letters: list[DeadLetter] = []
+        reached = after
+        with bus_translated():
+            self._queue.demand()
+            while found := await self._following(subjects, reached):
+                if len(letters) == limit:
+                    return LetterPage(letters=tuple(letters), next=reached)
+                reached = found.sequence
+                if stored := _read(found):
+                    letters.append(attrs.evolve(stored.letter, invocation=NULL))
+        return LetterPage(letters=tuple(letters), next=0)
+
+    async def discard(self, name: str) -> None:
+        with bus_translated():
+            self._queue.demand()
+            found = await self._find(name)
+            try:
+                await self._queue.jetstream.delete(self._queue.names.dead_letters, found.sequence)
+            except MissingError as error:
+                raise _not_found(name) from error
+
+    async def redrive(self, name: str) -> Accepted:
+        """Until the letter is gone, the same redrive can be asked for again."""
+        with bus_translated():
+            self._queue.demand()
+            found = await self._find(name)
+            dead = _invocation_of(found.letter)
+            await self._functions.find(dead.serverlessRequestID)
+            accepted = await self._redrive(found.letter, dead)
+            await self._drop(found)
+        return accepted
+
+    async def _following(self, subjects: str, after: int) -> StoredMessage | None:
+        return await self._queue.jetstream.following(
+            self._queue.names.dead_letters, subjects, after=after
+        )
+
+    async def _find(self, name: str) -> StoredLetter:
+        if not _ID.fullmatch(name):
+            raise _not_found(name)
+        found = await self._following(f"{self._queue.names.prefix}.dlq.*.{name}", 0)
+        stored = _read(found) if found else None
+        if stored is None:
+            raise _not_found(name)
+        return stored
+
+    async def _redrive(self, letter: DeadLetter, dead: Invocation) -> Accepted:
+        records = self._queue.records
+        stored = await records.read_latest(dead.serverlessRequestID, dead.invocationID)
+        for _ in range(LOOKS):
+            if stored is not None and _is_beyond(stored.record, letter, dead):
+                record = stored.record
+                return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
+            queued = _queued_again(dead, letter, now=self._now())
+            revision = stored.revision if stored else 0
+            try:
+                written = await records.write(queued, expected=revision)
+            except ConflictError as conflict:
+                stored = conflict.current
+            else:
+                return await self._send(written, dead, before=stored)
+        raise UnknownOutcomeError(
+            f"invocation {dead.invocationID} changes all the time: redrive it again"
+        )
+
+    async def _send(
+        self, queued: StoredRecord, dead: Invocation, *, before: StoredRecord | None
+    ) -> Accepted:
+        """`before` is put back where the queue has no room."""
+        record = queued.record
+        again = attrs.evolve(
+            dead,
+            series=record.series,
+            revision=queued.revision,
+            acceptedAt=record.acceptedAt,
+            deadlineAt=record.deadlineAt,
+        )
+        try:
+            stored = await self._acceptance.send(again)
+        except FullError as error:
+            await self._put_back(queued, before)
+            raise QueueFullError(
+                f"the queue of function {dead.serverlessRequestID} is full: redrive it later"
+            ) from error
+        except BusError as error:
+            raise UnknownOutcomeError(
+                f"whether invocation {dead.invocationID} is queued again is not known, "
+                f"redrive it again: {error}"
+            ) from error
+        return Accepted(record=record, sequence=stored.sequence, is_duplicate=False)
+
+    async def _put_back(self, queued: StoredRecord, before: StoredRecord | None) -> None:
+        """What fails here leaves a queued record, over which the next redrive writes."""
+        try:
+            if before is None:
+                await self._queue.records.delete(queued)
+            else:
+                await self._queue.records.write(
+                    before.record, expected=queued.revision, ttl_seconds=self._retention_seconds
+                )
+        except BusError as error:
+            log.warning(
+                "record left queued", invocation=queued.record.invocationID, reason=str(error)
+            )
+
+    async def _drop(self, found: StoredLetter) -> None:
+        try:
+            await self._queue.jetstream.delete(self._queue.names.dead_letters, found.sequence)
+        except BusError as error:
+            log.warning(
+                "dead letter left behind", letter=found.letter.deadLetterID, reason=str(error)
+            )
+
+
+def _is_beyond(record: Record, letter: DeadLetter, dead: Invocation) -> bool:
+    """An earlier redrive of this letter has come further; raises where it cannot be redriven."""
+    if record.requestHash != dead.requestHash:
+        raise InvocationConflictError(
+            f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
+            "another one by now: discard the dead letter"
+        )
+    if record.series > letter.series:
+        is_unsent = record.series == letter.series + 1 and record.attempt == 0
+        return not (is_unsent and record.state in (State.QUEUED, State.EXPIRED))
+    if record.state is not State.DEAD_LETTERED:
+        raise InvocationConflictError(
+            f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
+            f"{record.state}, not dead: discard the dead letter once it has ended"
+        )
+    return False
+
+
+def _queued_again(dead: Invocation, letter: DeadLetter, *, now: datetime) -> Record:
+    """As long a life as it had, from now on."""
+    life: timedelta = dead.deadlineAt - dead.acceptedAt
+    return Record(
+        invocationID=dead.invocationID,
+        serverlessRequestID=dead.serverlessRequestID,
+        state=State.QUEUED,
+        mode=dead.mode,
+        requestHash=dead.requestHash,
+        series=letter.series + 1,
+        acceptedAt=now,
+        deadlineAt=now + life,
+    )
+
+
+def _read(found: StoredMessage) -> StoredLetter | None:
+    """None for what is no letter of ours, or is not where it says that it belongs."""
+    try:
+        letter = messages.read(found.data, DeadLetter)
+    except MalformedMessageError as error:
+        log.warning("dead letter passed over", subject=found.subject, reason=str(error))
+        return None
+    _, _, function, name = found.subject.split(".")
+    if (letter.serverlessRequestID, letter.deadLetterID) != (function, name):
+        return None
+    return StoredLetter(letter=letter, sequence=found.sequence)
+
+
+def _invocation_of(letter: DeadLetter) -> Invocation:
+    try:
+        return messages.read_invocation(
+            bytes(letter.invocation), function=letter.serverlessRequestID
+        )
+    except MalformedMessageError as error:
+        raise InvocationConflictError(
+            f"dead letter {letter.deadLetterID} holds no invocation that could run again: "
+            "discard it"
+        ) from error
+
+
+def _not_found(name: str) -> DeadLetterNotFoundError:
+    return DeadLetterNotFoundError(f"dead letter {name} does not exist")

@@ -1,0 +1,80 @@
+"""The use cases on invocations, functions and dead letters, put together for the api."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+
+import attrs
+
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.kube.client import Client
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.serverless.acceptance import Acceptance
+from gpuruntime.serverless.dead_letters import DeadLetters
+from gpuruntime.serverless.functions import Functions
+from gpuruntime.serverless.invocations import Invocations
+from gpuruntime.serverless.queue import Queue
+from gpuruntime.serverless.result_store import ResultReader
+from gpuruntime.serverless.wakes import Wakes
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class IngressOptions:
+    """`retention_seconds` is how long the broker keeps the end of an invocation."""
+
+    namespace: str = "runtime-instance"
+    retention_seconds: float = 86_400.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class IngressMeans:
+    client: Client
+    units: Cache[GPUUnit]
+    queue: Queue
+    now: Callable[[], datetime]
+    rng: Random
+    results: ResultReader | None = None
+    meter: Meter = NullMeter()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Ingress:
+    queue: Queue
+    acceptance: Acceptance
+    invocations: Invocations
+    functions: Functions
+    dead_letters: DeadLetters
+    wakes: Wakes
+
+    async def run(self) -> None:
+        """For ever: connects, declares the streams, wakes the activator."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.queue.run(), name="queue")
+            tasks.create_task(self.wakes.run(), name="wakes")
+
+
+def ingress_of(means: IngressMeans, options: IngressOptions) -> Ingress:
+    """Before the informer of its cache runs."""
+    queue, now = means.queue, means.now
+    functions = Functions(means.client, means.units, queue, namespace=options.namespace, now=now)
+    wakes = Wakes(queue.connection, queue.names)
+    acceptance = Acceptance(queue, functions, wakes, now=now, rng=means.rng, meter=means.meter)
+    return Ingress(
+        queue=queue,
+        acceptance=acceptance,
+        invocations=Invocations(
+            queue,
+            acceptance,
+            now=now,
+            retention_seconds=options.retention_seconds,
+            results=means.results,
+            meter=means.meter,
+        ),
+        functions=functions,
+        dead_letters=DeadLetters(
+            queue, functions, acceptance, now=now, retention_seconds=options.retention_seconds
+        ),
+        wakes=wakes,
+    )
