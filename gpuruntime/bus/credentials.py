@@ -39,21 +39,22 @@ def credentials(options: ConnectionOptions) -> dict[str, Any]:
     """As the client takes them. A file that is missing or no good may be mended meanwhile."""
     given: dict[str, Any] = {}
     if options.token_file:
-        given["token"] = _secret(options.token_file)
+        given["token"] = secret_in(options.token_file)
     if options.user:
         given["user"] = options.user
-        given["password"] = _secret(options.password_file) if options.password_file else ""
+        given["password"] = secret_in(options.password_file) if options.password_file else ""
     if options.nkey_file:
-        given["nkeys_seed_str"] = _seed(_secret(options.nkey_file), options.nkey_file)
+        given["nkeys_seed_str"] = _seed(secret_in(options.nkey_file), options.nkey_file)
     if options.credentials_file:
-        _check_credentials(_secret(options.credentials_file), options.credentials_file)
+        _check_credentials(secret_in(options.credentials_file), options.credentials_file)
         given["user_credentials"] = options.credentials_file
     if options.uses_tls:
         given["tls"] = _tls(options)
     return given
 
 
-def _secret(path: str) -> str:
+def secret_in(path: str) -> str:
+    """Raises UnavailableError where there is none."""
     try:
         secret = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

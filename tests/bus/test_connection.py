@@ -1,12 +1,7 @@
 import asyncio
-import base64
-import json
-import os
 from pathlib import Path
-from typing import ClassVar
 
 import nats.errors
-import nkeys
 import pytest
 
 from gpuruntime.bus.connection import Connection
@@ -18,6 +13,7 @@ from gpuruntime.bus.errors import (
 )
 from gpuruntime.bus.message import Message
 from tests.bus.broker import Broker, broker, connection, eventually
+from tests.bus.identities import Identity, operated
 from tests.kube.servers import Authority
 
 NOBODY = "nats://127.0.0.1:1"
@@ -225,22 +221,10 @@ async def test_a_server_that_is_too_old_is_named_with_the_remedy() -> None:
 
 
 async def test_a_user_comes_in_with_a_credentials_file(tmp_path: Path) -> None:
-    operator, account, user = (Identity(kind) for kind in ("operator", "account", "user"))
-    system = Identity("account")
-    lines = (
-        f"operator: {operator.sign(operator)}",
-        f"system_account: {system.public}",
-        "resolver: MEMORY",
-        "resolver_preload: {",
-        *(f"  {each.public}: {operator.sign(each)}" for each in (account, system)),
-        "}",
-    )
+    account, user = Identity("account"), Identity("user")
     file = tmp_path / "user.creds"
-    file.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{account.sign(user)}\n------END NATS USER JWT------\n"
-        f"\n-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
-    )
-    with broker(*lines) as started:
+    file.write_text(account.credentials_of(user))
+    with broker(*operated(account)) as started:
         assert await connects(started.url, credentials_file=str(file)) == ""
         assert await connects(started.url) != ""
         file.write_text(file.read_text().replace(user.seed, Identity("user").seed))
@@ -273,43 +257,3 @@ async def test_an_address_is_told_without_the_password_in_it() -> None:
     told = await connects("nats://ali:sesame@127.0.0.1:1")
     assert "127.0.0.1:1" in told
     assert "sesame" not in told
-
-
-class Identity:
-    """A key pair, and what it vouches for."""
-
-    PREFIXES: ClassVar = {
-        "operator": nkeys.PREFIX_BYTE_OPERATOR,
-        "account": nkeys.PREFIX_BYTE_ACCOUNT,
-        "user": nkeys.PREFIX_BYTE_USER,
-    }
-
-    # What a claim does not mention is not allowed at all.
-    LIMITS: ClassVar[dict[str, dict[str, object]]] = {
-        "account": {"limits": dict.fromkeys(("subs", "data", "payload", "conn", "leaf"), -1)},
-        "user": dict.fromkeys(("subs", "data", "payload"), -1),
-    }
-
-    def __init__(self, kind: str) -> None:
-        seed = nkeys.encode_seed(os.urandom(32), self.PREFIXES[kind])
-        self.kind = kind
-        self.seed = seed.decode()
-        self.public = nkeys.from_seed(seed).public_key.decode()
-
-    def sign(self, other: "Identity") -> str:
-        claims = {
-            "jti": other.public,
-            "iat": 1_700_000_000,
-            "iss": self.public,
-            "sub": other.public,
-            "name": other.kind,
-            "nats": {"type": other.kind, "version": 2, **self.LIMITS.get(other.kind, {})},
-        }
-        head = {"typ": "JWT", "alg": "ed25519-nkey"}
-        text = ".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
-        signature = nkeys.from_seed(self.seed.encode()).sign(text.encode())
-        return f"{text}.{_base64(signature)}"
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
