@@ -18,6 +18,7 @@ from gpuruntime.inventory.bodies import body_of
 from gpuruntime.inventory.changes import changed, demand_match
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
+    NameTakenError,
     NothingToRecoverError,
     StorageInUseError,
     StorageNotFoundError,
@@ -45,7 +46,7 @@ from gpuruntime.models.storages import (
     GPUStorage,
     GPUStorageSpec,
     asks_to_recover,
-    awaited,
+    circle_of_copies,
     source_in_use,
 )
 from gpuruntime.models.strict import Problem, StrictError
@@ -205,16 +206,16 @@ class Storages:
 
     def _demand_no_circle(self, order: StorageOrder) -> None:
         """A courtesy: storages that wait for each other would wait for ever."""
-        seen = [order.key.name]
-        prepare = order.request.prepare
-        while prepare is not None and prepare.fromStorageName:
-            if prepare.fromStorageName in seen:
-                chain = " from ".join((*seen, prepare.fromStorageName))
-                message = f"closes a circle of copies: {chain}"
-                raise StrictError((Problem(field="prepare.fromStorageName", message=message),))
-            seen.append(prepare.fromStorageName)
-            source = self._cache.store.get(Key(self._namespace, prepare.fromStorageName))
-            prepare = awaited(source) if source else None
+        store = self._cache.store
+        chain = circle_of_copies(
+            order.key.name,
+            order.request.prepare,
+            lambda source: store.get(Key(self._namespace, source)),
+        )
+        if chain:
+            circle = " from ".join(chain)
+            message = f"closes a circle of copies: {circle}; copy from another storage"
+            raise StrictError((Problem(field="prepare.fromStorageName", message=message),))
 
     def _demand_free(self, storage: GPUStorage) -> None:
         """Units that wait for it are what a recovery is for."""
@@ -283,8 +284,14 @@ def _asking(storage: GPUStorage, rng: Random) -> GPUStorage:
 
 
 def _demand_same(order: StorageOrder, storage: GPUStorage) -> GPUStorage:
-    operation = order.operation_id
-    if not operation or provenance.operation_of(storage) != operation:
+    operation, name = order.operation_id, storage.metadata.name
+    if not operation and provenance.is_terminating(storage):
+        raise NameTakenError(
+            f"storage {name} is being deleted: wait until it is gone, or choose another name"
+        )
+    if not operation:
+        raise NameTakenError(f"storage {name} exists already: update it, or choose another name")
+    if provenance.operation_of(storage) != operation:
         raise claim_plan.name_taken(storage.metadata.key)
     if not _is_of(storage, order):
         raise claim_plan.operation_conflict(operation)

@@ -1,6 +1,7 @@
 """GPUStorage: a volume that outlives the units that mount it, one at a time."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Final
 
 import attrs
@@ -165,6 +166,24 @@ def awaited(storage: GPUStorage) -> Prepare | None:
     """What has yet to fill it: once that was done, it depends on nothing any more."""
     is_filled = storage.status.prepare.phase == StepPhase.SUCCEEDED
     return None if is_filled else storage.spec.prepare
+
+
+def circle_of_copies(
+    name: str, prepare: Prepare | None, stored: Callable[[str], GPUStorage | None]
+) -> tuple[str, ...]:
+    """From this storage on to the one that comes twice: they would wait for each other for ever.
+
+    Empty where there is none.
+    """
+    chain = [name]
+    while prepare is not None and prepare.fromStorageName:
+        source = prepare.fromStorageName
+        if source in chain:
+            return (*chain, source)
+        chain.append(source)
+        found = stored(source)
+        prepare = awaited(found) if found else None
+    return ()
 
 
 def source_in_use(storage: GPUStorage) -> str:

@@ -81,7 +81,9 @@ def _unready(name: str, storage: GPUStorage | None) -> Blocked | None:
         return _missing(name)
     if provenance.is_terminating(storage):
         return Blocked(
-            reason=MountReason.STORAGE_MISSING, message=f"storage {name} is being deleted"
+            reason=MountReason.STORAGE_MISSING,
+            message=f"storage {name} is being deleted: take it out of storageMounts, "
+            "or create it again once it is gone",
         )
     phase = storage_phase_of(storage.status.conditions)
     if phase is StoragePhase.READY:

@@ -11,7 +11,13 @@ from gpuruntime.models.network import NetworkPolicy
 from gpuruntime.models.phases import StoragePhase, storage_phase_of
 from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.reasons import StorageReason
-from gpuruntime.models.storages import GPUStorage, awaited, prepare_policy_name, source_in_use
+from gpuruntime.models.storages import (
+    GPUStorage,
+    awaited,
+    circle_of_copies,
+    prepare_policy_name,
+    source_in_use,
+)
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.volumes import JOBS, Job
 from gpuruntime.reconcilers.caches import Caches
@@ -71,16 +77,18 @@ class Prepares:
 
     def circle(self, storage: GPUStorage) -> tuple[Problem, ...]:
         """Storages that wait for each other would wait for ever."""
-        seen, prepare = [storage.metadata.name], awaited(storage)
-        while prepare is not None and prepare.fromStorageName:
-            if prepare.fromStorageName in seen:
-                message = f"closes a circle of copies: {', '.join(seen)}"
-                return (Problem(field="spec.prepare.fromStorageName", message=message),)
-            seen.append(prepare.fromStorageName)
-            key = Key(storage.metadata.namespace, prepare.fromStorageName)
-            source = self.caches.storages.store.get(key)
-            prepare = awaited(source) if source else None
-        return ()
+        name, namespace = storage.metadata.name, storage.metadata.namespace
+        stored = self.caches.storages.store
+        chain = circle_of_copies(
+            name, awaited(storage), lambda source: stored.get(Key(namespace, source))
+        )
+        if not chain:
+            return ()
+        message = (
+            f"closes a circle of copies: {', '.join(chain[:-1])}; "
+            "delete one of them, and make it from something else"
+        )
+        return (Problem(field="spec.prepare.fromStorageName", message=message),)
 
     def is_copied(self, source: GPUStorage) -> bool:
         """By a Job that has yet to end, with or without a Pod so far."""
@@ -153,9 +161,14 @@ class Prepares:
             return None
         source = self.caches.storages.store.get(Key(storage.metadata.namespace, name))
         if source is None:
-            return source_missing(f"storage {name} to copy from does not exist")
+            return source_missing(
+                f"storage {name} to copy from does not exist: create it, or delete this one"
+            )
         if provenance.is_terminating(source):
-            return source_missing(f"storage {name} to copy from is being deleted")
+            return source_missing(
+                f"storage {name} to copy from is being deleted: create it again once it is gone, "
+                "or delete this one"
+            )
         if storage_phase_of(source.status.conditions) is not StoragePhase.READY:
             return source_missing(f"storage {name} to copy from is not ready")
         return None

@@ -7,7 +7,7 @@ import pytest
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from tests.product.conftest import Open
-from tests.product.ground import Document, condition
+from tests.product.ground import Document, condition, is_ready
 
 IMAGE = "busybox:1.36"
 STORAGES: dict[str, tuple[Document, str]] = {
@@ -178,6 +178,24 @@ async def test_what_a_storage_is_made_of_cannot_change(
         name = await ground.make("models")
         refused = await ground.call("PUT", f"/gpu-storages/{name}", change)
         assert (refused.status, refused.fields) == (400, {field})
+
+
+async def test_a_name_that_is_in_use_is_told_with_what_to_do(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        again = {"name": name, "size": "1Gi"}
+        refused = await ground.call("POST", "/gpu-storages", again)
+        assert (refused.status, refused.code) == (409, "name_taken")
+        assert refused.message == (
+            f"storage {name} exists already: update it, or choose another name"
+        )
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        (await ground.kube.delete(ground.path(GPU_STORAGES, name))).ok()
+        refused = await ground.call("POST", "/gpu-storages", again)
+        assert refused.message == (
+            f"storage {name} is being deleted: wait until it is gone, or choose another name"
+        )
 
 
 async def test_a_class_that_does_not_exist_is_named_until_it_does(on: Open) -> None:

@@ -147,6 +147,16 @@ def test_nothing_half_filled_is_ever_mounted(
     assert words in blocked.message
 
 
+def test_a_storage_on_its_way_out_says_how_to_go_on() -> None:
+    going = ObjectMeta(name="s", uid="uid-s", deletionTimestamp=BEGIN)
+    blocked = looked(unit("a", "s"), attrs.evolve(storage("s", held_by="a"), metadata=going))
+    assert blocked.reason is MountReason.STORAGE_MISSING
+    assert blocked.message == (
+        "storage s is being deleted: take it out of storageMounts, "
+        "or create it again once it is gone"
+    )
+
+
 def test_a_storage_that_fails_stops_even_its_holder() -> None:
     failed = Condition(type="Ready", status="False", reason="VolumeLost", message="gone")
     blocked = looked(unit("a", "s"), storage("s", held_by="a", ready=failed))

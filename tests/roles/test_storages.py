@@ -127,7 +127,9 @@ async def test_a_copy_waits_for_its_source() -> None:
         copy = {"name": "copy", "size": "10Gi", "prepare": {"fromStorageName": "models"}}
         assert (await caller.post("/gpu-storages", copy))[0] == 201
         waiting = await storage(caller, lambda view: view["reason"] == "SourceNotReady", "copy")
-        assert waiting["message"] == "storage models to copy from does not exist"
+        assert waiting["message"] == (
+            "storage models to copy from does not exist: create it, or delete this one"
+        )
         await caller.post("/gpu-storages", FILLED)
         view = await storage(caller, is_ready, "copy")
         assert view["prepareStatus"]["phase"] == "Succeeded"
