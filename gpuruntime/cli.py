@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         ("manager", _manager, "reconcile units and pools (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
         ("worker", _worker, "run the invocations of one function, beside its container"),
+        ("results", _results, "keep results, and end invocations whose time is over"),
     ):
         role = commands.add_parser(name, help=text)
         _add_role_flags(role)
@@ -126,6 +127,16 @@ def _worker(options: argparse.Namespace) -> int:
 
     return lifecycle.run_to_exit(
         lambda: worker.WorkerRole(loaded), grace_seconds=loaded.shutdownGrace
+    )
+
+
+def _results(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import lifecycle, results
+
+    return lifecycle.run_to_exit(
+        lambda: results.ResultsRole(loaded), grace_seconds=loaded.shutdownGrace
     )
 
 

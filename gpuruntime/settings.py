@@ -17,6 +17,7 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.names import is_dns_label, is_dns_subdomain
 from gpuruntime.models.quantities import parse_quantity
 from gpuruntime.models.strict import FieldError, StrictError, Structurer
+from gpuruntime.results_settings import ResultsSettings
 from gpuruntime.serverless_settings import NatsSettings, WorkerSettings
 from gpuruntime.setting_checks import (
     is_address,
@@ -41,6 +42,7 @@ ADDRESSES = {
     "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
     "GPURUNTIME_KUBECONFIG": ("kubernetes", "kubeconfig"),
     "GPURUNTIME_NATS_URL": ("nats", "url"),
+    "GPURUNTIME_POSTGRES_URL": ("results", "postgres", "url"),
 }
 PRIVATE_NETWORKS = (
     "10.0.0.0/8",
@@ -283,6 +285,7 @@ class Settings:
     auth: AuthSettings = AuthSettings()
     nats: NatsSettings = NatsSettings()
     worker: WorkerSettings = WorkerSettings()
+    results: ResultsSettings = ResultsSettings()
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()
     files: FileSettings = FileSettings()

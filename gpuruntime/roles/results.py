@@ -1,0 +1,81 @@
+"""The results: keeps what invocations came to and ends those whose time is over; any number."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.names import Names
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.broker import connection_options_of
+from gpuruntime.roles.process import Process
+from gpuruntime.roles.result_stores import result_store
+from gpuruntime.serverless.keeping import Keeping
+from gpuruntime.serverless.result_store import ResultStore
+from gpuruntime.serverless.results import Results, ResultsOptions
+from gpuruntime.settings import Settings
+
+STARTING: Final = "starting"
+
+
+class ResultsRole:
+    """It never speaks to Kubernetes. What is away makes it unready, and heals without it."""
+
+    def __init__(self, settings: Settings, *, process: Process | None = None) -> None:
+        if not settings.nats.url:
+            raise ConfigurationError("nats.url is empty: say where the broker is")
+        self._settings = settings
+        self._process = process or Process()
+        self._registry = Registry()
+        self._options = ResultsOptions(stream_retention_seconds=settings.results.streamRetention)
+        self._results: Results | None = None
+
+    async def run(self) -> None:
+        settings, process = self._settings, self._process
+        connection = Connection(
+            connection_options_of(settings.nats, name=f"results {process.identity}"),
+            rng=process.rng,
+            meter=self._registry,
+        )
+        async with result_store(settings, name="gpuruntime results") as store:
+            self._results = results = self._make(connection, store)
+            async with process.standing(
+                settings, self._registry, not_ready=self._not_ready, facts=self._facts
+            ) as tasks:
+                tasks.create_task(connection.run(), name="broker")
+                tasks.create_task(results.run(), name="results")
+
+    async def drain(self) -> None:
+        if self._results is not None:
+            await self._results.drain()
+
+    def _make(self, connection: Connection, store: ResultStore | None) -> Results:
+        process, settings = self._process, self._settings
+        return Results(
+            connection,
+            Names(settings.nats.subjectPrefix),
+            self._options,
+            None if store is None else self._keeping(store),
+            now=process.now,
+            rng=process.rng,
+            meter=self._registry,
+        )
+
+    def _keeping(self, store: ResultStore) -> Keeping:
+        options, process = self._options, self._process
+        return Keeping(
+            store,
+            retention_seconds=self._settings.results.retention,
+            window_seconds=options.longest_pause_seconds + 2 * options.ack_wait_seconds,
+            now=process.now,
+            rng=process.rng,
+            meter=self._registry,
+        )
+
+    def _not_ready(self) -> str:
+        return self._results.not_ready if self._results else STARTING
+
+    def _facts(self) -> Mapping[str, object]:
+        results = self._results
+        facts = {"role": "results", "store": self._settings.results.store.value}
+        return facts if results is None else {**facts, "inHand": results.in_hand}
