@@ -26,6 +26,7 @@ import msgspec
 from aiohttp import web
 
 from gpuruntime.framework.calls import Answer, Call, CallError
+from gpuruntime.framework.places import place_of
 from gpuruntime.models.functions import Framework
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ async def serving(handler: Handler, framework: Framework = DEFAULTS) -> AsyncIte
     )
     await runner.setup()
     try:
-        await web.SockSite(runner, _bound(Path(framework.socketPath))).start()
+        await web.SockSite(runner, _bound(place_of(framework.socketPath))).start()
         yield server
     finally:
         await runner.cleanup()
@@ -136,6 +137,6 @@ async def _serve_until_told(handler: Handler, framework: Framework, grace_second
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     async with serving(handler, framework) as server:
-        log.info("serving on %s", framework.socketPath)
+        log.info("serving on %s", place_of(framework.socketPath))
         await told.wait()
         await server.stop(grace_seconds=grace_seconds)

@@ -4,12 +4,14 @@ A Pod runs as processes if one of its images stands for a program. What else is 
 to run here as well, by a command that begins with an interpreter.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import attrs
 
+from gpuruntime.framework.places import MOUNTS
 from gpuruntime.local.container_objects import Variable
 from gpuruntime.local.pod_objects import Container, Pod
 from gpuruntime.local.simulation import CONTAINER, FAIL, Fault
@@ -100,7 +102,7 @@ def start_of(
     told = {each.name: relocated(_value(each, pod), places) for each in container.env}
     return Start(
         argv=(program.path, *program.arguments, *_arguments(container, places, port)),
-        environment={**_ENVIRONMENT, **told, **address},
+        environment={**_ENVIRONMENT, MOUNTS: json.dumps(places), **told, **address},
         folder=container.workingDir,
     )
 

@@ -13,10 +13,12 @@ import pytest
 from gpuruntime.kube.transport import Request
 from gpuruntime.local.cluster_objects import SECRETS
 from gpuruntime.local.pod_objects import PODS, Pod
+from gpuruntime.models.functions import Framework
 from tests.local.controllers.process_parts import SHARED, programs, said, spec
 from tests.local.controllers.world import World, running_cluster
 
 SOCKET = f"{SHARED}/meeting.sock"
+FOLDER = str(Path(Framework().socketPath).parent)
 # The files of a folder that it is told: their modes, and what is in them.
 SHOW = """
 import os, sys, time
@@ -77,6 +79,28 @@ async def test_each_pod_has_a_folder_of_its_own_for_the_same_path(tmp_path: Path
             while len(lengths := [w for w in said(tmp_path) if "bound" in w]) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     assert all(int(each.split()[2]) <= 60 for each in lengths)
+
+
+async def test_a_function_meets_its_worker_at_the_path_of_the_pod(tmp_path: Path) -> None:
+    """Without an argument: it serves where any Pod would have it."""
+    given = spec(tmp_path)
+    main = given["containers"][0]
+    main["command"], main["args"] = ["python", "-m", "gpuruntime.framework.echo"], []
+    for container in (main, given["initContainers"][0]):
+        container["volumeMounts"] = [{"name": "shared", "mountPath": FOLDER}]
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=given)
+        await world.until(PODS, "p", is_ready)
+        async with asyncio.timeout(20):
+            while b"serving on" not in (log := log_of(world, "p", "main")):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        place = log.decode().split()[2]
+        assert place.endswith("/0/0/framework.sock")
+        async with asyncio.timeout(20):
+            reader, writer = await asyncio.open_unix_connection(place)
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b"200" in await reader.readline()
+            writer.close()
 
 
 async def test_a_main_container_that_is_killed_comes_back_beside_its_sidecar(
