@@ -35,6 +35,7 @@ class Database:
         self._keeper = keeper
         self._data = folder / "data"
         self._starts = 0
+        self._is_up = False
         self._as_somebody = _without_root(folder)
 
     @property
@@ -62,6 +63,7 @@ class Database:
     def start(self) -> None:
         """Returns at once; `wait` waits until it answers."""
         self._starts += 1
+        self._is_up = True
         flags = ["-k", str(self.folder), "-c", "listen_addresses=", "-c", "fsync=off"]
         argv = [str(program("postgres")), "-D", str(self._data), *flags]
         self._keeper.start(self._name, [*self._as_somebody, *argv], self._log)
@@ -76,6 +78,9 @@ class Database:
 
     def kill(self) -> None:
         """Returns when its children are gone as well: they hold what the next start needs."""
+        if not self._is_up:
+            return
+        self._is_up = False
         self._keeper.kill(self._name)
         until(lambda: self._data in _working_folders(), lambda are_left: not are_left)
 

@@ -1,0 +1,154 @@
+"""The program `gpuruntime results` between a real broker and a real PostgreSQL, both at risk."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.bus.bodies import CHUNK_BYTES, Bodies
+from gpuruntime.bus.messages import NULL, Record, State
+from gpuruntime.bus.records import StoredRecord
+from gpuruntime.serverless.postgres import PostgresOptions, postgres_results
+from tests.bus.broker import FUNCTION, Broker, Bus, bus
+from tests.cluster.product import Process
+from tests.roles.programs import Programs, programs
+from tests.roles.test_worker import readiness
+from tests.serverless.database import PASSWORD, Database, database
+from tests.serverless.test_results import record, soon
+from tests.worker.workers import ended
+
+pytestmark = pytest.mark.serverless
+NAMES = [f"i{number}" for number in range(300)]
+
+
+@pytest.fixture
+def server() -> Iterator[Database]:
+    with database() as started:
+        yield started
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Programs]:
+    with programs(tmp_path) as started:
+        yield started
+
+
+def start(program: Programs, made: Bus, server: Database) -> Process:
+    secret = program.folder / "password"
+    secret.write_text(PASSWORD)
+    postgres = {"url": server.bare_url, "passwordFile": str(secret)}
+    return program.start(
+        "results",
+        nats={"url": made.url, "subjectPrefix": made.names.prefix},
+        results={"store": "postgres", "postgres": postgres},
+    )
+
+
+async def end(made: Bus, name: str) -> None:
+    """As a worker does: some with a long body, and some not at all."""
+    if name.endswith("3"):
+        await made.records.write(record(name, deadlineAt=soon(1.0)), expected=0)
+        return
+    done: Record = record(name, State.SUCCEEDED)
+    if name.endswith("7"):
+        body = name.encode() * CHUNK_BYTES
+        count = await Bodies(made.jetstream, made.names).write(done, body, ttl_seconds=600)
+        done = attrs.evolve(done, body=NULL, bodyParts=count)
+    await made.records.write(done, expected=0)
+
+
+async def in_stream(made: Bus, names: list[str]) -> dict[str, StoredRecord | None]:
+    return {name: await made.records.read(FUNCTION, name) for name in names}
+
+
+async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str, Any]:
+    """What is in the database, as soon as that is all and terminal."""
+    async with asyncio.timeout(90), postgres_results(PostgresOptions(url=server.url)) as store:
+        while True:
+            kept = {name: await store.read(FUNCTION, name) for name in names}
+            if all(kept.values()) and kept == await in_stream(made, names):
+                for stored in kept.values():
+                    assert stored
+                    parts = range(stored.record.bodyParts)
+                    body = b"".join([await store.read_part(stored, part) for part in parts])
+                    assert body == stored.record.invocationID.encode() * CHUNK_BYTES * bool(parts)
+                return kept
+            await asyncio.sleep(0.5)
+
+
+def until_tells(process: Process, words: str) -> None:
+    """Its readiness; the process goes on."""
+    for _ in range(200):
+        if words in readiness(process):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"readiness: {readiness(process)}\n{process.tail()}")
+
+
+async def test_replicas_that_are_killed_again_and_again_lose_nothing(
+    program: Programs, own: Broker, server: Database
+) -> None:
+    rng = Random(7)
+    async with bus(own.url, "kills") as made:
+        replicas = [start(program, made, server) for _ in range(2)]
+        for name in NAMES:
+            await end(made, name)
+            await asyncio.sleep(0.02)
+            if rng.random() < 0.02:
+                place = rng.randrange(2)
+                replicas[place].kill()
+                replicas[place] = start(program, made, server)
+        replicas[0].kill()
+        replicas[0] = start(program, made, server)
+        kept = await until_kept(made, server, NAMES)
+        assert [replica.stop() for replica in replicas] == [0, 0]
+    late = {name for name, stored in kept.items() if stored.record.state is State.EXPIRED}
+    assert late == {name for name in NAMES if name.endswith("3")}
+
+
+async def test_a_database_that_is_away_is_waited_for_while_invocations_go_on_expiring(
+    program: Programs, own: Broker, server: Database
+) -> None:
+    async with bus(own.url, "away") as made:
+        process = start(program, made, server)
+        process.wait_until_ready()
+        await end(made, "first7")
+        await until_kept(made, server, ["first7"])
+        server.kill()
+        names = [f"a{number}" for number in range(20)]
+        for name in names:
+            await end(made, name)
+        until_tells(process, "PostgreSQL: ")
+        assert process.metric("gpuruntime_results_database_errors_total") > 0
+        for name in names:
+            await ended(made, name)
+        server.start()
+        server.wait()
+        until_tells(process, "ok")
+        await until_kept(made, server, ["first7", *names])
+        assert process.stop() == 0
+        told = process.log.read_text()
+    assert PASSWORD not in told
+    assert "store of results away" in told
+
+
+async def test_a_role_that_starts_without_broker_and_database_waits_for_both(
+    program: Programs, own: Broker, server: Database
+) -> None:
+    async with bus(own.url, "late") as made:
+        await end(made, "one")
+        own.kill()
+        server.kill()
+        process = start(program, made, server)
+        until_tells(process, "nats://")
+        own.start()
+        until_tells(process, "PostgreSQL: ")
+        server.start()
+        until_tells(process, "ok")
+        await until_kept(made, server, ["one"])
+        assert not process.has_ended
