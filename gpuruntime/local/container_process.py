@@ -17,9 +17,9 @@ from gpuruntime.local.container_course import (
     comes_again,
     policy_of,
 )
-from gpuruntime.local.container_objects import Probe
+from gpuruntime.local.container_objects import Hook, Probe
 from gpuruntime.local.pod_objects import Container, ContainerState, Pod, Terminated
-from gpuruntime.local.probes import problem, wait_until_failed, wait_until_passed
+from gpuruntime.local.probes import port_asked, problem, wait_until_failed, wait_until_passed
 from gpuruntime.local.processes import Process, Processes
 from gpuruntime.local.programs import LOOPBACK, Program, start_of
 from gpuruntime.models.pods import Running, Waiting
@@ -97,7 +97,23 @@ class ContainerProcess:
                 await self._process.kill()
             self.over.set()
 
-    async def stop(self, due_at: float, *, after: Sequence["ContainerProcess"] = ()) -> None:
+    @property
+    def hook(self) -> Hook | None:
+        return self.container.lifecycle.preStop
+
+    @property
+    def ports(self) -> frozenset[int | str]:
+        """Those that it is known to listen at, inside of its Pod."""
+        each = self.container
+        probed = {
+            port_asked(p) for p in (each.startupProbe, each.readinessProbe, each.livenessProbe)
+        }
+        numbers = {port.containerPort for port in each.ports}
+        return frozenset(probed | numbers | {port.name for port in each.ports}) - {0, ""}
+
+    async def stop(
+        self, due_at: float, *, hook_port: int, after: Sequence["ContainerProcess"] = ()
+    ) -> None:
         """Its hook is called at once, and its signal sent when the others are over.
 
         Those who do not end by themselves are killed, at the loop's moment `due_at` or very soon.
@@ -107,9 +123,8 @@ class ContainerProcess:
             self.over.set()
             return
         loop = asyncio.get_running_loop()
-        hook = self.container.lifecycle.preStop
-        if hook is not None and self._process is not None and due_at > loop.time():
-            await problem(hook, self.port, within_seconds=due_at - loop.time())
+        if self.hook is not None and self._process is not None and due_at > loop.time():
+            await problem(self.hook, hook_port, within_seconds=due_at - loop.time())
         with suppress(TimeoutError):
             async with asyncio.timeout_at(due_at):
                 for other in after:

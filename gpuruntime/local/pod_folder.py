@@ -15,7 +15,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.local.cluster_objects import SECRETS
 from gpuruntime.local.container_objects import KeyToPath, SecretSource, Volume
 from gpuruntime.local.mirrors import Mirrors
-from gpuruntime.local.pod_objects import Pod
+from gpuruntime.local.pod_objects import Container, Pod
 from gpuruntime.local.programs import relocated
 from gpuruntime.models.metadata import Key
 
@@ -34,17 +34,25 @@ class PodFolder:
         self._pod = pod
         self._client = client
         self._mirrors = mirrors
+        self._folders: dict[str, Path] = {}
 
-    async def prepare(self) -> Mapping[str, str]:
-        """From mount paths to folders; raises NotYetError. Again is as well as once."""
-        folders = {
+    async def prepare(self) -> None:
+        """Raises NotYetError. Again is as well as once."""
+        self._folders = {
             volume.name: self._folder(volume, self._root / str(number))
             for number, volume in enumerate(self._pod.spec.volumes)
         }
-        places = self._places(folders)
         for volume in self._pod.spec.volumes:
             if volume.secret is not None:
-                await self._write(volume.secret, folders[volume.name], places)
+                await self._write(volume.secret, volume.name)
+
+    def places_of(self, container: Container) -> dict[str, str]:
+        """From its mount paths to folders."""
+        places = {}
+        for mount in container.volumeMounts:
+            place = self._folders[mount.name] / mount.subPath
+            place.mkdir(parents=True, exist_ok=True)
+            places[mount.mountPath.rstrip("/")] = str(place)
         return places
 
     def _folder(self, volume: Volume, own: Path) -> Path:
@@ -63,16 +71,14 @@ class PodFolder:
             raise NotYetError(f"persistentvolumeclaim {name} has no volume yet")
         return Path(volume.spec.hostPath.path)
 
-    def _places(self, folders: Mapping[str, Path]) -> dict[str, str]:
-        spec, places = self._pod.spec, {}
-        for container in (*spec.containers, *spec.initContainers):
-            for mount in container.volumeMounts:
-                place = folders[mount.name] / mount.subPath
-                place.mkdir(parents=True, exist_ok=True)
-                places[mount.mountPath.rstrip("/")] = str(place)
-        return places
-
-    async def _write(self, source: SecretSource, folder: Path, places: Mapping[str, str]) -> None:
+    async def _write(self, source: SecretSource, name: str) -> None:
+        """For the containers that mount it, in whose words it is written."""
+        readers = [
+            container
+            for container in (*self._pod.spec.containers, *self._pod.spec.initContainers)
+            if name in {mount.name for mount in container.volumeMounts}
+        ]
+        places = {path: it for each in readers for path, it in self.places_of(each).items()}
         key = Key(self._pod.metadata.namespace, source.secretName)
         try:
             data = (await self._client.get(SECRETS, key)).data
@@ -80,10 +86,10 @@ class PodFolder:
             if not source.optional:
                 raise NotYetError(f'secret "{source.secretName}" not found') from None
             data = {}
-        for item in source.items or [KeyToPath(key=name, path=name) for name in data]:
+        for item in source.items or [KeyToPath(key=each, path=each) for each in data]:
             if item.key in data:
                 mode = source.defaultMode if item.mode is None else item.mode
-                _put(folder / item.path, _text(data[item.key], places), mode)
+                _put(self._folders[name] / item.path, _text(data[item.key], places), mode)
 
 
 def _put(file: Path, content: bytes, mode: int) -> None:

@@ -6,11 +6,12 @@ next may begin once it has started, and it ends after the main containers have.
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.local.container_process import ContainerProcess, Surroundings
 from gpuruntime.local.pod_folder import NotYetError, PodFolder
+from gpuruntime.local.probes import port_asked
 from gpuruntime.local.programs import Programs, program_of
 
 LOOK_AGAIN_SECONDS: Final = 0.5
@@ -62,25 +63,26 @@ class PodProcesses:
         shutil.rmtree(self._around.folder, ignore_errors=True)
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
-        places = await self._places()
+        await self._prepare()
         for init in self.inits:
-            running = tasks.create_task(init.run(places), name=init.container.name)
+            running = self._run(tasks, init)
             if init.container.restartPolicy == "Always":
                 await init.started.wait()
             elif not await running:
                 break
         else:
-            mains = [
-                tasks.create_task(main.run(places), name=main.container.name)
-                for main in self.mains
-            ]
-            await asyncio.wait(mains)
+            await asyncio.wait([self._run(tasks, main) for main in self.mains])
         await self._stop(float(self._around.pod.spec.terminationGracePeriodSeconds))
 
-    async def _places(self) -> Mapping[str, str]:
+    def _run(self, tasks: asyncio.TaskGroup, each: ContainerProcess) -> asyncio.Task[bool]:
+        places = self._folder.places_of(each.container)
+        return tasks.create_task(each.run(places), name=each.container.name)
+
+    async def _prepare(self) -> None:
         while True:
             try:
-                return await self._folder.prepare()
+                await self._folder.prepare()
+                return
             except NotYetError as error:
                 self.problem = str(error)
                 self._around.changed()
@@ -92,7 +94,15 @@ class PodProcesses:
         before = self.mains
         async with asyncio.TaskGroup() as tasks:
             for main in self.mains:
-                tasks.create_task(main.stop(due_at), name="stop")
+                port = self._hook_port(main)
+                tasks.create_task(main.stop(due_at, hook_port=port), name="stop")
             for init in reversed(self.inits):
-                tasks.create_task(init.stop(due_at, after=before), name="stop")
+                port = self._hook_port(init)
+                tasks.create_task(init.stop(due_at, hook_port=port, after=before), name="stop")
                 before = (init,)
+
+    def _hook_port(self, each: ContainerProcess) -> int:
+        """All containers of a Pod have one address: a hook may be answered by another one."""
+        asked = port_asked(each.hook)
+        listeners = (each, *self.inits, *self.mains)
+        return next((other.port for other in listeners if asked in other.ports), each.port)

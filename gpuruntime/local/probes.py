@@ -11,8 +11,14 @@ EAGER_SECONDS: Final = 0.1
 _PASSING: Final = range(200, 400)
 
 
+def port_asked(handler: Handler | None) -> int | str:
+    """Zero where none is."""
+    asked = (handler.httpGet or handler.tcpSocket) if handler else None
+    return asked.port if asked else 0
+
+
 async def problem(handler: Handler, port: int, *, within_seconds: float) -> str:
-    """Empty where it passes, as it does with nothing to ask. All ports are the one of here."""
+    """Empty where it passes, as it does with nothing to ask; the port is the true one."""
     try:
         async with asyncio.timeout(within_seconds):
             if handler.httpGet is not None:

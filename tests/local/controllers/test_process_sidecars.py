@@ -68,6 +68,20 @@ async def test_a_sidecar_goes_first_and_ends_last(tmp_path: Path) -> None:
     assert words[4:] == ["sidecar told"]
 
 
+async def test_a_hook_may_ask_another_container_of_its_pod(tmp_path: Path) -> None:
+    """As all of them have one address."""
+    given = spec(tmp_path, lifecycle={})
+    hook = {"preStop": {"httpGet": {"path": "/drain", "port": 8081}}}
+    given["containers"][0]["lifecycle"] = hook
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=given)
+        await until_said(tmp_path, "main started")
+        await world.until(PODS, "p", is_ready)
+        await world.delete(PODS, "p")
+        await world.until_gone(PODS, "p")
+    assert said(tmp_path)[2:] == ["sidecar /drain", "main told", "sidecar told"]
+
+
 async def test_each_pod_has_a_folder_of_its_own_for_the_same_path(tmp_path: Path) -> None:
     """And one that is short enough for sockets."""
     async with running_cluster(programs=programs(tmp_path)) as world:
