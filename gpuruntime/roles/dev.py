@@ -31,6 +31,7 @@ from gpuruntime.roles.dev_broker import Broker, broker
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.results import ResultsRole
 from gpuruntime.settings import Address, OperationsSettings, Settings
 
 DEFINITIONS: Final = Resource(
@@ -133,13 +134,16 @@ class Dev:
         """Each role has an operations listener; the api's is the one that was asked for."""
         operations = self._settings.operations.listen
         host = operations.host if operations.is_loopback else "127.0.0.1"
-        manager = Manager(self._with_operations(Address(host, 0)), transport=cluster.transport)
+        anywhere = self._with_operations(Address(host, 0))
         api = Api(
             self._with_operations(Address(host, operations.port)),
             transport=cluster.transport,
             process=Process(way=cluster.way),
         )
-        for role, name in ((manager, "manager"), (api, "api")):
+        roles: dict[str, Role] = {"manager": Manager(anywhere, transport=cluster.transport)}
+        if self._settings.nats.url:
+            roles["results"] = ResultsRole(anywhere)
+        for name, role in {**roles, "api": api}.items():
             self._roles.append(role)
             tasks.create_task(role.run(), name=name)
         await api.serving()

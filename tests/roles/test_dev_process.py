@@ -63,7 +63,7 @@ def test_it_listens_on_127_0_0_1_alone(program: Programs) -> None:
     """All of 127.0.0.0/8 is this machine, so whoever listens everywhere answers there as well."""
     dev = program.dev("--listen", ANY_PORT)
     ports = ports_of(dev)
-    assert len(ports) == 4, "the api, the cluster, two operations listeners"
+    assert len(ports) == 5, "the api, the cluster, three operations listeners"
     for port in ports:
         socket.create_connection(("127.0.0.1", port)).close()
         with pytest.raises(ConnectionRefusedError):
