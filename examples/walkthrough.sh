@@ -6,46 +6,7 @@
 # KUBECONFIG set it shows at the end what kubectl sees.
 set -euo pipefail
 
-api="${1:-${GPURUNTIME_API:-http://127.0.0.1:8080}}/api/v1"
-answer=""
-
-# call STATUS METHOD PATH [BODY]: ends the walk-through where another status comes.
-call() {
-  local wanted=$1 method=$2 path=$3 body=${4:-}
-  local options=(--silent --show-error --request "$method" --write-out '\n%{http_code}')
-  if [[ -n $body ]]; then
-    options+=(--header 'Content-Type: application/json' --data "$body")
-  fi
-  answer=$(curl "${options[@]}" "$api$path")
-  local status=${answer##*$'\n'}
-  answer=${answer%$'\n'*}
-  echo "$status $method $path"
-  if [[ $status != "$wanted" ]]; then
-    echo "walkthrough: wanted $wanted, not $status: $answer" >&2
-    exit 1
-  fi
-}
-
-# has WORDS: ends the walk-through unless the last answer has them.
-has() {
-  if [[ $answer != *"$1"* ]]; then
-    echo "walkthrough: wanted $1 in $answer" >&2
-    exit 1
-  fi
-}
-
-# wait_for PATH WORDS: asks until an answer has them.
-wait_for() {
-  local deadline=$((SECONDS + 60))
-  until answer=$(curl --silent --show-error "$api$1") && [[ $answer == *"$2"* ]]; do
-    if ((SECONDS > deadline)); then
-      echo "walkthrough: $1 never had $2: $answer" >&2
-      exit 1
-    fi
-    sleep 0.2
-  done
-  echo "    GET $1 has $2"
-}
+source "$(dirname "$0")/calls.sh" "${1:-}"
 
 # unit OPERATION NAME IMAGE: the body that asks for one.
 unit() {

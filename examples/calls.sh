@@ -1,0 +1,41 @@
+# To be sourced by the scripts beside it, with the address of the API: calls, and their answers.
+api="${1:-${GPURUNTIME_API:-http://127.0.0.1:8080}}/api/v1"
+answer=""
+
+# call STATUS METHOD PATH [BODY]: ends the script where another status comes; it may be a pattern.
+call() {
+  local wanted=$1 method=$2 path=$3 body=${4:-}
+  local options=(--silent --show-error --request "$method" --write-out '\n%{http_code}')
+  if [[ -n $body ]]; then
+    options+=(--header 'Content-Type: application/json' --data "$body")
+  fi
+  answer=$(curl "${options[@]}" "$api$path")
+  local status=${answer##*$'\n'}
+  answer=${answer%$'\n'*}
+  echo "$status $method $path"
+  if [[ $status != $wanted ]]; then
+    echo "$(basename "$0" .sh): wanted $wanted, not $status: $answer" >&2
+    exit 1
+  fi
+}
+
+# has WORDS: ends the script unless the last answer has them.
+has() {
+  if [[ $answer != *"$1"* ]]; then
+    echo "$(basename "$0" .sh): wanted $1 in $answer" >&2
+    exit 1
+  fi
+}
+
+# wait_for PATH WORDS: asks until an answer has them.
+wait_for() {
+  local deadline=$((SECONDS + 60))
+  until answer=$(curl --silent --show-error "$api$1") && [[ $answer == *"$2"* ]]; do
+    if ((SECONDS > deadline)); then
+      echo "$(basename "$0" .sh): $1 never had $2: $answer" >&2
+      exit 1
+    fi
+    sleep 0.2
+  done
+  echo "    GET $1 has $2"
+}
