@@ -168,6 +168,18 @@ async def test_many_who_make_the_tables_at_once_make_them_once(server: str, sche
     assert steps == list(range(1, len(STEPS) + 1))
 
 
+async def test_tables_that_somebody_drops_are_made_again_by_whoever_misses_them(
+    store: PostgresResults, server: str, schema: str
+) -> None:
+    assert await store.keep(ended(), parts(), ended_at=NOW)
+    async with asking(server, schema) as database:
+        await database.execute(f"DROP SCHEMA {schema} CASCADE")
+    with pytest.raises(StoreAwayError, match='relation "results" does not exist'):
+        await store.keep(ended(), parts(), ended_at=NOW)
+    await store.prepare()
+    assert await store.keep(ended(), parts(), ended_at=NOW)
+
+
 async def test_a_database_of_a_later_release_is_left_alone(
     store: PostgresResults, server: str, schema: str
 ) -> None:
