@@ -13,10 +13,12 @@ from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import cut_with_hash
 from gpuruntime.models.pods import PODS, Pod
+from gpuruntime.models.reasons import MountReason
 from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import CHILD_PREFIX, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
-from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.caches import HOLDER, Caches
+from gpuruntime.reconcilers.circle_plan import Holdings, told
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
 from gpuruntime.reconcilers.pod_failures import ENDED
 from gpuruntime.reconcilers.start_plan import Term
@@ -108,7 +110,18 @@ class Holds:
             if (found := self._caches.storages.store.get(Key(namespace, name)))
         }
         rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
-        return mounts_of(unit, storages, rivals)
+        mounts = mounts_of(unit, storages, rivals)
+        if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
+            return told(unit, mounts, self._holdings(namespace))
+        return mounts
+
+    def _holdings(self, namespace: str) -> Holdings:
+        storages, units = self._caches.storages.store, self._caches.units.store
+        return Holdings(
+            storage=lambda name: storages.get(Key(namespace, name)),
+            of=lambda unit: storages.by_index(HOLDER, unit),
+            unit=lambda name: units.get(Key(namespace, name)),
+        )
 
     def _wants(self, storage: GPUStorage, holder: Holder) -> bool:
         key = Key(storage.metadata.namespace, holder.name)

@@ -4,7 +4,7 @@ A storage has one holder, by uid, until its Pods are gone. Of those who wait, th
 one order over all storages, so that units which wait for several never wait for each other.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -12,7 +12,7 @@ import attrs
 from gpuruntime.models import provenance
 from gpuruntime.models.phases import StoragePhase, UnitPhase, phase_of, storage_phase_of
 from gpuruntime.models.reasons import MountReason
-from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import GPUUnit
 
 
@@ -32,6 +32,8 @@ class Takes:
 class Blocked:
     reason: MountReason
     message: str
+    # Others and it wait for each other, and go on once it has let go of what it asks for no more.
+    makes_way: bool = False
 
 
 Mounts: TypeAlias = Mountable | Takes | Blocked
@@ -51,7 +53,7 @@ def mounts_of(
             return blocked or _missing(mount.name)
         holder = storage.status.holder
         if holder is not None and holder.uid != unit.metadata.uid:
-            return _held(mount.name, f"is held by unit {holder.name} until its Pod is gone")
+            return _held(mount.name, _why(holder, rivals.get(mount.name, ())))
         if holder is None:
             first = next_in_line(rivals.get(mount.name, ()))
             if first is not None and first.metadata.uid != unit.metadata.uid:
@@ -62,18 +64,34 @@ def mounts_of(
 
 def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
     """Who cannot start anyway waits for nothing, and keeps nobody waiting."""
-    return min((unit for unit in units if _waits(unit)), key=_precedence, default=None)
+    return min((unit for unit in units if waits(unit)), key=precedence, default=None)
 
 
-def _waits(unit: GPUUnit) -> bool:
+def waits(unit: GPUUnit) -> bool:
     is_failed = phase_of(unit.status.conditions) is UnitPhase.FAILED
     is_idle = unit.spec.suspended or unit.spec.is_function_template
     return not (provenance.is_terminating(unit) or is_idle or is_failed)
 
 
-def _precedence(unit: GPUUnit) -> tuple[float, str]:
+def precedence(unit: GPUUnit) -> tuple[float, str]:
     created = unit.metadata.creationTimestamp
     return (created.timestamp() if created else 0.0, unit.metadata.uid)
+
+
+def asleep(unit: GPUUnit) -> GPUUnit:
+    return attrs.evolve(unit, spec=attrs.evolve(unit.spec, suspended=True))
+
+
+def with_held_mounts(unit: GPUUnit, stored: Callable[[str], GPUStorage | None]) -> GPUUnit:
+    """Without the mounts of what it does not hold."""
+
+    def is_held(name: str) -> bool:
+        storage = stored(name)
+        holder = storage.status.holder if storage else None
+        return holder is not None and holder.uid == unit.metadata.uid
+
+    mounts = tuple(each for each in unit.spec.storageMounts if is_held(each.name))
+    return attrs.evolve(unit, spec=attrs.evolve(unit.spec, storageMounts=mounts))
 
 
 def _unready(name: str, storage: GPUStorage | None) -> Blocked | None:
@@ -102,6 +120,14 @@ def _missing(name: str) -> Blocked:
         reason=MountReason.STORAGE_MISSING,
         message=f"storage {name} does not exist: create it, or take it out of storageMounts",
     )
+
+
+def _why(holder: Holder, naming: Iterable[GPUUnit]) -> str:
+    """Without a remedy where the holder is about to let go of it."""
+    why = f"is held by unit {holder.name} until its Pod is gone"
+    if not any(each.metadata.uid == holder.uid for each in naming):
+        return why
+    return f"{why}: delete that unit, or take the storage out of its storageMounts"
 
 
 def _held(name: str, why: str) -> Blocked:

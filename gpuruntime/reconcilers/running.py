@@ -23,7 +23,8 @@ from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.children import deployment_of, policy_of, service_of
-from gpuruntime.reconcilers.mount_plan import Blocked, Mountable
+from gpuruntime.reconcilers.drift import Child
+from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, asleep, with_held_mounts
 from gpuruntime.reconcilers.notes import tell, unit_note
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement
@@ -40,6 +41,9 @@ log = structlog.get_logger()
 
 # How often a child is tried again that was refused.
 REFUSED_SECONDS: Final = 15.0
+# How often a unit that runs on while it waits looks whether others wait for it in turn: those who
+# close a circle wake their neighbours alone.
+CIRCLE_SECONDS: Final = 15.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -62,7 +66,7 @@ class Runner:
             return DONE
         try:
             await self._keep_way(unit, key)
-            desired = deployment_of(unit, self.options, self._placement(unit))
+            desired = self._desired(unit)
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
         except ChildSyncError as error:
             return await self._refused(unit, error)
@@ -79,18 +83,19 @@ class Runner:
         key = child_key(unit)
         if is_there and self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
-        keeper = self.deployments[key.namespace]
-        desired = deployment_of(unit, self.options, self._placement(unit))
+        keeper, desired = self.deployments[key.namespace], self._desired(unit)
         try:
             if is_there:
                 await self._keep_way(unit, key)
-            if deployment is not None:
+            if deployment is not None and blocked.makes_way:
+                deployment = await keeper.keep(unit, key, self._desired(asleep(unit)))
+            elif deployment is not None:
                 deployment = await keeper.hold(deployment, desired)
         except ChildSyncError as error:
             return await self._refused(unit, error)
         if deployment is None or not runs or keeper.is_behind(deployment, desired):
             await self.report(unit, waiting_verdict(blocked, runs=runs), deployment)
-            return DONE
+            return Result(CIRCLE_SECONDS) if runs else DONE
         now = self.now()
         verdict = running_verdict(unit, deployment, pods, now=now)
         await self.report(unit, beside(verdict, blocked), deployment)
@@ -190,6 +195,13 @@ class Runner:
         )
         if not page.items:
             await self.policies.drop(unit, key)
+
+    def _desired(self, unit: GPUUnit) -> Child:
+        """Where no Pod is to run, no storage is named either that another unit may hold."""
+        stored, namespace = self.caches.storages.store, unit.metadata.namespace
+        if unit.spec.suspended:
+            unit = with_held_mounts(unit, lambda name: stored.get(Key(namespace, name)))
+        return deployment_of(unit, self.options, self._placement(unit))
 
     def _placement(self, unit: GPUUnit) -> Placement:
         if self._is_stock(unit.metadata.key):

@@ -9,7 +9,7 @@ from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.product.conftest import Open
-from tests.product.ground import Document, Ground, condition, is_ready
+from tests.product.ground import Document, Ground, Holds, condition, is_ready
 
 FILL: Document = {"fromImage": "busybox:1.36", "command": ["fill"]}
 # Objects tell their age in whole seconds.
@@ -24,6 +24,10 @@ async def delete_unit(ground: Ground, name: str) -> None:
 
 def waits(view: Any) -> bool:
     return bool(view["reason"] == "StorageNotReady")
+
+
+def held_by(unit: str) -> Holds:
+    return lambda view: view["mountedBy"] == [unit]
 
 
 def claims_of(pod: Document) -> list[str]:
@@ -171,6 +175,53 @@ async def test_what_runs_while_it_waits_for_a_storage_is_put_back_as_it_was(on: 
             await is_put_back(ground, ground.path(DEPLOYMENTS, f"unit-{unit}"))
         await delete_unit(ground, holder)
         await ground.kube.gone(storage)
+
+
+async def test_units_that_change_storages_with_each_other_do_not_wait_for_ever(on: Open) -> None:
+    async with on() as ground:
+        names = [await ground.ready(short) for short in ("one", "two")]
+        older = await ground.mount("older", names[0])
+        await asyncio.sleep(YOUNGER_SECONDS)
+        younger = await ground.mount("younger", names[1])
+        for unit in (older, younger):
+            await ground.unit(unit, is_ready)
+        pods = {
+            unit: (await ground.unit_pod(unit))["metadata"]["uid"] for unit in (older, younger)
+        }
+        wanted = {older: names[1], younger: names[0]}
+        for unit, storage in wanted.items():
+            mounts = {"storageMounts": [{"name": storage, "mountPath": "/data"}]}
+            assert (await ground.call("PUT", f"/gpu-units/{unit}", mounts)).status == 200
+        for unit, storage in wanted.items():
+            await ground.storage(storage, held_by(unit))
+            await ground.unit(unit, is_ready)
+            pod = await ground.unit_pod(unit)
+            assert claims_of(pod) == [storage]
+            assert pod["metadata"]["uid"] != pods[unit]
+
+
+async def test_units_that_want_each_others_storages_as_well_say_how_to_end_it(on: Open) -> None:
+    async with on() as ground:
+        one, two = await ground.ready("one"), await ground.ready("two")
+        first, second = await ground.mount("first", one), await ground.mount("second", two)
+        for unit in (first, second):
+            await ground.unit(unit, is_ready)
+        both = [{"name": each, "mountPath": f"/{each}"} for each in (one, two)]
+        for unit in (first, second):
+            await ground.call("PUT", f"/gpu-units/{unit}", {"storageMounts": both})
+        for unit, other, storage in ((first, second, two), (second, first, one)):
+            view = await ground.unit(unit, lambda view: "in turn" in view["message"])
+            assert condition(view, "StorageReady")["message"] == (
+                f"storage {storage} is held by unit {other} until its Pod is gone: delete that "
+                "unit, or take the storage out of its storageMounts; "
+                "that unit waits for this one in turn"
+            )
+            assert claims_of(await ground.unit_pod(unit)) != [storage]
+        await ground.call("PUT", f"/gpu-units/{second}", {"storageMounts": both[:1]})
+        await ground.unit(first, is_ready)
+        assert claims_of(await ground.unit_pod(first)) == [one, two]
+        view = await ground.unit(second, waits)
+        assert f"is held by unit {first}" in view["message"]
 
 
 async def test_what_is_mounted_is_not_deleted(on: Open) -> None:

@@ -61,6 +61,14 @@ def test_what_another_unit_holds_is_waited_for_whatever_its_age() -> None:
     assert found.message == "storage s is held by unit b until its Pod is gone"
 
 
+def test_a_holder_that_goes_on_asking_for_a_storage_is_named_with_what_to_do() -> None:
+    found = looked(unit("a", "s"), storage("s", held_by="b"), rivals=(unit("b", "s"),))
+    assert found.message == (
+        "storage s is held by unit b until its Pod is gone: "
+        "delete that unit, or take the storage out of its storageMounts"
+    )
+
+
 def test_the_name_of_a_holder_is_not_enough() -> None:
     """A unit of the same name that came later has to wait for the Pods of the first."""
     held = storage("s", held_by="a")

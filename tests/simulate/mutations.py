@@ -227,8 +227,8 @@ STORAGES: Final = (
     Mutation(
         "the younger of those who wait goes first",
         "gpuruntime.reconcilers.mount_plan",
-        "    return min((unit for unit in units if _waits(unit))",
-        "    return max((unit for unit in units if _waits(unit))",
+        "    return min((unit for unit in units if waits(unit))",
+        "    return max((unit for unit in units if waits(unit))",
         f"{MEDDLING}::test_of_those_who_wait_the_older_one_is_next",
     ),
     Mutation(
@@ -325,10 +325,10 @@ STORAGES: Final = (
         "the Pod comes before its NetworkPolicy",
         "gpuruntime.reconcilers.running",
         "            await self._keep_way(unit, key)\n"
-        "            desired = deployment_of(unit, self.options, self._placement(unit))\n"
+        "            desired = self._desired(unit)\n"
         "            deployment = await self.deployments[key.namespace].keep"
         "(unit, key, desired)\n",
-        "            desired = deployment_of(unit, self.options, self._placement(unit))\n"
+        "            desired = self._desired(unit)\n"
         "            deployment = await self.deployments[key.namespace].keep"
         "(unit, key, desired)\n"
         "            await self._keep_way(unit, key)\n",
