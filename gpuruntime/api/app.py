@@ -16,12 +16,15 @@ from gpuruntime.api.accessors import Accessors, Way, directly
 from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
+from gpuruntime.api.dead_letter_routes import dead_letter_routes
 from gpuruntime.api.dispatch import expected, web_handler
 from gpuruntime.api.file_patience import FileLimits
 from gpuruntime.api.file_relay import FileRelay
 from gpuruntime.api.file_routes import file_routes
 from gpuruntime.api.fleet import Fleet
+from gpuruntime.api.function_routes import function_routes
 from gpuruntime.api.health import Health
+from gpuruntime.api.invocation_routes import invocation_routes
 from gpuruntime.api.log_routes import log_route
 from gpuruntime.api.middleware import bounded, mark, middlewares
 from gpuruntime.api.routing import Route
@@ -41,6 +44,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.cluster import Node, ResourceQuota
 from gpuruntime.models.network import Service
+from gpuruntime.serverless.ingress import Ingress
 
 BODY_LIMIT: Final = 1024 * 1024
 
@@ -69,6 +73,7 @@ class Backend:
     quotas: Store[ResourceQuota]
     services: Store[Service]
     client: Client
+    ingress: Ingress
     connection: Callable[[], Connection]
     auditor: Auditor
     now: Callable[[], datetime]
@@ -128,4 +133,7 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
             FileRelay(options.files),
         ),
         log_route(inventory.units, UnitLogs(client)),
+        *invocation_routes(backend.ingress, lambda: backend.connection().is_stopping),
+        *function_routes(backend.ingress.functions),
+        *dead_letter_routes(backend.ingress),
     )

@@ -1,7 +1,8 @@
 """From a route to what aiohttp calls: read the request, call the handler, encode its reply."""
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from aiohttp import hdrs, web
@@ -9,10 +10,13 @@ from aiohttp.typedefs import Handler as WebHandler
 
 from gpuruntime.api.connection import Connection, demand_cluster
 from gpuruntime.api.documents import read_document
+from gpuruntime.api.errors import DeadlineError
 from gpuruntime.api.queries import QueryReader
 from gpuruntime.api.routing import Answer, AnyQuery, Call, Encoded, Form, Reply, Route
 from gpuruntime.models.strict import Problem, StrictError
 
+# Of routes without a deadline as well: what they bound by themselves comes after the body.
+BODY_SECONDS: Final = 65.0
 _encoder = msgspec.json.Encoder()
 
 
@@ -77,7 +81,12 @@ async def _body(request: web.Request, route: Route) -> Any:
         return None
     await ask_for_body(request)
     try:
-        data = await request.read()
+        async with asyncio.timeout(BODY_SECONDS):
+            data = await request.read()
+    except TimeoutError as error:
+        raise DeadlineError(
+            f"the body did not come within {BODY_SECONDS:g} s: nothing was done, send it again"
+        ) from error
     except (web.RequestPayloadError, ConnectionError) as error:
         message = "the body ended early, or is not encoded as its head says"
         raise StrictError((Problem(field="", message=message),)) from error

@@ -43,4 +43,10 @@ CREATE_STORAGE: Final[JsonObject] = {
     },
     "accessor": {"enabled": True},
 }
+INVOKE: Final[JsonObject] = {
+    "invocationID": "call-001",
+    "serverlessRequestID": "echo",
+    "mode": "async",
+    "payload": {"hello": "world"},
+}
 UPDATE_STORAGE: Final[JsonObject] = {"size": "20Gi"}

@@ -66,6 +66,7 @@ def _parameters(route: Route, components: Components) -> Iterator[JsonObject]:
             "name": field.name,
             "in": "query",
             "schema": schema,
+            **({"required": True} if field.default is attrs.NOTHING else {}),
             **({"description": description} if description else {}),
         }
     for name, description in (

@@ -18,6 +18,7 @@ from gpuruntime.models.strict import Problem, StrictError
 DEFAULT_LIMIT: Final = 100
 LARGEST_LIMIT: Final = 1_000
 _LONGEST_CURSOR = 1_024
+_LONGEST_NUMBER = 19
 
 Limit: TypeAlias = Annotated[
     int, Schema(minimum=1, maximum=LARGEST_LIMIT, description="Most items of the page.")
@@ -61,6 +62,16 @@ def key_of(cursor: str) -> Key | None:
         return None
     name, namespace = position_of(cursor, parts=2)
     return Key(namespace, name)
+
+
+def number_of(cursor: str) -> int:
+    """Of a list that goes by numbers; 0 before the first page."""
+    if not cursor:
+        return 0
+    (position,) = position_of(cursor, parts=1)
+    if not position.isdecimal() or not position.isascii() or len(position) > _LONGEST_NUMBER:
+        raise _no_cursor()
+    return int(position)
 
 
 def _no_cursor() -> StrictError:

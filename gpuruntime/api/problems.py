@@ -16,6 +16,7 @@ from gpuruntime.api.errors import (
 )
 from gpuruntime.inventory.errors import InventoryError
 from gpuruntime.models.strict import Problem, StrictError
+from gpuruntime.serverless.errors import ServerlessError
 
 INVALID_REQUEST: Final = "invalid_request"
 INTERNAL_ERROR: Final = "internal_error"
@@ -28,6 +29,9 @@ STATUSES: Final[Mapping[str, int]] = {
     "stockpool_not_found": 404,
     "job_not_found": 404,
     "gpustorage_not_found": 404,
+    "function_not_found": 404,
+    "invocation_not_found": 404,
+    "dead_letter_not_found": 404,
     "method_not_allowed": 405,
     "operation_conflict": 409,
     "operation_finished": 409,
@@ -37,10 +41,12 @@ STATUSES: Final[Mapping[str, int]] = {
     "storage_in_use": 409,
     "nothing_to_recover": 409,
     "accessor_off": 409,
+    "already_finished": 409,
     "precondition_failed": 412,
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "too_many_requests": 429,
+    "queue_full": 429,
     INTERNAL_ERROR: 500,
     "upstream_fault": 502,
     "service_unavailable": 503,
@@ -50,8 +56,9 @@ ASKS_TO_RETRY: Final = (429, 503)
 RETRY_AFTER_SECONDS: Final = 2.0
 
 # What this room answers for, instead of aiohttp's own pages.
-Known = RequestError | InventoryError | StrictError | web.HTTPException
-KNOWN: Final = (RequestError, InventoryError, StrictError, web.HTTPException)
+Told = RequestError | InventoryError | ServerlessError | StrictError
+Known = Told | web.HTTPException
+KNOWN: Final = (RequestError, InventoryError, ServerlessError, StrictError, web.HTTPException)
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -96,7 +103,7 @@ def bug_answer(request_id: str) -> web.Response:
     return _answer(INTERNAL_ERROR, message)
 
 
-def _translated(error: Known, method: str) -> RequestError | InventoryError | StrictError:
+def _translated(error: Known, method: str) -> Told:
     match error:
         case web.HTTPMethodNotAllowed():
             return MethodNotAllowedError(method, tuple(sorted(error.allowed_methods)))

@@ -18,14 +18,20 @@ _SCALARS: Final[dict[object, JsonObject]] = {
     int: {"type": "integer"},
     float: {"type": "number"},
     datetime: {"type": "string", "format": "date-time"},
+    # JSON of any shape, null as well.
+    Any: {"nullable": True},
 }
 
 
 class Components:
-    """What requests send is closed, as the reader refuses unknown fields; answers may grow."""
+    """What requests send is closed, as the reader refuses unknown fields; answers may grow.
+
+    What both have in common stands there twice, where the requests were read first.
+    """
 
     def __init__(self) -> None:
         self.schemas: dict[str, JsonObject] = {}
+        self._closed: set[str] = set()
 
     def request(self, model: type) -> JsonObject:
         return self._reference(model, is_closed=True)
@@ -66,6 +72,8 @@ class Components:
 
     def _union(self, choices: tuple[Any, ...], *, is_closed: bool) -> JsonObject:
         """What may be left out may be cleared with null; a request's other members have values."""
+        if all(attrs.has(each) for each in choices):
+            return {"anyOf": [self._reference(each, is_closed=is_closed) for each in choices]}
         inner, *others = (each for each in choices if each is not Unset)
         schema = self._schema(inner, is_closed=is_closed)
         takes_null = NoneType in others and (Unset in choices or not is_closed)
@@ -73,6 +81,10 @@ class Components:
 
     def _reference(self, model: type, *, is_closed: bool) -> JsonObject:
         name = model.__name__
+        if is_closed:
+            self._closed.add(name)
+        elif name in self._closed:
+            name = f"{name}View"
         if name not in self.schemas:
             self.schemas[name] = {}
             self.schemas[name] = self._object(model, is_closed=is_closed)

@@ -12,6 +12,8 @@ from aiohttp import web
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.connection import Connection
 from gpuruntime.audit.auditor import Auditor
+from gpuruntime.bus.connection import Connection as BrokerConnection
+from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.inventory import inventory_of
@@ -34,9 +36,12 @@ from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.broker import connection_options_of
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import file_limits_of, namespaces_of
+from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
+from gpuruntime.serverless.queue import Queue
 from gpuruntime.settings import AuthMode, KubernetesMode, Settings
 
 log = structlog.get_logger()
@@ -44,7 +49,11 @@ log = structlog.get_logger()
 STOPPING: Final = "stopping"
 # The mirrors that requests need. Nodes and quotas are only told of; files wait for services.
 NEEDED: Final = ("stock", "units", "pools", "storages")
-WELL: Final = Connection(is_connected=True, is_synced=True)
+# By whether the queue is there as well.
+WELL: Final = {
+    is_there: Connection(is_connected=True, is_synced=True, is_queue_connected=is_there)
+    for is_there in (False, True)
+}
 
 
 class Api:
@@ -64,6 +73,7 @@ class Api:
         self._informers: dict[str, Informer[Any]] = {}
         self._stop = asyncio.Event()
         self._drained = asyncio.Event()
+        self._queue = self._make_queue()
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         # Where it listens, once it does.
         self.address = ""
@@ -96,7 +106,10 @@ class Api:
             async with asyncio.TaskGroup() as operations:
                 caches = self._caches()
                 auditor = Auditor(caches.snapshot, is_current=self._is_current, is_silent=True)
-                app = self._app(client, operations, caches, auditor)
+                ingress = self._ingress(client, caches)
+                app = self._app(client, operations, caches, auditor, ingress)
+                if self._settings.nats.url:
+                    tasks.create_task(ingress.run(), name="serverless")
                 if self._is_enabled:
                     for name, informer in self._informers.items():
                         tasks.create_task(informer.run(), name=f"inform {name}")
@@ -120,8 +133,35 @@ class Api:
             storages=self._informers["storages"],
         )
 
+    def _make_queue(self) -> Queue:
+        nats, rng = self._settings.nats, self._process.rng
+        options = connection_options_of(nats, name=f"api {self._process.identity}")
+        return Queue(
+            BrokerConnection(options, rng=rng, meter=self._registry),
+            Names(nats.subjectPrefix),
+            rng=rng,
+            is_on=bool(nats.url),
+            meter=self._registry,
+        )
+
+    def _ingress(self, client: Client, caches: Caches) -> Ingress:
+        means = IngressMeans(
+            client=client,
+            units=caches.units,
+            queue=self._queue,
+            now=self._process.now,
+            rng=self._process.rng,
+            meter=self._registry,
+        )
+        return ingress_of(means, IngressOptions(namespace=self._settings.namespaces.instance))
+
     def _app(
-        self, client: Client, operations: asyncio.TaskGroup, caches: Caches, auditor: Auditor
+        self,
+        client: Client,
+        operations: asyncio.TaskGroup,
+        caches: Caches,
+        auditor: Auditor,
+        ingress: Ingress,
     ) -> web.Application:
         names = namespaces_of(self._settings)
         now, rng = self._process.now, self._process.rng
@@ -140,6 +180,7 @@ class Api:
             quotas=self._informers["quotas"].store,
             services=self._informers["services"].store,
             client=client,
+            ingress=ingress,
             connection=self._connection,
             auditor=auditor,
             now=now,
@@ -186,7 +227,7 @@ class Api:
         A mirror that waits to try again tells nothing of the cluster while another hears of it.
         """
         if self._is_well():
-            return WELL
+            return WELL[not self._queue.problem]
         needed = self._needed()
         errors = [each.error for each in needed if each.error is not None]
         unreachable = [error for error in errors if isinstance(error, UnreachableError)]
@@ -196,6 +237,7 @@ class Api:
             is_enabled=self._is_enabled,
             is_connected=self._is_enabled and not is_away and (has_heard or bool(errors)),
             is_synced=not self._unsynced(),
+            is_queue_connected=not self._queue.problem,
             is_stopping=self._stop.is_set(),
             error=str(errors[0]) if errors else "",
         )
@@ -231,6 +273,7 @@ class Api:
             "role": "api",
             "connected": connection.is_connected,
             "synced": connection.is_synced,
+            "queue": connection.is_queue_connected,
             **{name: len(informer.store) for name, informer in self._informers.items()},
         }
 

@@ -38,7 +38,7 @@ class WorkerCounts:
 class Function:
     """`queued` wait for a worker, `running` were given to one and are not answered yet."""
 
-    name: str
+    declared: Serverless
     unit: GPUUnit
     queued: int
     running: int
@@ -93,18 +93,25 @@ class Functions:
 
     async def page(self, *, limit: int, after: str) -> FunctionPage:
         """Sorted by name; what the queue holds is asked for of this page's functions alone."""
-        units = list(islice(self._ordered.after((after,) if after else ()), limit + 1))
+        owners = filter(self._is_owner, self._ordered.after((after,) if after else ()))
+        units = list(islice(owners, limit + 1))
         kept = units[:limit]
         with bus_translated():
             self._queue.demand()
             depths = await self._depths.read() if kept else {}
             functions = [await self._described(unit, depths) for unit in kept]
         return FunctionPage(
-            functions=tuple(functions), next=functions[-1].name if len(units) > limit else ""
+            functions=tuple(functions),
+            next=functions[-1].declared.requestID if len(units) > limit else "",
         )
 
+    def _is_owner(self, template: GPUUnit) -> bool:
+        name = _function_of(template).requestID
+        return owner_of(self._units.store.by_index(FUNCTION, name)) == template
+
     async def _described(self, unit: GPUUnit, depths: dict[str, int]) -> Function:
-        name, status = _function_of(unit).requestID, unit.status.serverless
+        declared, status = _function_of(unit), unit.status.serverless
+        name = declared.requestID
         depth = depths.get(name, 0)
         running, oldest_wait_seconds = 0, 0.0
         if depth:
@@ -112,7 +119,7 @@ class Functions:
             running = min(backlog.in_hand, depth)
             oldest_wait_seconds = backlog.oldest_wait_seconds(self._now())
         return Function(
-            name=name,
+            declared=declared,
             unit=unit,
             queued=depth - running,
             running=running,

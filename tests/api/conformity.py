@@ -64,6 +64,8 @@ class Promises:
             return
         if "$ref" in schema:
             schema = self.document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        if choices := [list(self.faults(part, value, path)) for part in schema.get("anyOf", ())]:
+            yield from min(choices, key=len)
         for part in schema.get("allOf", ()):
             yield from self.faults(part, value, path)
         if "type" in schema:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -22,14 +23,18 @@ from gpuruntime.kube.transport import Transport
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.cluster import Node, ResourceQuota
 from gpuruntime.models.network import Service as NetworkService
+from gpuruntime.serverless.ingress import IngressMeans, IngressOptions, ingress_of
+from gpuruntime.serverless.queue import Queue
 from tests.api.conformity import Promises
-from tests.inventory.cluster import Cluster, Replica, clock, replica
+from tests.inventory.cluster import INSTANCE, Cluster, Replica, clock, replica
+from tests.serverless.ingress import queue_of
 
 UNITS = "/api/v1/gpu-units"
 STOCK_UNITS = "/api/v1/operator/stock-units"
 JOBS = "/api/v1/operator/jobs"
 POOLS = "/api/v1/operator/stockpools"
 STORAGES = "/api/v1/gpu-storages"
+INVOCATIONS = "/api/v1/serverless/invocations"
 FILE_LIMITS = FileLimits()
 WELL = Connection(is_connected=True, is_synced=True)
 
@@ -141,8 +146,13 @@ async def service(
     cancels_handlers: bool = False,
     files: FileLimits = FILE_LIMITS,
     around: Callable[[Transport], Transport] = lambda inner: inner,
+    queue: Queue | None = None,
+    now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Service]:
-    """`around` wraps the transport of whatever the API itself reads live."""
+    """`around` wraps the transport of whatever the API itself reads live.
+
+    Without a queue serverless is off; with one, somebody else keeps it running.
+    """
     nodes: Tables[Node] = Tables({})
     quotas: Tables[ResourceQuota] = Tables({})
     services: Tables[NetworkService] = Tables({})
@@ -154,9 +164,20 @@ async def service(
             quotas=Store(quotas),
             services=Store(services),
             client=Client(around(process.transport)),
+            ingress=ingress_of(
+                IngressMeans(
+                    client=process.means.client,
+                    units=process.units,
+                    queue=queue or queue_of("", "off", is_on=False),
+                    now=now,
+                    rng=Random(3),
+                    meter=meter,
+                ),
+                IngressOptions(namespace=INSTANCE),
+            ),
             connection=lambda: served.connection,
             auditor=Auditor(process.means.caches.snapshot),
-            now=clock,
+            now=now,
             rng=Random(1),
             meter=meter,
         )

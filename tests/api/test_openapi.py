@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.service import POOLS, STOCK_UNITS, STORAGES, UNITS, Service, service
+from tests.api.service import INVOCATIONS, POOLS, STOCK_UNITS, STORAGES, UNITS, Service, service
 from tests.inventory.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -28,6 +28,12 @@ ROUTES = {
     "/api/v1/gpu-storages/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-storages/{name}/recover": {"post"},
     "/api/v1/gpu-storages/{name}/files/{path}": {"get", "options", "put", "patch", "delete"},
+    "/api/v1/serverless/invocations": {"post"},
+    "/api/v1/serverless/invocations/{invocationID}": {"get", "delete"},
+    "/api/v1/serverless/functions": {"get"},
+    "/api/v1/serverless/dead-letters": {"get"},
+    "/api/v1/serverless/dead-letters/{deadLetterID}": {"delete"},
+    "/api/v1/serverless/dead-letters/{deadLetterID}/redrive": {"post"},
     "/openapi.json": {"get"},
     "/swagger/index.html": {"get"},
 }
@@ -89,6 +95,8 @@ async def test_bodies_are_closed_and_answers_may_grow(document: Any) -> None:
     for name in ("CreateUnit", "UpdateUnit", "SeedStock", "CreatePool", "UpdatePool", "Template"):
         assert schemas[name]["additionalProperties"] is False
     assert "additionalProperties" not in schemas["UnitView"]
+    assert schemas["Serverless"]["additionalProperties"] is False
+    assert "additionalProperties" not in schemas["ServerlessView"]
 
 
 async def test_bounds_and_defaults_are_those_that_the_reader_holds(document: Any) -> None:
@@ -160,6 +168,7 @@ async def test_every_body_has_an_example_that_is_accepted(api: Service, document
         ("createPool", POOLS),
         ("createUnit", UNITS),
         ("createStorage", STORAGES),
+        ("invoke", INVOCATIONS),
     ):
         answer = await api.call("POST", path, bodies.pop(name)["example"])
         assert answer.status != 400, answer.body

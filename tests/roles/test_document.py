@@ -2,16 +2,21 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 import yaml
 
 from gpuruntime.models.units import GPU_UNITS
-from tests.cluster.product import request
+from tests.bus.broker import broker
+from tests.cluster.product import Process, request, until
 from tests.conftest import SEED
 from tests.inventory.cluster import READY
 from tests.roles.programs import Programs
 
 STOCK = "runtime-stock"
+INSTANCE = "runtime-instance"
 # Too large is refused before it is read; whether it was valid is not known.
 CONFIG = """
 [checks.negative_data_rejection]
@@ -22,6 +27,10 @@ LEFT_OUT = "positive_data_acceptance"
 EXAMPLES = 10
 # Without a manager no file server is ever ready, and 503 is all that there is to hear.
 FILES = "/files/"
+
+
+def health_of(api: Process) -> Any:
+    return request("GET", f"{api.address}/api/v1/health").document["data"]
 
 
 def add_stock(server: str, count: int) -> None:
@@ -41,12 +50,34 @@ def add_stock(server: str, count: int) -> None:
         assert request("PUT", server + path, ready).status == 200
 
 
-def test_no_request_gets_an_answer_that_the_document_does_not_promise(program: Programs) -> None:
+def add_function(server: str) -> None:
+    body = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": GPU_UNITS.kind,
+        "metadata": {"name": "echo"},
+        "spec": {"specName": "g1.1", "image": "echo:1", "serverless": {"requestID": "echo"}},
+    }
+    made = request("POST", server + GPU_UNITS.path(namespace=INSTANCE), body)
+    assert made.status == 201, made.document
+
+
+@pytest.fixture
+def queue() -> Iterator[str]:
+    """Its broker; invocations stay queued, as nobody works for the function."""
+    with broker() as started:
+        yield started.url
+
+
+def test_no_request_gets_an_answer_that_the_document_does_not_promise(
+    program: Programs, queue: str
+) -> None:
     kubeconfig = program.cluster()
     server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     add_stock(server, 3)
-    api = program.start("api", "--kubeconfig", str(kubeconfig))
+    add_function(server)
+    api = program.start("api", "--kubeconfig", str(kubeconfig), nats={"url": queue})
     api.wait_until_ready()
+    until(lambda: health_of(api), lambda health: health["queueConnected"])
     config = program.folder / "schemathesis.toml"
     config.write_text(CONFIG)
     ended = subprocess.run(

@@ -1,0 +1,120 @@
+"""The routes of dead letters: list them, redrive or discard one."""
+
+from typing import Final
+
+import attrs
+
+from gpuruntime.api.invocation_routes import QUEUED, REPLAYED, SERVERLESS, TAG
+from gpuruntime.api.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of
+from gpuruntime.api.routing import READ, Answer, Call, Form, NoQuery, Reply, Route
+from gpuruntime.api.serverless_views import (
+    AcceptedView,
+    DeadLetterView,
+    accepted_view,
+    dead_letter_view,
+)
+from gpuruntime.serverless.ingress import Ingress
+from gpuruntime.serverless.requests import FunctionID
+
+LETTERS: Final = f"{SERVERLESS}/dead-letters"
+LETTER: Final = f"{LETTERS}/{{deadLetterID}}"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeadLetterQuery:
+    """Of one function, or of all."""
+
+    serverlessRequestID: FunctionID = ""
+    limit: Limit = DEFAULT_LIMIT
+    cursor: Cursor = ""
+
+
+def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
+    handlers = _DeadLetterHandlers(ingress)
+    return (
+        Route(
+            method="GET",
+            path=LETTERS,
+            name="listDeadLetters",
+            handler=handlers.list,
+            summary="List dead letters, the oldest first",
+            query=DeadLetterQuery,
+            answers=(
+                Answer(
+                    status=200,
+                    description="A page of dead letters.",
+                    form=Form.PAGE,
+                    model=DeadLetterView,
+                ),
+            ),
+            errors=QUEUED,
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="POST",
+            path=f"{LETTER}/redrive",
+            name="redriveDeadLetter",
+            handler=handlers.redrive,
+            summary="Let a dead invocation run again, with all its attempts",
+            answers=(
+                Answer(
+                    status=202,
+                    description="It is queued again, and the dead letter is gone.",
+                    model=AcceptedView,
+                ),
+                Answer(
+                    status=200,
+                    description="An earlier redrive of it has come further.",
+                    model=AcceptedView,
+                    headers=REPLAYED,
+                ),
+            ),
+            errors=(
+                *READ,
+                "dead_letter_not_found",
+                "function_not_found",
+                "operation_conflict",
+                "queue_full",
+            ),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="DELETE",
+            path=LETTER,
+            name="discardDeadLetter",
+            handler=handlers.discard,
+            summary="Discard a dead letter",
+            answers=(Answer(status=204, description="It is gone.", form=Form.EMPTY),),
+            errors=(*QUEUED, "dead_letter_not_found"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+    )
+
+
+class _DeadLetterHandlers:
+    def __init__(self, ingress: Ingress) -> None:
+        self._ingress = ingress
+
+    async def list(self, call: Call[DeadLetterQuery, None]) -> Reply:
+        query = call.query
+        page = await self._ingress.dead_letters.page(
+            function=query.serverlessRequestID, limit=query.limit, after=number_of(query.cursor)
+        )
+        return Reply(
+            data=[dead_letter_view(letter) for letter in page.letters],
+            next=cursor_after(str(page.next)) if page.next else "",
+        )
+
+    async def redrive(self, call: Call[NoQuery, None]) -> Reply:
+        accepted = await self._ingress.dead_letters.redrive(call.path("deadLetterID"))
+        view = accepted_view(accepted, self._ingress.queue.names)
+        if accepted.is_duplicate:
+            return Reply(data=view, headers=REPLAYED)
+        return Reply(status=202, data=view)
+
+    async def discard(self, call: Call[NoQuery, None]) -> Reply:
+        await self._ingress.dead_letters.discard(call.path("deadLetterID"))
+        return Reply(status=204)

@@ -1,0 +1,135 @@
+"""The routes of invocations: send one, wait for it, read it, cancel it."""
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from gpuruntime.api import examples
+from gpuruntime.api.routing import LOCAL, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
+from gpuruntime.api.serverless_views import (
+    AcceptedView,
+    InvocationView,
+    accepted_view,
+    invocation_view,
+)
+from gpuruntime.bus.messages import Mode
+from gpuruntime.serverless.ingress import Ingress
+from gpuruntime.serverless.requests import FunctionID, Invoke, parse_invoke
+
+SERVERLESS: Final = "/api/v1/serverless"
+INVOCATIONS: Final = f"{SERVERLESS}/invocations"
+INVOCATION: Final = f"{INVOCATIONS}/{{invocationID}}"
+TAG: Final = "serverless"
+# What a route that needs the queue alone may end with.
+QUEUED: Final = (*LOCAL, "service_unavailable")
+REPLAYED: Final = {"Idempotent-Replay": "true"}
+NEW: Final = {"Idempotent-Replay": "false"}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class InvocationQuery:
+    """Ids are of one function, so both are needed to name an invocation."""
+
+    serverlessRequestID: FunctionID
+
+
+def invocation_routes(ingress: Ingress, is_stopping: Callable[[], bool]) -> tuple[Route, ...]:
+    handlers = _InvocationHandlers(ingress, is_stopping)
+    return (
+        Route(
+            method="POST",
+            path=INVOCATIONS,
+            name="invoke",
+            is_untimed=True,
+            handler=handlers.invoke,
+            summary="Call a function, now or whenever a worker is free",
+            body=Body(model=Invoke, parse=parse_invoke, example=examples.INVOKE),
+            answers=(
+                Answer(
+                    status=202,
+                    description="The invocation is accepted, and will run.",
+                    model=AcceptedView,
+                ),
+                Answer(
+                    status=200,
+                    description="The result of a synchronous one; or it was accepted before.",
+                    model=InvocationView | AcceptedView,
+                    headers=REPLAYED,
+                ),
+            ),
+            errors=(*WRITE, "function_not_found", "operation_conflict", "queue_full"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="GET",
+            path=INVOCATION,
+            name="getInvocation",
+            handler=handlers.get,
+            summary="Read an invocation and its result",
+            query=InvocationQuery,
+            answers=(Answer(status=200, description="The invocation.", model=InvocationView),),
+            errors=(*QUEUED, "invocation_not_found"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="DELETE",
+            path=INVOCATION,
+            name="cancelInvocation",
+            handler=handlers.cancel,
+            summary="Cancel an invocation",
+            query=InvocationQuery,
+            answers=(
+                Answer(
+                    status=204,
+                    description="It never starts, or its worker breaks it off.",
+                    form=Form.EMPTY,
+                ),
+            ),
+            errors=(*QUEUED, "invocation_not_found", "already_finished"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+    )
+
+
+class _InvocationHandlers:
+    def __init__(self, ingress: Ingress, is_stopping: Callable[[], bool]) -> None:
+        self._ingress = ingress
+        self._is_stopping = is_stopping
+
+    async def invoke(self, call: Call[NoQuery, Invoke]) -> Reply:
+        if call.body.mode is Mode.SYNC:
+            return await self._call(call)
+        acceptance = self._ingress.acceptance
+        accepted = await acceptance.accept(acceptance.named(call.body))
+        view = accepted_view(accepted, self._ingress.queue.names)
+        if accepted.is_duplicate:
+            return Reply(data=view, headers=REPLAYED)
+        return Reply(status=202, data=view)
+
+    async def get(self, call: Call[InvocationQuery, None]) -> Reply:
+        outcome = await self._ingress.invocations.read(
+            call.query.serverlessRequestID, call.path("invocationID")
+        )
+        return Reply(data=invocation_view(outcome))
+
+    async def cancel(self, call: Call[InvocationQuery, None]) -> Reply:
+        await self._ingress.invocations.cancel(
+            call.query.serverlessRequestID, call.path("invocationID")
+        )
+        return Reply(status=204)
+
+    async def _call(self, call: Call[NoQuery, Invoke]) -> Reply:
+        """A caller that has left, or has to be let go, is not waited for any longer."""
+
+        def is_wanted() -> bool:
+            transport = call.request.transport
+            is_there = transport is not None and not transport.is_closing()
+            return is_there and not self._is_stopping()
+
+        outcome = await self._ingress.invocations.call(call.body, is_wanted=is_wanted)
+        view = invocation_view(outcome)
+        return Reply(data=view, headers=REPLAYED if outcome.is_duplicate else NEW)
