@@ -1,5 +1,6 @@
 """The keys of the configuration that serverless functions need: the broker, and a worker's own."""
 
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,12 +10,17 @@ from gpuruntime.bus.names import is_function_name, is_prefix
 from gpuruntime.durations import Seconds
 from gpuruntime.models.functions import Framework
 from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.quantities import parse_quantity
 from gpuruntime.models.strict import FieldError, ManyFieldsError
+from gpuruntime.setting_checks import is_amount
 
 # The kernel's sun_path, less the byte that ends it.
 LONGEST_SOCKET_PATH: Final = 107
 MOST_CONCURRENCY: Final = 1000
 MOST_ATTEMPTS: Final = 100
+# The kubelet may take two minutes to bring new credentials to a worker.
+SHORTEST_LIFETIME_SECONDS: Final = 600.0
+_ACCOUNT: Final = re.compile("A[A-Z2-7]{55}")
 
 
 def _raise_all(problems: dict[str, str]) -> None:
@@ -105,4 +111,38 @@ class WorkerSettings:
             problems["concurrency"] = f"must be 1 to {MOST_CONCURRENCY}"
         if not 1 <= self.maxAttempts <= MOST_ATTEMPTS:
             problems["maxAttempts"] = f"must be 1 to {MOST_ATTEMPTS}"
+        _raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ServerlessSettings:
+    """How the manager puts a worker into the Pods of functions, and lets it in at the broker.
+
+    Without a signing key all workers log in as the section `nats` says.
+    """
+
+    image: str = ""
+    cpu: str = "100m"
+    cpuLimit: str = "1"
+    memory: str = "256Mi"
+    drain: Seconds = Seconds(30.0)
+    signingKeyFile: str = ""
+    account: str = ""
+    credentialsLifetime: Seconds = Seconds(604_800.0)
+
+    def __attrs_post_init__(self) -> None:
+        amounts = {name: getattr(self, name) for name in ("cpu", "cpuLimit", "memory")}
+        problems = {
+            name: f"must be a quantity above 0, such as '500m' or '1Gi', not {text!r}"
+            for name, text in amounts.items()
+            if not is_amount(text)
+        }
+        if not problems and parse_quantity(self.cpuLimit) < parse_quantity(self.cpu):
+            problems["cpuLimit"] = f"must not be below cpu, {self.cpu}"
+        if self.account and not _ACCOUNT.fullmatch(self.account):
+            problems["account"] = "must be the public key of an account: A and 55 more characters"
+        if self.account and not self.signingKeyFile:
+            problems["account"] = "goes with signingKeyFile: give both or none"
+        if self.credentialsLifetime < SHORTEST_LIFETIME_SECONDS:
+            problems["credentialsLifetime"] = "must be at least 10m: new ones take their time"
         _raise_all(problems)

@@ -18,7 +18,7 @@ from gpuruntime.models.names import is_dns_label, is_dns_subdomain
 from gpuruntime.models.quantities import parse_quantity
 from gpuruntime.models.strict import FieldError, StrictError, Structurer
 from gpuruntime.results_settings import ResultsSettings
-from gpuruntime.serverless_settings import NatsSettings, WorkerSettings
+from gpuruntime.serverless_settings import NatsSettings, ServerlessSettings, WorkerSettings
 from gpuruntime.setting_checks import (
     is_address,
     is_amount,
@@ -285,6 +285,7 @@ class Settings:
     auth: AuthSettings = AuthSettings()
     nats: NatsSettings = NatsSettings()
     worker: WorkerSettings = WorkerSettings()
+    serverless: ServerlessSettings = ServerlessSettings()
     results: ResultsSettings = ResultsSettings()
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()

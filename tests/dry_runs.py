@@ -1,10 +1,12 @@
 """Whether a server takes our objects, and as what it would keep them, asked in dry runs."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import attrs
 
+from gpuruntime.bus.user_credentials import UserCredentials
 from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
@@ -33,6 +35,7 @@ from gpuruntime.reconcilers.storage_children import (
     prepare_job,
     prepare_policy,
 )
+from gpuruntime.reconcilers.worker_secret_plan import Validity, secret_body, secret_data
 
 # Posts a body to a path as a dry run; a refusal raises.
 Ask: TypeAlias = Callable[[str, JsonObject], dict[str, Any]]
@@ -59,6 +62,14 @@ def children_of_unit(unit: GPUUnit, options: UnitOptions, placement: Placement) 
     service = service_of(unit, options)
     if service is not None:
         yield SERVICES, service
+
+
+def secret_of(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    """Of a worker, with whatever can be in one."""
+    files = {"credentialsFile": "words", "caFile": "authority"}
+    minted = UserCredentials(text="words", expires_at=datetime(2025, 1, 1, tzinfo=UTC))
+    data = secret_data(unit, options.sidecar, files)
+    return secret_body(unit, data, minted, Validity(purpose="echo", lifetime_seconds=1.0))
 
 
 def children_of_storage(

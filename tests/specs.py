@@ -19,6 +19,7 @@ from gpuruntime.reconcilers.options import (
     NatsPeer,
     NetworkOptions,
     PodDefaults,
+    SidecarOptions,
     UnitOptions,
 )
 from gpuruntime.reconcilers.pod_template import Placement
@@ -106,12 +107,19 @@ def mounts(draw: st.DrawFn) -> tuple[StorageMount, ...]:
     )
 
 
+# Off the folders of storages, which begin with a digit here.
+socket_paths = st.builds(
+    lambda folder, name: f"/s{folder}/{name}",
+    st.text(_LOWER, max_size=40),
+    st.text(_LOWER + ".", min_size=1, max_size=60).filter(lambda name: name not in (".", "..")),
+) | st.just("/s/" + "a" * 104)
 functions = st.builds(
     Serverless,
     requestID=names,
     maxWorkers=st.just(1),
     concurrency=st.integers(1, 1000),
-    framework=st.just(Framework(socketPath="/run/f/socket")),
+    timeoutSeconds=st.integers(1, 86_400),
+    framework=st.builds(Framework, socketPath=socket_paths),
     workerOf=st.builds(WorkerOf, name=names, uid=st.just(UID)),
 )
 
@@ -202,6 +210,17 @@ networks = st.builds(
 )
 
 
+sidecars = st.builds(
+    SidecarOptions,
+    image=images,
+    cpu=st.sampled_from(["100m", "1"]),
+    cpu_limit=st.sampled_from(["1", "1.5"]),
+    memory=quantities,
+    drain_seconds=st.floats(0.001, 600.0),
+    broker_url=st.just("nats://nats:4222"),
+)
+
+
 def options(*, is_restricted: bool) -> st.SearchStrategy[UnitOptions]:
     return st.builds(
         UnitOptions,
@@ -209,6 +228,7 @@ def options(*, is_restricted: bool) -> st.SearchStrategy[UnitOptions]:
         is_restricted=st.just(is_restricted),
         pod_defaults=pod_defaults,
         helpers=st.builds(HelperOptions, cpu=quantities, memory=quantities),
+        sidecar=sidecars,
         network=networks,
     )
 

@@ -64,6 +64,24 @@ def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
     return attrs.evolve(child, inputs=inputs_hash(asked))
 
 
+def child_metadata(unit: GPUUnit) -> JsonObject:
+    owner: JsonObject = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": GPU_UNITS.kind,
+        "name": unit.metadata.name,
+        "uid": unit.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    key = child_key(unit)
+    return {
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": dict(labels_of(unit)),
+        "ownerReferences": [owner],
+    }
+
+
 def access_url(unit: GPUUnit, options: UnitOptions) -> str:
     port = primary_port(unit)
     if port is None or service_of(unit, options) is None:
@@ -85,25 +103,10 @@ def _service_port(port: Port) -> JsonObject:
 def _child(
     unit: GPUUnit, options: UnitOptions, resource: Resource[Any], spec: JsonObject
 ) -> Child:
-    owner: JsonObject = {
-        "apiVersion": GPU_UNITS.api_version,
-        "kind": GPU_UNITS.kind,
-        "name": unit.metadata.name,
-        "uid": unit.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    key = child_key(unit)
-    metadata: JsonObject = {
-        "name": key.name,
-        "namespace": key.namespace,
-        "labels": dict(labels_of(unit)),
-        "ownerReferences": [owner],
-    }
     body: JsonObject = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": metadata,
+        "metadata": child_metadata(unit),
         "spec": spec,
     }
     return Child(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpuruntime.bus.user_credentials import Mint
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory import stores
 from gpuruntime.kube.client import Client
@@ -60,6 +61,8 @@ class Surroundings:
     now: Callable[[], datetime]
     rng: Random
     meter: Meter
+    # Makes users of the broker for workers; without one they share the configured login.
+    mint: Mint | None = None
 
 
 class Informers:

@@ -36,15 +36,21 @@ class HelperOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SidecarOptions:
-    """Of the worker beside a function's container. Without a broker functions are off."""
+    """Of the worker beside a function's container. Without a broker functions are off.
+
+    `broker_files` are files of the manager's own, by the key that names them in a configuration.
+    """
 
     image: str = "gpuruntime"
     cpu: str = "100m"
+    cpu_limit: str = "1"
     memory: str = "256Mi"
     ephemeral_storage: str = "256Mi"
     # How long work in hand may go on once its Pod has to end.
     drain_seconds: float = 30.0
     broker_url: str = ""
+    broker_user: str = ""
+    broker_files: dict[str, str] = attrs.field(factory=dict)
     subject_prefix: str = "runtime"
     ack_wait_seconds: float = 30.0
     retention_seconds: float = 86_400.0

@@ -19,6 +19,14 @@ from gpuruntime.reconcilers.hardening import (
     storage_security,
 )
 from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.sidecar import (
+    drained_first,
+    grace_seconds,
+    left_beside,
+    shared_volumes,
+    sidecar,
+    socket_mount,
+)
 
 CONTAINER: Final = "runtime"
 RESERVATION_IMAGE: Final = "busybox:1.36"
@@ -58,11 +66,18 @@ def primary_port(unit: GPUUnit) -> Port | None:
     return next((port for port in ports if port.name == name or not name), None)
 
 
+def has_worker(unit: GPUUnit, options: UnitOptions) -> bool:
+    """Stock serves nobody, whatever it says of functions."""
+    return unit.spec.is_function_worker and unit.metadata.namespace != options.stock_namespace
+
+
 def _spec(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObject:
     defaults = options.pod_defaults
+    is_worker = has_worker(unit, options)
     optional: JsonObject = {
         "priorityClassName": placement.priority_class,
-        "terminationGracePeriodSeconds": 0 if placement.ends_at_once else None,
+        "terminationGracePeriodSeconds": _grace_seconds(unit, options, placement),
+        "initContainers": [sidecar(unit, options)] if is_worker else [],
         "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
         "tolerations": list(defaults.tolerations),
         "nodeSelector": _node_selector(unit, options),
@@ -74,9 +89,19 @@ def _spec(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObje
         "enableServiceLinks": False,
         "securityContext": _pod_security(unit, options),
         "containers": [_container(unit, options)],
-        "volumes": [_shared_memory(unit, options), *_storage_volumes(unit)],
+        "volumes": [
+            _shared_memory(unit, options),
+            *_storage_volumes(unit),
+            *(shared_volumes(unit) if is_worker else []),
+        ],
         **_present(optional),
     }
+
+
+def _grace_seconds(unit: GPUUnit, options: UnitOptions, placement: Placement) -> int | None:
+    if placement.ends_at_once:
+        return 0
+    return grace_seconds(options.sidecar) if has_worker(unit, options) else None
 
 
 def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
@@ -87,6 +112,7 @@ def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
         "args": list(template.args),
         "ports": [_container_port(port) for port in template.ports],
         "readinessProbe": _readiness_probe(unit, options),
+        "lifecycle": drained_first(unit) if has_worker(unit, options) else {},
     }
     resources = _resources(unit, options)
     return {
@@ -99,6 +125,7 @@ def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
         "volumeMounts": [
             {"name": SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - in the Pod
             *_storage_mounts(unit),
+            *([socket_mount(unit)] if has_worker(unit, options) else []),
         ],
         **_present(optional),
     }
@@ -136,6 +163,10 @@ def _resources(unit: GPUUnit, options: UnitOptions) -> JsonObject:
     devices: JsonObject = {options.gpu_resource: str(unit.spec.gpu)} if unit.spec.gpu else {}
     cpu = unit.spec.cpu or options.pod_defaults.cpu
     scratch = options.pod_defaults.ephemeral_storage
+    beside = options.sidecar
+    if has_worker(unit, options):
+        cpu = left_beside(cpu, beside.cpu)
+        scratch = left_beside(scratch, beside.ephemeral_storage)
     return {
         "cpu": cpu,
         "memory": _memory(unit, options),
@@ -145,7 +176,9 @@ def _resources(unit: GPUUnit, options: UnitOptions) -> JsonObject:
 
 
 def _memory(unit: GPUUnit, options: UnitOptions) -> str:
-    return unit.spec.memory or options.pod_defaults.memory
+    memory = unit.spec.memory or options.pod_defaults.memory
+    is_alone = not has_worker(unit, options)
+    return memory if is_alone else left_beside(memory, options.sidecar.memory)
 
 
 def _half_of_memory(unit: GPUUnit, options: UnitOptions) -> str:

@@ -27,7 +27,7 @@ from gpuruntime.reconcilers.drift import Child
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, asleep, with_held_mounts
 from gpuruntime.reconcilers.notes import tell, unit_note
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.pod_template import Placement
+from gpuruntime.reconcilers.pod_template import Placement, has_worker
 from gpuruntime.reconcilers.unit_status import (
     Verdict,
     beside,
@@ -36,6 +36,7 @@ from gpuruntime.reconcilers.unit_status import (
     status_of,
     waiting_verdict,
 )
+from gpuruntime.reconcilers.worker_secrets import WorkerSecrets
 
 log = structlog.get_logger()
 
@@ -56,6 +57,7 @@ class Runner:
     deployments: Mapping[str, ChildKeeper[Deployment]]
     services: ChildKeeper[Service]
     policies: ChildKeeper[NetworkPolicy]
+    secrets: WorkerSecrets
     recorder: EventRecorder
     now: Callable[[], datetime]
 
@@ -73,7 +75,7 @@ class Runner:
         pods, now = self.caches.pods_of(unit.metadata.key), self.now()
         verdict = attrs.evolve(running_verdict(unit, deployment, pods, now=now), mounts=mounts)
         await self.report(unit, verdict, deployment)
-        return Result(look_again_seconds(deployment, pods, now=now))
+        return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
         """For its storages: what runs goes on as it was, isolated, and nothing new is started."""
@@ -99,7 +101,12 @@ class Runner:
         now = self.now()
         verdict = running_verdict(unit, deployment, pods, now=now)
         await self.report(unit, beside(verdict, blocked), deployment)
-        return Result(look_again_seconds(deployment, pods, now=now))
+        return self._again(unit, look_again_seconds(deployment, pods, now=now))
+
+    def _again(self, unit: GPUUnit, seconds: float | None) -> Result:
+        """The earlier of two looks: at the Pod, and at the Secret of a worker."""
+        looks = (seconds, self.secrets.look_again_seconds(unit))
+        return Result(min((each for each in looks if each is not None), default=None))
 
     async def _refused(self, unit: GPUUnit, error: ChildSyncError) -> Result:
         await self.report(unit, Verdict(reason=UnitReason(error.reason), message=str(error)))
@@ -177,6 +184,8 @@ class Runner:
         """Isolated before there is a Pod; stock serves nobody, its namespace is closed as one."""
         if self._is_stock(key):
             return
+        if has_worker(unit, self.options):
+            await self.secrets.keep(unit)
         await self.policies.keep(unit, key, policy_of(unit, self.options))
         desired = service_of(unit, self.options)
         if desired is not None:

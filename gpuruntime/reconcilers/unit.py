@@ -62,6 +62,7 @@ class UnitReconciler:
     async def reconcile(self, key: Key) -> Result:
         unit = self.caches.units.store.get(key)
         if unit is None:
+            self.runner.secrets.forget(key)
             return DONE
         async with self.starts.turn(unit):
             return await self._reconcile(key)

@@ -36,6 +36,7 @@ from gpuruntime.reconcilers.storage_writes import StorageWrites
 from gpuruntime.reconcilers.unit import UnitReconciler
 from gpuruntime.reconcilers.volume_claims import VolumeClaims
 from gpuruntime.reconcilers.waking import Waker
+from gpuruntime.reconcilers.worker_secrets import WorkerSecrets
 from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
@@ -125,6 +126,14 @@ class Reconcilers:
                 "a place from a unit that has claimed it",
                 names=missing,
                 remedy="apply the PriorityClasses of the manifests; Pods made later name them",
+            )
+        options = self._around.options
+        network, broker = options.network, options.sidecar.broker_url
+        if broker and network.nats is None and not network.allows_all:
+            log.warning(
+                "network.nats is empty: workers reach a broker on the Internet, and no other",
+                blocked=network.blocked_cidrs,
+                remedy="say in network.nats by which labels or address the broker is found",
             )
 
     async def drain(self) -> None:
@@ -247,6 +256,9 @@ class Reconcilers:
             services=self._keeper(informers.services, SERVICES, UnitReason.SERVICE_SYNC_FAILED),
             policies=self._keeper(
                 informers.policies, NETWORK_POLICIES, UnitReason.NETWORK_POLICY_SYNC_FAILED
+            ),
+            secrets=WorkerSecrets(
+                around.client, around.options.sidecar, mint=around.mint, now=around.now
             ),
             recorder=self._recorder,
             now=around.now,

@@ -17,6 +17,7 @@ from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import unit_options_of
+from gpuruntime.roles.worker_pods import mint_of
 from gpuruntime.settings import Settings
 
 log = structlog.get_logger()
@@ -117,6 +118,7 @@ class Manager:
                 now=self._process.now,
                 rng=self._process.rng,
                 meter=self._registry,
+                mint=mint_of(self._settings, now=self._process.now),
             )
         )
 

@@ -13,6 +13,7 @@ from gpuruntime.reconcilers.options import (
     PodDefaults,
     UnitOptions,
 )
+from gpuruntime.roles.worker_pods import sidecar_options_of
 from gpuruntime.settings import PodSecurity, Settings
 
 
@@ -48,6 +49,7 @@ def unit_options_of(settings: Settings) -> UnitOptions:
             cpu=settings.helpers.cpu,
             memory=settings.helpers.memory,
         ),
+        sidecar=sidecar_options_of(settings),
         network=NetworkOptions(
             blocked_cidrs=settings.network.blockedEgressCIDRs,
             allows_all=settings.network.allowAllEgress,

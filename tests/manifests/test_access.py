@@ -13,7 +13,6 @@ BASE = Path(__file__).parents[2] / "manifests" / "base"
 TOO_MUCH = {"*", "escalate", "impersonate", "bind", "deletecollection"}
 OUT_OF_BOUNDS = {
     "*",
-    "secrets",
     "pods/exec",
     "pods/attach",
     "nodes/proxy",
@@ -41,6 +40,15 @@ def test_no_rule_reaches_further_than_its_purpose(role: str, rule: dict[str, Any
     assert not TOO_MUCH & set(rule["verbs"]), role
     assert not OUT_OF_BOUNDS & set(rule["resources"]), role
     assert "*" not in rule["apiGroups"], role
+
+
+def test_only_the_manager_touches_secrets_and_finds_none_that_it_does_not_name() -> None:
+    found = [
+        (role, set(rule["verbs"])) for role, rule in rules() if "secrets" in rule["resources"]
+    ]
+    assert found == [
+        ("gpuruntime-manager runtime-instance", {"get", "create", "patch", "delete"}),
+    ]
 
 
 def test_the_whole_cluster_is_only_read() -> None:

@@ -36,10 +36,14 @@ def counted(namespace: str) -> set[tuple[str, str]]:
 
 
 def stated(body: Any) -> set[tuple[str, str]]:
-    (container,) = body["spec"]["template"]["spec"]["containers"]
-    return {
-        (which, name) for which in ("limits", "requests") for name in container["resources"][which]
-    }
+    """By each of the containers."""
+    spec = body["spec"]["template"]["spec"]
+    containers = [*spec["containers"], *spec.get("initContainers", [])]
+    told = [
+        {(which, name) for which in ("limits", "requests") for name in each["resources"][which]}
+        for each in containers
+    ]
+    return set.intersection(*told)
 
 
 @pytest.mark.parametrize("namespace", OF_UNITS)

@@ -9,14 +9,17 @@ from hypothesis import given, settings
 
 from gpuruntime.kube.transport import Request
 from gpuruntime.local.server import Server
+from gpuruntime.models import codec
 from gpuruntime.models.crds import crds
 from gpuruntime.models.json import JsonObject
+from gpuruntime.models.secrets import SECRETS, Secret
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.validation import storage_problems, unit_problems
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement
 from gpuruntime.reconcilers.storage_children import Placing
+from gpuruntime.reconcilers.worker_secret_plan import patch_of_secret
 from tests import specs
 from tests.dry_runs import (
     Ask,
@@ -24,6 +27,7 @@ from tests.dry_runs import (
     children_of_storage,
     children_of_unit,
     second_writes,
+    secret_of,
     written_once,
 )
 from tests.inventory.cluster import DEFINITIONS, INSTANCE, START
@@ -59,6 +63,10 @@ def test_a_unit(ask: Ask, unit: GPUUnit, options: UnitOptions, at: Placement) ->
     assert unit_problems(unit) == ()
     assert as_stored(ask, unit).spec == unit.spec
     assert second_writes(ask, INSTANCE, children_of_unit(unit, options, at)) == []
+    if unit.spec.is_function_worker:
+        body = secret_of(unit, options)
+        answer = ask(SECRETS.path(namespace=INSTANCE), body)
+        assert patch_of_secret(codec.decode(codec.encode(answer), Secret), body) == {}
 
 
 @settings(max_examples=EXAMPLES)

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from gpuruntime.bus.user_credentials import Mint
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 from gpuruntime.local.transport import InProcessTransport
@@ -327,6 +328,7 @@ async def managing(
     term: Callable[[], Term] = lambda: SETTLED,
     prepare: Callable[[FaultyTransport], None] = lambda _: None,
     options: UnitOptions = OPTIONS,
+    mint: Mint | None = None,
     retention_seconds: float = 86_400.0,
 ) -> AsyncIterator[Manager]:
     """Leading, with synced caches, until the end of the block, where it dies as if killed."""
@@ -342,6 +344,7 @@ async def managing(
                 now=clock,
                 rng=Random(3),
                 meter=meter,
+                mint=mint,
             )
         )
         running = [tasks.create_task(reconcilers.run_caches())]
