@@ -39,9 +39,11 @@ from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.broker import connection_options_of
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.result_stores import result_store
 from gpuruntime.roles.translation import file_limits_of, namespaces_of
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
 from gpuruntime.serverless.queue import Queue
+from gpuruntime.serverless.result_store import ResultReader
 from gpuruntime.settings import AuthMode, KubernetesMode, Settings
 
 log = structlog.get_logger()
@@ -100,13 +102,16 @@ class Api:
     async def _serve(self, transport: Transport) -> None:
         client = Client(transport, meter=self._registry)
         self._informers = self._make_informers(client)
-        async with self._process.standing(
-            self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
-        ) as tasks:
+        async with (
+            result_store(self._settings, name="gpuruntime api") as results,
+            self._process.standing(
+                self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
+            ) as tasks,
+        ):
             async with asyncio.TaskGroup() as operations:
                 caches = self._caches()
                 auditor = Auditor(caches.snapshot, is_current=self._is_current, is_silent=True)
-                ingress = self._ingress(client, caches)
+                ingress = self._ingress(client, caches, results)
                 app = self._app(client, operations, caches, auditor, ingress)
                 if self._settings.nats.url:
                     tasks.create_task(ingress.run(), name="serverless")
@@ -144,16 +149,21 @@ class Api:
             meter=self._registry,
         )
 
-    def _ingress(self, client: Client, caches: Caches) -> Ingress:
+    def _ingress(self, client: Client, caches: Caches, results: ResultReader | None) -> Ingress:
         means = IngressMeans(
             client=client,
             units=caches.units,
             queue=self._queue,
             now=self._process.now,
             rng=self._process.rng,
+            results=results,
             meter=self._registry,
         )
-        return ingress_of(means, IngressOptions(namespace=self._settings.namespaces.instance))
+        options = IngressOptions(
+            namespace=self._settings.namespaces.instance,
+            retention_seconds=self._settings.results.streamRetention,
+        )
+        return ingress_of(means, options)
 
     def _app(
         self,

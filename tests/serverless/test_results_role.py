@@ -15,7 +15,7 @@ from gpuruntime.bus.messages import NULL, Record, State
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.serverless.postgres import PostgresOptions, postgres_results
 from tests.bus.broker import FUNCTION, Broker, Bus, bus
-from tests.cluster.product import Process
+from tests.cluster.product import Caller, Process
 from tests.roles.programs import Programs, programs
 from tests.roles.test_worker import readiness
 from tests.serverless.database import PASSWORD, Database, database
@@ -39,14 +39,23 @@ def program(tmp_path: Path) -> Iterator[Programs]:
 
 
 def start(program: Programs, made: Bus, server: Database) -> Process:
-    secret = program.folder / "password"
-    secret.write_text(PASSWORD)
-    postgres = {"url": server.bare_url, "passwordFile": str(secret)}
     return program.start(
         "results",
         nats={"url": made.url, "subjectPrefix": made.names.prefix},
-        results={"store": "postgres", "postgres": postgres},
+        results=settings_of(program, server),
     )
+
+
+def settings_of(program: Programs, server: Database) -> dict[str, object]:
+    secret = program.folder / "password"
+    secret.write_text(PASSWORD)
+    postgres = {"url": server.bare_url, "passwordFile": str(secret)}
+    return {"store": "postgres", "postgres": postgres}
+
+
+def body_of(name: str) -> bytes:
+    """Long enough for two parts."""
+    return b'"' + name.encode() * CHUNK_BYTES + b'"'
 
 
 async def end(made: Bus, name: str) -> None:
@@ -56,7 +65,7 @@ async def end(made: Bus, name: str) -> None:
         return
     done: Record = record(name, State.SUCCEEDED)
     if name.endswith("7"):
-        body = name.encode() * CHUNK_BYTES
+        body = body_of(name)
         count = await Bodies(made.jetstream, made.names).write(done, body, ttl_seconds=600)
         done = attrs.evolve(done, body=NULL, bodyParts=count)
     await made.records.write(done, expected=0)
@@ -76,7 +85,7 @@ async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str,
                     assert stored
                     parts = range(stored.record.bodyParts)
                     body = b"".join([await store.read_part(stored, part) for part in parts])
-                    assert body == stored.record.invocationID.encode() * CHUNK_BYTES * bool(parts)
+                    assert body == (body_of(stored.record.invocationID) if parts else b"")
                 return kept
             await asyncio.sleep(0.5)
 
@@ -135,6 +144,27 @@ async def test_a_database_that_is_away_is_waited_for_while_invocations_go_on_exp
         told = process.log.read_text()
     assert PASSWORD not in told
     assert "store of results away" in told
+
+
+async def test_the_api_reads_from_the_database_what_has_left_the_stream(
+    program: Programs, own: Broker, server: Database
+) -> None:
+    async with bus(own.url, "reads") as made:
+        results = start(program, made, server)
+        await end(made, "i7")
+        [kept] = (await until_kept(made, server, ["i7"])).values()
+        await made.records.delete(kept)
+        api = program.start(
+            "api",
+            kubernetes={"kubeconfig": str(program.cluster())},
+            nats={"url": made.url, "subjectPrefix": made.names.prefix},
+            results=settings_of(program, server),
+        )
+        caller = Caller(api.address)
+        where = "/serverless/invocations/i7?serverlessRequestID=echo"
+        data = caller.until(where, lambda data: data["state"] == "succeeded")
+        assert (data["invocationID"], data["attempt"]) == ("i7", kept.record.attempt)
+        assert results.stop() == api.stop() == 0
 
 
 async def test_a_role_that_starts_without_broker_and_database_waits_for_both(
