@@ -69,6 +69,7 @@ class Keeping:
         self._now = now
         self._rng = rng
         self._meter = meter
+        self._pause_seconds = 0.0
         self._failed = asyncio.Event()
         self._failed.set()
 
@@ -106,24 +107,26 @@ class Keeping:
                 reason=str(error),
             )
             return False
+        self._pause_seconds = 0.0
         self._meter.count("results_stored_total" if is_news else "results_known_total")
         return True
 
     async def _heal(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        """One that can be prepared may keep nothing all the same: the pause goes with keeping."""
         while True:
             await self._failed.wait()
+            await asyncio.sleep(self._pause_seconds * self._rng.uniform(0.5, 1.0))
+            longer = max(2 * self._pause_seconds, FIRST_PAUSE_SECONDS)
+            self._pause_seconds = min(longer, LONGEST_PAUSE_SECONDS)
             self._failed.clear()
             try:
                 await self._store.prepare()
             except ResultStoreError as error:
                 self._fail(error)
-                await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 continue
             if not self._failed.is_set():
                 log.info("store of results ready")
-                self.problem, pause = "", FIRST_PAUSE_SECONDS
+                self.problem = ""
 
     def _fail(self, error: ResultStoreError) -> None:
         self._count_error()

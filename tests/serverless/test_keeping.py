@@ -66,6 +66,25 @@ async def test_a_store_that_is_away_is_asked_by_one_alone_and_ever_more_rarely()
         assert 60 <= shelf.prepared <= 600 / (LONGEST_PAUSE_SECONDS / 2) + 10
 
 
+async def test_a_store_that_is_there_and_keeps_nothing_is_asked_ever_more_rarely() -> None:
+    """As one whose disk is full."""
+
+    class Full(Shelf):
+        async def prepare(self) -> None:
+            self.prepared += 1
+
+    shelf = Full()
+    shelf.away = "disk full"
+    async with keeping(shelf) as made:
+        for _ in range(6000):
+            await asyncio.sleep(0.1)
+            assert not await made.keep(ended(), parts())
+        assert shelf.asked <= shelf.prepared <= 600 / (LONGEST_PAUSE_SECONDS / 2) + 10
+        shelf.away = ""
+        await asyncio.sleep(LONGEST_PAUSE_SECONDS)
+        assert await made.keep(ended(), parts())
+
+
 async def test_a_result_that_is_refused_says_nothing_of_the_others() -> None:
     shelf, metrics = Shelf(), Registry()
     async with keeping(shelf, metrics) as made:
