@@ -35,6 +35,9 @@ SOURCE_STOCK_UID: Final = f"{GROUP}/source-stock-uid"
 SOURCE_POOL_UID: Final = f"{GROUP}/source-pool-uid"
 ACCEPTED_AT: Final = f"{GROUP}/accepted-at"
 
+# On a worker of a function that was told to take no more invocations: it goes once it is idle.
+DRAINING: Final = f"{GROUP}/draining"
+
 # On a claimed stock unit alone. A claimant is written `namespace/name`.
 CLAIMED_BY: Final = f"{GROUP}/claimed-by"
 CLAIM_ATTEMPT: Final = f"{GROUP}/claim-attempt"

@@ -2,12 +2,22 @@
 
 from collections.abc import Iterator
 
+import attrs
+
 from gpuruntime.bus.declaring import change_consumer, declare_consumer
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.models.json import JsonObject
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Survey:
+    """`gone` stood and do not any more; `others` stand, and nobody here has asked for them."""
+
+    gone: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 class Consumers:
@@ -47,13 +57,14 @@ class Consumers:
     def forget(self, function: str) -> None:
         self._standing.pop(function, None)
 
-    async def missing(self) -> list[str]:
-        """Those that stood and do not any more: they are forgotten."""
+    async def survey(self) -> Survey:
+        """Those that are gone are forgotten."""
         believed = set(self._standing)
-        gone = sorted(believed - await self._there())
+        there = await self._there()
+        gone = believed - there
         for function in gone:
             self.forget(function)
-        return gone
+        return Survey(gone=tuple(sorted(gone)), others=tuple(sorted(there - believed)))
 
     async def _there(self) -> set[str]:
         there: set[str] = set()

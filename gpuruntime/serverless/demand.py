@@ -18,13 +18,12 @@ class Demand:
             self._needs.pop()
         self._needs.append((needed, at))
 
-    def most(self, *, since: float) -> int:
-        """The current need, or the highest one of that time. What is older is forgotten."""
-        while len(self._needs) > 1 and self._needs[0][1] <= since:
+    def most(self, at: float, *, within: float) -> int:
+        """The current need, or the highest one of so many seconds. What is older is forgotten."""
+        while len(self._needs) > 1 and self._needs[0][1] + within <= at:
             del self._needs[0]
         return self._needs[0][0]
 
-    @property
-    def falls_at(self) -> float | None:
-        """When the highest need was last seen; None where it is the current one."""
-        return self._needs[0][1] if len(self._needs) > 1 else None
+    def falls_in(self, at: float, *, within: float) -> float | None:
+        """Seconds until `most` is less without a further note; None where that never happens."""
+        return self._needs[0][1] + within - at if len(self._needs) > 1 else None

@@ -24,7 +24,7 @@ FIRST_REPLACEMENT_SECONDS: Final = 10.0
 LONGEST_REPLACEMENT_SECONDS: Final = 600.0
 # How often what nobody tells of is looked at.
 DRAINING_SECONDS: Final = 1.0
-CAPACITY_SECONDS: Final = 10.0
+UNSETTLED_SECONDS: Final = 10.0
 
 
 class WorkerPhase(StrEnum):
@@ -42,6 +42,7 @@ class Shortage(StrEnum):
     """Why a function has fewer workers than it needs, or none at all."""
 
     SUSPENDED = "suspended"
+    NO_TEMPLATE = "no_worker_template"
     INVALID = "invalid_spec"
     CAPACITY = "insufficient_capacity"
     WORKER_FAILED = "worker_failed"
@@ -234,8 +235,9 @@ def _trouble(staying: list[Worker]) -> Shortage | None:
 
 def _look_again_seconds(seen: Observed, plan: Plan) -> float | None:
     """When the plan may be another one although nothing was heard."""
-    if plan.drain or plan.delete or any(worker.is_leaving for worker in seen.workers):
+    phases = {worker.phase for worker in seen.workers}
+    if plan.drain or plan.delete or WorkerPhase.DRAINING in phases:
         return DRAINING_SECONDS
-    if plan.shortage in (Shortage.CAPACITY, Shortage.WORKER_LOST):
-        return CAPACITY_SECONDS
+    if plan.shortage is Shortage.CAPACITY or phases & {WorkerPhase.STARTING, WorkerPhase.ADRIFT}:
+        return UNSETTLED_SECONDS
     return None

@@ -66,9 +66,9 @@ async def test_one_that_was_deleted_is_missed_and_made_again(declared: Bus) -> N
     for function in ("one", "two"):
         await consumers.ensure(function, most_in_hand=1)
     await delete(declared, "one")
-    assert await consumers.missing() == ["one"]
+    assert (await consumers.survey()).gone == ("one",)
     await consumers.ensure("one", most_in_hand=1)
-    assert await consumers.missing() == []
+    assert (await consumers.survey()).gone == ()
     assert await config_of(declared, "one")
 
 
@@ -84,12 +84,18 @@ async def test_the_broker_tells_of_a_deleted_consumer_on_the_subject_for_it(
     assert told[0].rpartition(".")[2] == "one"
 
 
+async def test_consumers_that_nobody_has_asked_for_are_named_too(declared: Bus) -> None:
+    consumers = consumers_of(declared)
+    await consumers.ensure("one", most_in_hand=1)
+    assert (await consumers.survey()).others == (FUNCTION,)
+
+
 async def test_removing_one_that_is_gone_is_no_failure(declared: Bus) -> None:
     consumers = consumers_of(declared)
     await consumers.ensure("one", most_in_hand=1)
     await consumers.remove("one")
     await consumers.remove("one")
-    assert await consumers.missing() == []
+    assert (await consumers.survey()).gone == ()
 
 
 async def test_more_consumers_than_one_answer_names_are_all_known(declared: Bus) -> None:
@@ -97,4 +103,4 @@ async def test_more_consumers_than_one_answer_names_are_all_known(declared: Bus)
     for number in range(MANY):
         await consumers.ensure(f"f{number}", most_in_hand=1)
     await delete(declared, "f1029")
-    assert await consumers.missing() == ["f1029"]
+    assert (await consumers.survey()).gone == ("f1029",)

@@ -1,0 +1,181 @@
+"""The activator: functions get workers when they are called, and give them back when they are not.
+
+Each function's key is worked on by itself, so that its cold start or its failure delays no other.
+Only the one process that leads runs this.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.errors import BusError
+from gpuruntime.bus.message import Message
+from gpuruntime.controller.controller import Controller
+from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.stores import FUNCTION
+from gpuruntime.inventory.units import Units
+from gpuruntime.serverless.beats import Beats
+from gpuruntime.serverless.consumers import Consumers
+from gpuruntime.serverless.depths import Depths
+from gpuruntime.serverless.orphans import Orphans
+from gpuruntime.serverless.queue import Queue
+from gpuruntime.serverless.readings import Readings
+from gpuruntime.serverless.scaling import Scaler
+from gpuruntime.serverless.waking import Waker
+from gpuruntime.serverless.worker_units import WorkerUnits
+from gpuruntime.serverless.workers import functions_in
+from gpuruntime.workqueue.queue import WorkQueue
+
+log = structlog.get_logger()
+
+# Each waits for the cluster or the broker most of its time.
+AT_ONCE: Final = 64
+SURVEY_SECONDS: Final = 10.0
+MEASURE_SECONDS: Final = 5.0
+METERED: Final = ("desired", "ready", "busy", "draining")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ActivatorOptions:
+    """As of the workers' own: how long a delivery may go unanswered, and an end stays known."""
+
+    ack_wait_seconds: float = 30.0
+    retention_seconds: float = 86_400.0
+
+
+class Activator:
+    """Made before the informers of its caches run. `catch_up` brings the cache of units to now."""
+
+    def __init__(
+        self,
+        means: Means,
+        units: Units,
+        queue: Queue,
+        options: ActivatorOptions,
+        *,
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        caches, meter, names = means.caches, means.meter, queue.names
+        self._queue = queue
+        self._units = caches.units
+        self._meter = meter
+        self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
+        self.beats = Beats(names)
+        self._consumers = Consumers(
+            queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
+        )
+        depths = Depths(queue.jetstream, names)
+        self.readings = Readings(depths, tell=self._keys.add, tell_all=self._wake_all, meter=meter)
+        self._scaler = Scaler(
+            client=means.client,
+            units=caches.units,
+            stock=caches.stock,
+            workers=WorkerUnits(means, units, queue.connection, names, rng=means.rng),
+            readings=self.readings,
+            depths=depths,
+            beats=self.beats,
+            consumers=self._consumers,
+            orphans=Orphans(
+                queue.jetstream,
+                queue.records,
+                names,
+                retention_seconds=options.retention_seconds,
+                now=means.now,
+                meter=meter,
+            ),
+            hearing_since=lambda: self.hearing_since,
+            catch_up=catch_up,
+            now=means.now,
+            meter=meter,
+        )
+        self.waker = Waker(
+            self._keys,
+            units=caches.units,
+            stock=caches.stock,
+            namespace=means.options.namespaces.instance,
+            readings=self.readings,
+            beats=self.beats,
+            short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),
+        )
+        self.controller = Controller(
+            "function", self._keys, self._scaler.reconcile, workers=AT_ONCE, meter=meter
+        )
+        self.hearing_since: float | None = None
+        self._survey_due = asyncio.Event()
+
+    async def run(self) -> None:
+        """From here on this process leads; its caches have what there is."""
+        connection, names = self._queue.connection, self._queue.names
+        async with AsyncExitStack() as stack:
+            for subject, receive in (
+                (names.all_beats, self.waker.on_beat),
+                (names.all_wakes, self.waker.on_wake),
+                (names.lost_consumers, self._on_lost_consumer),
+            ):
+                await stack.enter_async_context(connection.listening(subject, receive))
+            self.waker.begin()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.controller.run(), name="functions")
+                tasks.create_task(self.readings.run(), name="depths")
+                tasks.create_task(self._follow_sessions(), name="sessions")
+                tasks.create_task(self._survey(), name="consumers")
+                tasks.create_task(self._measure(), name="measure")
+
+    async def drain(self) -> None:
+        await self.controller.drain()
+
+    async def _follow_sessions(self) -> None:
+        """What was not heard while nobody listened proves nothing."""
+        while True:
+            session = await self._queue.connection.connected()
+            self.hearing_since = asyncio.get_running_loop().time()
+            self.readings.look()
+            self._survey_due.set()
+            await session.ended.wait()
+            self.hearing_since = None
+            self.readings.forget()
+
+    async def _survey(self) -> None:
+        """Consumers that are gone are made again, and those of nobody's functions removed."""
+        while True:
+            try:
+                await self._look_at_consumers()
+            except BusError as error:
+                log.debug("consumers not surveyed", reason=str(error))
+            self._survey_due.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SURVEY_SECONDS):
+                    await self._survey_due.wait()
+
+    async def _look_at_consumers(self) -> None:
+        survey = await self._consumers.survey()
+        for function in survey.gone:
+            log.warning("consumer gone, made again", function=function)
+            self._keys.add(function)
+        for function in survey.others:
+            if not self._units.store.by_index(FUNCTION, function):
+                self._keys.add(function)
+
+    def _on_lost_consumer(self, message: Message) -> None:
+        function = message.subject.rpartition(".")[2]
+        self._consumers.forget(function)
+        if self._units.store.by_index(FUNCTION, function):
+            self._keys.add(function)
+
+    def _wake_all(self) -> None:
+        for function in functions_in(self._units):
+            self._keys.add(function, is_backlog=True)
+
+    async def _measure(self) -> None:
+        while True:
+            statuses = [memory.status for memory in self._scaler.memories.values()]
+            for state in METERED:
+                count = sum(getattr(status, f"{state}Workers") for status in statuses)
+                self._meter.gauge("serverless_workers", count, state=state)
+            oldest = max((status.oldestWaitSeconds for status in statuses), default=0)
+            self._meter.gauge("serverless_oldest_wait_seconds", oldest)
+            await asyncio.sleep(MEASURE_SECONDS)

@@ -1,0 +1,131 @@
+"""What is seen of a function's workers, put together from their units and from their beats."""
+
+from typing import Final
+
+import attrs
+
+from gpuruntime.bus.messages import WorkerState
+from gpuruntime.models import labels, provenance, validation
+from gpuruntime.models.conditions import condition_of
+from gpuruntime.models.phases import UnitPhase, phase_of
+from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.units import GPUUnit
+from gpuruntime.serverless.beats import Heard
+from gpuruntime.serverless.scale_plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
+
+_REFUSED: Final = frozenset(
+    {
+        UnitReason.INVALID_SPEC,
+        UnitReason.STORAGE_MOUNT_INVALID,
+        UnitReason.SERVERLESS_CONFIG_INVALID,
+        UnitReason.OPERATION_CONFLICT,
+    }
+)
+
+
+@attrs.define(slots=True)
+class Sightings:
+    """Since when something is so, by uid, as this leader has seen it; moments of loop time."""
+
+    draining: dict[str, float] = attrs.field(factory=dict)
+    adrift: dict[str, float] = attrs.field(factory=dict)
+
+    def keep(self, uids: set[str]) -> None:
+        for seen in (self.draining, self.adrift):
+            for uid in seen.keys() - uids:
+                del seen[uid]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Moment:
+    """Now, and since when the broker can be heard; None while it cannot."""
+
+    now: float
+    hearing_since: float | None
+
+    def is_silent(self, heard: Heard | None) -> bool:
+        """Nobody is silent whom we could not have heard."""
+        if self.hearing_since is None:
+            return False
+        last = max(heard.at, self.hearing_since) if heard else self.hearing_since
+        return self.now - last >= SILENT_SECONDS
+
+
+def worker_of(
+    unit: GPUUnit,
+    template: GPUUnit,
+    heard: Heard | None,
+    *,
+    sightings: Sightings,
+    moment: Moment,
+) -> Worker:
+    """Writes down in `sightings` what it sees for the first time."""
+    is_silent = moment.is_silent(heard)
+    phase = _phase(unit, is_silent=is_silent)
+    since = _since(phase, unit.metadata.uid, sightings, moment)
+    return Worker(
+        name=unit.metadata.name,
+        phase=phase,
+        is_current=is_current(unit, template),
+        has_drained=heard is not None and heard.state is WorkerState.DRAINED,
+        is_silent=is_silent,
+        busy=heard.busy if heard and not is_silent else 0,
+        since_seconds=moment.now - since,
+    )
+
+
+def is_current(worker: GPUUnit, template: GPUUnit) -> bool:
+    """Whether it would be made the same way now. Limits are the template's alone."""
+    now, then = template.spec, worker.spec
+    if now.serverless is None or then.serverless is None:
+        return False
+    return (
+        (now.image, now.template, now.storageMounts)
+        == (then.image, then.template, then.storageMounts)
+        and (now.serverless.requestID, now.serverless.concurrency, now.serverless.framework)
+        == (then.serverless.requestID, then.serverless.concurrency, then.serverless.framework)
+    )  # fmt: skip
+
+
+def forbidden(template: GPUUnit) -> Shortage | None:
+    """Why it may have no workers; the manager's word counts beside our own look at the spec."""
+    if provenance.is_terminating(template):
+        return Shortage.NO_TEMPLATE
+    ready = condition_of(template.status.conditions, ConditionType.READY)
+    is_refused = ready is not None and ready.reason in _REFUSED
+    is_of_now = ready is not None and ready.observedGeneration == template.metadata.generation
+    if (is_refused and is_of_now) or validation.unit_problems(template):
+        return Shortage.INVALID
+    return Shortage.SUSPENDED if template.spec.suspended else None
+
+
+def _phase(unit: GPUUnit, *, is_silent: bool) -> WorkerPhase:
+    """That it was told to drain stands on the unit: the next leader has to know of it as well."""
+    if provenance.is_terminating(unit):
+        return WorkerPhase.GONE
+    if labels.DRAINING in unit.metadata.annotations:
+        return WorkerPhase.DRAINING
+    phase = phase_of(unit.status.conditions)
+    if phase is UnitPhase.READY:
+        return WorkerPhase.READY
+    if phase is UnitPhase.FAILED:
+        return WorkerPhase.FAILED
+    return WorkerPhase.ADRIFT if _is_adrift(unit, is_silent) else WorkerPhase.STARTING
+
+
+def _is_adrift(unit: GPUUnit, is_silent: bool) -> bool:
+    """A worker that never was ready may still be on its way, however long that takes."""
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    if ready is not None and ready.reason == UnitReason.POD_UNSCHEDULABLE:
+        return True
+    return is_silent and unit.status.timeline.readyAt is not None
+
+
+def _since(phase: WorkerPhase, uid: str, sightings: Sightings, moment: Moment) -> float:
+    if phase is not WorkerPhase.ADRIFT:
+        sightings.adrift.pop(uid, None)
+    if phase is WorkerPhase.ADRIFT:
+        return sightings.adrift.setdefault(uid, moment.now)
+    if phase is WorkerPhase.DRAINING:
+        return sightings.draining.setdefault(uid, moment.now)
+    return moment.now

@@ -1,0 +1,91 @@
+"""The depths of all functions as they were last read, and the one task that reads them."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from gpuruntime.bus.errors import BusError
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.serverless.depths import Depths
+
+log = structlog.get_logger()
+
+BUSY_SECONDS: Final = 2.0
+IDLE_SECONDS: Final = 10.0
+# However often somebody asks for a look.
+APART_SECONDS: Final = 0.05
+PAUSE_SECONDS: Final = 1.0
+
+
+class Readings:
+    """`tell` hears of every function that has work or had some; `tell_all` of a first reading."""
+
+    def __init__(
+        self,
+        depths: Depths,
+        *,
+        tell: Callable[[str], None],
+        tell_all: Callable[[], None],
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._source = depths
+        self._tell = tell
+        self._tell_all = tell_all
+        self._meter = meter
+        self._depths: dict[str, int] | None = None
+        # Functions that were woken since the last reading began: it may not show why.
+        self._woken: set[str] = set()
+        self._due = asyncio.Event()
+
+    def of(self, function: str) -> int | None:
+        """None while nobody knows."""
+        if self._depths is None:
+            return None
+        return max(self._depths.get(function, 0), int(function in self._woken))
+
+    def adopt(self, depths: dict[str, int]) -> None:
+        """What a reading found. Tells whoever it concerns."""
+        before, self._depths = self._depths, depths
+        self._meter.gauge("serverless_depth", sum(depths.values()))
+        if before is None:
+            self._tell_all()
+        for function in depths.keys() | (before or {}).keys():
+            self._tell(function)
+
+    def forget(self) -> None:
+        """The broker is away: what was read is no longer so."""
+        self._depths = None
+
+    def wake(self, function: str) -> None:
+        self._woken.add(function)
+        self.look()
+
+    def look(self) -> None:
+        """Soon, and not only at the next turn."""
+        self._due.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._until_due()
+            self._due.clear()
+            woken = set(self._woken)
+            try:
+                depths = await self._source.read()
+            except BusError as error:
+                if self._depths is not None:
+                    log.warning("depths unknown", reason=str(error))
+                self.forget()
+                await asyncio.sleep(PAUSE_SECONDS)
+                self.look()
+                continue
+            self._woken -= woken
+            self.adopt(depths)
+            await asyncio.sleep(APART_SECONDS)
+
+    async def _until_due(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BUSY_SECONDS if self._depths else IDLE_SECONDS):
+                await self._due.wait()

@@ -1,0 +1,122 @@
+"""A function's workers as units: claimed like every other unit, told to drain, deleted."""
+
+from random import Random
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import UnavailableError
+from gpuruntime.bus.messages import Control, Order, encode
+from gpuruntime.bus.names import Names
+from gpuruntime.inventory.deletion import Deletions
+from gpuruntime.inventory.errors import (
+    BusyError,
+    ClusterUnavailableError,
+    InventoryError,
+    UnknownOutcomeError,
+    bounded,
+)
+from gpuruntime.inventory.inventory import tombstones_of
+from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.requests import CreateUnit
+from gpuruntime.inventory.units import Units
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import labels
+from gpuruntime.models.functions import Serverless, WorkerOf
+from gpuruntime.models.moments import rfc3339
+from gpuruntime.models.strict import StrictError
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.serverless.scale_plan import Shortage
+
+log = structlog.get_logger()
+
+TOKEN_BYTES: Final = 8
+# After these nobody knows how far the claim came: the same operation finds out.
+_OPEN: Final = (UnknownOutcomeError, ClusterUnavailableError, BusyError)
+
+
+class WorkerUnits:
+    def __init__(
+        self, means: Means, units: Units, connection: Connection, names: Names, *, rng: Random
+    ) -> None:
+        self._means = means
+        self._units = units
+        self._deletions = Deletions(means.client, tombstones_of(means))
+        self._connection = connection
+        self._names = names
+        self._rng = rng
+        # By template's uid and worker's name, the operations that have not come to their end.
+        self._open: dict[tuple[str, str], str] = {}
+
+    async def claim(self, template: GPUUnit, function: Serverless, name: str) -> str:
+        """Empty where the worker is there; else the code of what was in the way."""
+        seat = (template.metadata.uid, name)
+        operation = self._open.setdefault(seat, self._new_operation(template))
+        try:
+            await self._units.create(_order(template, function, name, operation))
+        except _OPEN as error:
+            log.warning("claim of a worker left open", worker=name, error=str(error))
+            return error.code
+        except (InventoryError, StrictError) as error:
+            del self._open[seat]
+            log.warning("no worker claimed", worker=name, error=str(error))
+            return error.code if isinstance(error, InventoryError) else Shortage.INVALID
+        del self._open[seat]
+        log.info("worker claimed", worker=name)
+        return ""
+
+    async def mark_draining(self, worker: GPUUnit) -> None:
+        """From here on it counts as one that leaves, for every later leader too."""
+        marks = {labels.DRAINING: rfc3339(self._means.now())}
+        try:
+            marked = await self._means.client.patch(
+                GPU_UNITS,
+                worker.metadata.key,
+                {"metadata": {"annotations": marks}},
+                resource_version=worker.metadata.resourceVersion,
+            )
+        except NotFoundError:
+            return
+        self._means.caches.units.write_through(marked)
+        log.info("worker told to drain", worker=worker.metadata.name)
+
+    async def order_drain(self, function: str, worker: str) -> None:
+        """At most once, and nobody answers: repeated for as long as the worker is there."""
+        try:
+            subject = self._names.control(function, worker)
+            await self._connection.publish(subject, encode(Control(order=Order.DRAIN)))
+        except UnavailableError as error:
+            log.debug("drain not ordered", worker=worker, error=str(error))
+
+    async def delete(self, worker: GPUUnit) -> None:
+        """What it still holds comes back to the queue by itself. Raises InventoryError."""
+        async with bounded(f"deletion of worker {worker.metadata.name}", seconds=self._bound):
+            await self._deletions.delete(GPU_UNITS, worker)
+        log.info("worker deleted", worker=worker.metadata.name)
+
+    @property
+    def _bound(self) -> float:
+        return self._means.options.attempt_seconds
+
+    def _new_operation(self, template: GPUUnit) -> str:
+        """One for each incarnation; the prefix is out of callers' reach."""
+        token = self._rng.randbytes(TOKEN_BYTES).hex()
+        return f"gpuruntime:worker:{template.metadata.uid}:{token}"
+
+
+def _order(template: GPUUnit, function: Serverless, name: str, operation: str) -> CreateUnit:
+    owner = WorkerOf(name=template.metadata.name, uid=template.metadata.uid)
+    spec = template.spec
+    return CreateUnit(
+        operationID=operation,
+        name=name,
+        specName=spec.specName,
+        image=spec.image,
+        template=spec.template,
+        access=spec.access,
+        storageMounts=spec.storageMounts,
+        serverless=attrs.evolve(function, workerOf=owner),
+        tenant=template.metadata.labels.get(labels.TENANT, ""),
+    )
