@@ -12,6 +12,8 @@ from gpuruntime.bus.messages import Record
 from gpuruntime.serverless.queue import Queue
 
 LOOK_SECONDS: Final = 5.0
+# Callers leave without a word: so often between two looks it is seen whether ours is there.
+WANTED_LOOKS: Final = 5
 PAUSE_SECONDS: Final = 0.5
 
 
@@ -40,7 +42,7 @@ class Watch:
                 stored = await self._queue.records.read(self._function, self._invocation)
                 if stored is not None and stored.record.state.is_terminal:
                     return stored.record
-                await self._until_told()
+                await self._until_told(is_wanted)
             except UnavailableError:
                 await asyncio.sleep(PAUSE_SECONDS)
             finally:
@@ -59,10 +61,14 @@ class Watch:
             self._heard = record
             self._told.set()
 
-    async def _until_told(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
-                await self._told.wait()
+    async def _until_told(self, is_wanted: Callable[[], bool]) -> None:
+        """At most until the next look is due, and not for long once nobody wants it."""
+        for _ in range(WANTED_LOOKS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS / WANTED_LOOKS):
+                    await self._told.wait()
+            if self._told.is_set() or not is_wanted():
+                break
         self._told.clear()
 
 

@@ -159,16 +159,18 @@ async def test_an_expired_invocation_has_no_result_in_time(api: Site) -> None:
 
 
 async def test_a_caller_that_left_is_not_waited_for(api: Site) -> None:
-    there = [True, False]
+    there = asyncio.Event()
+    there.set()
     request = asked(mode="sync")
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(
-            failure_of(api.ingress.invocations.call(request, is_wanted=lambda: there.pop(0)))
+            failure_of(api.ingress.invocations.call(request, is_wanted=there.is_set))
         )
         await until_accepted(api)
-        await turned(api, error="something happens")
-    assert isinstance(waiting.result(), UnknownOutcomeError)
-    assert there == []
+        there.clear()
+        async with asyncio.timeout(3):
+            assert isinstance(await waiting, UnknownOutcomeError)
+    assert await api.state("one") == State.QUEUED
 
 
 async def test_a_call_that_outlives_its_broker_is_answered_by_the_next_one(own: Broker) -> None:
