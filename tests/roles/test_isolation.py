@@ -25,6 +25,7 @@ from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.dev import NAMESPACES, install
 from gpuruntime.roles.manager import Manager
+from gpuruntime.serverless_settings import NatsSettings
 from gpuruntime.settings import (
     Address,
     NatsPeerSettings,
@@ -45,6 +46,7 @@ OTHERS = {
 }
 SETTINGS = Settings(
     operations=OperationsSettings(listen=Address("127.0.0.1", 0)),
+    nats=NatsSettings(url="nats://nats.queue.svc:4222"),
     network=NetworkSettings(
         nats=NatsPeerSettings(namespaceLabels={"team": "queue"}, podLabels={"app": "nats"})
     ),
