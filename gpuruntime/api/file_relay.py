@@ -5,6 +5,7 @@ Each exchange has a connection of its own, so that no byte of one is taken for a
 that fails once it has begun to leave ends as a broken connection, never as a shorter file.
 """
 
+import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -37,6 +38,9 @@ _NO_ANSWER: Final = "ended the connection without an answer"
 # As much as waits for a slow caller: of what the file server sent, and of what is sent on.
 _RECEIVED_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 32 * 1024
+# A file server that has just become ready is not known on every node yet: so often, and so long
+# after each refusal of a connection, it is knocked again.
+_PAUSES: Final = (0.1, 0.3, 0.6)
 # Nobody reads it: the caller has left.
 _LEFT: Final = 499
 # Closed at once: what was not sent is thrown away, and the other side is told of it.
@@ -92,11 +96,23 @@ class _Exchange:
     async def run(self) -> web.StreamResponse:
         try:
             async with patience(self._patience):
-                return await self._hand_on()
+                return await self._knock()
         except (aiohttp.ClientError, OSError, RequestError) as error:
             return self._broken(error)
         finally:
             self._hang_up()
+
+    async def _knock(self) -> web.StreamResponse:
+        """Again only where nothing was sent, and no caller was asked for a body."""
+        for pause in () if self._upload.is_there else _PAUSES:
+            try:
+                return await self._hand_on()
+            except aiohttp.ClientConnectorError:
+                if self._was_reached:
+                    raise
+            self._sockets.clear()
+            await asyncio.sleep(pause)
+        return await self._hand_on()
 
     async def _hand_on(self) -> web.StreamResponse:
         """The address is a number, so nobody is asked where it is."""

@@ -14,6 +14,7 @@ from gpuruntime.api.storage_routes import STORAGE
 from gpuruntime.models.strict import Problem, StrictError
 
 READS: Final = ("GET", "HEAD", "OPTIONS", "PROPFIND")
+_FOLDER: Final = f"{STORAGE}/files/"
 _FILES: Final = f"{STORAGE}/files/{{path}}"
 _PATTERN: Final = f"{STORAGE}/files{{path:(?:/.*)?}}"
 _BYTES: Final = "application/octet-stream"
@@ -38,15 +39,22 @@ _METHODS: Final = (
     ("COPY", "copyFile", "Copy within the storage"),
     ("MOVE", "moveFile", "Move within the storage"),
 )
+_OF_FOLDER: Final = (
+    ("GET", "listFiles", "List the files of a storage"),
+    ("OPTIONS", "askForFolderMethods", "What can be done with the files of a storage"),
+)
 
 
 def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
     files = _Files(accessors, relay)
+    # In the document a parameter is never empty: the folder of all files has a path of its own.
+    of_folder = [(_FOLDER, "", *each) for each in _OF_FOLDER]
+    table = (*of_folder, *((_FILES, _PATTERN, *each) for each in _METHODS))
     return tuple(
         Route(
             method=method,
-            path=_FILES,
-            pattern=_PATTERN,
+            path=path,
+            pattern=pattern,
             name=name,
             handler=files.read if method in READS else files.change,
             summary=summary,
@@ -58,7 +66,7 @@ def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
             is_untimed=True,
             tag="files",
         )
-        for method, name, summary in _METHODS
+        for path, pattern, method, name, summary in table
     )
 
 

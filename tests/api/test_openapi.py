@@ -27,6 +27,7 @@ ROUTES = {
     "/api/v1/gpu-storages": {"get", "post"},
     "/api/v1/gpu-storages/{name}": {"get", "put", "delete"},
     "/api/v1/gpu-storages/{name}/recover": {"post"},
+    "/api/v1/gpu-storages/{name}/files/": {"get", "options"},
     "/api/v1/gpu-storages/{name}/files/{path}": {"get", "options", "put", "patch", "delete"},
     "/api/v1/serverless/invocations": {"post"},
     "/api/v1/serverless/invocations/{invocationID}": {"get", "delete"},

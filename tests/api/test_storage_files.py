@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from tests.api.service import service
 from tests.api.test_serving import statuses
 from tests.api.upstream import (
     FILES,
+    Upstream,
     add_storage,
     answer,
     filing,
@@ -53,6 +56,9 @@ def lines_of(received: bytes) -> set[bytes]:
         ("DELETE", "/100%25.txt?x=../..&y=%2e"),
         ("MKCOL", "/new"),
         ("GET", ""),
+        ("GET", "/"),
+        ("HEAD", "/"),
+        ("PROPFIND", "/"),
     ],
 )
 async def test_every_method_arrives_with_its_path_as_it_was_sent(method: str, path: str) -> None:
@@ -139,6 +145,23 @@ async def test_a_service_that_is_not_the_storages_own_or_has_no_address_is_503(
         put_service(api, upstream.port, owner=uid if owner is None else owner, address=address)
         assert statuses(await send(api, request())) == [503]
         assert upstream.requests == []
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"", 200), (b"ok", 502)])
+async def test_a_file_server_that_is_about_to_be_known_is_waited_for_unless_there_is_a_body(
+    body: bytes, status: int
+) -> None:
+    cluster, upstream = Cluster(), Upstream()
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    async with service(cluster) as api, asyncio.TaskGroup() as tasks:
+        add_storage(api, cluster, port)
+        length = b"Content-Length: %d" % len(body)
+        asking = tasks.create_task(send(api, request("PUT", "/a", length, body=body)))
+        await asyncio.sleep(0.5)
+        async with await asyncio.start_server(upstream.serve, "127.0.0.1", port):
+            assert statuses(await asking) == [status]
+    assert len(upstream.requests) == (status == 200)
 
 
 async def test_a_file_server_that_is_not_there_is_502() -> None:
