@@ -1,4 +1,4 @@
-"""What other objects decide about a new one: addresses, priorities, classes."""
+"""What other objects decide about one that is written: addresses, priorities, classes."""
 
 from ipaddress import IPv4Network
 from typing import Final
@@ -16,16 +16,21 @@ from gpuruntime.local.service_rules import HEADLESS, OUTSIDE
 from gpuruntime.local.status import forbidden, invalid
 from gpuruntime.local.store import Store
 from gpuruntime.local.targets import Target
+from gpuruntime.models.quantities import Quantity, parse_quantity
 
 SERVICE_ADDRESSES: Final = IPv4Network("10.96.0.0/16")
 NODE_PORTS: Final = range(30_000, 32_768)
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+NOT_EXPANDABLE: Final = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
+    "must support resize"
+)
 LOST_SECONDS: Final = 300
 LOST_NODES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class Admission:
-    """Comes after the defaults of a new object and before its judgement."""
+    """Comes before the judgement of a new object, and after that of a changed one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,6 +44,16 @@ class Admission:
             self._admit_pod(target, document["spec"])
         elif target.kind is CLAIMS:
             self._admit_claim(document["spec"])
+
+    def admit_change(self, target: Target, document: Document, old: Document) -> None:
+        if target.kind is CLAIMS and not target.subresource and _size(document) > _size(old):
+            self._admit_growth(target, document["spec"])
+
+    def _admit_growth(self, target: Target, spec: Document) -> None:
+        name = spec.get("storageClassName")
+        stored = self._store.collection(STORAGE_CLASSES).get(name) if name else None
+        if stored is None or not stored.document().get("allowVolumeExpansion"):
+            raise forbidden(target.kind, target.name, NOT_EXPANDABLE)
 
     def _admit_service(self, target: Target, spec: Document) -> None:
         if spec["type"] == "ExternalName":
@@ -123,3 +138,7 @@ class Admission:
             metadata = stored.document()["metadata"]
             if metadata.get("annotations", {}).get(DEFAULT_CLASS) == "true":
                 spec["storageClassName"] = metadata["name"]
+
+
+def _size(claim: Document) -> Quantity:
+    return parse_quantity(claim["spec"]["resources"]["requests"]["storage"])

@@ -144,6 +144,7 @@ class Writes:
         faults += kind.rules.faults(document, old)
         if faults:
             raise invalid(kind, target.name, faults)
+        self._admission.admit_change(target, document, old)
         if is_same(document, old):
             return Written(stored=stored)
         if _is_released(kind, document):

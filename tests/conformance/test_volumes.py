@@ -115,6 +115,27 @@ async def test_a_claim_grows_where_its_class_lets_it(api: Api, claims: str, uniq
     assert grown["spec"]["resources"]["requests"] == {"storage": "2Gi"}
 
 
+@pytest.mark.parametrize("grows", [False, None])
+async def test_a_claim_does_not_grow_where_its_class_does_not_let_it(
+    api: Api, claims: str, unique: str, grows: bool | None
+) -> None:
+    stiff = named(
+        STORAGE_CLASSES,
+        f"{unique}-stiff",
+        provisioner="kubernetes.io/host-path",
+        allowVolumeExpansion=grows,
+    )
+    (await api.post(STORAGE_CLASSES.path(), stiff)).ok(201)
+    (await api.post(claims, claim("c", storageClassName=f"{unique}-stiff"))).ok(201)
+    await api.settled(f"{claims}/c", is_bound)
+    patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    refused = await api.patch(f"{claims}/c", patch)
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert refused.body["message"].endswith("that provisions the pvc must support resize")
+    same = {"metadata": {"labels": {"a": "b"}}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    assert (await api.patch(f"{claims}/c", same)).status == 200
+
+
 async def test_a_claim_in_use_stays_until_its_pod_is_gone(
     api: Api, claims: str, namespace: str
 ) -> None:
