@@ -1,11 +1,15 @@
 """The program `gpuruntime results` on a real broker, and how it refuses a configuration."""
 
+import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from gpuruntime.bus.messages import State
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.results_settings import PostgresSettings, ResultsSettings, StoreKind
+from gpuruntime.roles.result_stores import result_store
 from gpuruntime.roles.results import ResultsRole
 from gpuruntime.settings import load
 from tests.bus.broker import Broker, bus, eventually
@@ -45,6 +49,20 @@ def test_what_cannot_work_is_refused_by_name_and_without_secrets(
         ResultsRole(load(str(path), flags={}, environment={}))
     assert words in str(caught.value)
     assert "pw@" not in str(caught.value)
+
+
+async def test_without_the_extra_for_it_there_is_no_database(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    monkeypatch.delitem(sys.modules, "gpuruntime.serverless.postgres", raising=False)
+    kept = ResultsSettings(
+        store=StoreKind.POSTGRES, postgres=PostgresSettings(url="postgresql://db")
+    )
+    settings = attrs.evolve(load("", flags={}, environment={}), results=kept)
+    with pytest.raises(ConfigurationError, match=r"install gpuruntime\[postgres\]"):
+        async with result_store(settings, name="test"):
+            pass
 
 
 def test_the_address_of_the_database_may_come_from_the_environment(tmp_path: Path) -> None:

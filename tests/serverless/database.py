@@ -6,6 +6,7 @@ GPURUNTIME_TEST_POSTGRES_URL names one that is there already, for the tests that
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -82,7 +83,22 @@ class Database:
             return
         self._is_up = False
         self._keeper.kill(self._name)
-        until(lambda: self._data in _working_folders(), lambda are_left: not are_left)
+        until(
+            lambda: any(folder == self._data for _, folder in _working_folders()),
+            lambda are_left: not are_left,
+        )
+
+    def pause(self) -> None:
+        """It takes connections and says nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid, folder in _working_folders():
+            if folder == self._data:
+                os.kill(pid, number)
 
     @property
     def _name(self) -> str:
@@ -158,10 +174,8 @@ def _without_root(folder: Path) -> list[str]:
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
-def _working_folders() -> set[Path]:
+def _working_folders() -> Iterator[tuple[int, Path]]:
     """Of all processes: those of a server are in its data."""
-    found = set()
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
-            found.add(link.readlink())
-    return found
+            yield int(link.parent.name), link.readlink()

@@ -167,6 +167,26 @@ async def test_the_api_reads_from_the_database_what_has_left_the_stream(
         assert results.stop() == api.stop() == 0
 
 
+async def test_a_database_that_stands_still_holds_up_neither_expiries_nor_the_end(
+    program: Programs, own: Broker, server: Database
+) -> None:
+    async with bus(own.url, "still") as made:
+        process, other = start(program, made, server), start(program, made, server)
+        process.wait_until_ready()
+        other.wait_until_ready()
+        server.pause()
+        names = [f"a{number}" for number in range(100)]
+        for name in names:
+            await end(made, name)
+        for name in names:
+            await ended(made, name)
+        assert process.stop() == 0
+        until_tells(other, "PostgreSQL: ")
+        server.resume()
+        await until_kept(made, server, names)
+        assert other.stop() == 0
+
+
 async def test_a_role_that_starts_without_broker_and_database_waits_for_both(
     program: Programs, own: Broker, server: Database
 ) -> None:
