@@ -1,12 +1,17 @@
 """The operator's routes: seed stock, follow jobs, keep pools."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+import attrs
+
 from gpuruntime.api import examples
+from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after, cursor_after_key, key_of, position_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.views import PoolView, pool_view
+from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.inventory import Inventory
 from gpuruntime.inventory.jobs import Job, Jobs
 from gpuruntime.inventory.options import Namespaces
@@ -19,6 +24,7 @@ from gpuruntime.inventory.requests import (
     parse_seed_stock,
     parse_update_pool,
 )
+from gpuruntime.models.pools import StockPool
 
 OPERATOR: Final = "/api/v1/operator"
 POOLS: Final = f"{OPERATOR}/stockpools"
@@ -27,6 +33,8 @@ JOBS: Final = f"{OPERATOR}/jobs"
 JOB: Final = f"{JOBS}/{{operationID}}"
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken", "spec_conflict")
 _REPLAYED = {"Idempotent-Replay": "true"}
+_ETAG = {"ETag": "Changes with the pool's spec; for If-Match."}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 def stock_routes(inventory: Inventory, namespaces: Namespaces) -> tuple[Route, ...]:
@@ -89,7 +97,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
                 parse=partial(parse_create_pool, namespaces=namespaces),
                 example=examples.CREATE_POOL,
             ),
-            answers=_accepted("The pool, as far as it is now.", PoolView),
+            answers=_accepted("The pool, as far as it is now.", PoolView, _ETAG),
             errors=(*WRITE, *_CONFLICTS),
             tag="stock",
         ),
@@ -113,7 +121,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             name="getPool",
             handler=handlers.get,
             summary="Read a pool",
-            answers=(Answer(status=200, description="The pool.", model=PoolView),),
+            answers=(Answer(status=200, description="The pool.", model=PoolView, headers=_ETAG),),
             errors=(*READ, "stockpool_not_found"),
             tag="stock",
         ),
@@ -124,8 +132,11 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             handler=handlers.update,
             summary="Change a pool",
             body=Body(model=UpdatePool, parse=parse_update_pool, example=examples.UPDATE_POOL),
-            answers=(Answer(status=200, description="The changed pool.", model=PoolView),),
-            errors=(*WRITE, "stockpool_not_found"),
+            headers=IF_MATCH,
+            answers=(
+                Answer(status=200, description="The changed pool.", model=PoolView, headers=_ETAG),
+            ),
+            errors=(*WRITE, "stockpool_not_found", "precondition_failed"),
             tag="stock",
         ),
         Route(
@@ -141,14 +152,16 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
     )
 
 
-def _accepted(description: str, model: Any) -> tuple[Answer, ...]:
+def _accepted(
+    description: str, model: Any, headers: Mapping[str, str] = _NO_HEADERS
+) -> tuple[Answer, ...]:
     return (
-        Answer(status=202, description=description, model=model),
+        Answer(status=202, description=description, model=model, headers=headers),
         Answer(
             status=200,
             description="The operation was accepted before: how it stands now.",
             model=model,
-            headers=_REPLAYED,
+            headers={**headers, **_REPLAYED},
         ),
     )
 
@@ -178,7 +191,8 @@ class _PoolHandlers:
 
     async def create(self, call: Call[NoQuery, CreatePool]) -> Reply:
         creation = await self._pools.create(call.body)
-        return _accepted_reply(pool_view(creation.pool), is_replay=creation.is_replay)
+        reply = _accepted_reply(pool_view(creation.pool), is_replay=creation.is_replay)
+        return attrs.evolve(reply, headers={**_etag(creation.pool), **reply.headers})
 
     async def list(self, call: Call[PageQuery, None]) -> Reply:
         page = self._pools.page(limit=call.query.limit, after=key_of(call.query.cursor))
@@ -187,10 +201,11 @@ class _PoolHandlers:
         )
 
     async def get(self, call: Call[NoQuery, None]) -> Reply:
-        return Reply(data=pool_view(await self._pools.get(call.path("name"))))
+        return _shown(await self._pools.get(call.path("name")))
 
     async def update(self, call: Call[NoQuery, UpdatePool]) -> Reply:
-        return Reply(data=pool_view(await self._pools.update(call.path("name"), call.body)))
+        matching = if_match(call.request)
+        return _shown(await self._pools.update(call.path("name"), call.body, if_match=matching))
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
         await self._pools.delete(call.path("name"))
@@ -199,3 +214,11 @@ class _PoolHandlers:
 
 def _accepted_reply(data: object, *, is_replay: bool) -> Reply:
     return Reply(data=data, headers=_REPLAYED) if is_replay else Reply(status=202, data=data)
+
+
+def _shown(pool: StockPool) -> Reply:
+    return Reply(data=pool_view(pool), headers=_etag(pool))
+
+
+def _etag(pool: StockPool) -> Mapping[str, str]:
+    return {"ETag": etag_of(pool)}

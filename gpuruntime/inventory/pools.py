@@ -6,6 +6,7 @@ and pools. Where two kinds are sent under one operationID to two replicas within
 caches, both may be made: a single write arbitrates within a kind only.
 """
 
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 
@@ -20,7 +21,7 @@ from gpuruntime.inventory.bodies import (
     operation_type_of,
     pool_order,
 )
-from gpuruntime.inventory.changes import changed
+from gpuruntime.inventory.changes import changed, demand_match
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
     PoolNotFoundError,
@@ -95,8 +96,13 @@ class Pools:
         pools, beyond = self._named.page(limit, after)
         return PoolPage(pools=pools, next=beyond)
 
-    async def update(self, name: str, request: UpdatePool) -> StockPool:
+    async def update(
+        self, name: str, request: UpdatePool, *, if_match: Collection[str] | None = None
+    ) -> StockPool:
+        """With `if_match`, ETags of which the live one must have one, no other change is lost."""
+
         def edit(pool: StockPool) -> StockPool:
+            demand_match(pool, if_match, what="pool")
             return attrs.evolve(pool, spec=changed(pool.spec, request))
 
         async with self._bounded(f"update of pool {name}"):

@@ -108,6 +108,23 @@ async def test_a_pools_envelope_cannot_change(api: Service) -> None:
     assert (answer.status, sorted(answer.fields)) == (400, ["memory", "replicas"])
 
 
+async def test_a_change_of_a_pool_meets_only_the_version_that_if_match_names(
+    api: Service,
+) -> None:
+    made = await api.call("POST", POOLS, POOL)
+    again = await api.call("POST", POOLS, POOL)
+    path = f"{POOLS}/warm"
+    stale = {"If-Match": made.headers["ETag"]}
+    assert again.headers["ETag"] == (await api.call("GET", path)).headers["ETag"]
+    assert again.headers["ETag"] == made.headers["ETag"]
+    changed = await api.call("PUT", path, {"replicas": 5}, headers=stale)
+    assert changed.status == 200
+    refused = await api.call("PUT", path, {"replicas": 6}, headers=stale)
+    assert (refused.status, refused.code) == (412, "precondition_failed")
+    read = await api.call("GET", path)
+    assert (read.data["replicas"], read.headers["ETag"]) == (5, changed.headers["ETag"])
+
+
 async def test_a_pool_that_is_not_there_is_404(api: Service) -> None:
     for method, body in (("GET", None), ("PUT", {"replicas": 1}), ("DELETE", None)):
         answer = await api.call(method, f"{POOLS}/nobody", body)
