@@ -13,11 +13,12 @@ import attrs
 from gpuruntime.bus import messages
 from gpuruntime.bus.errors import (
     BusError,
+    MalformedMessageError,
     OutcomeUnknownError,
     UnavailableError,
     WrongSequenceError,
 )
-from gpuruntime.bus.jetstream import PUBLISH_SECONDS, JetStream
+from gpuruntime.bus.jetstream import PUBLISH_SECONDS, JetStream, StoredMessage
 from gpuruntime.bus.messages import Record
 from gpuruntime.bus.names import Names
 
@@ -49,18 +50,12 @@ class Records:
 
     async def read(self, function: str, invocation: str) -> StoredRecord | None:
         subject = self._names.state(function, invocation)
-        found = await self._jetstream.last(self._names.states, subject)
-        if found is None:
-            return None
-        return StoredRecord(messages.read(found.data, Record), found.sequence)
+        return _stored(await self._jetstream.last(self._names.states, subject), self._names)
 
     async def read_latest(self, function: str, invocation: str) -> StoredRecord | None:
         """What `read` may not show yet where a replica lags; asked of the leader alone."""
         subject = self._names.state(function, invocation)
-        found = await self._jetstream.latest(self._names.states, subject)
-        if found is None:
-            return None
-        return StoredRecord(messages.read(found.data, Record), found.sequence)
+        return _stored(await self._jetstream.latest(self._names.states, subject), self._names)
 
     async def write(
         self,
@@ -124,3 +119,17 @@ class Records:
         raise UnavailableError(
             f"{own.serverlessRequestID}/{own.invocationID}: no replica shows revision {last}"
         )
+
+
+def record_of(subject: str, data: bytes, names: Names) -> Record:
+    """Whoever may write under one subject may not speak of another's invocation there."""
+    record = messages.read(data, Record)
+    if (record.serverlessRequestID, record.invocationID) != names.record_of(subject):
+        raise MalformedMessageError(f"{subject}: a record that speaks of another invocation")
+    return record
+
+
+def _stored(found: StoredMessage | None, names: Names) -> StoredRecord | None:
+    if found is None:
+        return None
+    return StoredRecord(record_of(found.subject, found.data, names), found.sequence)

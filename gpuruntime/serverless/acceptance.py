@@ -22,7 +22,7 @@ from gpuruntime.bus.errors import (
     TooLargeError,
     UnavailableError,
 )
-from gpuruntime.bus.jetstream import Stored
+from gpuruntime.bus.jetstream import PUBLISH_SECONDS, Stored
 from gpuruntime.bus.messages import Invocation, Mode, Record, State, encode
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.inventory.hashing import request_hash
@@ -70,6 +70,7 @@ class Acceptance:
         *,
         now: Callable[[], datetime],
         rng: Random,
+        send_seconds: float = PUBLISH_SECONDS,
         meter: Meter = NullMeter(),
     ) -> None:
         self._queue = queue
@@ -77,6 +78,7 @@ class Acceptance:
         self._wakes = wakes
         self._now = now
         self._rng = rng
+        self._send_seconds = send_seconds
         self._meter = meter
 
     def named(self, request: Invoke) -> Invoke:
@@ -115,6 +117,7 @@ class Acceptance:
             encode(invocation),
             message_id=message_id_of(invocation),
             ttl_seconds=left.total_seconds(),
+            within_seconds=self._send_seconds,
         )
 
     async def _accept(self, request: Invoke) -> Accepted:
@@ -170,11 +173,12 @@ class Acceptance:
             return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
         try:
             stored = await self.send(invocation_of(found, request, payload))
+            is_known = stored.is_duplicate or await self._is_kept(found)
         except FullError as error:
             raise _full(request) from error
         except (UnavailableError, OutcomeUnknownError) as error:
             raise _unknown(request, error) from error
-        if not stored.is_duplicate and not await self._is_kept(found):
+        if not is_known:
             return None
         return Accepted(record=record, sequence=stored.sequence, is_duplicate=True)
 

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from gpuruntime.bus.bodies import Bodies
-from gpuruntime.bus.errors import BusError, MissingError
+from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
 from gpuruntime.bus.messages import Control, FailureClass, Order, Record, State, encode
 from gpuruntime.bus.names import is_function_name, is_invocation_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
@@ -36,6 +36,8 @@ log = structlog.get_logger()
 
 # A worker can change the record only so often while it is being cancelled.
 LOOKS: Final = 5
+# No worker takes an answer that is nearly so long; whatever says more is not read at all.
+MOST_PARTS: Final = 64
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -79,8 +81,11 @@ class Invocations:
             function, invocation = named.serverlessRequestID, named.invocationID
             async with watching(self._queue, function, invocation) as watch:
                 accepted = await self._acceptance.accept(named)
-                ended = await self._end_of(accepted.record, watch, is_wanted)
-            outcome = await self._whole(StoredRecord(ended, 0))
+                try:
+                    ended = await self._end_of(accepted.record, watch, is_wanted)
+                    outcome = await self._whole(StoredRecord(ended, 0))
+                except BusError as error:
+                    raise _unread(accepted.record, str(error)) from error
         return attrs.evolve(outcome, is_duplicate=accepted.is_duplicate)
 
     async def cancel(self, function: str, invocation: str) -> None:
@@ -117,6 +122,11 @@ class Invocations:
         record = stored.record
         if not record.bodyParts:
             return Outcome(record=record, body=record.body)
+        if record.bodyParts > MOST_PARTS:
+            raise MalformedMessageError(
+                f"{record.serverlessRequestID}/{record.invocationID}: a body in "
+                f"{record.bodyParts} parts"
+            )
         try:
             parts = [await self._part(stored, part) for part in range(record.bodyParts)]
         except MissingError as error:
@@ -145,10 +155,7 @@ class Invocations:
             outcome=ended.state.value if ended else "unfinished",
         )
         if ended is None or ended.state is State.EXPIRED:
-            raise UnknownOutcomeError(
-                f"invocation {record.invocationID} of function {record.serverlessRequestID} has "
-                "no result in time: read it later, or send the same request again"
-            )
+            raise _unread(record, "there is no result in time")
         return ended
 
     async def _cancel(self, found: StoredRecord) -> None:
@@ -187,6 +194,13 @@ class Invocations:
         """
         stored = await self._acceptance.publish(message_of(found))
         await self._queue.jetstream.delete(self._queue.names.invocations, stored.sequence)
+
+
+def _unread(record: Record, reason: str) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"invocation {record.invocationID} of function {record.serverlessRequestID}: {reason}: "
+        "read it later, or send the same request again"
+    )
 
 
 def _not_found(function: str, invocation: str) -> InvocationNotFoundError:

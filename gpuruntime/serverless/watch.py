@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from gpuruntime.bus import messages
-from gpuruntime.bus.errors import MalformedMessageError, UnavailableError
+from gpuruntime.bus.errors import BadNameError, MalformedMessageError, UnavailableError
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Record
+from gpuruntime.bus.records import record_of
 from gpuruntime.serverless.queue import Queue
 
 LOOK_SECONDS: Final = 5.0
@@ -53,8 +53,8 @@ class Watch:
 
     def receive(self, message: Message) -> None:
         try:
-            record = messages.read(message.data, Record)
-        except MalformedMessageError:
+            record = record_of(message.subject, message.data, self._queue.names)
+        except (MalformedMessageError, BadNameError):
             self._told.set()
             return
         if record.state.is_terminal:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import count, pairwise
+from random import Random
 from typing import Any
 
 import attrs
@@ -11,17 +12,20 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from gpuruntime.bus.declaring import declare_stream
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Invocation, State
 from gpuruntime.bus.records import StoredRecord
-from gpuruntime.serverless.acceptance import Accepted, queued_record
+from gpuruntime.bus.streams import declarations
+from gpuruntime.serverless.acceptance import Acceptance, Accepted, queued_record
 from gpuruntime.serverless.errors import (
     FunctionNotFoundError,
     InvocationConflictError,
     PayloadTooLargeError,
     QueueAwayError,
     QueueFullError,
+    UnknownOutcomeError,
 )
 from gpuruntime.serverless.requests import MOST_PAYLOAD_BYTES, Invoke
 from gpuruntime.serverless.wakes import APART_SECONDS
@@ -240,6 +244,27 @@ async def test_a_broker_that_lost_its_streams_gets_them_again(own: Broker) -> No
         own.start()
         await eventually(lambda: not api.ingress.queue.problem)
         assert not (await accept(api)).is_duplicate
+
+
+async def test_an_outcome_that_is_unknown_after_the_record_can_be_sent_again(api: Site) -> None:
+    """The stream of messages is gone for a while: nobody takes what is sent to it."""
+    queue, names = api.ingress.queue, api.bus.names
+    hasty = Acceptance(
+        queue,
+        api.ingress.functions,
+        api.ingress.wakes,
+        now=wall_clock,
+        rng=Random(1),
+        send_seconds=0.3,
+    )
+    await api.bus.jetstream.call(f"STREAM.DELETE.{names.invocations}")
+    with pytest.raises(UnknownOutcomeError, match="invocation one: whether it is queued"):
+        await hasty.accept(asked())
+    assert await api.state("one") == State.QUEUED
+    for declaration in declarations(names, SMALL):
+        await declare_stream(api.bus.jetstream, declaration)
+    assert (await hasty.accept(asked())).is_duplicate
+    assert len(await api.messages()) == 1
 
 
 async def test_serverless_that_is_off_says_which_setting_turns_it_on() -> None:

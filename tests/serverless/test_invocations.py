@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from gpuruntime.bus.bodies import CHUNK_BYTES
 from gpuruntime.bus.errors import MissingError
-from gpuruntime.bus.messages import FailureClass, Record, State
+from gpuruntime.bus.messages import FailureClass, Record, State, encode
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.framework.calls import Call
 from gpuruntime.serverless.errors import (
@@ -89,6 +89,25 @@ async def test_without_its_body_an_invocation_is_forgotten(api: Site) -> None:
     await api.ingress.acceptance.accept(asked())
     await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=2)
     with pytest.raises(InvocationNotFoundError):
+        await read(api)
+
+
+async def test_a_worker_cannot_speak_of_the_invocation_of_another_function(api: Site) -> None:
+    """It may write what it likes under its own function's subjects."""
+    await api.ingress.acceptance.accept(asked())
+    stored = await api.bus.records.read(FUNCTION, "one")
+    assert stored is not None
+    own_subject = api.bus.names.state("evil", "x")
+    await api.bus.jetstream.publish(own_subject, encode(stored.record))
+    with pytest.raises(QueueAwayError, match="another invocation"):
+        await api.ingress.invocations.cancel("evil", "x")
+    assert await api.state("one") == State.QUEUED
+
+
+async def test_a_body_of_more_parts_than_there_can_be_is_not_gathered(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+    await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=10**6)
+    with pytest.raises(QueueAwayError, match="1000000 parts"):
         await read(api)
 
 
