@@ -41,10 +41,14 @@ METERED: Final = ("desired", "ready", "busy", "draining")
 
 @attrs.frozen(kw_only=True, slots=True)
 class ActivatorOptions:
-    """As of the workers' own: how long a delivery may go unanswered, and an end stays known."""
+    """The first two as workers have them: how long a delivery may wait, and an end stays known.
+
+    After `orphan_seconds` a function that nobody declares is looked for in the cluster itself.
+    """
 
     ack_wait_seconds: float = 30.0
     retention_seconds: float = 86_400.0
+    orphan_seconds: float = 15.0
 
 
 class Activator:
@@ -89,6 +93,7 @@ class Activator:
             ),
             hearing_since=lambda: self.hearing_since,
             catch_up=catch_up,
+            orphan_seconds=options.orphan_seconds,
             now=means.now,
             meter=meter,
         )

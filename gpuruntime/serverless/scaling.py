@@ -47,8 +47,6 @@ from gpuruntime.serverless.workers import SERVING, WORKER_OF
 
 log = structlog.get_logger()
 
-# A template that was just made may not have come to this process yet.
-ORPHAN_SECONDS: Final = 15.0
 ORPHANS_AGAIN_SECONDS: Final = 5.0
 CATCH_UP_SECONDS: Final = 30.0
 BROKER_SECONDS: Final = 5.0
@@ -69,6 +67,8 @@ class Scaler:
     orphans: Orphans
     hearing_since: Callable[[], float | None]
     catch_up: Callable[[], Awaitable[None]]
+    # A template that was just made may not have come to this process yet.
+    orphan_seconds: float
     now: Callable[[], datetime]
     meter: Meter
     memories: dict[str, Memory] = attrs.field(factory=dict)
@@ -273,8 +273,8 @@ class Scaler:
         if memory is None or memory.uid:
             memory = self.memories[function] = Memory.of("", 0, _now())
         age = _now() - memory.began_at
-        if age < ORPHAN_SECONDS:
-            return Result(requeue_after_seconds=ORPHAN_SECONDS - age)
+        if age < self.orphan_seconds:
+            return Result(requeue_after_seconds=self.orphan_seconds - age)
         if self.readings.of(function) is None:
             return Result(requeue_after_seconds=BROKER_SECONDS)
         try:

@@ -1,8 +1,9 @@
 """An activator on an embedded cluster, without a broker: a test says what that would tell."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.inventory.cluster import INSTANCE, OPTIONS, STOCK, Cluster, Document,
 NAMES = Names("runtime")
 TEMPLATE = GPU_UNITS.path(namespace=INSTANCE, name="echo")
 SETTLED_SECONDS = 0.2
+DEFAULTS = ActivatorOptions()
 
 
 @attrs.frozen(kw_only=True)
@@ -126,6 +128,26 @@ class Scaled:
 @asynccontextmanager
 async def scaled(cluster: Cluster, *, seed: int = 1) -> AsyncIterator[Scaled]:
     """Leading, with its caches full, and without a broker that it could ask."""
+    nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
+    queue = Queue(nowhere, NAMES, rng=Random(seed))
+    async with composed(cluster, queue, seed=seed) as made, asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(made.activator.controller.run())
+        made.activator.waker.begin()
+        made.activator.readings.adopt({})
+        yield made
+        working.cancel()
+
+
+@asynccontextmanager
+async def composed(
+    cluster: Cluster,
+    queue: Queue,
+    *,
+    seed: int = 1,
+    options: ActivatorOptions = DEFAULTS,
+    now: Callable[[], datetime] = clock,
+) -> AsyncIterator[Scaled]:
+    """With its caches full; whoever entered runs of it what the test is about."""
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(InProcessTransport(cluster.server), tasks=tasks)
         client, registry = Client(transport), Registry()
@@ -134,24 +156,20 @@ async def scaled(cluster: Cluster, *, seed: int = 1) -> AsyncIterator[Scaled]:
             client=client,
             caches=caches,
             options=OPTIONS,
-            now=clock,
+            now=now,
             rng=Random(seed),
             meter=registry,
         )
-        nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
         activator = Activator(
             means,
             inventory_of(means, tasks).units,
-            Queue(nowhere, NAMES, rng=Random(seed)),
-            ActivatorOptions(),
+            queue,
+            options,
             catch_up=units.catch_up,
         )
         runs = [tasks.create_task(each.run()) for each in informers]
         for informer in informers:
             await informer.synced.wait()
-        runs.append(tasks.create_task(activator.controller.run()))
-        activator.waker.begin()
-        activator.readings.adopt({})
         transport.sent.clear()
         yield Scaled(cluster=cluster, activator=activator, transport=transport, registry=registry)
         for run in runs:
