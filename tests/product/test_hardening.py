@@ -11,11 +11,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject, JsonValue
 from gpuruntime.models.pods import PODS
+from gpuruntime.models.secrets import SECRETS, Secret
 from gpuruntime.models.volumes import JOBS
 from gpuruntime.reconcilers.children import deployment_of
 from gpuruntime.reconcilers.storage_children import accessor_deployment
+from gpuruntime.reconcilers.worker_secret_plan import patch_of_secret
 from tests import specs
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import Installation, installation, until
@@ -26,6 +29,7 @@ from tests.dry_runs import (
     children_of_unit,
     pod_from,
     second_writes,
+    secret_of,
     written_once,
 )
 
@@ -136,6 +140,10 @@ def test_every_valid_unit_is_taken_and_left_alone(
     options, placement = data.draw(OPTIONS[level]), data.draw(specs.placements)
     assert as_stored(ask, unit).spec == unit.spec
     assert second_writes(ask, namespace, children_of_unit(unit, options, placement)) == []
+    if unit.spec.is_function_worker:
+        body = secret_of(unit, options)
+        answer = ask(SECRETS.path(namespace=namespace), body)
+        assert patch_of_secret(codec.decode(codec.encode(answer), Secret), body) == {}
     deployment = deployment_of(unit, options, placement)
     assert ask(PODS.path(namespace=namespace), pod_from(deployment.body))
 
@@ -163,24 +171,27 @@ def test_every_valid_storage_is_taken_and_left_alone(
 def test_a_quota_and_the_strictest_level_let_in_all_that_the_product_runs(
     made: Installation,
 ) -> None:
-    """Reservations, a unit, what fills its storage, a copy, and a file server."""
+    """Reservations, a unit, a worker, what fills a storage, a copy, and a file server."""
     for namespace in (made.stock, made.instance):
         labels = "pod-security.kubernetes.io/enforce=restricted"
         made.plane.kubectl("label", "namespace", namespace, labels, "--overwrite")
-    made.manager(podSecurity="restricted").wait_until_ready()
+    broker = {"url": "nats://nats.queue.svc:4222"}
+    made.manager(podSecurity="restricted", nats=broker).wait_until_ready()
     apply(made, *orders(made))
-    for kind, count in (("gpuunits", 1), ("gpustorages", 2)):
+    for kind, count in (("gpuunits", 2), ("gpustorages", 2)):
         until(lambda: ready(made, kind), lambda names: len(names) == count)  # noqa: B023  # called at once
     until(lambda: made.objects("stockpools", made.stock), lambda seen: available(seen) == 2)
-    until(lambda: made.objects("deployments", made.instance), lambda seen: serving(seen) == 2)
-    for namespace in (made.stock, made.instance):
+    until(lambda: made.objects("deployments", made.instance), lambda seen: serving(seen) == 3)
+    for namespace, pods in ((made.stock, "2"), (made.instance, "3")):
         refused = [
             each["message"]
             for each in made.objects("events", namespace)
             if each["reason"] == "FailedCreate"
         ]
         assert refused == []
-        until(lambda: pods_counted(made, namespace), lambda count: count == "2")  # noqa: B023  # called at once
+        until(lambda: pods_counted(made, namespace), lambda count: count == pods)  # noqa: B023  # called at once
+    (secret,) = made.objects("secrets", made.instance)
+    assert secret["metadata"]["name"] == "unit-echo-w-1"
 
 
 def test_a_stranger_who_states_no_sizes_gets_them(made: Installation, ask: Ask) -> None:
@@ -208,6 +219,14 @@ def orders(made: Installation) -> Iterator[Any]:
         size="1Gi",
         prepare={"fromStorageName": "filled"},
         accessor={"enabled": True},
+    )
+    worker_of = {"name": "echo", "uid": specs.UID}
+    yield thing(
+        "GPUUnit",
+        made.instance,
+        "echo-w-1",
+        specName="g1.1",
+        serverless={"requestID": "echo", "workerOf": worker_of},
     )
     yield thing(
         "GPUUnit",
