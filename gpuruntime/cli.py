@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, command, text in (
         ("manager", _manager, "reconcile units and pools (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
+        ("activator", _activator, "give functions workers when they are called (one leader)"),
         ("worker", _worker, "run the invocations of one function, beside its container"),
         ("results", _results, "keep results, and end invocations whose time is over"),
     ):
@@ -118,6 +119,16 @@ def _api(options: argparse.Namespace) -> int:
     from gpuruntime.roles import api, lifecycle
 
     return lifecycle.run_to_exit(lambda: api.Api(loaded), grace_seconds=loaded.shutdownGrace)
+
+
+def _activator(options: argparse.Namespace) -> int:
+    loaded = _settings(options)
+    _configure_logs(loaded)
+    from gpuruntime.roles import activator, lifecycle
+
+    return lifecycle.run_to_exit(
+        lambda: activator.ActivatorRole(loaded), grace_seconds=loaded.shutdownGrace
+    )
 
 
 def _worker(options: argparse.Namespace) -> int:

@@ -7,14 +7,14 @@ from typing import Final
 import structlog
 
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.lease import Elector, LeaseOptions
+from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
-from gpuruntime.models.metadata import Key
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.election import elector_of
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import unit_options_of
 from gpuruntime.roles.worker_pods import mint_of
@@ -62,7 +62,13 @@ class Manager:
             self._elector.gives_back = True
 
     async def _serve(self, transport: Transport) -> None:
-        self._elector = elector = self._make_elector(transport)
+        self._elector = elector = elector_of(
+            self._settings,
+            transport,
+            self._process,
+            self._registry,
+            lease_name=self._settings.leaderElection.leaseName,
+        )
         fence = elector.fence if elector else None
         self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)
         async with self._process.standing(
@@ -83,28 +89,6 @@ class Manager:
     def _term(self) -> Term:
         age = asyncio.get_running_loop().time() - self._led_since
         return Term(age_seconds=age, is_clean=self._is_clean_term)
-
-    def _make_elector(self, transport: Transport) -> Elector | None:
-        chosen = self._settings.leaderElection
-        if not self._settings.elects_leader:
-            return None
-        options = LeaseOptions(
-            key=Key(self._settings.namespaces.system, chosen.leaseName),
-            identity=self._process.identity,
-            lease_duration_seconds=chosen.leaseDuration,
-            renew_deadline_seconds=chosen.renewDeadline,
-            retry_period_seconds=chosen.retryPeriod,
-        )
-        elector = Elector(
-            transport,
-            options,
-            clock=asyncio.get_running_loop().time,
-            now=self._process.now,
-            rng=self._process.rng,
-            meter=self._registry,
-        )
-        elector.gives_back = False
-        return elector
 
     def _make_reconcilers(
         self, transport: Transport, fence: Callable[[], None] | None

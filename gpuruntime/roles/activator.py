@@ -1,0 +1,172 @@
+"""The activator: caches on every replica, functions' workers in the hands of the one leader."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.names import Names
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.informer.informer import Informer
+from gpuruntime.inventory.inventory import inventory_of
+from gpuruntime.inventory.options import Means, Options
+from gpuruntime.inventory.stores import POOL_INDEXES, STOCK_INDEXES, STORAGE_INDEXES, Caches
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.lease import Elector
+from gpuruntime.kube.transport import Transport
+from gpuruntime.kube.watch import Selection
+from gpuruntime.models.pools import STOCK_POOLS
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.broker import connection_options_of
+from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.election import activator_lease, elector_of
+from gpuruntime.roles.process import Process
+from gpuruntime.roles.translation import namespaces_of
+from gpuruntime.serverless.activator import Activator, ActivatorOptions
+from gpuruntime.serverless.queue import Queue
+from gpuruntime.serverless.workers import INDEXES, functions_in
+from gpuruntime.settings import Settings
+
+STOPPING: Final = "stopping"
+
+
+class ActivatorRole:
+    """Without an election it leads at once. A given transport is the caller's."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        transport: Transport | None = None,
+        process: Process | None = None,
+    ) -> None:
+        if not settings.nats.url:
+            raise ConfigurationError("nats.url is empty: say where the broker is")
+        self._settings = settings
+        self._transport = transport
+        self._process = process or Process()
+        self._registry = Registry()
+        self._informers: dict[str, Informer[Any]] = {}
+        self._elector: Elector | None = None
+        self._activator: Activator | None = None
+        self._queue: Queue | None = None
+        self._is_leading = False
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        if self._transport is not None:
+            await self._serve(self._transport)
+            return
+        async with cluster_transport(self._settings.kubernetes) as transport:
+            await self._serve(transport)
+
+    async def drain(self) -> None:
+        """Claims in hand end; one that is cut short leaves the lease to run out."""
+        self._is_stopping = True
+        if self._activator is not None:
+            await self._activator.drain()
+        if self._elector is not None:
+            self._elector.gives_back = True
+
+    async def _serve(self, transport: Transport) -> None:
+        lease = activator_lease(self._settings)
+        self._elector = elector = elector_of(
+            self._settings, transport, self._process, self._registry, lease_name=lease
+        )
+        fence = elector.fence if elector else None
+        client = Client(transport, meter=self._registry, fence=fence)
+        self._informers = self._make_informers(client)
+        self._queue = queue = self._make_queue()
+        async with self._process.standing(
+            self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
+        ) as tasks:
+            self._activator = activator = self._make_activator(client, queue, tasks)
+            if elector is not None:
+                tasks.create_task(elector.run(), name="elector")
+            for name, informer in self._informers.items():
+                tasks.create_task(informer.run(), name=f"inform {name}")
+            tasks.create_task(queue.run(), name="queue")
+            tasks.create_task(self._lead(elector, activator), name="lead")
+
+    async def _lead(self, elector: Elector | None, activator: Activator) -> None:
+        """Begins with a consistent read: what an earlier leader claimed is known before we act."""
+        if elector is not None:
+            await elector.leading.wait()
+        for informer in self._informers.values():
+            await informer.synced.wait()
+        for name in ("units", "stock"):
+            await self._informers[name].catch_up()
+        self._is_leading = True
+        await activator.run()
+
+    def _make_activator(self, client: Client, queue: Queue, tasks: asyncio.TaskGroup) -> Activator:
+        informers, settings = self._informers, self._settings
+        means = Means(
+            client=client,
+            caches=Caches(
+                stock=informers["stock"],
+                units=informers["units"],
+                pools=informers["pools"],
+                storages=informers["storages"],
+            ),
+            options=Options(
+                namespaces=namespaces_of(settings), retention_seconds=settings.operationRetention
+            ),
+            now=self._process.now,
+            rng=self._process.rng,
+            meter=self._registry,
+        )
+        options = ActivatorOptions(
+            ack_wait_seconds=settings.worker.ackWait,
+            retention_seconds=settings.worker.resultRetention,
+        )
+        units = inventory_of(means, tasks).units
+        return Activator(means, units, queue, options, catch_up=informers["units"].catch_up)
+
+    def _make_queue(self) -> Queue:
+        nats, process = self._settings.nats, self._process
+        connection = Connection(
+            connection_options_of(nats, name=f"activator {process.identity}"),
+            rng=process.rng,
+            meter=self._registry,
+        )
+        names = Names(nats.subjectPrefix)
+        return Queue(connection, names, rng=process.rng, meter=self._registry)
+
+    def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
+        namespaces = self._settings.namespaces
+        stock = Selection(namespace=namespaces.stock)
+        instance = Selection(namespace=namespaces.instance)
+        table: tuple[tuple[str, Any, Selection, Any], ...] = (
+            ("stock", GPU_UNITS, stock, STOCK_INDEXES),
+            ("units", GPU_UNITS, instance, INDEXES),
+            ("pools", STOCK_POOLS, stock, POOL_INDEXES),
+            ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
+        )
+        return {
+            name: Informer(
+                client,
+                resource,
+                rng=self._process.rng,
+                selection=selection,
+                indexes=indexes,
+                meter=self._registry,
+                is_checked=True,
+            )
+            for name, resource, selection, indexes in table
+        }
+
+    def _not_ready(self) -> str:
+        if self._is_stopping:
+            return STOPPING
+        unsynced = [name for name, each in self._informers.items() if not each.synced.is_set()]
+        return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
+
+    def _facts(self) -> Mapping[str, object]:
+        facts = {"role": "activator", "leading": self._is_leading}
+        if not self._informers or self._queue is None:
+            return facts
+        functions = functions_in(self._informers["units"])
+        return {**facts, "functions": len(functions), "queueProblem": self._queue.problem}
