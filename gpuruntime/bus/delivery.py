@@ -1,5 +1,6 @@
 """One delivery of a message by a consumer, and the answers that the broker takes to it."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import attrs
@@ -16,16 +17,21 @@ _IN_PROGRESS: Final = b"+WPI"
 # longer form with a domain and an account before the stream.
 _SHORT: Final = 9
 _LONG: Final = 11
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @attrs.frozen(slots=True)
 class Delivery:
-    """`sequence` names the message in its stream; `count` is the broker's, and proves nothing."""
+    """`sequence` names the message in its stream; `count` is the broker's, and proves nothing.
+
+    `stored_at` is when the broker took the message, by its own clock.
+    """
 
     subject: str
     data: bytes
     sequence: int
     count: int
+    stored_at: datetime
     _reply: str
     _connection: Connection
 
@@ -47,7 +53,8 @@ def delivery_of(message: Message, connection: Connection) -> Delivery:
     if tokens[:2] != ["$JS", "ACK"] or len(tokens) < _SHORT:
         raise MalformedMessageError(f"{message.subject}: no consumer has delivered this")
     first = 4 if len(tokens) < _LONG else 6
-    count, sequence = tokens[first : first + 2]
+    count, sequence, _, nanoseconds = map(int, tokens[first : first + 4])
+    stored_at = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
     return Delivery(
-        message.subject, message.data, int(sequence), int(count), message.reply, connection
+        message.subject, message.data, sequence, count, stored_at, message.reply, connection
     )

@@ -34,11 +34,11 @@ class OldestUnkept:
     _now: datetime | None = None
     _began: float = 0.0
 
-    def note(self, ended_at: datetime, at: float) -> None:
+    def note(self, written_at: datetime, at: float) -> None:
         self._turn(at)
-        self._now = min(self._now or ended_at, ended_at)
+        self._now = min(self._now or written_at, written_at)
 
-    def ended_at(self, at: float) -> datetime | None:
+    def written_at(self, at: float) -> datetime | None:
         self._turn(at)
         return min(filter(None, (self._before, self._now)), default=None)
 
@@ -79,22 +79,21 @@ class Keeping:
             tasks.create_task(self._sweep(), name="sweep store")
             tasks.create_task(self._measure(), name="measure store")
 
-    async def keep(self, stored: StoredRecord, parts: AsyncIterable[bytes]) -> bool:
+    async def keep(
+        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
+    ) -> bool:
         """Whether it can be acked; what is not kept is to be brought again."""
-        now = self._now()
-        # A worker's clock neither keeps a result for ever nor lets it go at once.
-        ended_at = min(stored.record.completedAt or now, now)
-        if not self.problem and await self._try(stored, parts, ended_at):
+        if not self.problem and await self._try(stored, parts, written_at):
             return True
-        self._oldest.note(ended_at, asyncio.get_running_loop().time())
+        self._oldest.note(written_at, asyncio.get_running_loop().time())
         return False
 
     async def _try(
-        self, stored: StoredRecord, parts: AsyncIterable[bytes], ended_at: datetime
+        self, stored: StoredRecord, parts: AsyncIterable[bytes], written_at: datetime
     ) -> bool:
         record = stored.record
         try:
-            is_news = await self._store.keep(stored, parts, ended_at=ended_at)
+            is_news = await self._store.keep(stored, parts, written_at=written_at)
         except StoreAwayError as error:
             self._fail(error)
             return False
@@ -151,7 +150,7 @@ class Keeping:
     async def _measure(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            oldest = self._oldest.ended_at(loop.time())
+            oldest = self._oldest.written_at(loop.time())
             age = (self._now() - oldest).total_seconds() if oldest else 0.0
             self._meter.gauge("results_oldest_unstored_seconds", max(age, 0.0))
             self._meter.gauge("results_store_up", 0 if self.problem else 1)

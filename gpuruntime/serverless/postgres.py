@@ -40,31 +40,41 @@ _NO_ADDRESS: Final = (
     "special characters of names and passwords are written as %XX"
 )
 
+# What is an hour older is of an earlier stream, whatever its revision: clocks of brokers differ
+# by less, and of one stream's records no older one comes so late.
 _KEEP: Final = """
     WITH kept AS (
         INSERT INTO results AS stored
-            (function, invocation, revision, state, failure_class, accepted_at, ended_at, record)
+            (function, invocation, revision, state, failure_class, accepted_at, written_at, record)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
         ON CONFLICT (function, invocation) DO UPDATE SET
             revision = excluded.revision,
             state = excluded.state,
             failure_class = excluded.failure_class,
             accepted_at = excluded.accepted_at,
-            ended_at = excluded.ended_at,
+            written_at = excluded.written_at,
             record = excluded.record
         WHERE stored.revision < excluded.revision
-        RETURNING stored.revision
+            OR stored.written_at < excluded.written_at - interval '1 hour'
+        RETURNING stored.revision, stored.written_at
     ), cleared AS (
-        DELETE FROM result_parts USING kept
-        WHERE function = $1 AND invocation = $2 AND result_parts.revision < kept.revision
+        DELETE FROM result_parts AS old USING kept
+        WHERE function = $1 AND invocation = $2 AND (
+            old.revision < kept.revision OR old.written_at < kept.written_at - interval '1 hour'
+        )
     )
     SELECT count(*) FROM kept
 """
 _KEEP_PART: Final = """
-    INSERT INTO result_parts (function, invocation, revision, part, ended_at, data)
-    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING
+    INSERT INTO result_parts (function, invocation, revision, part, written_at, data)
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (function, invocation, revision, part)
+    DO UPDATE SET written_at = excluded.written_at, data = excluded.data
 """
-_REVISION: Final = "SELECT revision FROM results WHERE function = $1 AND invocation = $2"
+_IS_KNOWN: Final = """
+    SELECT count(*) FROM results WHERE function = $1 AND invocation = $2
+        AND revision >= $3 AND written_at >= $4::timestamptz - interval '1 hour'
+"""
 _READ: Final = "SELECT revision, record FROM results WHERE function = $1 AND invocation = $2"
 _READ_PART: Final = """
     SELECT data FROM result_parts
@@ -74,8 +84,8 @@ _READ_PART: Final = """
 _SWEEP: Final = """
     WITH gone AS (
         DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM {table} WHERE ended_at < $1
-            ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED
+            SELECT ctid FROM {table} WHERE written_at < $1
+            ORDER BY written_at LIMIT $2 FOR UPDATE SKIP LOCKED
         )) RETURNING 1
     )
     SELECT count(*) FROM gone
@@ -108,21 +118,21 @@ class PostgresResults:
             await migrate(connection, self._options.schema)
 
     async def keep(
-        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, ended_at: datetime
+        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
     ) -> bool:
         """No connection is held while a part is waited for."""
         record = stored.record
         key = (record.serverlessRequestID, record.invocationID)
         if record.bodyParts:
-            if (await self._value(_REVISION, *key) or 0) >= stored.revision:
+            if await self._value(_IS_KNOWN, *key, stored.revision, written_at):
                 return False
             part = 0
             async for data in parts:
-                await self._value(_KEEP_PART, *key, stored.revision, part, ended_at, data)
+                await self._value(_KEEP_PART, *key, stored.revision, part, written_at, data)
                 part += 1
         values = (record.state.value, record.failureClass and record.failureClass.value)
         kept = await self._value(
-            _KEEP, *key, stored.revision, *values, record.acceptedAt, ended_at, encode(record)
+            _KEEP, *key, stored.revision, *values, record.acceptedAt, written_at, encode(record)
         )
         return bool(kept)
 

@@ -1,7 +1,9 @@
 """Where results are kept beyond the time that the broker keeps their records.
 
 Contract: a record is named by function and invocation, and of two the one with the higher revision
-stays, in whatever order they come and however often. What was kept can be read until it is swept.
+stays, in whatever order they come and however often. Only one that was written long after the
+other wins with a lower one: the broker lost its stream meanwhile, and counts from the beginning.
+What was kept can be read until it is swept.
 """
 
 from collections.abc import AsyncIterable
@@ -38,14 +40,15 @@ class ResultStore(ResultReader, Protocol):
         ...
 
     async def keep(
-        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, ended_at: datetime
+        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
     ) -> bool:
         """Kept for good when this returns; False where it was there already, or a newer one.
 
-        `parts` are the chunks of the body in order, and not asked for where there is no need.
+        `parts` are the chunks of the body in order, and not asked for where there is no need;
+        `written_at` is when the broker took the record.
         """
         ...
 
     async def sweep(self, before: datetime) -> int:
-        """The number of records that ended before then, which are gone now."""
+        """The number of records that were written before then, which are gone now."""
         ...

@@ -179,7 +179,9 @@ class Results:
 
     async def _keep(self, stored: StoredRecord, delivery: Delivery) -> None:
         async with aclosing(self._parts(stored.record, delivery)) as parts:
-            is_kept = self._keeping is None or await self._keeping.keep(stored, parts)
+            is_kept = self._keeping is None or await self._keeping.keep(
+                stored, parts, written_at=delivery.stored_at
+            )
         if is_kept:
             await self._ack(delivery)
             return

@@ -22,7 +22,7 @@ STEPS: Final = (
         state text NOT NULL,
         failure_class text,
         accepted_at timestamptz NOT NULL,
-        ended_at timestamptz NOT NULL,
+        written_at timestamptz NOT NULL,
         record bytea NOT NULL,
         PRIMARY KEY (function, invocation)
     )
@@ -34,13 +34,13 @@ STEPS: Final = (
         invocation text NOT NULL,
         revision bigint NOT NULL,
         part integer NOT NULL,
-        ended_at timestamptz NOT NULL,
+        written_at timestamptz NOT NULL,
         data bytea NOT NULL,
         PRIMARY KEY (function, invocation, revision, part)
     )
     """,
-    "CREATE INDEX results_by_end ON results (ended_at)",
-    "CREATE INDEX result_parts_by_end ON result_parts (ended_at)",
+    "CREATE INDEX results_by_age ON results (written_at)",
+    "CREATE INDEX result_parts_by_age ON result_parts (written_at)",
 )
 
 

@@ -171,6 +171,7 @@ def test_a_delivery_knows_its_message_in_every_form_of_the_brokers_reply(
 ) -> None:
     delivery = delivery_of(Message("a", b"", reply), None)  # type: ignore[arg-type]  # not used
     assert (delivery.sequence, delivery.count) == (sequence, count)
+    assert delivery.stored_at.isoformat() == "2026-11-18T19:52:51.779808+00:00"
 
 
 @pytest.mark.parametrize("reply", ["", "a.b", "$JS.ACK.S.c.x", "_INBOX.1.2.3.4.5.6.7.8.9"])

@@ -44,7 +44,7 @@ class Shelf:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], StoredRecord] = {}
         self.bodies: dict[tuple[str, str], list[bytes]] = {}
-        self.ended_at: dict[str, datetime] = {}
+        self.written_at: dict[str, datetime] = {}
         self.away = ""
         self.prepared = 0
         self.asked = 0
@@ -55,7 +55,7 @@ class Shelf:
         self._demand()
 
     async def keep(
-        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, ended_at: datetime
+        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
     ) -> bool:
         self.asked += 1
         self._demand()
@@ -66,7 +66,7 @@ class Shelf:
         if before and before.revision >= stored.revision:
             return False
         body = [part async for part in parts]
-        self.kept[key], self.bodies[key], self.ended_at[key[1]] = stored, body, ended_at
+        self.kept[key], self.bodies[key], self.written_at[key[1]] = stored, body, written_at
         return True
 
     async def read(self, function: str, invocation: str) -> StoredRecord | None:

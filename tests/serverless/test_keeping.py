@@ -45,12 +45,12 @@ async def test_nothing_is_kept_before_the_store_is_prepared() -> None:
     shelf.away = "no database"
     async with keeping(shelf) as made:
         await asyncio.sleep(60)
-        assert not await made.keep(ended(), parts())
+        assert not await made.keep(ended(), parts(), written_at=NOW)
         assert made.problem == "no database"
         shelf.away = ""
         await asyncio.sleep(LONGEST_PAUSE_SECONDS)
         assert made.problem == ""
-        assert await made.keep(ended(), parts())
+        assert await made.keep(ended(), parts(), written_at=NOW)
         assert await shelf.read(FUNCTION, "one") == ended()
 
 
@@ -60,7 +60,7 @@ async def test_a_store_that_is_away_is_asked_by_one_alone_and_ever_more_rarely()
         await asyncio.sleep(1)
         shelf.away = "gone"
         for number in range(50):
-            assert not await made.keep(ended(f"i{number}"), parts())
+            assert not await made.keep(ended(f"i{number}"), parts(), written_at=NOW)
         assert shelf.asked == 1
         await asyncio.sleep(600)
         assert 60 <= shelf.prepared <= 600 / (LONGEST_PAUSE_SECONDS / 2) + 10
@@ -78,20 +78,20 @@ async def test_a_store_that_is_there_and_keeps_nothing_is_asked_ever_more_rarely
     async with keeping(shelf) as made:
         for _ in range(6000):
             await asyncio.sleep(0.1)
-            assert not await made.keep(ended(), parts())
+            assert not await made.keep(ended(), parts(), written_at=NOW)
         assert shelf.asked <= shelf.prepared <= 600 / (LONGEST_PAUSE_SECONDS / 2) + 10
         shelf.away = ""
         await asyncio.sleep(LONGEST_PAUSE_SECONDS)
-        assert await made.keep(ended(), parts())
+        assert await made.keep(ended(), parts(), written_at=NOW)
 
 
 async def test_a_result_that_is_refused_says_nothing_of_the_others() -> None:
     shelf, metrics = Shelf(), Registry()
     async with keeping(shelf, metrics) as made:
         await asyncio.sleep(1)
-        assert not await made.keep(ended("bad"), parts())
+        assert not await made.keep(ended("bad"), parts(), written_at=NOW)
         assert made.problem == ""
-        assert await made.keep(ended("good"), parts())
+        assert await made.keep(ended("good"), parts(), written_at=NOW)
         assert value(metrics, "results_database_errors_total") == 1
         assert value(metrics, "results_stored_total") == 1
 
@@ -118,8 +118,8 @@ async def test_the_age_of_the_oldest_that_waits_is_told_and_forgotten_when_none_
     async with keeping(shelf, metrics) as made:
         await asyncio.sleep(1)
         shelf.away = "gone"
-        await made.keep(ended("old", completedAt=NOW - timedelta(seconds=50)), parts())
-        await made.keep(ended("new", completedAt=NOW), parts())
+        await made.keep(ended("old"), parts(), written_at=NOW - timedelta(seconds=50))
+        await made.keep(ended("new"), parts(), written_at=NOW)
         await asyncio.sleep(10)
         assert value(metrics, "results_store_up") == 0
         assert 55 <= value(metrics, "results_oldest_unstored_seconds") <= 61
@@ -129,23 +129,12 @@ async def test_the_age_of_the_oldest_that_waits_is_told_and_forgotten_when_none_
         assert value(metrics, "results_oldest_unstored_seconds") == 0
 
 
-async def test_a_clock_of_a_worker_that_is_ahead_keeps_no_result_longer() -> None:
-    shelf = Shelf()
-    async with keeping(shelf) as made:
-        await asyncio.sleep(1)
-        await made.keep(ended("ahead", completedAt=NOW + timedelta(days=9000)), parts())
-        await made.keep(ended("none", completedAt=None), parts())
-        await made.keep(ended("well", completedAt=NOW), parts())
-    now = NOW + timedelta(seconds=1)
-    assert shelf.ended_at == {"ahead": now, "none": now, "well": NOW}
-
-
 def test_what_was_turned_away_counts_for_one_window_at_least_and_for_two_at_most() -> None:
     oldest = OldestUnkept(10.0)
     oldest.note(NOW, 9.0)
     oldest.note(NOW - timedelta(1), 9.5)
-    assert oldest.ended_at(19.4) == NOW - timedelta(1)
+    assert oldest.written_at(19.4) == NOW - timedelta(1)
     oldest.note(NOW, 19.5)
-    assert oldest.ended_at(25.0) == NOW - timedelta(1)
-    assert oldest.ended_at(29.5) == NOW
-    assert oldest.ended_at(50.0) is None
+    assert oldest.written_at(25.0) == NOW - timedelta(1)
+    assert oldest.written_at(29.5) == NOW
+    assert oldest.written_at(50.0) is None

@@ -49,7 +49,7 @@ async def store(server: str, schema: str) -> AsyncIterator[PostgresResults]:
 
 async def test_a_record_is_read_as_it_was_kept(store: PostgresResults) -> None:
     one = ended("one", failureClass=FailureClass.FRAMEWORK_ERROR, error="no \x00 luck")
-    assert await store.keep(one, parts(), ended_at=NOW)
+    assert await store.keep(one, parts(), written_at=NOW)
     assert await store.read(FUNCTION, "one") == one
     assert await store.read(FUNCTION, "two") is None
     assert await store.read("other", "one") is None
@@ -59,16 +59,32 @@ async def test_of_two_revisions_the_newer_stays_in_whatever_order_they_come(
     store: PostgresResults,
 ) -> None:
     old, new = ended(revision=7), ended(revision=8, state=State.CANCELLED)
-    assert await store.keep(old, parts(), ended_at=NOW)
-    assert await store.keep(new, parts(), ended_at=NOW)
-    assert not await store.keep(old, parts(), ended_at=NOW)
-    assert not await store.keep(new, parts(), ended_at=NOW)
+    assert await store.keep(old, parts(), written_at=NOW)
+    assert await store.keep(new, parts(), written_at=NOW)
+    assert not await store.keep(old, parts(), written_at=NOW)
+    assert not await store.keep(new, parts(), written_at=NOW)
     assert await store.read(FUNCTION, "one") == new
+
+
+async def test_a_broker_that_counts_anew_after_its_loss_is_believed_again(
+    store: PostgresResults,
+) -> None:
+    """Its revisions are lower, and much later than what they would replace."""
+    before = ended(revision=70, bodyParts=2)
+    after = ended(revision=7, bodyParts=1, state=State.FAILED)
+    later = NOW + timedelta(hours=2)
+    assert await store.keep(before, parts(b"old", b"old"), written_at=NOW)
+    assert await store.keep(after, parts(b"new"), written_at=later)
+    assert await store.read(FUNCTION, "one") == after
+    assert await store.read_part(after, 0) == b"new"
+    with pytest.raises(MissingError):
+        await store.read_part(before, 0)
+    assert not await store.keep(ended(revision=6), parts(), written_at=later)
 
 
 async def test_a_long_body_is_kept_in_parts_beside_its_record(store: PostgresResults) -> None:
     long = ended(bodyParts=2)
-    assert await store.keep(long, parts(b"first", b"second"), ended_at=NOW)
+    assert await store.keep(long, parts(b"first", b"second"), written_at=NOW)
     assert [await store.read_part(long, part) for part in range(2)] == [b"first", b"second"]
     with pytest.raises(MissingError, match="echo/one: part 2 of the body is not kept"):
         await store.read_part(long, 2)
@@ -83,20 +99,20 @@ async def test_a_keep_that_broke_off_in_the_middle_of_a_body_is_taken_up_again(
 
     long = ended(bodyParts=2)
     with pytest.raises(MissingError):
-        await store.keep(long, broken(), ended_at=NOW)
+        await store.keep(long, broken(), written_at=NOW)
     assert await store.read(FUNCTION, "one") is None
-    assert await store.keep(long, parts(b"first", b"second"), ended_at=NOW)
+    assert await store.keep(long, parts(b"first", b"second"), written_at=NOW)
     assert await store.read_part(long, 1) == b"second"
 
 
 async def test_parts_go_with_the_record_that_they_belong_to(
     store: PostgresResults, server: str, schema: str
 ) -> None:
-    await store.keep(ended(revision=7, bodyParts=1), parts(b"old"), ended_at=NOW)
-    await store.keep(ended(revision=8, bodyParts=1), parts(b"new"), ended_at=NOW)
+    await store.keep(ended(revision=7, bodyParts=1), parts(b"old"), written_at=NOW)
+    await store.keep(ended(revision=8, bodyParts=1), parts(b"new"), written_at=NOW)
     async with asking(server, schema) as database:
         assert await database.fetchval("SELECT array_agg(data) FROM result_parts") == [b"new"]
-    assert not await store.keep(ended(revision=7, bodyParts=1), parts(b"old"), ended_at=NOW)
+    assert not await store.keep(ended(revision=7, bodyParts=1), parts(b"old"), written_at=NOW)
     async with asking(server, schema) as database:
         assert await database.fetchval("SELECT count(*) FROM result_parts") == 1
 
@@ -109,8 +125,8 @@ async def test_what_is_known_already_is_not_asked_for_its_body(store: PostgresRe
             asked.append(part)
             yield part
 
-    assert await store.keep(ended(bodyParts=1), noted(), ended_at=NOW)
-    assert not await store.keep(ended(bodyParts=1), noted(), ended_at=NOW)
+    assert await store.keep(ended(bodyParts=1), noted(), written_at=NOW)
+    assert not await store.keep(ended(bodyParts=1), noted(), written_at=NOW)
     assert asked == [b"body"]
 
 
@@ -123,8 +139,8 @@ async def test_retention_takes_what_ended_before_with_its_body_and_nothing_else(
             " FROM generate_series(1, 1201) AS n",
             NOW - DAY,
         )
-    await store.keep(ended("long", bodyParts=1), parts(b"body"), ended_at=NOW - DAY)
-    await store.keep(ended("young", bodyParts=1), parts(b"body"), ended_at=NOW)
+    await store.keep(ended("long", bodyParts=1), parts(b"body"), written_at=NOW - DAY)
+    await store.keep(ended("young", bodyParts=1), parts(b"body"), written_at=NOW)
     assert await store.sweep(NOW) == 1202
     assert await store.sweep(NOW) == 0
     async with asking(server, schema) as database:
@@ -147,7 +163,7 @@ async def test_a_database_at_any_older_step_comes_to_have_the_newest(
             )
         async with postgres_results(PostgresOptions(url=server, schema=older)) as made:
             await made.prepare()
-            assert await made.keep(ended(bodyParts=1), parts(b"body"), ended_at=NOW)
+            assert await made.keep(ended(bodyParts=1), parts(b"body"), written_at=NOW)
             assert await made.sweep(NOW) == 0
         assert await database.fetchval("SELECT count(*) FROM results") == 1 + bool(taken)
         assert await database.fetch(SHAPE, older) == await database.fetch(SHAPE, schema)
@@ -171,13 +187,13 @@ async def test_many_who_make_the_tables_at_once_make_them_once(server: str, sche
 async def test_tables_that_somebody_drops_are_made_again_by_whoever_misses_them(
     store: PostgresResults, server: str, schema: str
 ) -> None:
-    assert await store.keep(ended(), parts(), ended_at=NOW)
+    assert await store.keep(ended(), parts(), written_at=NOW)
     async with asking(server, schema) as database:
         await database.execute(f"DROP SCHEMA {schema} CASCADE")
     with pytest.raises(StoreAwayError, match='relation "results" does not exist'):
-        await store.keep(ended(), parts(), ended_at=NOW)
+        await store.keep(ended(), parts(), written_at=NOW)
     await store.prepare()
-    assert await store.keep(ended(), parts(), ended_at=NOW)
+    assert await store.keep(ended(), parts(), written_at=NOW)
 
 
 async def test_a_database_of_a_later_release_is_left_alone(
@@ -207,7 +223,7 @@ async def test_one_who_may_only_write_rows_is_enough_once_the_tables_are_there(
     )
     async with postgres_results(options) as made:
         await made.prepare()
-        assert await made.keep(ended(), parts(), ended_at=NOW)
+        assert await made.keep(ended(), parts(), written_at=NOW)
 
 
 async def test_before_anybody_has_made_the_tables_nothing_was_kept(server: str) -> None:
@@ -219,8 +235,8 @@ async def test_a_row_that_is_refused_is_no_failure_of_the_database(
     store: PostgresResults,
 ) -> None:
     with pytest.raises(StoreRefusedError, match="PostgreSQL refuses it"):
-        await store.keep(ended("\x00"), parts(), ended_at=NOW)
-    assert await store.keep(ended(), parts(), ended_at=NOW)
+        await store.keep(ended("\x00"), parts(), written_at=NOW)
+    assert await store.keep(ended(), parts(), written_at=NOW)
 
 
 @pytest.mark.usefixtures("store")
@@ -230,8 +246,8 @@ async def test_no_statement_takes_longer_than_it_may(server: str, schema: str) -
         async with database.transaction():
             await database.execute("LOCK TABLE results")
             with pytest.raises(StoreAwayError, match="PostgreSQL: canceling statement"):
-                await hasty.keep(ended(), parts(), ended_at=NOW)
-        assert await hasty.keep(ended(), parts(), ended_at=NOW)
+                await hasty.keep(ended(), parts(), written_at=NOW)
+        assert await hasty.keep(ended(), parts(), written_at=NOW)
 
 
 async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
@@ -242,7 +258,7 @@ async def test_a_server_that_comes_back_is_used_again(tmp_path: Path) -> None:
                 await made.prepare()
             secret.write_text(f"{own.url}\n")
             await made.prepare()
-            assert await made.keep(ended(), parts(), ended_at=NOW)
+            assert await made.keep(ended(), parts(), written_at=NOW)
             own.kill()
             for _ in range(3):
                 with pytest.raises(StoreAwayError):

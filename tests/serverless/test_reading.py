@@ -37,7 +37,7 @@ async def store(server: Database) -> AsyncIterator[PostgresResults]:
 async def keep(store: PostgresResults, at: Site, stored: StoredRecord, *body: bytes) -> None:
     """In the store alone, as it is a day after its end."""
     now = datetime.now(UTC)
-    assert await store.keep(stored, parts(*body), ended_at=now - timedelta(days=1))
+    assert await store.keep(stored, parts(*body), written_at=now - timedelta(days=1))
     assert not await at.state(stored.record.invocationID)
 
 
@@ -77,7 +77,7 @@ async def test_a_long_body_that_left_the_broker_before_its_record_is_in_the_data
         stored = await at.bus.records.write(spoken, expected=0)
         body = b'"' + b"a" * CHUNK_BYTES + b'"'
         chunks = (body[:CHUNK_BYTES], body[CHUNK_BYTES:])
-        await store.keep(stored, parts(*chunks), ended_at=datetime.now(UTC))
+        await store.keep(stored, parts(*chunks), written_at=datetime.now(UTC))
         assert bytes((await at.ingress.invocations.read(FUNCTION, "one")).body) == body
 
 

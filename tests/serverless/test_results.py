@@ -111,6 +111,7 @@ async def test_an_invocation_expires_just_after_its_deadline_and_only_once(decla
         assert one.count("expired") + two.count("expired") == len(names)
     for name in names:
         kept = shelf.kept[(FUNCTION, name)]
+        assert timedelta() <= shelf.written_at[name] - deadline < timedelta(seconds=3)
         assert kept == await declared.records.read(FUNCTION, name)
         assert kept.record.state is State.EXPIRED
         assert kept.record.completedAt
@@ -162,9 +163,9 @@ async def test_what_comes_while_the_store_is_away_is_kept_when_it_is_back(declar
 
 async def test_what_a_killed_replica_had_in_hand_comes_to_another(declared: Bus) -> None:
     class Slow(Shelf):
-        async def keep(self, stored: StoredRecord, parts: object, *, ended_at: object) -> bool:
+        async def keep(self, stored: StoredRecord, parts: object, *, written_at: object) -> bool:
             await asyncio.sleep(3600)
-            raise AssertionError(stored, parts, ended_at)
+            raise AssertionError(stored, parts, written_at)
 
     shelf = Shelf()
     async with replica(declared, Slow()) as one:

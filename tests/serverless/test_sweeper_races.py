@@ -156,7 +156,8 @@ def delivered(record: Record) -> Delivery:
         acceptedAt=record.acceptedAt,
         deadlineAt=record.deadlineAt,
     )
-    return Delivery("", encode(message), record.sequence, 1, "", None)  # type: ignore[arg-type]  # not answered
+    data, at = encode(message), record.acceptedAt
+    return Delivery("", data, record.sequence, 1, at, "", None)  # type: ignore[arg-type]  # not answered
 
 
 async def finish(at: Ring, mine: StoredRecord, state: State) -> bool:
