@@ -18,12 +18,13 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.local.http import serve
-from gpuruntime.local.programs import Program, Programs
+from gpuruntime.local.programs import LOOPBACK, Program, Programs
 from gpuruntime.models.cluster import PRIORITY_CLASSES
 from gpuruntime.models.crds import crds
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import PartialObject
 from gpuruntime.models.resources import Resource
+from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.api import Api
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.dev_broker import Broker, broker
@@ -32,7 +33,7 @@ from gpuruntime.roles.lifecycle import Role
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.results import ResultsRole
-from gpuruntime.settings import Address, OperationsSettings, Settings
+from gpuruntime.settings import Address, NatsPeerSettings, OperationsSettings, Settings
 
 DEFINITIONS: Final = Resource(
     group="apiextensions.k8s.io",
@@ -91,8 +92,7 @@ class Dev:
     async def _run_in(self, folder: Path) -> None:
         async with self._queue(folder) as queue:
             if queue is not None:
-                nats = attrs.evolve(self._settings.nats, url=queue.url)
-                self._settings = attrs.evolve(self._settings, nats=nats)
+                self._settings = _with_queue(self._settings, queue)
             await self._run_on_a_cluster(folder, queue)
 
     @asynccontextmanager
@@ -140,11 +140,12 @@ class Dev:
         roles: dict[str, Role] = {"manager": Manager(anywhere, transport=cluster.transport)}
         if self._settings.nats.url:
             roles["results"] = ResultsRole(anywhere)
+            roles["activator"] = ActivatorRole(anywhere, transport=cluster.transport)
         for name, role in {**roles, "api": api}.items():
             self._roles.append(role)
             tasks.create_task(role.run(), name=name)
         await api.serving()
-        for line in welcome(api.address):
+        for line in welcome(api.address, has_functions=bool(self._settings.nats.url)):
             self._say(line)
 
     def _with_operations(self, address: Address) -> Settings:
@@ -186,18 +187,39 @@ def kubeconfig_of(url: str) -> JsonObject:
     }
 
 
-def welcome(address: str) -> tuple[str, ...]:
+def welcome(address: str, *, has_functions: bool) -> tuple[str, ...]:
     units = f"{address}/api/v1"
     header = "-H 'Content-Type: application/json'"
     stock = '{"operationID":"stock-1","specName":"demo.1","memory":"16Gi","gpu":1,"replicas":2}'
     unit = '{"operationID":"unit-1","name":"demo","specName":"demo.1","image":"python:3.12"}'
+    function = (
+        '{"operationID":"function-1","name":"echo","specName":"demo.1","image":"python:3.12",'
+        '"template":{"command":["python","-m","gpuruntime.framework.echo"]},'
+        '"serverless":{"requestID":"echo"}}'
+    )
+    call = '{"serverlessRequestID":"echo","mode":"sync","payload":{"hello":"world"}}'
+    functions = (
+        f"  curl -X POST {units}/gpu-units {header} -d '{function}'",
+        f"  curl -X POST {units}/serverless/invocations {header} -d '{call}'",
+    )
     return (
         f"api          {address}",
         f"swagger      {address}/swagger/index.html",
         "try",
         f"  curl -X POST {units}/operator/stock-units {header} -d '{stock}'",
         f"  curl {PATIENTLY} -X POST {units}/gpu-units {header} -d '{unit}'",
+        *(functions if has_functions else ()),
         f"  curl {units}/gpu-units/demo",
+    )
+
+
+def _with_queue(settings: Settings, queue: Broker) -> Settings:
+    """Policies are not enforced here; the manager would miss the place all the same."""
+    peer = NatsPeerSettings(address=LOOPBACK, port=int(queue.url.rpartition(":")[2]))
+    return attrs.evolve(
+        settings,
+        nats=attrs.evolve(settings.nats, url=queue.url),
+        network=attrs.evolve(settings.network, nats=peer),
     )
 
 

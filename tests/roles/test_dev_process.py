@@ -37,12 +37,13 @@ def test_it_is_up_within_three_seconds(program: Programs) -> None:
 def test_what_it_says_to_try_works_when_it_is_pasted(program: Programs) -> None:
     dev = program.dev()
     lines = [line for line in dev.log.read_text().splitlines() if line.startswith("  curl ")]
-    assert len(lines) == 3
+    assert len(lines) == 5
     pasted = subprocess.run(
         ["bash", "-ec", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
     )
     assert pasted.returncode == 0, pasted.stderr
     assert '"name":"demo"' in pasted.stdout
+    assert '"body":{"hello":"world"}' in pasted.stdout
     Caller(dev.address).until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
 
 
@@ -63,7 +64,7 @@ def test_it_listens_on_127_0_0_1_alone(program: Programs) -> None:
     """All of 127.0.0.0/8 is this machine, so whoever listens everywhere answers there as well."""
     dev = program.dev("--listen", ANY_PORT)
     ports = ports_of(dev)
-    assert len(ports) == 5, "the api, the cluster, three operations listeners"
+    assert len(ports) == 6, "the api, the cluster, four operations listeners"
     for port in ports:
         socket.create_connection(("127.0.0.1", port)).close()
         with pytest.raises(ConnectionRefusedError):

@@ -1,0 +1,15 @@
+"""A function of your own, served to the worker beside it: see function.sh."""
+
+from gpuruntime.framework.calls import Call, CallError
+from gpuruntime.framework.server import serve
+
+
+def greet(call: Call) -> object:
+    name = (call.payload or {}).get("name")
+    if not name:
+        raise CallError("no name to greet")
+    return {"hello": name, "from": call.workerName, "attempt": call.attempt}
+
+
+if __name__ == "__main__":
+    serve(greet)
