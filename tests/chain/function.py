@@ -1,0 +1,40 @@
+"""A function whose side effects can be counted: each start of an attempt is one line of a ledger.
+
+As a program it is `function.py LEDGER`. What a call asks for is in its payload.
+"""
+
+import asyncio
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from gpuruntime.framework.calls import Call, CallError
+from gpuruntime.framework.server import serve
+
+
+def demanded(payload: Any) -> dict[str, Any]:
+    """The only right answer to a payload."""
+    text = str(payload["text"])
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"twice": 2 * payload["number"], "digest": digest, "long": "ü" * payload["long"]}
+
+
+class Ledger:
+    """Appended to by many processes: one write, one line."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    async def handle(self, call: Call) -> object:
+        line = f"{call.invocationID} {call.attempt} {call.workerName}\n"
+        os.write(self._file, line.encode())
+        await asyncio.sleep(call.payload["seconds"])
+        if call.attempt <= call.payload["failures"]:
+            raise CallError("bad luck")
+        return demanded(call.payload)
+
+
+if __name__ == "__main__":
+    serve(Ledger(Path(sys.argv[1])).handle)
