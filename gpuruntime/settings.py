@@ -140,10 +140,13 @@ class LoggingSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class LeaderElectionSettings:
-    """`enabled: null` means on inside a cluster and off elsewhere."""
+    """`enabled: null` means on inside a cluster and off elsewhere.
+
+    `leaseName: null` is a name of each role's own: two roles on one Lease keep each other out.
+    """
 
     enabled: bool | None = None
-    leaseName: Subdomain = Subdomain("gpuruntime-manager")
+    leaseName: Subdomain | None = None
     leaseDuration: Seconds = Seconds(15.0)
     renewDeadline: Seconds = Seconds(10.0)
     retryPeriod: Seconds = Seconds(2.0)

@@ -21,7 +21,7 @@ from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.broker import connection_options_of
 from gpuruntime.roles.cluster import cluster_transport
-from gpuruntime.roles.election import activator_lease, elector_of
+from gpuruntime.roles.election import elector_of
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import namespaces_of
 from gpuruntime.serverless.activator import Activator, ActivatorOptions
@@ -71,9 +71,8 @@ class ActivatorRole:
             self._elector.gives_back = True
 
     async def _serve(self, transport: Transport) -> None:
-        lease = activator_lease(self._settings)
         self._elector = elector = elector_of(
-            self._settings, transport, self._process, self._registry, lease_name=lease
+            self._settings, transport, self._process, self._registry, role="activator"
         )
         fence = elector.fence if elector else None
         client = Client(transport, meter=self._registry, fence=fence)

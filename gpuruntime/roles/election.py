@@ -1,17 +1,13 @@
 """Who of a role's processes leads: an elector as the configuration asks for it."""
 
 import asyncio
-from typing import Final
 
 from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
 from gpuruntime.models.metadata import Key
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.process import Process
-from gpuruntime.settings import LeaderElectionSettings, Settings
-
-MANAGER_LEASE: Final = LeaderElectionSettings().leaseName
-ACTIVATOR_LEASE: Final = "gpuruntime-activator"
+from gpuruntime.settings import Settings
 
 
 def elector_of(
@@ -20,14 +16,14 @@ def elector_of(
     process: Process,
     registry: Registry,
     *,
-    lease_name: str,
+    role: str,
 ) -> Elector | None:
     """None where nobody is elected, and everybody leads."""
     chosen = settings.leaderElection
     if not settings.elects_leader:
         return None
     options = LeaseOptions(
-        key=Key(settings.namespaces.system, lease_name),
+        key=Key(settings.namespaces.system, chosen.leaseName or f"gpuruntime-{role}"),
         identity=process.identity,
         lease_duration_seconds=chosen.leaseDuration,
         renew_deadline_seconds=chosen.renewDeadline,
@@ -43,9 +39,3 @@ def elector_of(
     )
     elector.gives_back = False
     return elector
-
-
-def activator_lease(settings: Settings) -> str:
-    """One of its own also where nothing is said: two roles on one Lease keep each other out."""
-    chosen = settings.leaderElection.leaseName
-    return ACTIVATOR_LEASE if chosen == MANAGER_LEASE else chosen

@@ -63,11 +63,7 @@ class Manager:
 
     async def _serve(self, transport: Transport) -> None:
         self._elector = elector = elector_of(
-            self._settings,
-            transport,
-            self._process,
-            self._registry,
-            lease_name=self._settings.leaderElection.leaseName,
+            self._settings, transport, self._process, self._registry, role="manager"
         )
         fence = elector.fence if elector else None
         self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)

@@ -11,7 +11,7 @@ import yaml
 from gpuruntime.settings import Settings, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = ("manager.yaml", "api.yaml", "worker.yaml", "results.yaml")
+FILES = ("manager.yaml", "api.yaml", "activator.yaml", "worker.yaml", "results.yaml")
 
 
 def keys(document: dict[str, Any], path: str = "") -> Iterator[str]:

@@ -8,8 +8,11 @@ import pytest
 import yaml
 
 from gpuruntime import settings
+from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.results import ResultsRole
+from tests.manifests.test_access import documents as access
 
+ROLES = {"activator": ActivatorRole, "results": ResultsRole}
 FOLDER = Path(__file__).parents[2] / "manifests" / "serverless"
 
 
@@ -17,6 +20,17 @@ def documents(file: str) -> dict[str, dict[str, Any]]:
     """By their kinds."""
     every = yaml.safe_load_all((FOLDER / file).read_text())
     return {document["kind"]: document for document in every}
+
+
+def pod_of(role: str) -> dict[str, Any]:
+    spec: dict[str, Any] = documents(f"{role}.yaml")["Deployment"]["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(role: str) -> dict[str, Any]:
+    [container] = pod_of(role)["containers"]
+    assert isinstance(container, dict)
+    return container
 
 
 @pytest.fixture
@@ -32,11 +46,16 @@ def test_results_have_an_account_that_can_do_nothing(results: dict[str, dict[str
     assert results["ServiceAccount"]["automountServiceAccountToken"] is False
 
 
-def test_results_are_held_in_as_the_restricted_profile_asks(
-    results: dict[str, dict[str, Any]],
-) -> None:
-    spec = results["Deployment"]["spec"]["template"]["spec"]
-    [container] = spec["containers"]
+def test_the_activator_has_the_account_that_base_gives_its_rights() -> None:
+    spec = pod_of("activator")
+    assert "automountServiceAccountToken" not in spec
+    accounts = {account["metadata"]["name"] for account in access("ServiceAccount")}
+    assert spec["serviceAccountName"] in accounts
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_held_in_as_the_restricted_profile_asks(role: str) -> None:
+    spec, container = pod_of(role), container_of(role)
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container["securityContext"] == {
@@ -46,19 +65,17 @@ def test_results_are_held_in_as_the_restricted_profile_asks(
     }
 
 
-def test_results_take_the_configuration_that_is_mounted(
-    results: dict[str, dict[str, Any]],
-) -> None:
-    path = FOLDER / "results-configuration.yaml"
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
+    path = FOLDER / f"{role}-configuration.yaml"
     loaded = settings.load(str(path), flags={}, environment={})
-    ResultsRole(loaded)
-    spec = results["Deployment"]["spec"]["template"]["spec"]
-    [container] = spec["containers"]
-    assert container["args"] == ["results", "--config", "/etc/gpuruntime/results.yaml"]
+    ROLES[role](loaded)
+    container = container_of(role)
+    assert container["args"] == [role, "--config", f"/etc/gpuruntime/{role}.yaml"]
     assert container["ports"] == [
         {"name": "operations", "containerPort": loaded.operations.listen.port}
     ]
-    assert loaded.shutdownGrace < spec.get("terminationGracePeriodSeconds", 30)
+    assert loaded.shutdownGrace < pod_of(role).get("terminationGracePeriodSeconds", 30)
 
 
 def test_results_run_before_anybody_has_made_their_secret(
@@ -69,11 +86,13 @@ def test_results_run_before_anybody_has_made_their_secret(
     assert (secret["optional"], secret["defaultMode"]) == (True, 0o440)
 
 
-def test_the_policy_of_results_is_for_their_pods(results: dict[str, dict[str, Any]]) -> None:
-    selector = results["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
-    labels = results["Deployment"]["spec"]["template"]["metadata"]["labels"]
+@pytest.mark.parametrize("role", ROLES)
+def test_the_policy_of_a_role_is_for_its_pods(role: str) -> None:
+    parts = documents(f"{role}.yaml")
+    selector = parts["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
+    labels = parts["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert selector.items() <= labels.items()
-    assert results["Deployment"]["spec"]["selector"]["matchLabels"] == selector
+    assert parts["Deployment"]["spec"]["selector"]["matchLabels"] == selector
 
 
 def test_the_image_is_that_of_this_version() -> None:

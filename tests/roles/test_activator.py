@@ -11,15 +11,15 @@ import yaml
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.local.transport import InProcessTransport
+from gpuruntime.models.cluster import LEASES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.roles.activator import ActivatorRole
-from gpuruntime.roles.election import MANAGER_LEASE, activator_lease
 from gpuruntime.roles.process import Process
 from gpuruntime.settings import Settings, load
 from tests.bus.broker import Broker, Bus, bus, eventually
 from tests.cluster.product import request, until
 from tests.faults import FaultyTransport
-from tests.inventory.cluster import INSTANCE, Cluster, Document
+from tests.inventory.cluster import INSTANCE, SYSTEM, Cluster, Document
 from tests.roles.programs import Programs, said
 
 ELECTION = {
@@ -82,12 +82,6 @@ def test_without_a_broker_there_is_nothing_to_do(tmp_path: Path) -> None:
         ActivatorRole(settings(tmp_path))
 
 
-def test_its_lease_is_never_the_managers_unless_both_are_told_so(tmp_path: Path) -> None:
-    assert activator_lease(settings(tmp_path)) == "gpuruntime-activator" != MANAGER_LEASE
-    other = settings(tmp_path, leaderElection={"leaseName": "scaling"})
-    assert activator_lease(other) == "scaling"
-
-
 async def test_of_two_only_the_leader_acts_and_the_other_goes_on_after_it(
     shared: Broker, tmp_path: Path
 ) -> None:
@@ -102,6 +96,8 @@ async def test_of_two_only_the_leader_acts_and_the_other_goes_on_after_it(
         declare(cluster, "two")
         await eventually(lambda: workers(cluster) == ["one-w-1", "two-w-1"])
         assert second.written == []
+        leases = cluster.objects(LEASES, SYSTEM)
+        assert [lease["metadata"]["name"] for lease in leases] == ["gpuruntime-activator"]
         leading.cancel()
         declare(cluster, "three")
         await eventually(lambda: "three-w-1" in workers(cluster))
