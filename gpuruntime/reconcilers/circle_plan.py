@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import GPUUnit
-from gpuruntime.reconcilers.mount_plan import Blocked, precedence, waits
+from gpuruntime.reconcilers.mount_plan import Blocked, next_in_line, precedence, waits
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Holdings:
-    """By name: storages, what a unit holds, and units."""
+    """By name: storages, those that a unit holds, units, and those that ask for a storage."""
 
     storage: Callable[[str], GPUStorage | None]
     of: Callable[[str], Iterable[GPUStorage]]
     unit: Callable[[str], GPUUnit | None]
+    asking: Callable[[str], Iterable[GPUUnit]]
 
 
 def told(unit: GPUUnit, blocked: Blocked, holdings: Holdings) -> Blocked:
@@ -52,29 +53,30 @@ def _reached(unit: GPUUnit, holdings: Holdings) -> dict[str, GPUUnit]:
     found: dict[str, GPUUnit] = {}
     ahead = [unit]
     while ahead:
-        for each in _holders(ahead.pop(), holdings):
+        for each in _before(ahead.pop(), holdings):
             if each.metadata.uid not in found:
                 found[each.metadata.uid] = each
                 ahead.append(each)
     return found
 
 
-def _holders(unit: GPUUnit, holdings: Holdings) -> list[GPUUnit]:
-    """Who holds what it asks for, of those that wait themselves or may."""
+def _before(unit: GPUUnit, holdings: Holdings) -> list[GPUUnit]:
+    """Who has what it asks for, or gets it first, of those that wait themselves or may."""
     found = []
     for mount in unit.spec.storageMounts:
         storage = holdings.storage(mount.name)
-        holder = storage.status.holder if storage else None
-        other = holdings.unit(holder.name) if holder else None
-        is_it = other is not None and holder is not None and other.metadata.uid == holder.uid
-        if (
-            other is not None
-            and is_it
-            and other.metadata.uid != unit.metadata.uid
-            and waits(other)
-        ):
+        if storage is None:
+            continue
+        holder = storage.status.holder
+        other = _unit_of(holder, holdings) if holder else next_in_line(holdings.asking(mount.name))
+        if other is not None and other.metadata.uid != unit.metadata.uid and waits(other):
             found.append(other)
     return found
+
+
+def _unit_of(holder: Holder, holdings: Holdings) -> GPUUnit | None:
+    unit = holdings.unit(holder.name)
+    return unit if unit is not None and unit.metadata.uid == holder.uid else None
 
 
 def _spares(unit: GPUUnit, holdings: Holdings) -> set[str]:

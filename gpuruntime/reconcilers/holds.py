@@ -18,7 +18,7 @@ from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import CHILD_PREFIX, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.caches import HOLDER, Caches
-from gpuruntime.reconcilers.circle_plan import Holdings, told
+from gpuruntime.reconcilers.circle_plan import Holdings, circle_of, told
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
 from gpuruntime.reconcilers.pod_failures import ENDED
 from gpuruntime.reconcilers.start_plan import Term
@@ -110,9 +110,12 @@ class Holds:
             if (found := self._caches.storages.store.get(Key(namespace, name)))
         }
         rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
-        mounts = mounts_of(unit, storages, rivals)
+        holdings = self._holdings(namespace)
+        mounts = mounts_of(
+            unit, storages, rivals, is_stuck=lambda other: bool(circle_of(other, holdings))
+        )
         if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
-            return told(unit, mounts, self._holdings(namespace))
+            return told(unit, mounts, holdings)
         return mounts
 
     def _holdings(self, namespace: str) -> Holdings:
@@ -121,6 +124,7 @@ class Holds:
             storage=lambda name: storages.get(Key(namespace, name)),
             of=lambda unit: storages.by_index(HOLDER, unit),
             unit=lambda name: units.get(Key(namespace, name)),
+            asking=lambda storage: units.by_index(STORAGE, storage),
         )
 
     def _wants(self, storage: GPUStorage, holder: Holder) -> bool:

@@ -4,7 +4,7 @@ A storage has one holder, by uid, until its Pods are gone. Of those who wait, th
 one order over all storages, so that units which wait for several never wait for each other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -42,9 +42,14 @@ Mounts: TypeAlias = Mountable | Takes | Blocked
 def mounts_of(
     unit: GPUUnit,
     storages: Mapping[str, GPUStorage],
-    rivals: Mapping[str, Iterable[GPUUnit]],
+    rivals: Mapping[str, Collection[GPUUnit]],
+    *,
+    is_stuck: Callable[[GPUUnit], bool] = lambda _: False,
 ) -> Mounts:
-    """`rivals` are the units that name a storage, this one among them, by the storage's name."""
+    """`rivals` are the units that name a storage, this one among them, by the storage's name.
+
+    One that is stuck waits for units that wait for it, so it keeps nobody else waiting.
+    """
     free = []
     for mount in unit.spec.storageMounts:
         storage = storages.get(mount.name)
@@ -55,7 +60,7 @@ def mounts_of(
         if holder is not None and holder.uid != unit.metadata.uid:
             return _held(mount.name, _why(holder, rivals.get(mount.name, ())))
         if holder is None:
-            first = next_in_line(rivals.get(mount.name, ()))
+            first = _first(unit, rivals.get(mount.name, ()), is_stuck)
             if first is not None and first.metadata.uid != unit.metadata.uid:
                 return _held(mount.name, f"goes to unit {first.metadata.name}, which is older")
             free.append(storage)
@@ -65,6 +70,17 @@ def mounts_of(
 def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
     """Who cannot start anyway waits for nothing, and keeps nobody waiting."""
     return min((unit for unit in units if waits(unit)), key=precedence, default=None)
+
+
+def _first(
+    unit: GPUUnit, rivals: Collection[GPUUnit], is_stuck: Callable[[GPUUnit], bool]
+) -> GPUUnit | None:
+    first = next_in_line(rivals)
+    if first is None or first.metadata.uid == unit.metadata.uid or not is_stuck(first):
+        return first
+    return next_in_line(
+        each for each in rivals if each.metadata.uid == unit.metadata.uid or not is_stuck(each)
+    )
 
 
 def waits(unit: GPUUnit) -> bool:

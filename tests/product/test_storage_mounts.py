@@ -224,6 +224,26 @@ async def test_units_that_want_each_others_storages_as_well_say_how_to_end_it(on
         assert f"is held by unit {first}" in view["message"]
 
 
+async def test_an_older_unit_that_waits_for_another_one_does_not_keep_that_waiting(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        one, two = await ground.ready("one"), await ground.ready("two")
+        older = await ground.mount("older")
+        await asyncio.sleep(YOUNGER_SECONDS)
+        holder = await ground.mount("holder", one)
+        for unit in (older, holder):
+            await ground.unit(unit, is_ready)
+        both = {"storageMounts": [{"name": each, "mountPath": f"/{each}"} for each in (one, two)]}
+        await ground.call("PUT", f"/gpu-units/{older}", both)
+        await ground.unit(older, waits)
+        await ground.call("PUT", f"/gpu-units/{holder}", both)
+        await ground.unit(holder, is_ready)
+        assert claims_of(await ground.unit_pod(holder)) == [one, two]
+        await delete_unit(ground, holder)
+        await ground.unit(older, is_ready)
+
+
 async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
     async with on() as ground:
         name = await ground.ready("models")

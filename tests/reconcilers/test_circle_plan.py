@@ -5,8 +5,8 @@ import pytest
 from gpuruntime.models.reasons import MountReason
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
-from gpuruntime.reconcilers.circle_plan import Holdings, told
-from gpuruntime.reconcilers.mount_plan import Blocked
+from gpuruntime.reconcilers.circle_plan import Holdings, circle_of, told
+from gpuruntime.reconcilers.mount_plan import Blocked, Takes, mounts_of
 from tests.reconcilers.test_mount_plan import storage, unit
 
 BLOCKED = Blocked(reason=MountReason.STORAGE_HELD, message="storage s is held by unit b")
@@ -23,8 +23,14 @@ def holdings(units: tuple[GPUUnit, ...], held: Held) -> Holdings:
     def of(name: str) -> list[GPUStorage]:
         return [storages[each] for each, holder in held.items() if holder == name]
 
+    def asking(name: str) -> list[GPUUnit]:
+        return [unit for unit in units if name in {each.name for each in unit.spec.storageMounts}]
+
     return Holdings(
-        storage=storages.get, of=of, unit={each.metadata.name: each for each in units}.get
+        storage=storages.get,
+        of=of,
+        unit={each.metadata.name: each for each in units}.get,
+        asking=asking,
     )
 
 
@@ -68,3 +74,30 @@ def test_the_youngest_of_those_that_hold_what_they_ask_for_no_more_makes_way(
 )
 def test_who_waits_in_no_circle_runs_on(units: tuple[GPUUnit, ...], held: Held) -> None:
     assert told(units[0], BLOCKED, holdings(units, held)) == BLOCKED
+
+
+def test_who_is_first_in_line_and_waits_for_this_unit_keeps_it_from_nothing() -> None:
+    older, holder = unit("older", "s", "t", age=9), unit("holder", "s", "t", age=1)
+    found = holdings((older, holder), {"s": "holder", "t": ""})
+    mounts = mounts_of(
+        holder,
+        {name: storage(name, held_by=by) for name, by in (("s", "holder"), ("t", ""))},
+        dict.fromkeys(("s", "t"), (older, holder)),
+        is_stuck=lambda other: bool(circle_of(other, found)),
+    )
+    assert isinstance(mounts, Takes)
+    assert [each.metadata.name for each in mounts.storages] == ["t"]
+
+
+def test_who_waits_in_no_circle_comes_before_those_that_are_stuck() -> None:
+    older, holder = unit("older", "s", "t", age=9), unit("holder", "s", "t", age=1)
+    free = unit("free", "t", age=5)
+    found = holdings((older, holder, free), {"s": "holder", "t": ""})
+    for each, expected in ((free, Takes), (holder, Blocked)):
+        mounts = mounts_of(
+            each,
+            {name: storage(name, held_by=by) for name, by in (("s", "holder"), ("t", ""))},
+            {"s": (older, holder), "t": (older, holder, free)},
+            is_stuck=lambda other: bool(circle_of(other, found)),
+        )
+        assert isinstance(mounts, expected)
