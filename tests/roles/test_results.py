@@ -6,6 +6,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from gpuruntime import serverless
 from gpuruntime.bus.messages import State
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.results_settings import PostgresSettings, ResultsSettings, StoreKind
@@ -56,6 +57,7 @@ async def test_without_the_extra_for_it_there_is_no_database(
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     monkeypatch.delitem(sys.modules, "gpuruntime.serverless.postgres", raising=False)
+    monkeypatch.delattr(serverless, "postgres", raising=False)
     kept = ResultsSettings(
         store=StoreKind.POSTGRES, postgres=PostgresSettings(url="postgresql://db")
     )
