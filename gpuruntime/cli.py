@@ -137,7 +137,8 @@ def _worker(options: argparse.Namespace) -> int:
     from gpuruntime.roles import lifecycle, worker
 
     return lifecycle.run_to_exit(
-        lambda: worker.WorkerRole(loaded), grace_seconds=loaded.shutdownGrace
+        lambda: worker.WorkerRole(loaded, reread=lambda: _settings(options)),
+        grace_seconds=loaded.shutdownGrace,
     )
 
 

@@ -78,6 +78,12 @@ def declared(unit: GPUUnit | None) -> tuple[str, str] | None:
     return (unit.metadata.uid, unit.spec.serverless.requestID)
 
 
+def limited(unit: GPUUnit | None) -> object:
+    """What the workers of a function are told of it while they run."""
+    function = unit.spec.serverless if unit and unit.spec.is_function_template else None
+    return (function.timeoutSeconds, function.maxAttempts) if function else None
+
+
 def staffed(unit: GPUUnit | None) -> object:
     """Of a function, what the activator tells of its workers: all else in a status is ours."""
     if unit is None or not unit.spec.is_function_template:

@@ -36,10 +36,12 @@ from gpuruntime.reconcilers.caches import (
     SOURCE_POOL,
     STORAGE,
     UNIT,
+    WORKER_OF,
     Caches,
     by_holder,
     by_source_pool,
     by_storage,
+    by_template,
     by_unit,
 )
 from gpuruntime.reconcilers.facts import WAITING, by_wait
@@ -78,7 +80,12 @@ class Informers:
         self.units: Informer[GPUUnit] = self._of(
             GPU_UNITS,
             namespace=instance,
-            indexes={**stores.UNIT_INDEXES, SOURCE_POOL: by_source_pool, WAITING: by_wait},
+            indexes={
+                **stores.UNIT_INDEXES,
+                SOURCE_POOL: by_source_pool,
+                WAITING: by_wait,
+                WORKER_OF: by_template,
+            },
         )
         self.pools: Informer[StockPool] = self._of(
             STOCK_POOLS, namespace=stock, indexes=stores.POOL_INDEXES

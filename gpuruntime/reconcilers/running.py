@@ -36,6 +36,7 @@ from gpuruntime.reconcilers.unit_status import (
     status_of,
     waiting_verdict,
 )
+from gpuruntime.reconcilers.worker_secret_plan import with_limits
 from gpuruntime.reconcilers.worker_secrets import WorkerSecrets
 
 log = structlog.get_logger()
@@ -185,7 +186,7 @@ class Runner:
         if self._is_stock(key):
             return
         if has_worker(unit, self.options):
-            await self.secrets.keep(unit)
+            await self.secrets.keep(with_limits(unit, self._template_of(unit)))
         await self.policies.keep(unit, key, policy_of(unit, self.options))
         desired = service_of(unit, self.options)
         if desired is not None:
@@ -204,6 +205,13 @@ class Runner:
         )
         if not page.items:
             await self.policies.drop(unit, key)
+
+    def _template_of(self, worker: GPUUnit) -> GPUUnit | None:
+        function = worker.spec.serverless
+        if function is None or function.workerOf is None:
+            return None
+        key = Key(worker.metadata.namespace, function.workerOf.name)
+        return self.caches.units.store.get(key)
 
     def _desired(self, unit: GPUUnit) -> Child:
         """Where no Pod is to run, no storage is named either that another unit may hold."""

@@ -16,6 +16,7 @@ from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import Deployment
+from gpuruntime.reconcilers.caches import WORKER_OF
 from gpuruntime.reconcilers.facts import (
     WAITING,
     asked,
@@ -23,6 +24,7 @@ from gpuruntime.reconcilers.facts import (
     declared,
     has_begun,
     is_news,
+    limited,
     readiness,
     staffed,
     trouble,
@@ -74,6 +76,9 @@ class Waker:
             return
         if new is not None and (asked(old) != asked(new) or staffed(old) != staffed(new)):
             self.units.add(key)
+        if new is not None and limited(old) != limited(new):
+            workers = self._informers.units.store.by_index(WORKER_OF, new.metadata.uid)
+            self._add_all(self.units, workers, key)
         if declared(old) != declared(new):
             self._wake_namesakes(old, key)
             self._wake_namesakes(new, key)

@@ -1,7 +1,7 @@
 """What a worker is told and how it logs in, as the Secret of its unit, and when that is due anew.
 
-The Secret never restarts a worker: its files follow, and are read at the worker's next start and
-at its next connect.
+The Secret never restarts a worker: its files follow, limits are read from them now and then, and
+logins at each connect.
 """
 
 import base64
@@ -45,6 +45,19 @@ class Validity:
 
     purpose: str
     lifetime_seconds: float
+
+
+def with_limits(worker: GPUUnit, template: GPUUnit | None) -> GPUUnit:
+    """Limits are the template's of now, where it is still there: they restart nobody."""
+    function, told = worker.spec.serverless, template.spec.serverless if template else None
+    if function is None or told is None or function.workerOf is None or template is None:
+        return worker
+    if template.metadata.uid != function.workerOf.uid:
+        return worker
+    limited = attrs.evolve(
+        function, timeoutSeconds=told.timeoutSeconds, maxAttempts=told.maxAttempts
+    )
+    return attrs.evolve(worker, spec=attrs.evolve(worker.spec, serverless=limited))
 
 
 def function_of(unit: GPUUnit) -> Serverless:

@@ -1,10 +1,13 @@
 """The worker of one function, beside its container. It never speaks to Kubernetes."""
 
+import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import SystemRandom
 from typing import Final
+
+import structlog
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
@@ -19,14 +22,22 @@ from gpuruntime.worker.framework import framework
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.worker import GIVE_BACK_SECONDS, Worker
 
+log = structlog.get_logger()
+
 STARTING: Final = "starting"
+# A kubelet brings a changed file within two minutes; the rest is ours.
+REREAD_SECONDS: Final = 15.0
 
 
 class WorkerRole:
-    """Its liveness does not wait for the framework: the two containers come up in any order."""
+    """Its liveness does not wait for the framework: the two containers come up in any order.
 
-    def __init__(self, settings: Settings) -> None:
+    `reread` gives the settings as they are by now: of those, limits count at once.
+    """
+
+    def __init__(self, settings: Settings, *, reread: Callable[[], Settings]) -> None:
         self._settings = settings
+        self._reread = reread
         self._options = worker_options_of(settings)
         self._names = Names(settings.nats.subjectPrefix)
         self._registry = Registry()
@@ -61,10 +72,24 @@ class WorkerRole:
             ) as tasks:
                 tasks.create_task(connection.run(), name="broker")
                 tasks.create_task(worker.run(), name="worker")
+                tasks.create_task(self._follow_limits(worker), name="limits")
 
     async def drain(self) -> None:
         if self._worker is not None:
             await self._worker.drain()
+
+    async def _follow_limits(self, worker: Worker) -> None:
+        """A file that is no good changes nothing."""
+        while True:
+            await asyncio.sleep(REREAD_SECONDS)
+            try:
+                options = worker_options_of(self._reread())
+            except ConfigurationError as error:
+                log.warning("settings not read again", error=str(error))
+                continue
+            worker.limit(
+                attempt_seconds=options.attempt_seconds, max_attempts=options.max_attempts
+            )
 
     def _not_ready(self) -> str:
         return self._worker.not_ready if self._worker else STARTING

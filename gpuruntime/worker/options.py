@@ -1,4 +1,4 @@
-"""What a worker is told at its start; nothing of it changes while it runs."""
+"""What a worker is told at its start; nothing of it but its limits changes while it runs."""
 
 from typing import Final
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from random import Random
 from typing import Final
 
+import attrs
 import structlog
 
 from gpuruntime.bus import messages
@@ -112,6 +113,17 @@ class Worker:
             tasks.create_task(self._pull.run(), name="pull")
             tasks.create_task(self._watch_health(), name="health")
             tasks.create_task(self._beat(), name="beat")
+
+    def limit(self, *, attempt_seconds: float, max_attempts: int) -> None:
+        """From the next attempt on."""
+        tools = self._tools
+        options = attrs.evolve(
+            tools.options, attempt_seconds=attempt_seconds, max_attempts=max_attempts
+        )
+        if options != tools.options:
+            limits = attrs.evolve(tools.limits, max_attempts=max_attempts)
+            self._tools = attrs.evolve(tools, options=options, limits=limits)
+            log.info("limits changed", attempt_seconds=attempt_seconds, attempts=max_attempts)
 
     async def drain(self) -> None:
         """Takes nothing more; what is in hand may end in its time, else it is given back."""

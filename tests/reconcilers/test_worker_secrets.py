@@ -214,12 +214,27 @@ async def test_another_image_of_the_worker_restarts_nobody() -> None:
         assert template["spec"]["initContainers"][0]["image"] == "gpuruntime:later"
 
 
-async def test_new_limits_reach_the_settings_of_a_worker_that_runs_on() -> None:
+async def test_new_limits_of_a_function_reach_workers_that_run_on() -> None:
     world = World()
     async with managing(world, options=FUNCTIONS):
-        await run_a_worker(world)
+        template = world.add_unit("demo", serverless={"requestID": "echo", "timeoutSeconds": 60})
+        owner = {"name": "demo", "uid": template["metadata"]["uid"]}
+        async with living(world):
+            world.add_unit("demo-w-1", serverless={"requestID": "echo", "workerOf": owner})
+            await becomes(world, "demo-w-1", "Ready")
         before = world.deployment("demo-w-1")["spec"]
-        world.change("demo-w-1", serverless={"timeoutSeconds": 7})
-        await until(lambda: "attemptTimeout: 7" in told(world)["worker.yaml"])
+        assert "attemptTimeout: 60" in told(world)["worker.yaml"]
+        world.change("demo", serverless={"timeoutSeconds": 7, "maxAttempts": 2})
         await quiet(world)
+        assert "attemptTimeout: 7" in told(world)["worker.yaml"]
+        assert "maxAttempts: 2" in told(world)["worker.yaml"]
         assert world.deployment("demo-w-1")["spec"] == before
+        assert world.made(SECRETS) == {"POST": 1, "PATCH": 1}
+
+
+async def test_without_its_template_a_worker_keeps_the_limits_that_it_was_made_with() -> None:
+    world = World()
+    async with managing(world, options=FUNCTIONS):
+        world.add_unit("demo", serverless={"requestID": "echo", "timeoutSeconds": 60})
+        await run_a_worker(world)
+        assert "attemptTimeout: 300" in told(world)["worker.yaml"]

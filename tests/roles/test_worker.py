@@ -6,18 +6,25 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.messages import State
+from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.framework.server import serving
 from gpuruntime.models.functions import Framework as Where
-from gpuruntime.roles.worker import WorkerRole
-from gpuruntime.settings import load
+from gpuruntime.roles.worker import REREAD_SECONDS, WorkerRole, worker_options_of
+from gpuruntime.settings import Settings, load
+from gpuruntime.worker.framework import framework
+from gpuruntime.worker.worker import Worker
 from tests.bus.broker import FUNCTION, Broker, bus, eventually
 from tests.cluster.product import Process, request, until
 from tests.roles.programs import Programs
@@ -64,6 +71,10 @@ def resident_bytes(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
+def reading(path: Path) -> Callable[[], Settings]:
+    return lambda: load(str(path), flags={}, environment={})
+
+
 def readiness(process: Process) -> str:
     """The reason of a worker that is not ready, else ok."""
     told: bytes = request("GET", f"{process.operations}/readyz").document
@@ -92,7 +103,36 @@ def test_a_configuration_that_cannot_work_is_named(tmp_path: Path, text: str, wo
     path = tmp_path / "worker.yaml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=words):
-        WorkerRole(load(str(path), flags={}, environment={}))
+        WorkerRole(reading(path)(), reread=reading(path))
+
+
+@pytest.mark.looptime
+async def test_other_limits_count_without_a_restart_and_a_bad_file_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "worker.yaml"
+    text = "nats: {url: 'nats://127.0.0.1:1'}\nworker: {function: echo, name: w1, %s}\n"
+    path.write_text(text % "attemptTimeout: 60, concurrency: 2")
+    role = WorkerRole(reading(path)(), reread=reading(path))
+    options = worker_options_of(reading(path)())
+    reached = Connection(ConnectionOptions(url="nats://127.0.0.1:1", name="t"), rng=Random(1))
+    async with framework(options) as called, asyncio.TaskGroup() as tasks:
+        worker = Worker(
+            reached, called, options, names=Names(), now=lambda: datetime.now(UTC), rng=Random(1)
+        )
+        following = tasks.create_task(role._follow_limits(worker))
+        for given, attempt_seconds, max_attempts in (
+            ("attemptTimeout: 7, maxAttempts: 2, concurrency: 9", 7.0, 2),
+            ("attemptTimeout: soon", 7.0, 2),
+            ("attemptTimeout: 8", 8.0, 5),
+        ):
+            path.write_text(text % given)
+            await asyncio.sleep(REREAD_SECONDS + 1)
+            tools = worker._tools
+            assert tools.options.attempt_seconds == attempt_seconds
+            assert tools.limits.max_attempts == tools.options.max_attempts == max_attempts
+            assert tools.options.concurrency == 2
+        following.cancel()
 
 
 def test_a_worker_without_a_function_ends_its_start(program: Programs) -> None:
