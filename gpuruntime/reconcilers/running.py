@@ -36,7 +36,6 @@ from gpuruntime.reconcilers.unit_status import (
     status_of,
     waiting_verdict,
 )
-from gpuruntime.reconcilers.worker_secret_plan import with_limits
 from gpuruntime.reconcilers.worker_secrets import WorkerSecrets
 
 log = structlog.get_logger()
@@ -186,7 +185,7 @@ class Runner:
         if self._is_stock(key):
             return
         if has_worker(unit, self.options):
-            await self.secrets.keep(with_limits(unit, self._template_of(unit)))
+            await self.secrets.keep(unit, self._template_of(unit))
         await self.policies.keep(unit, key, policy_of(unit, self.options))
         desired = service_of(unit, self.options)
         if desired is not None:

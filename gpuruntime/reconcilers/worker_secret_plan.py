@@ -47,15 +47,20 @@ class Validity:
     lifetime_seconds: float
 
 
-def with_limits(worker: GPUUnit, template: GPUUnit | None) -> GPUUnit:
-    """Limits are the template's of now, where it is still there: they restart nobody."""
-    function, told = worker.spec.serverless, template.spec.serverless if template else None
-    if function is None or told is None or function.workerOf is None or template is None:
-        return worker
-    if template.metadata.uid != function.workerOf.uid:
-        return worker
+def function_declared_by(template: GPUUnit | None, worker: GPUUnit) -> Serverless | None:
+    """None where the worker was made from another unit, or its own declares nothing any more."""
+    owner = function_of(worker).workerOf
+    if template is None or owner is None or template.metadata.uid != owner.uid:
+        return None
+    return template.spec.serverless
+
+
+def with_limits(worker: GPUUnit, declared: Serverless) -> GPUUnit:
+    """Limits are the template's of now: they restart nobody."""
     limited = attrs.evolve(
-        function, timeoutSeconds=told.timeoutSeconds, maxAttempts=told.maxAttempts
+        function_of(worker),
+        timeoutSeconds=declared.timeoutSeconds,
+        maxAttempts=declared.maxAttempts,
     )
     return attrs.evolve(worker, spec=attrs.evolve(worker.spec, serverless=limited))
 

@@ -19,6 +19,7 @@ from gpuruntime.bus.user_credentials import Mint, UserCredentials
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import codec
+from gpuruntime.models.functions import Serverless
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import UnitReason
@@ -30,12 +31,14 @@ from gpuruntime.reconcilers.options import SidecarOptions
 from gpuruntime.reconcilers.worker_secret_plan import (
     CREDENTIALS,
     Validity,
+    function_declared_by,
     function_of,
     kept_credentials,
     patch_of_secret,
     renewal_seconds,
     secret_body,
     secret_data,
+    with_limits,
 )
 
 log = structlog.get_logger()
@@ -69,10 +72,17 @@ class WorkerSecrets:
         self._now = now
         self._kept: dict[Key, _Kept] = {}
 
-    async def keep(self, unit: GPUUnit) -> None:
-        """Raises ChildSyncError where it cannot be made as it should be."""
+    async def keep(self, unit: GPUUnit, template: GPUUnit | None) -> None:
+        """`template` is what has the name of the unit that the worker was made from.
+
+        Raises ChildSyncError where it cannot be made as it should be.
+        """
         if not self._options.broker_url:
             raise ChildSyncError(UnitReason.QUEUE_UNKNOWN, NO_BROKER)
+        declared = function_declared_by(template, unit)
+        if declared is not None:
+            _demand_own_function(unit, declared)
+            unit = with_limits(unit, declared)
         try:
             files, validity = self._read(unit)
         except BusError as error:
@@ -148,6 +158,18 @@ class WorkerSecrets:
         except NotFoundError:
             return None
         return None
+
+
+def _demand_own_function(unit: GPUUnit, declared: Serverless) -> None:
+    """Nobody gets into another function's queue by editing a worker."""
+    wanted = function_of(unit)
+    if wanted.requestID == declared.requestID or wanted.workerOf is None:
+        return
+    raise ChildSyncError(
+        UnitReason.SERVERLESS_CONFIG_INVALID,
+        f"serverless.requestID is {wanted.requestID}, and unit {wanted.workerOf.name}, whose "
+        f"worker this is, declares {declared.requestID}: set that, or delete this unit",
+    )
 
 
 def _is_left_over(live: Secret, unit: GPUUnit) -> bool:

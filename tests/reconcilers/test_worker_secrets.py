@@ -238,3 +238,23 @@ async def test_without_its_template_a_worker_keeps_the_limits_that_it_was_made_w
         world.add_unit("demo", serverless={"requestID": "echo", "timeoutSeconds": 60})
         await run_a_worker(world)
         assert "attemptTimeout: 300" in told(world)["worker.yaml"]
+
+
+async def test_a_worker_that_was_edited_to_serve_another_function_gets_no_login_for_it() -> None:
+    world = World()
+    async with managing(world, options=FUNCTIONS):
+        template = world.add_unit("demo", serverless={"requestID": "echo"})
+        owner = {"name": "demo", "uid": template["metadata"]["uid"]}
+        async with living(world):
+            world.add_unit("demo-w-1", serverless={"requestID": "echo", "workerOf": owner})
+            await becomes(world, "demo-w-1", "Ready")
+            before = told(world)
+            world.change("demo-w-1", serverless={"requestID": "theirs"})
+            await becomes(world, "demo-w-1", "Failed")
+            assert reason_of(world.unit("demo-w-1")) == "ServerlessConfigInvalid"
+            assert "unit demo, whose worker this is, declares echo" in message_of(
+                world.unit("demo-w-1")
+            )
+            assert told(world) == before
+            world.change("demo-w-1", serverless={"requestID": "echo"})
+            await becomes(world, "demo-w-1", "Ready")
