@@ -23,11 +23,7 @@ class ProcessLogs:
         found = self._files(request)
         if found is None or not found[0].exists():
             return self._others.read(request)
-        content = found[0].read_bytes()
-        if request.tail is None:
-            return content
-        lines = content.splitlines(keepends=True)
-        return b"".join(lines[max(0, len(lines) - request.tail) :])
+        return _tail(found[0].read_bytes(), request.tail)
 
     async def follow(self, request: LogRequest) -> AsyncIterator[bytes]:
         found = self._files(request)
@@ -36,12 +32,18 @@ class ProcessLogs:
                 yield told
             return
         path, may_grow = found
-        yield self.read(request)
         with path.open("rb") as file:
-            file.seek(0, 2)
+            yield _tail(file.read(), request.tail)
             goes_on = True
             while goes_on:
                 goes_on = may_grow()  # asked first: what came before the end is read
                 while piece := file.read(_PIECE):
                     yield piece
                 await asyncio.sleep(LOOK_AGAIN_SECONDS if goes_on else 0)
+
+
+def _tail(content: bytes, most: int | None) -> bytes:
+    if most is None:
+        return content
+    lines = content.splitlines(keepends=True)
+    return b"".join(lines[max(0, len(lines) - most) :])

@@ -38,9 +38,9 @@ def number_of(pod: Pod, name: str) -> int:
     return int(number)
 
 
-def log_of(world: World, pod: str, container: str) -> bytes:
+def log_of(world: World, pod: str, container: str, **more: str) -> bytes:
     path = PODS.path(namespace="default", name=pod, subresource="log")
-    query = (("container", container),)
+    query = (("container", container), *more.items())
     return world.cluster.server.handle(Request(method="GET", path=path, query=query)).body
 
 
@@ -123,6 +123,7 @@ async def test_a_main_container_that_is_killed_comes_back_beside_its_sidecar(
     async with running_cluster(programs=programs(tmp_path)) as world:
         await world.make(PODS, "p", spec=spec(tmp_path))
         pod = await world.until(PODS, "p", is_ready)
+        await until_said(tmp_path, "main started")
         os.kill(number_of(pod, "main"), signal.SIGKILL)
         pod = await world.until(PODS, "p", lambda pod: pod.restarts == 1 and pod.is_ready)
         (main,) = pod.status.containerStatuses
@@ -130,7 +131,7 @@ async def test_a_main_container_that_is_killed_comes_back_beside_its_sidecar(
         assert main.lastState.terminated.exitCode == 128 + signal.SIGKILL
         (sidecar,) = pod.status.initContainerStatuses
         assert sidecar.restartCount == 0
-        await until_said(tmp_path, "main started")
+        assert b"hello from main" in log_of(world, "p", "main", previous="true")
     assert said(tmp_path).count("sidecar started") == 1
 
 
