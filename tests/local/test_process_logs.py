@@ -46,7 +46,7 @@ async def test_whoever_follows_reads_to_the_last_word(tmp_path: Path) -> None:
 
     async def follow() -> None:
         async for piece in ProcessLogs(file.found, NO_LOGS).follow(asked()):
-            told.append(piece)  # noqa: PERF401 - it is looked at meanwhile
+            told.append(piece)
             if len(told) == 1:
                 file.write("at once\n")
 
