@@ -71,9 +71,19 @@ class Reader(Client):
 
     async def _read_loop(self) -> None:
         """However the reading ends, the connection ends with it, before it is closed."""
-        await super()._read_loop()
-        self.at_end()
+        try:
+            await super()._read_loop()
+        finally:
+            self.at_end()
         await self._process_op_err(nats.errors.UnexpectedEOF())
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        """One that breaks off at what cannot be sent any more goes on without it."""
+        try:
+            await super()._close(status, do_cbs)
+        except OSError:
+            self._status = Client.DISCONNECTED
+            await super()._close(status, do_cbs)
 
 
 class Subscription:

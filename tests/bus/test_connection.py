@@ -1,4 +1,6 @@
 import asyncio
+import socket
+import struct
 from pathlib import Path
 
 import nats.errors
@@ -115,6 +117,36 @@ async def test_a_session_that_has_stopped_reading_is_replaced(shared: Broker) ->
             await made.request("$JS.API.INFO", b"", within_seconds=5)
         await until_connected(made)
         assert made.session is not session
+
+
+async def test_a_session_that_is_reset_with_something_left_to_say_is_replaced() -> None:
+    """Its closing breaks off at what cannot be sent any more, unless somebody goes on with it."""
+    there: list[asyncio.StreamWriter] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there.append(writer)
+        writer.write(b'INFO {"version":"2.12.0","max_payload":1000}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with connection(url) as made:
+            session = made.session
+            await session._client._send_command(b"PING\r\n")
+            reset(there[0])
+            await eventually(lambda: len(there) > 1)
+            await until_connected(made)
+            assert made.session is not session
+        for writer in there:
+            writer.close()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """As the kernel does for a process that is killed with unread bytes."""
+    connected = writer.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 async def test_a_token_is_read_from_its_file_anew_for_every_session(tmp_path: Path) -> None:
