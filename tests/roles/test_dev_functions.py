@@ -186,3 +186,15 @@ def test_more_calls_than_one_worker_takes_claim_more_workers(dev: Dev) -> None:
         for number in range(2)
     ]
     assert {view["workerName"] for view in ended} == {"slow-w-1", "slow-w-2"}
+
+
+@pytest.mark.serverless
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_processes_of_workers_end_with_dev(tmp_path: Path, number: int) -> None:
+    with programs(tmp_path) as program:
+        dev = Dev(program)
+        dev.declare("echo")
+        worker = dev.call("echo")["workerName"]
+        left = [dev.number_of(worker, name) for name in ("worker", "runtime")]
+        os.kill(dev.process.pid, number)
+        until(lambda: [pid for pid in left if is_running(pid)], lambda running: not running)
