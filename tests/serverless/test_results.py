@@ -1,6 +1,7 @@
 """The role's work on a real broker, with a store in memory."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -143,6 +144,18 @@ async def test_without_a_store_the_end_stays_in_the_stream_alone(declared: Bus) 
         assert await state_of(declared, "a") is State.FAILED
         assert await state_of(declared, "b") is State.EXPIRED
         assert one.results.not_ready == ""
+
+
+async def test_an_end_by_the_deadline_stays_in_the_stream_for_its_time(declared: Bus) -> None:
+    async with replica(declared) as one:
+        await declared.records.write(record("a", deadlineAt=soon(0)), expected=0)
+        await eventually(lambda: one.count("expired") == 1)
+        subject = {"last_by_subj": declared.names.state(FUNCTION, "a")}
+        told = await declared.jetstream.call(f"STREAM.MSG.GET.{declared.names.states}", subject)
+        message = told["message"]
+        assert isinstance(message, dict)
+        headers = base64.b64decode(str(message["hdrs"]))
+        assert f"Nats-TTL: {QUICK.stream_retention_seconds:.0f}s".encode() in headers
 
 
 async def test_what_comes_while_the_store_is_away_is_kept_when_it_is_back(declared: Bus) -> None:
