@@ -150,8 +150,10 @@ async def test_an_end_by_the_deadline_stays_in_the_stream_for_its_time(declared:
     async with replica(declared) as one:
         await declared.records.write(record("a", deadlineAt=soon(0)), expected=0)
         await eventually(lambda: one.count("expired") == 1)
-        subject = {"last_by_subj": declared.names.state(FUNCTION, "a")}
-        told = await declared.jetstream.call(f"STREAM.MSG.GET.{declared.names.states}", subject)
+        told = await declared.jetstream.call(
+            f"STREAM.MSG.GET.{declared.names.states}",
+            {"last_by_subj": declared.names.state(FUNCTION, "a")},
+        )
         message = told["message"]
         assert isinstance(message, dict)
         headers = base64.b64decode(str(message["hdrs"]))
