@@ -21,6 +21,8 @@ from gpuruntime.inventory.units import Units
 from gpuruntime.serverless.beats import Beats
 from gpuruntime.serverless.consumers import Consumers
 from gpuruntime.serverless.depths import Depths
+from gpuruntime.serverless.function_status import FunctionStatus
+from gpuruntime.serverless.gone_functions import GoneFunctions
 from gpuruntime.serverless.orphans import Orphans
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.readings import Readings
@@ -74,27 +76,33 @@ class Activator:
         )
         depths = Depths(queue.jetstream, names)
         self.readings = Readings(depths, tell=self._keys.add, tell_all=self._wake_all, meter=meter)
+        orphans = Orphans(
+            queue.jetstream,
+            queue.records,
+            names,
+            retention_seconds=options.retention_seconds,
+            now=means.now,
+            meter=meter,
+        )
         self._scaler = Scaler(
-            client=means.client,
             units=caches.units,
             stock=caches.stock,
             workers=WorkerUnits(means, units, queue.connection, names, rng=means.rng),
             readings=self.readings,
-            depths=depths,
             beats=self.beats,
             consumers=self._consumers,
-            orphans=Orphans(
-                queue.jetstream,
-                queue.records,
-                names,
-                retention_seconds=options.retention_seconds,
-                now=means.now,
-                meter=meter,
+            status=FunctionStatus(
+                client=means.client, units=caches.units, depths=depths, now=means.now
+            ),
+            gone=GoneFunctions(
+                units=caches.units,
+                readings=self.readings,
+                consumers=self._consumers,
+                orphans=orphans,
+                catch_up=catch_up,
+                grace_seconds=options.orphan_seconds,
             ),
             hearing_since=lambda: self.hearing_since,
-            catch_up=catch_up,
-            orphan_seconds=options.orphan_seconds,
-            now=means.now,
             meter=meter,
         )
         self.waker = Waker(

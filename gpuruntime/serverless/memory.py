@@ -26,10 +26,9 @@ RACE_SECONDS: Final = 1.0
 
 @attrs.define(kw_only=True, slots=True)
 class Memory:
-    """Moments are of loop time. `uid` is the template's; empty where nobody declares it."""
+    """Moments are of loop time. `uid` is that of the template."""
 
     uid: str
-    began_at: float
     demand: Demand
     sightings: Sightings = attrs.field(factory=Sightings)
     status: ServerlessStatus = ServerlessStatus()
@@ -45,7 +44,7 @@ class Memory:
 
     @classmethod
     def of(cls, uid: str, workers: int, now: float) -> "Memory":
-        return cls(uid=uid, began_at=now, demand=Demand(workers, now))
+        return cls(uid=uid, demand=Demand(workers, now))
 
     def needed(self, now_needed: int | None, now: float, idle_seconds: float) -> int | None:
         """The most of the idle time. While nobody knows, what was needed goes on being so."""

@@ -6,31 +6,27 @@ remembered that a new leader could not see again, but for times.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Callable
 from typing import Final
 
 import attrs
 import structlog
 
 from gpuruntime.bus.errors import BusError, UnavailableError
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.result import Result
 from gpuruntime.inventory.errors import InventoryError
 from gpuruntime.inventory.functions import owner_of
 from gpuruntime.inventory.stores import FREE, FUNCTION, Cache
-from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.meter import Meter
-from gpuruntime.models import codec
-from gpuruntime.models.functions import Serverless, ServerlessStatus
+from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import Key
-from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.units import GPUUnit
 from gpuruntime.serverless.beats import Beats
 from gpuruntime.serverless.consumers import Consumers
-from gpuruntime.serverless.depths import Depths
+from gpuruntime.serverless.function_status import FunctionStatus
+from gpuruntime.serverless.gone_functions import GoneFunctions
 from gpuruntime.serverless.memory import Memory
 from gpuruntime.serverless.observation import Moment, forbidden, worker_of
-from gpuruntime.serverless.orphans import Orphans
 from gpuruntime.serverless.readings import Readings
 from gpuruntime.serverless.scale_plan import (
     Observed,
@@ -39,37 +35,29 @@ from gpuruntime.serverless.scale_plan import (
     WorkerPhase,
     decide,
     next_names,
-    status_of,
     workers_for,
 )
 from gpuruntime.serverless.worker_units import WorkerUnits
-from gpuruntime.serverless.workers import SERVING, WORKER_OF
+from gpuruntime.serverless.workers import WORKER_OF
 
 log = structlog.get_logger()
 
-ORPHANS_AGAIN_SECONDS: Final = 5.0
-CATCH_UP_SECONDS: Final = 30.0
 BROKER_SECONDS: Final = 5.0
-# What only says how much there is to do is told so often at most.
-TELL_SECONDS: Final = 10.0
+# Of one function, so that a large one does not flood the cluster; the next look follows at once.
+MOST_AT_ONCE: Final = 16
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Scaler:
-    client: Client
     units: Cache[GPUUnit]
     stock: Cache[GPUUnit]
     workers: WorkerUnits
     readings: Readings
-    depths: Depths
     beats: Beats
     consumers: Consumers
-    orphans: Orphans
+    status: FunctionStatus
+    gone: GoneFunctions
     hearing_since: Callable[[], float | None]
-    catch_up: Callable[[], Awaitable[None]]
-    # A template that was just made may not have come to this process yet.
-    orphan_seconds: float
-    now: Callable[[], datetime]
     meter: Meter
     memories: dict[str, Memory] = attrs.field(factory=dict)
     # By specName, the functions that wait for stock of it.
@@ -78,16 +66,19 @@ class Scaler:
     async def reconcile(self, function: str) -> Result:
         template = owner_of(self.units.store.by_index(FUNCTION, function))
         if template is None or template.spec.serverless is None:
-            return await self._bury(function)
+            self._forget(function)
+            return await self.gone.reconcile(function)
+        self.gone.forget(function)
         memory = self._memory(function, template)
         found = tuple(self.units.store.by_index(WORKER_OF, template.metadata.uid))
-        seen = self._observe(template, template.spec.serverless, found, memory)
+        depth = self.readings.of(function)
+        seen = self._observe(template, template.spec.serverless, found, memory, depth)
         plan = decide(seen)
-        self._note_shortage(template, seen.limits.requestID, plan)
+        self._note_shortage(template, function, plan)
         async with asyncio.TaskGroup() as tasks:
             consumer = tasks.create_task(self._keep_consumer(seen), name="consumer")
             tasks.create_task(self._act(template, found, seen, plan, memory), name="act")
-        told = await self._report(template, seen, plan, memory)
+        told = await self.status.report(template, seen, plan, memory, depth=depth or 0)
         seconds = (
             consumer.result(),
             plan.look_again_seconds,
@@ -96,6 +87,11 @@ class Scaler:
             told,
         )
         return Result(min((each for each in seconds if each is not None), default=None))
+
+    def _forget(self, function: str) -> None:
+        self.memories.pop(function, None)
+        for waiting in self.short.values():
+            waiting.discard(function)
 
     def _memory(self, function: str, template: GPUUnit) -> Memory:
         """A template that takes a function over begins anew."""
@@ -106,7 +102,12 @@ class Scaler:
         return memory
 
     def _observe(
-        self, template: GPUUnit, limits: Serverless, found: tuple[GPUUnit, ...], memory: Memory
+        self,
+        template: GPUUnit,
+        limits: Serverless,
+        found: tuple[GPUUnit, ...],
+        memory: Memory,
+        depth: int | None,
     ) -> Observed:
         now = _now()
         moment = Moment(now=now, hearing_since=self.hearing_since())
@@ -121,7 +122,6 @@ class Scaler:
             )
             for unit in found
         )
-        depth = self.readings.of(limits.requestID)
         needed = None if depth is None else workers_for(depth, limits)
         is_held = memory.held_seconds(now) is not None
         seen = Observed(
@@ -173,12 +173,13 @@ class Scaler:
         if plan.replaced:
             memory.note_replacement(_now())
         async with asyncio.TaskGroup() as tasks:
-            for name in next_names(template.metadata.name, self._is_taken(template), plan.claims):
+            claims = min(plan.claims, MOST_AT_ONCE)
+            for name in next_names(template.metadata.name, self._is_taken(template), claims):
                 claim = self._claim(template, seen.limits, name, memory)
                 tasks.create_task(claim, name=f"claim {name}")
-            for name in plan.delete:
+            for name in plan.delete[:MOST_AT_ONCE]:
                 tasks.create_task(self._delete(by_name[name]), name=f"delete {name}")
-            for name in plan.drain:
+            for name in plan.drain[:MOST_AT_ONCE]:
                 tasks.create_task(self._drain(by_name[name]), name=f"drain {name}")
         if plan.claims and not any(each.phase is WorkerPhase.READY for each in seen.workers):
             self.meter.count("serverless_cold_starts_total")
@@ -210,98 +211,6 @@ class Scaler:
             await self.workers.delete(worker)
         except InventoryError as error:
             log.warning("worker not deleted", worker=worker.metadata.name, error=str(error))
-
-    async def _report(
-        self, template: GPUUnit, seen: Observed, plan: Plan, memory: Memory
-    ) -> float | None:
-        """Writes what differs; seconds until it has to, where that may wait."""
-        depth = self.readings.of(seen.limits.requestID) or 0
-        memory.status = status_of(
-            seen,
-            plan,
-            depth=depth,
-            oldest_wait_seconds=await self._oldest_wait(seen.limits.requestID, depth, memory),
-            failure=memory.failure if memory.held_seconds(_now()) else "",
-        )
-        latest = self.units.store.get(template.metadata.key)
-        if latest is None or latest.metadata.uid != template.metadata.uid:
-            return None
-        before = latest.status.serverless
-        if memory.status == before:
-            return None
-        wait = memory.tells_in_seconds(_now(), TELL_SECONDS)
-        if wait and before and _in_outline(before) == _in_outline(memory.status):
-            return wait
-        await self._tell(latest, memory.status)
-        memory.told_at = _now()
-        return None
-
-    async def _tell(self, template: GPUUnit, status: ServerlessStatus) -> None:
-        """The one member of the status that is ours, and at the version that was seen.
-
-        The manager writes all others, as guarded: of two at once one sees a conflict and looks
-        again, so that neither ever puts back what the other has written.
-        """
-        try:
-            written = await self.client.patch(
-                GPU_UNITS,
-                template.metadata.key,
-                {"status": {"serverless": codec.to_json(status)}},
-                resource_version=template.metadata.resourceVersion,
-                subresource="status",
-            )
-        except NotFoundError:
-            return
-        self.units.write_through(written)
-
-    async def _oldest_wait(self, function: str, depth: int, memory: Memory) -> float:
-        """Asked for seldom; between two answers the wait goes on."""
-        if not depth:
-            memory.oldest_at = None
-        elif memory.asks_for_oldest(_now(), TELL_SECONDS):
-            try:
-                memory.oldest_at = (await self.depths.backlog(function)).oldest_at
-            except BusError as error:
-                log.debug("oldest wait unknown", reason=str(error))
-        if memory.oldest_at is None:
-            return 0.0
-        return max((self.now() - memory.oldest_at).total_seconds(), 0.0)
-
-    async def _bury(self, function: str) -> Result:
-        """Only what the cluster itself shows to be gone, after a while, is taken for gone."""
-        memory = self.memories.get(function)
-        if memory is None or memory.uid:
-            memory = self.memories[function] = Memory.of("", 0, _now())
-        age = _now() - memory.began_at
-        if age < self.orphan_seconds:
-            return Result(requeue_after_seconds=self.orphan_seconds - age)
-        if self.readings.of(function) is None:
-            return Result(requeue_after_seconds=BROKER_SECONDS)
-        try:
-            async with asyncio.timeout(CATCH_UP_SECONDS):
-                await self.catch_up()
-        except TimeoutError:
-            return Result(requeue_after_seconds=ORPHANS_AGAIN_SECONDS)
-        if self.units.store.by_index(FUNCTION, function):
-            return Result(requeue_after_seconds=0.0)
-        return await self._end_orphans(function)
-
-    async def _end_orphans(self, function: str) -> Result:
-        try:
-            has_workers = bool(self.units.store.by_index(SERVING, function))
-            if not await self.orphans.end(function, has_workers=has_workers):
-                return Result(requeue_after_seconds=ORPHANS_AGAIN_SECONDS)
-            await self.consumers.remove(function)
-        except BusError as error:
-            log.warning("invocations without a function stay for now", reason=str(error))
-            return Result(requeue_after_seconds=BROKER_SECONDS)
-        del self.memories[function]
-        return DONE
-
-
-def _in_outline(status: ServerlessStatus) -> ServerlessStatus:
-    """Without what changes with every call."""
-    return attrs.evolve(status, busyWorkers=0, depth=0, oldestWaitSeconds=0)
 
 
 def _function_of(worker: GPUUnit) -> str:

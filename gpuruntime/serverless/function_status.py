@@ -1,0 +1,94 @@
+"""What is told of a function in the status of the unit that declares it, and how often."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.errors import BusError
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models import codec
+from gpuruntime.models.functions import ServerlessStatus
+from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.serverless.depths import Depths
+from gpuruntime.serverless.memory import Memory
+from gpuruntime.serverless.scale_plan import Observed, Plan, status_of
+
+log = structlog.get_logger()
+
+# What only says how much there is to do is told, and asked for, so often at most.
+PERIOD_SECONDS: Final = 10.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FunctionStatus:
+    client: Client
+    units: Cache[GPUUnit]
+    depths: Depths
+    now: Callable[[], datetime]
+
+    async def report(
+        self, template: GPUUnit, seen: Observed, plan: Plan, memory: Memory, *, depth: int
+    ) -> float | None:
+        """Writes what differs; seconds until it has to, where that may wait."""
+        loop = asyncio.get_running_loop()
+        memory.status = status_of(
+            seen,
+            plan,
+            depth=depth,
+            oldest_wait_seconds=await self._oldest_wait(seen.limits.requestID, depth, memory),
+            failure=memory.failure if memory.held_seconds(loop.time()) else "",
+        )
+        latest = self.units.store.get(template.metadata.key)
+        if latest is None or latest.metadata.uid != template.metadata.uid:
+            return None
+        before = latest.status.serverless
+        if memory.status == before:
+            return None
+        wait = memory.tells_in_seconds(loop.time(), PERIOD_SECONDS)
+        if wait and before and _in_outline(before) == _in_outline(memory.status):
+            return wait
+        await self._write(latest, memory.status)
+        memory.told_at = loop.time()
+        return None
+
+    async def _write(self, template: GPUUnit, status: ServerlessStatus) -> None:
+        """The one member of the status that is ours, and at the version that was seen.
+
+        The manager writes all others, as guarded: of two at once one sees a conflict and looks
+        again, so that neither ever puts back what the other has written.
+        """
+        try:
+            written = await self.client.patch(
+                GPU_UNITS,
+                template.metadata.key,
+                {"status": {"serverless": codec.to_json(status)}},
+                resource_version=template.metadata.resourceVersion,
+                subresource="status",
+            )
+        except NotFoundError:
+            return
+        self.units.write_through(written)
+
+    async def _oldest_wait(self, function: str, depth: int, memory: Memory) -> float:
+        """Between two answers of the broker the wait goes on."""
+        if not depth:
+            memory.oldest_at = None
+        elif memory.asks_for_oldest(asyncio.get_running_loop().time(), PERIOD_SECONDS):
+            try:
+                memory.oldest_at = (await self.depths.backlog(function)).oldest_at
+            except BusError as error:
+                log.debug("oldest wait unknown", reason=str(error))
+        if memory.oldest_at is None:
+            return 0.0
+        return max((self.now() - memory.oldest_at).total_seconds(), 0.0)
+
+
+def _in_outline(status: ServerlessStatus) -> ServerlessStatus:
+    """Without what changes with every call."""
+    return attrs.evolve(status, busyWorkers=0, depth=0, oldestWaitSeconds=0)
