@@ -26,6 +26,7 @@ from tests.cluster.processes import Keeper
 from tests.cluster.product import NOWHERE, until
 
 FUNCTION = "echo"
+LOOPBACK = "127.0.0.1"
 # Many prefixes share a broker.
 SMALL = StreamOptions(most_queued_bytes=16 * 1024 * 1024)
 
@@ -33,8 +34,11 @@ SMALL = StreamOptions(most_queued_bytes=16 * 1024 * 1024)
 class Broker:
     """Its data outlives a kill, and it comes back on the same port."""
 
-    def __init__(self, keeper: Keeper, folder: Path, lines: Sequence[str] = ()) -> None:
+    def __init__(
+        self, keeper: Keeper, folder: Path, lines: Sequence[str] = (), address: str = LOOPBACK
+    ) -> None:
         self.folder = folder
+        self._address = address
         self._keeper = keeper
         self._lines = lines
         self._port = -1
@@ -43,7 +47,7 @@ class Broker:
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self._port}"
+        return f"nats://{self._address}:{self._port}"
 
     def start(self) -> None:
         self._starts += 1
@@ -72,7 +76,7 @@ class Broker:
         return f"broker-{self._starts}"
 
     def _configuration(self) -> Iterator[str]:
-        yield f'listen: "127.0.0.1:{self._port}"'
+        yield f'listen: "{self._address}:{self._port}"'
         yield "max_payload: 2MB"
         yield f'jetstream {{ store_dir: "{self.folder}/data" }}'
         yield from self._lines
@@ -83,12 +87,12 @@ class Broker:
 
 
 @contextmanager
-def broker(*lines: str) -> Iterator[Broker]:
+def broker(*lines: str, address: str = LOOPBACK) -> Iterator[Broker]:
     """With further lines of configuration."""
     folder = Path(tempfile.mkdtemp(prefix="gpuruntime-broker-"))
     keeper = Keeper(folder, NOWHERE)
     try:
-        started = Broker(keeper, folder, lines)
+        started = Broker(keeper, folder, lines, address)
         started.start()
         yield started
     finally:
