@@ -18,6 +18,7 @@ from gpuruntime.setting_checks import is_amount
 LONGEST_SOCKET_PATH: Final = 107
 MOST_CONCURRENCY: Final = 1000
 MOST_ATTEMPTS: Final = 100
+STREAM_REPLICAS: Final = (1, 3, 5)
 # The kubelet may take two minutes to bring new credentials to a worker.
 SHORTEST_LIFETIME_SECONDS: Final = 600.0
 _ACCOUNT: Final = re.compile("A[A-Z2-7]{55}")
@@ -37,6 +38,32 @@ def _is_address(url: str) -> bool:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class StreamSettings:
+    """What streams get when they are made; what is there stays as its operator has it."""
+
+    replicas: int = 1
+    mostQueued: int = 1_000_000
+    mostQueuedPerFunction: int = 100_000
+    mostQueuedSize: str = "1Gi"
+
+    def __attrs_post_init__(self) -> None:
+        problems = {
+            name: "must be at least 1"
+            for name in ("mostQueued", "mostQueuedPerFunction")
+            if getattr(self, name) < 1
+        }
+        if self.replicas not in STREAM_REPLICAS:
+            problems["replicas"] = "must be 1, 3 or 5: the broker decides by majority"
+        if not is_amount(self.mostQueuedSize):
+            problems["mostQueuedSize"] = "must be a quantity above 0 and below 1Ei, such as '1Gi'"
+        _raise_all(problems)
+
+    @property
+    def most_queued_bytes(self) -> int:
+        return parse_quantity(self.mostQueuedSize).rounded_up
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class NatsSettings:
     """The empty url turns everything serverless off. Secrets are files, read at each connect."""
 
@@ -50,6 +77,7 @@ class NatsSettings:
     caFile: str = ""
     certificateFile: str = ""
     keyFile: str = ""
+    streams: StreamSettings = StreamSettings()
 
     def __attrs_post_init__(self) -> None:
         problems = {}

@@ -19,7 +19,7 @@ from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.broker import connection_options_of
+from gpuruntime.roles.broker import connection_options_of, stream_options_of
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.election import elector_of
 from gpuruntime.roles.process import Process
@@ -132,7 +132,13 @@ class ActivatorRole:
             meter=self._registry,
         )
         names = Names(nats.subjectPrefix)
-        return Queue(connection, names, rng=process.rng, meter=self._registry)
+        return Queue(
+            connection,
+            names,
+            rng=process.rng,
+            streams=stream_options_of(nats),
+            meter=self._registry,
+        )
 
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         namespaces = self._settings.namespaces

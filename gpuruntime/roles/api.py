@@ -36,7 +36,7 @@ from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.broker import connection_options_of
+from gpuruntime.roles.broker import connection_options_of, stream_options_of
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_stores import result_store
@@ -145,6 +145,7 @@ class Api:
             BrokerConnection(options, rng=rng, meter=self._registry),
             Names(nats.subjectPrefix),
             rng=rng,
+            streams=stream_options_of(nats),
             is_on=bool(nats.url),
             meter=self._registry,
         )

@@ -1,6 +1,7 @@
-"""The broker's part of the configuration as the options of a connection."""
+"""The broker's part of the configuration as options: of a connection, and of the streams on it."""
 
 from gpuruntime.bus.credentials import ConnectionOptions
+from gpuruntime.bus.streams import StreamOptions
 from gpuruntime.serverless_settings import NatsSettings
 
 
@@ -20,4 +21,14 @@ def connection_options_of(
         ca_file=nats.caFile,
         certificate_file=nats.certificateFile,
         key_file=nats.keyFile,
+    )
+
+
+def stream_options_of(nats: NatsSettings) -> StreamOptions:
+    given = nats.streams
+    return StreamOptions(
+        replicas=given.replicas,
+        most_queued=given.mostQueued,
+        most_queued_per_function=given.mostQueuedPerFunction,
+        most_queued_bytes=given.most_queued_bytes,
     )
