@@ -133,7 +133,7 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
             FileRelay(options.files),
         ),
         log_route(inventory.units, UnitLogs(client)),
-        *invocation_routes(backend.ingress, lambda: backend.connection().is_stopping),
+        *invocation_routes(backend.ingress, backend.connection),
         *function_routes(backend.ingress.functions),
         *dead_letter_routes(backend.ingress),
     )

@@ -22,10 +22,15 @@ class Connection:
         return self.is_enabled and self.is_connected and self.is_synced and not self.is_stopping
 
 
-def demand_cluster(connection: Connection) -> None:
-    """Raises NotServingError unless units and pools can be read and written."""
+def demand_running(connection: Connection) -> None:
+    """Raises NotServingError once nothing new is taken."""
     if connection.is_stopping:
         raise NotServingError("this process is stopping: send the request again")
+
+
+def demand_cluster(connection: Connection) -> None:
+    """Raises NotServingError unless units and pools can be read and written."""
+    demand_running(connection)
     if not connection.is_enabled:
         raise NotServingError("kubernetes is off here: start with kubernetes.mode auto")
     if not connection.is_connected:

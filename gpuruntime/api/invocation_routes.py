@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.api import examples
+from gpuruntime.api.connection import Connection, demand_running
 from gpuruntime.api.routing import LOCAL, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.serverless_views import (
     AcceptedView,
@@ -34,8 +35,8 @@ class InvocationQuery:
     serverlessRequestID: FunctionID
 
 
-def invocation_routes(ingress: Ingress, is_stopping: Callable[[], bool]) -> tuple[Route, ...]:
-    handlers = _InvocationHandlers(ingress, is_stopping)
+def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) -> tuple[Route, ...]:
+    handlers = _InvocationHandlers(ingress, connection)
     return (
         Route(
             method="POST",
@@ -96,11 +97,12 @@ def invocation_routes(ingress: Ingress, is_stopping: Callable[[], bool]) -> tupl
 
 
 class _InvocationHandlers:
-    def __init__(self, ingress: Ingress, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, ingress: Ingress, connection: Callable[[], Connection]) -> None:
         self._ingress = ingress
-        self._is_stopping = is_stopping
+        self._connection = connection
 
     async def invoke(self, call: Call[NoQuery, Invoke]) -> Reply:
+        demand_running(self._connection())
         if call.body.mode is Mode.SYNC:
             return await self._call(call)
         acceptance = self._ingress.acceptance
@@ -128,7 +130,7 @@ class _InvocationHandlers:
         def is_wanted() -> bool:
             transport = call.request.transport
             is_there = transport is not None and not transport.is_closing()
-            return is_there and not self._is_stopping()
+            return is_there and not self._connection().is_stopping
 
         outcome = await self._ingress.invocations.call(call.body, is_wanted=is_wanted)
         view = invocation_view(outcome)

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from gpuruntime.bus.messages import FailureClass, Invocation, Record, State, read
 from gpuruntime.serverless.queue import Queue
-from tests.api.service import INVOCATIONS, Answer, Service, service
+from tests.api.service import INVOCATIONS, WELL, Answer, Service, service
 from tests.bus.broker import FUNCTION, SMALL, Broker, eventually
 from tests.bus.fixtures import own, shared
 from tests.inventory.cluster import Cluster
@@ -175,6 +175,14 @@ async def test_a_synchronous_call_that_takes_too_long_leaves_its_result_to_be_re
     assert (await site.api.call("GET", ONE)).data["state"] == "succeeded"
     again = await site.invoke(mode="sync", timeoutSeconds=1)
     assert (again.status, again.data["body"]) == (200, {"a": 1})
+
+
+async def test_a_process_that_stops_takes_no_more_of_them(site: Site) -> None:
+    site.api.connection = attrs.evolve(WELL, is_stopping=True)
+    for mode in ("async", "sync"):
+        answer = await site.invoke(mode=mode)
+        assert (answer.status, answer.code) == (503, "service_unavailable")
+    assert await site.queue.records.read(FUNCTION, "one") is None
 
 
 async def test_a_queued_invocation_is_cancelled_and_its_message_goes(site: Site) -> None:

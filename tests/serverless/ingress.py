@@ -15,6 +15,7 @@ from gpuruntime.bus.declaring import declare_consumer
 from gpuruntime.bus.messages import Invocation, read
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration
+from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
 from gpuruntime.serverless.queue import Queue
@@ -75,6 +76,7 @@ async def site(
     seed: int = 5,
     watch_lag: Callable[[], float] = lambda: 0.001,
     ack_wait_seconds: float = 30.0,
+    meter: Meter = NullMeter(),
 ) -> AsyncIterator[Site]:
     """With the function of all tests, and its consumer, once the streams are declared."""
     if cluster is None:
@@ -89,6 +91,7 @@ async def site(
             now=now,
             rng=Random(seed),
             results=results,
+            meter=meter,
         )
         made = ingress_of(means, IngressOptions(namespace=INSTANCE))
         running = tasks.create_task(made.run())

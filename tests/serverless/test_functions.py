@@ -36,6 +36,14 @@ async def test_a_known_function_is_found_without_the_cluster(api: Site) -> None:
     assert api.replica.transport.sent == []
 
 
+async def test_a_worker_declares_no_function(api: Site) -> None:
+    declare_function(api.cluster, "lost", workerOf={"name": "gone", "uid": "1"})
+    await eventually(lambda: len(api.replica.units.store) == 2)
+    with pytest.raises(FunctionNotFoundError):
+        await api.ingress.functions.find("lost")
+    assert await names_of(api) == [FUNCTION]
+
+
 async def test_an_unknown_function_costs_one_small_list(api: Site) -> None:
     with pytest.raises(FunctionNotFoundError):
         await api.ingress.functions.find("-nobody")

@@ -15,8 +15,10 @@ from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.messages import FailureClass, Record, State, encode
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.framework.calls import Call
+from gpuruntime.observe.metrics import Registry
 from gpuruntime.serverless.errors import (
     AlreadyFinishedError,
+    InvocationConflictError,
     InvocationNotFoundError,
     QueueAwayError,
     UnknownOutcomeError,
@@ -152,6 +154,31 @@ async def test_a_synchronous_call_returns_what_the_worker_answered(api: Site) ->
         outcome = await call(api)
     assert (outcome.record.state, outcome.is_duplicate) == (State.SUCCEEDED, False)
     assert outcome.record.statusCode == 200
+
+
+async def test_invocations_and_waits_are_counted_by_how_they_came_out(
+    shared: Broker, api: Site
+) -> None:
+    registry = Registry()
+    async with (
+        working(api.bus, Ledger().handle),
+        site(shared.url, api.bus.names.prefix, meter=registry) as counted,
+    ):
+        await call(counted)
+        await counted.ingress.acceptance.accept(asked("two"))
+        await counted.ingress.acceptance.accept(asked("two"))
+        with pytest.raises(InvocationConflictError):
+            await counted.ingress.acceptance.accept(asked("two", payload=2))
+    told = registry.text().decode().splitlines()
+    invocations = "gpuruntime_serverless_invocations_total"
+    for line in (
+        f'{invocations}{{mode="sync",outcome="accepted"}} 1.0',
+        f'{invocations}{{mode="async",outcome="accepted"}} 1.0',
+        f'{invocations}{{mode="async",outcome="duplicate"}} 1.0',
+        f'{invocations}{{mode="async",outcome="operation_conflict"}} 1.0',
+        'gpuruntime_serverless_sync_wait_seconds_count{outcome="succeeded"} 1.0',
+    ):
+        assert line in told
 
 
 async def test_two_calls_of_one_id_wait_for_one_run(api: Site) -> None:
