@@ -37,7 +37,7 @@ class PodFolder:
         self._folders: dict[str, Path] = {}
 
     async def prepare(self) -> None:
-        """Raises NotYetError. Again is as well as once."""
+        """Raises NotYetError. Again, it brings the Secrets to what they are by then."""
         self._folders = {
             volume.name: self._folder(volume, self._root / str(number))
             for number, volume in enumerate(self._pod.spec.volumes)
@@ -93,12 +93,16 @@ class PodFolder:
 
 
 def _put(file: Path, content: bytes, mode: int) -> None:
-    """Never readable by more than may, also while it is written."""
+    """In one step, and never readable by more than may."""
+    if file.exists() and file.read_bytes() == content:
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    file.touch(mode=0o600)
-    file.write_bytes(content)
-    file.chmod(mode)
+    written = file.with_name(f".{file.name}")
+    written.unlink(missing_ok=True)
+    written.touch(mode=0o600)
+    written.write_bytes(content)
+    written.chmod(mode)
+    written.replace(file)
 
 
 def _text(encoded: str, places: Mapping[str, str]) -> bytes:

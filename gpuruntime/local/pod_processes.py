@@ -7,6 +7,7 @@ next may begin once it has started, and it ends after the main containers have.
 import asyncio
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from gpuruntime.local.container_process import ContainerProcess, Surroundings
@@ -15,6 +16,7 @@ from gpuruntime.local.probes import port_asked
 from gpuruntime.local.programs import Programs, program_of
 
 LOOK_AGAIN_SECONDS: Final = 0.5
+REFRESH_SECONDS: Final = 2.0
 
 
 class PodProcesses:
@@ -64,15 +66,22 @@ class PodProcesses:
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         await self._prepare()
+        refreshing = tasks.create_task(self._refresh(), name="secrets")
+        try:
+            await self._run_all(tasks)
+        finally:
+            refreshing.cancel()
+        await self._stop(float(self._around.pod.spec.terminationGracePeriodSeconds))
+
+    async def _run_all(self, tasks: asyncio.TaskGroup) -> None:
+        """Until the main containers have ended for good, or one before them has failed."""
         for init in self.inits:
             running = self._run(tasks, init)
             if init.container.restartPolicy == "Always":
                 await init.started.wait()
             elif not await running:
-                break
-        else:
-            await asyncio.wait([self._run(tasks, main) for main in self.mains])
-        await self._stop(float(self._around.pod.spec.terminationGracePeriodSeconds))
+                return
+        await asyncio.wait([self._run(tasks, main) for main in self.mains])
 
     def _run(self, tasks: asyncio.TaskGroup, each: ContainerProcess) -> asyncio.Task[bool]:
         places = self._folder.places_of(each.container)
@@ -87,6 +96,13 @@ class PodProcesses:
                 self.problem = str(error)
                 self._around.changed()
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _refresh(self) -> None:
+        """What a Secret says now is in its files soon, and one that is gone stays there."""
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            with suppress(NotYetError):
+                await self._folder.prepare()
 
     async def _stop(self, grace_seconds: float) -> None:
         """The main containers at once, then the others, the last one first."""

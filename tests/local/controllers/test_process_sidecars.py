@@ -19,13 +19,18 @@ from tests.local.controllers.world import World, running_cluster
 
 SOCKET = f"{SHARED}/meeting.sock"
 FOLDER = str(Path(Framework().socketPath).parent)
-# The files of a folder that it is told: their modes, and what is in them.
+# The files of a folder that it is told, whenever they change: their modes, and what is in them.
 SHOW = """
 import os, sys, time
-for name in ("worker.yaml", "deep/raw"):
-    path = os.path.join(sys.argv[1], name)
-    print(oct(os.stat(path).st_mode)[-3:], open(path, "rb").read(), flush=True)
-time.sleep(60)
+told = {}
+while True:
+    for name in ("worker.yaml", "deep/raw"):
+        path = os.path.join(sys.argv[1], name)
+        says = oct(os.stat(path).st_mode)[-3:], open(path, "rb").read()
+        if told.get(name) != says:
+            print(*says, flush=True)
+        told[name] = says
+    time.sleep(0.05)
 """
 
 
@@ -42,6 +47,12 @@ def log_of(world: World, pod: str, container: str, **more: str) -> bytes:
     path = PODS.path(namespace="default", name=pod, subresource="log")
     query = (("container", container), *more.items())
     return world.cluster.server.handle(Request(method="GET", path=path, query=query)).body
+
+
+async def until_logged(world: World, words: bytes) -> None:
+    async with asyncio.timeout(20):
+        while words not in log_of(world, "p", "main"):  # noqa: ASYNC110 - a process writes it
+            await asyncio.sleep(0.02)
 
 
 async def until_said(folder: Path, word: str) -> None:
@@ -105,10 +116,8 @@ async def test_a_function_meets_its_worker_at_the_path_of_the_pod(tmp_path: Path
     async with running_cluster(programs=programs(tmp_path)) as world:
         await world.make(PODS, "p", spec=given)
         await world.until(PODS, "p", is_ready)
-        async with asyncio.timeout(20):
-            while b"serving on" not in (log := log_of(world, "p", "main")):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        place = log.decode().split()[2]
+        await until_logged(world, b"serving on")
+        place = log_of(world, "p", "main").decode().split()[2]
         assert place.endswith("/0/0/framework.sock")
         async with asyncio.timeout(20):
             reader, writer = await asyncio.open_unix_connection(place)
@@ -192,10 +201,12 @@ async def test_a_secret_becomes_files_with_its_modes_and_the_true_paths(tmp_path
         assert pod.status.phase == "Pending"
         await world.make(SECRETS, "s", data=data)
         await world.until(PODS, "p", is_ready)
-        async with asyncio.timeout(20):
-            while b"xff" not in (log := log_of(world, "p", "main")):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-    worker, raw = log.decode().splitlines()
+        await until_logged(world, b"xff")
+        await world.patch(SECRETS, "s", data={"raw": "YWJj"})
+        await until_logged(world, b"abc")
+        log = log_of(world, "p", "main")
+    worker, raw, *changed = log.decode().splitlines()
+    assert changed == ["400 b'abc'"]
     assert worker.startswith("440 ")
     assert re.search(r"socketPath: /\S+/0/0/meeting\.sock", worker)
     assert "other: /tmp/sharedfile" in worker
