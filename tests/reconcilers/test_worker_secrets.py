@@ -18,6 +18,7 @@ from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.options import SidecarOptions, UnitOptions
 from gpuruntime.reconcilers.worker_secrets import LOOK_SECONDS
+from tests.faults import Fault, refused
 from tests.inventory.cluster import INSTANCE, clock
 from tests.reconcilers.world import (
     OPTIONS,
@@ -258,3 +259,18 @@ async def test_a_worker_that_was_edited_to_serve_another_function_gets_no_login_
             assert told(world) == before
             world.change("demo-w-1", serverless={"requestID": "echo"})
             await becomes(world, "demo-w-1", "Ready")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault(is_answer_lost=True), refused(503, "ServiceUnavailable"), refused(403, "Forbidden")],
+)
+async def test_a_write_that_fails_is_tried_again_and_makes_one_login(
+    tmp_path: Path, fault: Fault
+) -> None:
+    world = World()
+    async with living(world), managing(world, options=FUNCTIONS, mint=mint(tmp_path)) as manager:
+        manager.transport.on("POST", "secrets", fault)
+        begin(world)
+        await becomes(world, "demo-w-1", "Ready")
+        assert world.made(SECRETS) == {"POST": 1}
