@@ -125,8 +125,15 @@ class Chain:
 
     def started(self) -> Counter[tuple[str, int]]:
         """How often each attempt of each invocation was begun."""
-        lines = (line.split() for line in self.ledger.read_text().splitlines())
-        return Counter((line[0], int(line[1])) for line in lines)
+        return Counter((line[0], int(line[1])) for line in self._lines())
+
+    def assert_none_started_twice(self) -> None:
+        often = {started for started, count in self.started().items() if count > 1}
+        assert not often, [line for line in self._lines() if (line[0], int(line[1])) in often]
+
+    def _lines(self) -> list[list[str]]:
+        """Of the ledger: invocation, attempt, worker and moment."""
+        return [line.split() for line in self.ledger.read_text().splitlines()]
 
     def pids(self, name: str, container: str = SIDECAR) -> list[int]:
         """Of one container of all workers of a function, as far as it runs."""

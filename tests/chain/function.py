@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Ledger:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     async def handle(self, call: Call) -> object:
-        line = f"{call.invocationID} {call.attempt} {call.workerName}\n"
+        line = f"{call.invocationID} {call.attempt} {call.workerName} {time.time():.3f}\n"
         os.write(self._file, line.encode())
         await asyncio.sleep(call.payload["seconds"])
         if call.attempt <= call.payload["failures"]:

@@ -48,7 +48,7 @@ async def test_every_invocation_ends_once_and_right_and_no_attempt_runs_twice() 
                 assert_right(ask, views[ask.name])
             await seen_by.until_empty()
             await assert_replays_change_nothing(made, caller, seen_by, asks[::30], views)
-            assert max(made.started().values()) == 1
+            made.assert_none_started_twice()
             assert {name for name, _ in made.started()} == views.keys()
             await assert_kept(made, seen_by, views)
     assert len(storm.seen) == 9, storm.seen
