@@ -16,6 +16,7 @@ from gpuruntime.bus.messages import FailureClass, Record, State, encode
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.framework.calls import Call
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.serverless.acceptance import queued_record
 from gpuruntime.serverless.errors import (
     AlreadyFinishedError,
     InvocationConflictError,
@@ -25,7 +26,7 @@ from gpuruntime.serverless.errors import (
 )
 from gpuruntime.serverless.invocations import Outcome
 from tests.bus.broker import FUNCTION, Broker, eventually
-from tests.serverless.ingress import Site, asked, site
+from tests.serverless.ingress import Site, asked, site, wall_clock
 from tests.worker.conftest import ACK_WAIT_SECONDS
 from tests.worker.workers import Ledger, ended, until_empty, working
 
@@ -179,6 +180,19 @@ async def test_invocations_and_waits_are_counted_by_how_they_came_out(
         'gpuruntime_serverless_sync_wait_seconds_count{outcome="succeeded"} 1.0',
     ):
         assert line in told
+
+
+async def test_what_a_replay_has_sent_runs_once(api: Site) -> None:
+    """Its record has another revision by now than the message names, and the worker looks."""
+    request, ledger = asked(), Ledger()
+    function = await api.ingress.functions.find(FUNCTION)
+    record = queued_record(request, function, now=wall_clock())
+    await api.bus.records.write(record, expected=0)
+    assert (await api.ingress.acceptance.accept(request)).is_duplicate
+    async with working(api.bus, ledger.handle):
+        assert (await ended(api.bus, "one")).state is State.SUCCEEDED
+        await until_empty(api.bus)
+    assert ledger.started == [("one", 1)]
 
 
 async def test_two_calls_of_one_id_wait_for_one_run(api: Site) -> None:
