@@ -31,6 +31,7 @@ from gpuruntime.reconcilers.pod_template import Placement, has_worker
 from gpuruntime.reconcilers.unit_status import (
     Verdict,
     beside,
+    is_serving,
     look_again_seconds,
     running_verdict,
     status_of,
@@ -185,7 +186,7 @@ class Runner:
         if self._is_stock(key):
             return
         if has_worker(unit, self.options):
-            await self.secrets.keep(unit, self._template_of(unit))
+            await self._keep_login(unit)
         await self.policies.keep(unit, key, policy_of(unit, self.options))
         desired = service_of(unit, self.options)
         if desired is not None:
@@ -204,6 +205,18 @@ class Runner:
         )
         if not page.items:
             await self.policies.drop(unit, key)
+
+    async def _keep_login(self, worker: GPUUnit) -> None:
+        """One that serves goes on with the login that it has, for as long as that is good."""
+        try:
+            await self.secrets.keep(worker, self._template_of(worker))
+        except ChildSyncError as error:
+            deployment = self.deployment_of(worker)
+            pods = self.caches.pods_of(worker.metadata.key)
+            serves = deployment is not None and is_serving(deployment, pods)
+            if not serves or error.reason is UnitReason.SERVERLESS_CONFIG_INVALID:
+                raise
+            log.warning("login of a worker not looked after", error=str(error))
 
     def _template_of(self, worker: GPUUnit) -> GPUUnit | None:
         function = worker.spec.serverless

@@ -45,6 +45,8 @@ log = structlog.get_logger()
 
 # How long nobody may notice that a Secret was changed or deleted by others.
 LOOK_SECONDS: Final = 600.0
+# How often one is tried again that could not be made.
+RETRY_SECONDS: Final = 15.0
 
 
 @attrs.frozen(slots=True)
@@ -77,6 +79,13 @@ class WorkerSecrets:
 
         Raises ChildSyncError where it cannot be made as it should be.
         """
+        try:
+            await self._keep(unit, template)
+        except ChildSyncError:
+            self._believe(unit, "", RETRY_SECONDS)
+            raise
+
+    async def _keep(self, unit: GPUUnit, template: GPUUnit | None) -> None:
         if not self._options.broker_url:
             raise ChildSyncError(UnitReason.QUEUE_UNKNOWN, NO_BROKER)
         declared = function_declared_by(template, unit)
@@ -95,8 +104,7 @@ class WorkerSecrets:
         except (BusError, *REFUSALS) as error:
             raise ChildSyncError(UnitReason.WORKER_SYNC_FAILED, str(error)) from error
         seconds = renewal_seconds(live, validity, self._now()) if validity else LOOK_SECONDS
-        until = asyncio.get_running_loop().time() + min(seconds, LOOK_SECONDS)
-        self._kept[unit.metadata.key] = _Kept(inputs, until)
+        self._believe(unit, inputs, min(seconds, LOOK_SECONDS))
 
     def look_again_seconds(self, unit: GPUUnit) -> float | None:
         kept = self._kept.get(unit.metadata.key)
@@ -104,6 +112,10 @@ class WorkerSecrets:
 
     def forget(self, key: Key) -> None:
         self._kept.pop(key, None)
+
+    def _believe(self, unit: GPUUnit, inputs: str, seconds: float) -> None:
+        until = asyncio.get_running_loop().time() + seconds
+        self._kept[unit.metadata.key] = _Kept(inputs, until)
 
     def _read(self, unit: GPUUnit) -> tuple[dict[str, str], Validity | None]:
         files = {key: secret_in(path) for key, path in self._options.broker_files.items()}

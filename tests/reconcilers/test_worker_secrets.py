@@ -17,7 +17,7 @@ from gpuruntime.models.secrets import SECRETS
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.options import SidecarOptions, UnitOptions
-from gpuruntime.reconcilers.worker_secrets import LOOK_SECONDS
+from gpuruntime.reconcilers.worker_secrets import LOOK_SECONDS, RETRY_SECONDS
 from tests.faults import Fault, refused
 from tests.inventory.cluster import INSTANCE, clock
 from tests.reconcilers.world import (
@@ -131,6 +131,24 @@ async def test_a_login_that_is_missing_is_named_and_found_once_it_is_there(tmp_p
         assert f"cannot read {token}" in message_of(world.unit("demo-w-1"))
         token.write_text("sesame")
         await becomes(world, "demo-w-1", "Ready")
+
+
+async def test_a_login_that_cannot_be_renewed_yet_disturbs_nobody_who_serves(
+    tmp_path: Path,
+) -> None:
+    world, made = World(), mint(tmp_path)
+    seed = tmp_path / "account.nk"
+    kept = seed.read_bytes()
+    async with managing(world, options=FUNCTIONS, mint=made):
+        await run_a_worker(world)
+        first = user_in(told(world)["credentials"])
+        seed.unlink()
+        await asyncio.sleep(LIFETIME_SECONDS * 3 / 4)
+        assert reason_of(world.unit("demo-w-1")) == "DeploymentReady"
+        assert user_in(told(world)["credentials"]) == first
+        seed.write_bytes(kept)
+        await asyncio.sleep(RETRY_SECONDS + 1)
+        assert user_in(told(world)["credentials"]) != first
 
 
 async def test_minted_credentials_are_renewed_in_time_and_nothing_restarts(tmp_path: Path) -> None:
