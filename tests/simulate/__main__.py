@@ -11,8 +11,10 @@ from typing import Final
 import attrs
 
 from tests.simulate.check import Verdict, check
-from tests.simulate.plan import Planned, plan_of
+from tests.simulate.kinds import Planned
+from tests.simulate.plan import plan_of
 from tests.simulate.run import simulate
+from tests.simulate.script import SCRIPTS
 from tests.simulate.shrink import shrunk
 
 CORES: Final = 2
@@ -74,11 +76,17 @@ def _verdicts(chosen: Chosen) -> Iterator[Verdict]:
         yield from (check(seed, chosen.plan(seed)) for seed in chosen.seeds)
         return
     with ProcessPoolExecutor(CORES) as processes:
-        yield from processes.map(_check_planned, chosen.seeds)
+        for verdicts in processes.map(_check_all, _by_script(chosen.seeds)):
+            yield from verdicts
 
 
-def _check_planned(seed: int) -> Verdict:
-    return check(seed, plan_of(seed))
+def _by_script(seeds: range) -> list[range]:
+    """What is compared with one undisturbed run is tried in one process."""
+    return [range(each, seeds.stop, SCRIPTS) for each in seeds[:SCRIPTS]]
+
+
+def _check_all(seeds: range) -> list[Verdict]:
+    return [check(seed, plan_of(seed)) for seed in seeds]
 
 
 def _tell(verdict: Verdict, chosen: Chosen) -> None:

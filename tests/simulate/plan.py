@@ -1,87 +1,23 @@
-"""What will go wrong in a run: an explicit list, made from the seed before the run begins.
+"""What will go wrong in a run: an explicit list, made from the seed before the run begins."""
 
-A fault that hits requests is armed at its moment and hits the next request of its kind, after it
-has let some pass. Each stands for itself, so that a list without some of them is a plan as well.
-"""
-
-from collections.abc import Mapping
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final
 
-import attrs
+from tests.simulate.aimed import aimed_faults
+from tests.simulate.kinds import (
+    FIRST_SECOND,
+    LAST_SECOND,
+    MANAGERS,
+    PROCESSES,
+    REQUEST_KINDS,
+    Kind,
+    Planned,
+    Target,
+)
+from tests.simulate.script import script_of
 
-PROCESSES: Final = ("manager-0", "manager-1", "api-0", "api-1")
-MANAGERS: Final = PROCESSES[:2]
-# Faults begin once all processes are up, and end in time for a run to come to rest.
-FIRST_SECOND: Final = 15.0
-LAST_SECOND: Final = 240.0
 MOST_FAULTS: Final = 40
-
-
-class Kind(StrEnum):
-    """Of the first group, one request each; of the second, the whole process for a while."""
-
-    CONFLICT = "conflict"
-    THROTTLED = "throttled"
-    REFUSED_500 = "refused-500"
-    REFUSED_503 = "refused-503"
-    UNREACHABLE = "unreachable"
-    DROPPED = "dropped"
-    ANSWER_LOST = "answer-lost"
-    ANSWER_500 = "answer-500"
-    ANSWER_GARBLED = "answer-garbled"
-    LANDS_LATE = "lands-late"
-    SLOW_BEFORE = "slow-before"
-    SLOW_AFTER = "slow-after"
-    CRASH_BEFORE = "crash-before"
-    CRASH_SENT = "crash-sent"
-    CRASH_AFTER = "crash-after"
-    PAGE_EXPIRED = "page-expired"
-
-    WATCHES_RESET = "watches-reset"
-    WATCHES_GONE = "watches-gone"
-    WATCHES_SILENT = "watches-silent"
-    WATCHES_LATE = "watches-late"
-    WATCHES_TORN = "watches-torn"
-    WATCHES_REFUSED = "watches-refused"
-    HISTORY_LOST = "history-lost"
-    PARTITION = "partition"
-    LEASE_OUTAGE = "lease-outage"
-    CLOCK_JUMP = "clock-jump"
-    STOP = "stop"
-    KILL = "kill"
-
-
-class Target(StrEnum):
-    """Which requests a fault may hit."""
-
-    WRITE = "write"
-    CREATE = "create"
-    PATCH = "patch"
-    DELETE = "delete"
-    READ = "read"
-    LIST = "list"
-    NEXT_PAGE = "next page"
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Planned:
-    """`seconds` is how long it lasts, how late it is, or how far a clock goes."""
-
-    at: float
-    process: str
-    kind: Kind
-    target: Target | None = None
-    skip: int = 0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        what = f" {self.target} after {self.skip}" if self.target else ""
-        lasting = f" {self.seconds:.2f} s" if self.seconds else ""
-        return f"{self.at:7.2f}  {self.process:<10} {self.kind}{what}{lasting}"
-
-
 # How long it takes or lasts; a request lives 60 s at most, from its sending to its landing.
 SECONDS: Final[Mapping[Kind, tuple[float, float]]] = {
     Kind.THROTTLED: (1.0, 4.0),
@@ -99,7 +35,8 @@ SECONDS: Final[Mapping[Kind, tuple[float, float]]] = {
     Kind.STOP: (0.5, 20.0),
     Kind.KILL: (0.5, 40.0),
 }
-REQUEST_KINDS: Final = tuple(Kind)[: tuple(Kind).index(Kind.WATCHES_RESET)]
+# One that takes another to be felt comes only where it is aimed.
+COMMON: Final = tuple(kind for kind in Kind if kind is not Kind.LISTS_OF_THE_PAST)
 WRITE_KINDS: Final = {
     Kind.CONFLICT,
     Kind.ANSWER_LOST,
@@ -109,31 +46,24 @@ WRITE_KINDS: Final = {
     Kind.CRASH_SENT,
     Kind.CRASH_AFTER,
 }
-# What happens to open watches; a partition breaks them off as well.
-WATCH_KINDS: Final = {
-    Kind.WATCHES_RESET,
-    Kind.WATCHES_GONE,
-    Kind.WATCHES_SILENT,
-    Kind.WATCHES_LATE,
-    Kind.WATCHES_TORN,
-    Kind.WATCHES_REFUSED,
-    Kind.HISTORY_LOST,
-    Kind.PARTITION,
-}
 # Requests fail far more often than processes.
-WEIGHTS: Final = [4 if kind in REQUEST_KINDS else 1 for kind in Kind]
+WEIGHTS: Final = [4 if kind in REQUEST_KINDS else 1 for kind in COMMON]
 WRITES: Final = (Target.WRITE, Target.WRITE, Target.CREATE, Target.PATCH, Target.DELETE)
 READS: Final = (Target.READ, Target.READ, Target.LIST)
 
 
 def plan_of(seed: int) -> tuple[Planned, ...]:
-    rng = Random(f"{seed} faults")
-    count = rng.randint(1, MOST_FAULTS)
-    return tuple(sorted((_fault(rng) for _ in range(count)), key=lambda each: each.at))
+    faults = (*_by_chance(Random(f"{seed} faults")), *aimed_faults(seed, script_of(seed)))
+    return tuple(sorted(faults, key=lambda each: each.at))
+
+
+def _by_chance(rng: Random) -> Iterator[Planned]:
+    for _ in range(rng.randint(1, MOST_FAULTS)):
+        yield _fault(rng)
 
 
 def _fault(rng: Random) -> Planned:
-    kind = rng.choices(tuple(Kind), WEIGHTS)[0]
+    kind = rng.choices(COMMON, WEIGHTS)[0]
     lease_only = kind is Kind.LEASE_OUTAGE
     least, most = SECONDS.get(kind, (0.0, 0.0))
     target, skip = None, 0

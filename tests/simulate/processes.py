@@ -1,7 +1,7 @@
 """The four processes: whole roles that live, die and come back, each on a wire of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from random import Random
@@ -20,11 +20,13 @@ from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
 from gpuruntime.settings import LeaderElectionSettings, Settings
 from tests.faults import WRITES
+from tests.simulate.beliefs import Beliefs, unseen
 from tests.simulate.journal import Journal
-from tests.simulate.plan import MANAGERS, WATCH_KINDS, Kind, Planned
+from tests.simulate.kinds import LEADER, MANAGERS, STANDBY, WATCH_KINDS, Kind, Planned
 from tests.simulate.requests import Answer, handle
+from tests.simulate.troubles import LEASES, Troubles
 from tests.simulate.virtual import true_time
-from tests.simulate.wire import LEASES, Troubles, Wire
+from tests.simulate.wire import Wire
 
 SETTINGS: Final = Settings(leaderElection=LeaderElectionSettings(enabled=True))
 GRACE_SECONDS: Final = 10.0
@@ -62,6 +64,33 @@ class Fleet:
     def machine(self, name: str) -> "Machine":
         return self.machines.setdefault(name, Machine(name, self))
 
+    def chosen(self, process: str) -> "Machine | None":
+        """Of that name, or whoever has that role now."""
+        if process not in (LEADER, STANDBY):
+            return self.machine(process)
+        leader = self.leader
+        if process == LEADER or leader is None:
+            return leader
+        return next(self.machine(name) for name in MANAGERS if name != leader.name)
+
+    @property
+    def leader(self) -> "Machine | None":
+        return next((each for each in self.machines.values() if each.is_leading), None)
+
+    def trouble(self, fault: Planned) -> None:
+        machine = self.chosen(fault.process)
+        if machine:
+            machine.trouble(fault)
+
+    def unseen(self, version: int) -> Iterator[str]:
+        """What had happened by that version and some process that is up does not know."""
+        for name, machine in self.machines.items():
+            for informer in machine.informers:
+                if informer.synced.is_set():
+                    yield from (
+                        f"{name} {what}" for what in unseen(informer, self.server, version)
+                    )
+
     def inspect(self, request: Request) -> None:
         """Of all managers at most one believes that it leads, at each write of any."""
         if request.method not in WRITES or LEASES in request.path:
@@ -87,6 +116,7 @@ class Machine:
         self._pause = RESTART_SECONDS
         self._app: web.Application | None = None
         self._requests: asyncio.TaskGroup | None = None
+        self._beliefs = Beliefs(name, fleet.server, fleet.breach)
 
     @property
     def is_leading(self) -> bool:
@@ -130,6 +160,8 @@ class Machine:
                 self.troubles.partitioned_until = until
             case Kind.LEASE_OUTAGE:
                 self.troubles.lease_lost_until = until
+            case Kind.LISTS_OF_THE_PAST:
+                self.troubles.past.keep(self._fleet.server)
             case Kind.CLOCK_JUMP:
                 self._clock_ahead = timedelta(seconds=fault.seconds)
             case Kind.STOP:
@@ -140,10 +172,9 @@ class Machine:
                 pass
 
     def relieve(self) -> None:
+        """But for what is lost already: a silent watch stays silent."""
         self.troubles.clear()
         self._clock_ahead = timedelta()
-        if self.wire:
-            self.wire.disturb_watches(Kind.WATCHES_RESET, 0.0)
 
     async def call(self, method: str, path: str, body: object = None) -> Answer:
         """Raises NoAnswerError where the process is not there, or goes away meanwhile."""
@@ -177,6 +208,7 @@ class Machine:
     async def _live(self) -> ExitCode:
         self._number += 1
         name, fleet = self.name, self._fleet
+        self._beliefs = Beliefs(name, fleet.server, fleet.breach)
         chance = f"{fleet.seed} {name} {self._number}"
         self.wire = Wire(
             name,
@@ -185,7 +217,7 @@ class Machine:
             rng=Random(f"{chance} wire"),
             troubles=self.troubles,
             die=self._die,
-            inspect=fleet.inspect,
+            inspect=self._inspect,
         )
         process = Process(
             identity=f"{name}.{self._number}",
@@ -207,6 +239,18 @@ class Machine:
         code = ExitCode.DONE if self._running.cancelled() else self._running.result()
         fleet.journal.write(name, "ended")
         return code
+
+    def _inspect(self, request: Request) -> None:
+        self._beliefs.follow(self.informers)
+        if self.is_leading:
+            self._beliefs.lead(self._needed(), request)
+        self._fleet.inspect(request)
+
+    def _needed(self) -> tuple[Informer[Any], ...]:
+        """What a leader has to know as it is."""
+        role = self._role
+        assert isinstance(role, Manager)
+        return role._reconcilers.informers.ours() if role._reconcilers else ()
 
     @asynccontextmanager
     async def _serving(self, app: web.Application, _settings: Settings) -> AsyncIterator[str]:

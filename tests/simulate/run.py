@@ -17,19 +17,19 @@ from gpuruntime.models import codec
 from gpuruntime.models.pools import Refill
 from gpuruntime.roles.dev import install
 from tests.simulate.journal import Journal
-from tests.simulate.plan import LAST_SECOND, PROCESSES, Planned
+from tests.simulate.kinds import LAST_SECOND, PROCESSES, Planned
 from tests.simulate.processes import SETTINGS, Fleet
+from tests.simulate.rest import CONVERGENCE_SECONDS, Rest
 from tests.simulate.script import SCARCE, script_of
 from tests.simulate.stories import STORY, Stage
 from tests.simulate.virtual import run_virtually, true_time
 from tests.simulate.witness import Made, Witness
 
 FAULTS_END: Final = LAST_SECOND + 10.0
-# After the last fault: a request's life, a grace, and the back-off that the faults have left.
-CONVERGENCE_SECONDS: Final = 600.0
-QUIET_SECONDS: Final = 60.0
+# A watch that has fallen silent is given up after 75 s, and a pause follows what failed.
+CATCH_UP_SECONDS: Final = 130.0
 MOST_BREACHES: Final = 20
-NODES: Final = NodeOptions(count=4, gpus=8)
+NODES: Final = NodeOptions(count=5, gpus=8)
 # Lines of the log that tell of a fault of ours, whatever the faults around it.
 FATAL_LINES: Final = frozenset(
     {
@@ -108,9 +108,9 @@ class _Run:
                 tasks.create_task(fleet.machine(name).run(), name=name) for name in PROCESSES
             ]
             for fault in self._plan:
-                loop.call_at(fault.at, fleet.machine(fault.process).trouble, fault)
+                loop.call_at(fault.at, fleet.trouble, fault)
             await self._live(stage, fleet)
-            await self._come_to_rest(witness, fleet)
+            await Rest(fleet, witness, self._breach).run()
             for task in (*machines, cluster):
                 task.cancel()
         return Outcome(
@@ -133,6 +133,10 @@ class _Run:
             for machine in fleet.machines.values():
                 machine.relieve()
             self._journal.write("world", "faults end")
+            version = fleet.server.store.version
+            await asyncio.sleep(CATCH_UP_SECONDS)
+            for what in fleet.unseen(version):
+                self._breach(f"{CATCH_UP_SECONDS:g} s after the faults {what}")
             done, _ = await asyncio.wait([stories], timeout=CONVERGENCE_SECONDS)
             if not done:
                 left = sorted(
@@ -142,60 +146,6 @@ class _Run:
                 )
                 self._breach(f"no end within {CONVERGENCE_SECONDS:g} s after the faults: {left}")
                 stories.cancel()
-
-    async def _come_to_rest(self, witness: Witness, fleet: Fleet) -> None:
-        """Nobody writes or lists any more: for a minute on end, within the bound."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + CONVERGENCE_SECONDS
-        before, since = None, loop.time()
-        while loop.time() - since < 2 * QUIET_SECONDS:
-            now = [
-                (each.wire.writes, each.wire.lists)
-                for each in fleet.machines.values()
-                if each.wire
-            ]
-            if now != before or witness.last_write > since:
-                before, since = now, loop.time()
-            if loop.time() > until:
-                self._breach(f"no rest within {CONVERGENCE_SECONDS:g} s after the stories")
-                return
-            await asyncio.sleep(1.0)
-        for machine in fleet.machines.values():
-            for informer in machine.informers:
-                self._compare(machine.name, informer)
-        self._judge(witness)
-
-    def _compare(self, name: str, informer: Any) -> None:
-        """What a process believes is what there is."""
-        resource = informer.resource
-        kind = self._cluster.server.registry.find(
-            resource.group, resource.version, resource.plural
-        )
-        assert kind is not None
-        there = self._cluster.server.store.collection(kind)
-        for key, held in informer.store.items():
-            path = f"{key.namespace}/{key.name}" if key.namespace else key.name
-            stored = there.get(path)
-            if stored is None or str(stored.version) != held.metadata.resourceVersion:
-                version = held.metadata.resourceVersion
-                self._breach(f"{name} holds {resource.kind} {key} at an old version, {version}")
-
-    def _judge(self, witness: Witness) -> None:
-        """What has to hold once everything has come to rest."""
-        witness.auditing.rest()
-        for key, pool in witness.pools.items():
-            made = witness.ordinals(pool.metadata.uid)
-            living = [each for each in witness.stock if each.name.rpartition("-")[0] == key.name]
-            if pool.spec.refill == Refill.NEVER and len(made) != pool.spec.replicas:
-                self._breach(f"pool {key}: made {len(made)} of {pool.spec.replicas} units")
-            if pool.spec.refill == Refill.ALWAYS and pool.status.available != pool.spec.replicas:
-                self._breach(
-                    f"pool {key}: keeps {pool.status.available}, not {pool.spec.replicas}"
-                )
-            if pool.status.seeded - pool.status.consumed != len(living):
-                self._breach(f"pool {key}: its count is not that of its living stock")
-            if pool.status.claimed:
-                self._breach(f"pool {key}: {pool.status.claimed} claims have no end")
 
     def _breach(self, what: str) -> None:
         self._journal.write("BREACH", what)

@@ -12,12 +12,17 @@ import attrs
 from gpuruntime.inventory.hashing import derived_name
 
 SCARCE: Final = "scarce"
+RUSH: Final = "rush"
+# So many different scripts there are: of each, runs under different faults are compared with
+# one undisturbed run.
+SCRIPTS: Final = 50
 IMAGES: Final = ("python:3.12", "python:3.13", "trainer:1")
 ENVELOPES: Final[dict[str, dict[str, Any]]] = {
     "ample": {"memory": "16Gi", "cpu": "2", "gpu": 1},
     "warm": {"memory": "8Gi", "gpu": 1},
     SCARCE: {"memory": "4Gi", "cpu": "500m", "gpu": 1},
     "doomed": {"memory": "2Gi", "gpu": 1},
+    RUSH: {"memory": "1Gi"},
 }
 
 
@@ -111,16 +116,58 @@ class DirectStory:
     is_deleted: bool
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class RushStory:
+    """A pool of one that is used up, grows, and shrinks just when all of it is asked for."""
+
+    begins_at: float
+    replicas: int
+    pauses: tuple[float, ...]
+
+    name = "rush-pool"
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The first takes what there is first."""
+        return tuple(f"rush-{number}" for number in range(1 + len(self.pauses)))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NamesakesStory:
+    """Two operations that ask for a unit of one name, at once, at both replicas."""
+
+    begins_at: float
+    name: str
+    gap: float
+
+    @property
+    def operations(self) -> tuple[str, str]:
+        return f"{self.name}-a", f"{self.name}-b"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RestoredStory:
+    """A unit written past the API that names stock which nobody has claimed for it."""
+
+    begins_at: float
+    name: str
+
+
 class Release(StrEnum):
     """How the first unit that mounts a storage gives it up."""
 
     DELETED = "deleted"
     UNMOUNTED = "mounts nothing any more"
+    UNMOUNTED_ASLEEP = "is suspended, and mounts nothing any more"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageStory:
-    """A storage and two units, one after the other; `fails`: its first prepare does."""
+    """A storage and two units, one after the other; `fails`: its first prepare does.
+
+    `is_replaced`: the first unit is deleted, and another of its name made at once;
+    `loses_claim`: in the end somebody deletes its claim.
+    """
 
     begins_at: float
     operation: str
@@ -132,6 +179,8 @@ class StorageStory:
     # The second unit runs already, and asks for the storage later.
     mounts_later: bool
     release: Release
+    is_replaced: bool
+    loses_claim: bool
     is_deleted: bool
 
     @property
@@ -147,6 +196,9 @@ class Script:
     pools: tuple[PoolStory, ...]
     direct: tuple[DirectStory, ...]
     storages: tuple[StorageStory, ...]
+    rushes: tuple[RushStory, ...]
+    namesakes: tuple[NamesakesStory, ...]
+    restored: tuple[RestoredStory, ...]
 
 
 FIRST_SECOND: Final = 16.0
@@ -154,20 +206,26 @@ LAST_SECOND: Final = 150.0
 
 
 def script_of(seed: int) -> Script:
-    rng = Random(f"{seed} script")
-    ample = [_unit(rng, number, "ample") for number in range(rng.randint(2, 6))]
-    warm = [_unit(rng, number, "warm") for number in range(rng.randint(0, 3))]
-    scarce = [_unit(rng, number, SCARCE) for number in range(rng.randint(0, 4))]
-    contests = [_contest(rng, number) for number in range(rng.choice((0, 0, 1, 2)))]
-    storages = _storages(Random(f"{seed} storages"))
-    needed = len(ample) + 2 * len(contests) + 2 * len(storages)
+    number = seed % SCRIPTS
+    rng, more = Random(f"{number} script"), Random(f"{number} more")
+    ample = [_unit(rng, each, "ample") for each in range(rng.randint(1, 4))]
+    warm = [_unit(rng, each, "warm") for each in range(rng.randint(0, 3))]
+    scarce = [_unit(rng, each, SCARCE) for each in range(rng.randint(0, 4))]
+    contests = [_contest(rng, each) for each in range(rng.choice((0, 0, 1, 2)))]
+    ample += [_hasty(more)] if more.random() < 0.4 else []
+    rushes = [_rush(more)] if more.random() < 0.4 else []
+    namesakes = [_namesakes(more)] if more.random() < 0.4 else []
+    restored = [_restored(more)] if more.random() < 0.4 else []
+    storages = _storages(Random(f"{number} storages"))
+    pairs = len(contests) + len(namesakes)
+    needed = len(ample) + 2 * pairs + len(restored) + sum(map(_units_of, storages))
     seeds = [_seed(rng, "ample", needed + rng.randint(0, 2))]
     if scarce:
         seeds.append(_seed(rng, SCARCE, rng.randint(1, len(scarce))))
     pools = [_pool(rng, "warm", is_deleted=False)] if warm or rng.random() < 0.5 else []
     if rng.random() < 0.5:
         pools.append(_pool(rng, "doomed", is_deleted=True))
-    direct = [_direct(rng, number) for number in range(rng.randint(0, 2))]
+    direct = [_direct(rng, each) for each in range(rng.randint(0, 2))]
     return Script(
         units=(*ample, *warm, *scarce),
         contests=tuple(contests),
@@ -175,26 +233,66 @@ def script_of(seed: int) -> Script:
         pools=tuple(pools),
         direct=tuple(direct),
         storages=storages,
+        rushes=tuple(rushes),
+        namesakes=tuple(namesakes),
+        restored=tuple(restored),
     )
 
 
+def _hasty(rng: Random) -> UnitStory:
+    """Deleted as soon as it is there, or soon after."""
+    return UnitStory(
+        begins_at=_moment(rng),
+        operation="unit-hasty",
+        spec_name="ample",
+        name="hasty-unit",
+        image=rng.choice(IMAGES),
+        doubles=False,
+        steps=(*rng.choice(((), (Step.WAIT,))), Step.DELETE, Step.LATE_REPLAY),
+    )
+
+
+def _rush(rng: Random) -> RushStory:
+    replicas = rng.randint(3, 4)
+    pauses = tuple(rng.uniform(0.0, 2.0) for _ in range(replicas - 1))
+    return RushStory(begins_at=rng.uniform(FIRST_SECOND, 100.0), replicas=replicas, pauses=pauses)
+
+
+def _namesakes(rng: Random) -> NamesakesStory:
+    return NamesakesStory(
+        begins_at=_moment(rng), name="namesake", gap=rng.choice((0.0, 0.001, 0.01))
+    )
+
+
+def _restored(rng: Random) -> RestoredStory:
+    return RestoredStory(begins_at=_moment(rng), name="restored")
+
+
 def _storages(rng: Random) -> tuple[StorageStory, ...]:
-    return tuple(_storage(rng, number) for number in range(rng.choice((0, 0, 1, 1, 2))))
+    return tuple(_storage(rng, number) for number in range(rng.choice((0, 1, 1, 1, 2))))
+
+
+def _units_of(storage: StorageStory) -> int:
+    return 2 + storage.is_replaced
 
 
 def _storage(rng: Random, number: int) -> StorageStory:
     is_prepared = rng.random() < 0.7
+    has_accessor = rng.random() < 0.4
+    is_deleted = rng.random() < 0.3
     return StorageStory(
         begins_at=_moment(rng),
         operation=f"storage-{number}",
         name=f"volume-{number}",
         is_prepared=is_prepared,
         fails=is_prepared and rng.random() < 0.4,
-        has_accessor=rng.random() < 0.3,
+        has_accessor=has_accessor,
         sleeps=rng.random() < 0.5,
         mounts_later=rng.random() < 0.5,
         release=rng.choice(tuple(Release)),
-        is_deleted=rng.random() < 0.5,
+        is_replaced=rng.random() < 0.4,
+        loses_claim=not has_accessor and not is_deleted and rng.random() < 0.6,
+        is_deleted=is_deleted,
     )
 
 

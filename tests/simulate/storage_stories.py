@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from gpuruntime.kube.client import Client
 from gpuruntime.local.simulation import FAIL
-from gpuruntime.models import labels, provenance
+from gpuruntime.models import labels
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
@@ -13,7 +13,10 @@ from gpuruntime.models.phases import StepPhase, StoragePhase
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.volumes import VOLUME_CLAIMS
+from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.simulate.callers import Caller
+from tests.simulate.reports import is_current, is_ready
 from tests.simulate.script import Release, StorageStory
 from tests.simulate.witness import INSTANCE, Witness
 
@@ -62,6 +65,8 @@ class StorageLife:
             await self._recover()
         await self._until_mounted_by(first)
         await self._demand_in_use()
+        if story.is_replaced:
+            await self._replace(first)
         if story.sleeps:
             await self._sleep(first)
         await self._make_unit(second, mounts=not story.mounts_later)
@@ -72,6 +77,8 @@ class StorageLife:
         await self._until_mounted_by(second)
         if story.is_deleted:
             await self._delete(second)
+        if story.loses_claim:
+            await self._lose_claim(second)
         self._ground.note(story.operation, "told")
 
     @property
@@ -100,9 +107,9 @@ class StorageLife:
             answer = (await self._caller.call("POST", STORAGES, self._body)).answer
             self._demand(answer.status in allowed, f"created: {answer}")
 
-    async def _make_unit(self, name: str, *, mounts: bool) -> None:
+    async def _make_unit(self, name: str, *, mounts: bool, operation: str = "") -> None:
         body = {
-            "operationID": f"unit-{name}",
+            "operationID": operation or f"unit-{name}",
             "name": name,
             "specName": "ample",
             "image": "trainer:1",
@@ -156,26 +163,73 @@ class StorageLife:
         self._demand(self._storage(), "gone while mounted")
 
     async def _sleep(self, name: str) -> None:
-        """A unit that is suspended keeps what it holds."""
-        await self._change(name, suspended=True)
-        await self._until(lambda: self._is_suspended(name))
+        """A unit that is suspended keeps what it holds, whatever becomes of its Deployment."""
+        await self._suspend(name)
+        self._demand_holder(name)
+        await self._drop_deployment(name)
         self._demand_holder(name)
         await self._change(name, suspended=False)
         await self._until_ready(name)
         self._demand_holder(name)
 
+    async def _suspend(self, name: str) -> None:
+        await self._change(name, suspended=True)
+        await self._until(lambda: self._is_suspended(name))
+
+    async def _drop_deployment(self, unit: str) -> None:
+        """And wait for another one."""
+        key, dropped = Key(INSTANCE, f"unit-{unit}"), self._deployment_uid(unit)
+        await self._ground.kubectl.delete(DEPLOYMENTS, key)
+        await self._until(lambda: self._deployment_uid(unit) not in ("", dropped))
+
+    def _deployment_uid(self, unit: str) -> str:
+        deployments = self._ground.witness.auditing.held(DEPLOYMENTS.kind)
+        uids = (each.metadata.uid for each in deployments if each.metadata.name == f"unit-{unit}")
+        return next(uids, "")
+
+    async def _replace(self, name: str) -> None:
+        """The next of its name is another unit: it mounts what the last one has given back."""
+        unit = self._unit(name)
+        uid = unit.metadata.uid if unit else ""
+        await self._delete_unit(name)
+        await self._make_unit(name, mounts=True, operation=f"unit-{name}-again")
+        await self._until_mounted_by(name)
+        storage = self._storage()
+        holder = storage.status.holder if storage else None
+        self._demand(holder and holder.uid != uid, "held by a unit that is gone")
+
     async def _give_up(self, name: str) -> None:
         match self._story.release:
             case Release.UNMOUNTED:
                 await self._change(name, storageMounts=None)
+            case Release.UNMOUNTED_ASLEEP:
+                await self._suspend(name)
+                await self._change(name, storageMounts=None)
             case Release.DELETED:
-                answer = (await self._caller.call("DELETE", f"{UNITS}/{name}")).answer
-                self._demand(answer.status in (204, 404), f"unit {name} deleted: {answer}")
+                await self._delete_unit(name)
+
+    async def _delete_unit(self, name: str) -> None:
+        answer = (await self._caller.call("DELETE", f"{UNITS}/{name}")).answer
+        self._demand(answer.status in (204, 404), f"unit {name} deleted: {answer}")
+
+    async def _lose_claim(self, user: str) -> None:
+        """What was on the volume is gone: nobody makes an empty one in its place."""
+        await self._delete_unit(user)
+        await self._until(self._has_no_holder)
+        await self._ground.kubectl.delete(VOLUME_CLAIMS, Key(INSTANCE, self._story.name))
+        await self._until(self._has_lost_its_volume)
+
+    def _has_no_holder(self) -> bool:
+        storage = self._storage()
+        return storage is not None and storage.status.holder is None
+
+    def _has_lost_its_volume(self) -> bool:
+        storage = self._storage()
+        return storage is not None and storage.status.phase == StoragePhase.FAILED
 
     async def _delete(self, user: str) -> None:
         """As soon as nobody mounts it any more."""
-        answer = (await self._caller.call("DELETE", f"{UNITS}/{user}")).answer
-        self._demand(answer.status in (204, 404), f"unit {user} deleted: {answer}")
+        await self._delete_unit(user)
         while True:
             answer = (await self._caller.call("DELETE", self._path)).answer
             if answer.code != "storage_in_use":
@@ -194,8 +248,7 @@ class StorageLife:
         await self._until(lambda: self._is_ready(name))
 
     def _is_ready(self, name: str) -> bool:
-        unit = self._unit(name)
-        return unit is not None and _is_reported(unit) and provenance.is_ready(unit)
+        return is_ready(self._unit(name))
 
     def _has_mounts(self, name: str) -> bool:
         unit = self._unit(name)
@@ -204,7 +257,7 @@ class StorageLife:
 
     def _is_suspended(self, name: str) -> bool:
         unit = self._unit(name)
-        return unit is not None and _is_reported(unit) and unit.status.phase == "Suspended"
+        return unit is not None and is_current(unit) and unit.status.phase == "Suspended"
 
     def _demand_holder(self, name: str) -> None:
         storage = self._storage()
@@ -217,7 +270,3 @@ class StorageLife:
 
     def _demand(self, holds: object, what: str) -> None:
         self._ground.demand(holds, f"{self._story.operation}: {what}")
-
-
-def _is_reported(unit: GPUUnit) -> bool:
-    return unit.status.observedGeneration == unit.metadata.generation

@@ -11,26 +11,26 @@ import attrs
 from gpuruntime.inventory.hashing import derived_name
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.models import provenance
-from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
+from tests.simulate.by_hand_stories import restore, write_directly
 from tests.simulate.callers import Caller, Told
 from tests.simulate.journal import Journal
 from tests.simulate.processes import Machine
+from tests.simulate.reports import is_ready, reason_of
 from tests.simulate.script import (
     ENVELOPES,
     SCARCE,
     ContestStory,
-    DirectStory,
     PoolStory,
     Script,
     SeedStory,
     Step,
     UnitStory,
 )
+from tests.simulate.stock_stories import Rush, make_namesakes
 from tests.simulate.storage_stories import StorageLife
 from tests.simulate.witness import INSTANCE, STOCK, Witness
 
@@ -76,8 +76,14 @@ class Stage:
                 tasks.create_task(
                     StorageLife(self, storage).live(), name=f"{STORY}{storage.operation}"
                 )
+            for rush in script.rushes:
+                tasks.create_task(Rush(self, rush).live(), name=f"{STORY}{rush.name}")
+            for namesakes in script.namesakes:
+                tasks.create_task(make_namesakes(self, namesakes), name=f"{STORY}{namesakes.name}")
+            for restored in script.restored:
+                tasks.create_task(restore(self, restored), name=f"{STORY}{restored.name}")
             for direct in script.direct:
-                tasks.create_task(self.write_directly(direct), name=f"{STORY}{direct.name}")
+                tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")
 
     def note(self, story: str, text: str) -> None:
         self.results.setdefault(story, []).append(text)
@@ -172,8 +178,8 @@ class Stage:
             if not any(each.answer.code == "insufficient_capacity" for each in answers):
                 break
             await asyncio.sleep(5.0)
-        await self.until(lambda: any(_is_ready(self.unit(name)) for name in story.names))
-        losers = [each for each in map(self.unit, story.names) if each and not _is_ready(each)]
+        await self.until(lambda: any(is_ready(self.unit(name)) for name in story.names))
+        losers = [each for each in map(self.unit, story.names) if each and not is_ready(each)]
         for loser in losers:
             name = loser.metadata.name
             await self.until(partial(self._has_lost, name))
@@ -181,25 +187,7 @@ class Stage:
         self.note(story.operation, "one started")
 
     def _has_lost(self, name: str) -> bool:
-        return _reason(self.unit(name)) == "OperationConflict"
-
-    async def write_directly(self, story: DirectStory) -> None:
-        await asyncio.sleep(story.begins_at)
-        key = Key(INSTANCE, story.name)
-        memory = "not-a-quantity" if story.is_bad else "1Gi"
-        body: JsonObject = {
-            "apiVersion": GPU_UNITS.api_version,
-            "kind": GPU_UNITS.kind,
-            "metadata": {"name": story.name},
-            "spec": {"specName": "direct", "image": "python:3.12", "memory": memory},
-        }
-        await self.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)
-        if story.is_bad:
-            await self.until(lambda: _reason(self.unit(story.name)) == "InvalidSpec")
-            await self.kubectl.patch(GPU_UNITS, key, {"spec": {"memory": "1Gi"}})
-        await self.until(lambda: _is_ready(self.unit(story.name)))
-        if story.is_deleted:
-            await self.kubectl.delete(GPU_UNITS, key)
+        return reason_of(self.unit(name)) == "OperationConflict"
 
 
 class UnitLife:
@@ -345,7 +333,7 @@ class UnitLife:
             answer = (await self._caller.call("GET", self._path)).answer
             self._demand(answer.status == 200, f"read: {answer}")
             unit = self._stage.unit(self._name)
-            if answer.status == 200 and answer.data["phase"] == "Ready" and _is_ready(unit):
+            if answer.status == 200 and answer.data["phase"] == "Ready" and is_ready(unit):
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -379,22 +367,7 @@ class UnitLife:
             return None
 
     async def _until_reason(self, reason: str) -> None:
-        await self._stage.until(lambda: _reason(self._stage.unit(self._name)) == reason)
+        await self._stage.until(lambda: reason_of(self._stage.unit(self._name)) == reason)
 
     def _demand(self, holds: object, what: str) -> None:
         self._stage.demand(holds, f"{self._story.operation}: {what}")
-
-
-def _is_ready(unit: GPUUnit | None) -> bool:
-    """Of the spec that it has now."""
-    return (
-        unit is not None
-        and provenance.is_ready(unit)
-        and unit.status.observedGeneration == unit.metadata.generation
-    )
-
-
-def _reason(unit: GPUUnit | None) -> str:
-    conditions = unit.status.conditions if unit else ()
-    is_current = unit and unit.status.observedGeneration == unit.metadata.generation
-    return next((each.reason for each in conditions if each.type == "Ready" and is_current), "")

@@ -4,7 +4,8 @@ What was sent arrives even if the sender has given up, or is dead: only its answ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Final
@@ -18,23 +19,15 @@ from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject
 from tests.faults import WRITES
 from tests.simulate.journal import Journal
-from tests.simulate.plan import Kind, Planned, Target
+from tests.simulate.kinds import Kind, Planned
+from tests.simulate.past import Place, place_of
 from tests.simulate.streams import DisturbedStream, RefusedStream
+from tests.simulate.troubles import LEASES, Troubles, is_list
 
-LEASES: Final = "/leases"
 LATENCY: Final = (0.001, 0.02)
 WATCH_LAG: Final = (0.001, 0.05)
 FOR_EVER: Final = 1e9
 PAGE: Final = "4"
-METHODS: Final[Mapping[Target, frozenset[str]]] = {
-    Target.WRITE: WRITES,
-    Target.CREATE: frozenset({"POST"}),
-    Target.PATCH: frozenset({"PATCH", "PUT"}),
-    Target.DELETE: frozenset({"DELETE"}),
-    Target.READ: frozenset({"GET"}),
-    Target.LIST: frozenset({"GET"}),
-    Target.NEXT_PAGE: frozenset({"GET"}),
-}
 
 
 def refusal(status: int, reason: str, *, retry_after: float = 0.0) -> Response:
@@ -47,49 +40,10 @@ def refusal(status: int, reason: str, *, retry_after: float = 0.0) -> Response:
     )
 
 
-class Troubles:
-    """What troubles one process at present, through all of its restarts."""
-
-    def __init__(self) -> None:
-        self.armed: list[Planned] = []
-        self._passed: dict[Planned, int] = {}
-        self.partitioned_until = 0.0
-        self.lease_lost_until = 0.0
-        self.watches_refused_until = 0.0
-
-    def clear(self) -> None:
-        self.armed.clear()
-        self.partitioned_until = self.lease_lost_until = self.watches_refused_until = 0.0
-
-    def hit(self, request: Request) -> Planned | None:
-        for fault in self.armed:
-            if not _is_meant(fault, request):
-                continue
-            passed = self._passed.get(fault, 0)
-            if passed >= fault.skip:
-                self.armed.remove(fault)
-                return fault
-            self._passed[fault] = passed + 1
-        return None
-
-
-def _is_meant(fault: Planned, request: Request) -> bool:
-    assert fault.target is not None
-    if LEASES in request.path or request.method not in METHODS[fault.target]:
-        return False
-    if fault.target is Target.NEXT_PAGE:
-        return any(name == "continue" for name, _ in request.query)
-    return fault.target is not Target.LIST or is_list(request)
-
-
 def _told(request: Request) -> str:
     """Without the part of the path that tells the API's group."""
     where = request.path.split("/namespaces/", 1)[-1]
     return f"{request.method} {where}"
-
-
-def is_list(request: Request) -> bool:
-    return request.method == "GET" and any(name == "limit" for name, _ in request.query)
 
 
 def _in_short_pages(request: Request) -> Request:
@@ -124,6 +78,11 @@ class Wire:
         self._die = die
         self._inspect = inspect
         self._streams: dict[DisturbedStream, None] = {}
+        # How many watches are open of what was ever watched.
+        self._followed: Counter[Place] = Counter()
+        # What a server that forgets has forgotten: tokens, and versions to watch from.
+        self._expired_tokens: set[str] = set()
+        self._gone_before = 0
 
     def cut(self) -> None:
         """As of a killed process: what is on the wire may arrive, nothing more is heard."""
@@ -151,7 +110,9 @@ class Wire:
         return self._stream(request)
 
     def disturb_watches(self, kind: Kind, until: float) -> None:
-        """Those that are open now."""
+        """Those that are open now. A server tells in either way that a version is gone."""
+        if kind is Kind.HISTORY_LOST and self._rng.random() < 0.5:
+            self._gone_before = self._server.store.version
         for stream in tuple(self._streams):
             match kind:
                 case Kind.WATCHES_GONE:
@@ -180,6 +141,12 @@ class Wire:
         what = _told(request)
         kind = fault.kind if fault else None
         seconds = fault.seconds if fault else 0.0
+        token = dict(request.query).get("continue", "")
+        if kind is Kind.PAGE_EXPIRED:
+            self._expired_tokens.add(token)
+        if token in self._expired_tokens:
+            self._answer_later(answered, refusal(410, "Expired"))
+            return
         match kind:
             case Kind.UNREACHABLE:
                 answered.set_exception(UnreachableError(f"{what}: refused"))
@@ -191,8 +158,6 @@ class Wire:
                 self._answer_later(answered, refusal(409, "Conflict"))
             case Kind.THROTTLED:
                 self._answer_later(answered, refusal(429, "TooManyRequests", retry_after=seconds))
-            case Kind.PAGE_EXPIRED:
-                self._answer_later(answered, refusal(410, "Expired"))
             case Kind.REFUSED_500:
                 self._answer_later(answered, refusal(500, "InternalError"))
             case Kind.REFUSED_503:
@@ -209,7 +174,7 @@ class Wire:
     def _arrive(
         self, request: Request, fault: Planned | None, answered: asyncio.Future[Response]
     ) -> None:
-        response = self._server.handle(_in_short_pages(request) if is_list(request) else request)
+        response = self._answer_to(request)
         what = _told(request)
         self._journal.write(self._name, f"{what} -> {response.status}")
         kind = fault.kind if fault else None
@@ -226,6 +191,13 @@ class Wire:
                 self._answer_later(answered, response, seconds=fault.seconds)
             case _:
                 self._answer_later(answered, response)
+
+    def _answer_to(self, request: Request) -> Response:
+        if not is_list(request):
+            return self._server.handle(request)
+        past = self._troubles.past
+        past.note(request)
+        return past.give(request, self._followed) or self._server.handle(_in_short_pages(request))
 
     def _answer_later(
         self, answered: asyncio.Future[Response], response: Response, *, seconds: float = 0.0
@@ -258,12 +230,17 @@ class Wire:
             yield RefusedStream(refusal(429, "TooManyRequests", retry_after=1.0))
             return
         version = dict(request.query).get("resourceVersion", "")
+        if int(version) < self._gone_before:
+            yield RefusedStream(refusal(410, "Expired"))
+            return
         self._journal.write(self._name, f"watch {_told(request)} from {version}")
         inner = self._server.open_stream(request)
         stream = DisturbedStream(inner, lambda: self._rng.uniform(*WATCH_LAG))
         self._streams[stream] = None
+        self._followed[place_of(request)] += 1
         try:
             yield stream
         finally:
+            self._followed[place_of(request)] -= 1
             del self._streams[stream]
             inner.close()

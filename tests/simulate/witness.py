@@ -19,7 +19,7 @@ from gpuruntime.local.stored import Change, Stored
 from gpuruntime.local.watches import Watch
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.envelopes import envelope_of
-from gpuruntime.models.labels import POOL_UID
+from gpuruntime.models.labels import ACCEPTED_AT, POOL_UID
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool
 from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
@@ -179,6 +179,8 @@ class Witness:
             return
         operation = provenance.operation_of(new)
         self._named.add(provenance.source_uid_of(new))
+        if old is None and ACCEPTED_AT in new.metadata.annotations:
+            self._demand_claim(new)
         if old is None and operation:
             self.names_of[operation].add(key.name)
         if new.status.timeline.createdAt is not None:
@@ -253,6 +255,15 @@ class Witness:
         self._demand_stock(unit)
         self._start(unit)
 
+    def _demand_claim(self, unit: GPUUnit) -> None:
+        """What its caller was given is there for it, unless its operation has had a unit."""
+        source = provenance.source_of(unit)
+        stock = self.stock.get(source) if source else None
+        is_held = stock is not None and _is_held(stock, unit)
+        if not is_held and not self.names_of[provenance.operation_of(unit)]:
+            name = unit.metadata.name
+            self._breach(f"unit {name}: came after the claim on its stock {source} had ended")
+
     def _demand_stock(self, unit: GPUUnit) -> None:
         """At its first start the stock it names is there, and held for it."""
         source, name = provenance.source_of(unit), unit.metadata.name
@@ -262,9 +273,7 @@ class Witness:
         if stock is None or stock.metadata.uid != provenance.source_uid_of(unit):
             self._breach(f"unit {name}: started without its stock {source}")
             return
-        if provenance.claimant_of(stock) != unit.metadata.key or provenance.operation_of(
-            stock
-        ) != provenance.operation_of(unit):
+        if not _is_held(stock, unit):
             self._breach(f"unit {name}: started on stock {source} that is not held for it")
         if envelope_of(stock.spec) != envelope_of(unit.spec):
             self._breach(f"unit {name}: has another envelope than its stock {source}")
@@ -285,6 +294,15 @@ class Witness:
         ):
             self._breach(f"stock uid {source}: a second unit started on it, {name}")
         self._start_of_stock[source] = uid
+
+
+def _is_held(stock: GPUUnit, unit: GPUUnit) -> bool:
+    """By the unit's operation, for its name."""
+    return (
+        stock.metadata.uid == provenance.source_uid_of(unit)
+        and provenance.claimant_of(stock) == unit.metadata.key
+        and provenance.operation_of(stock) == provenance.operation_of(unit)
+    )
 
 
 def _lives_from(unit: GPUUnit, stock: GPUUnit) -> bool:

@@ -1,0 +1,177 @@
+"""Runs of events that chance hardly ever brings about: faults aimed at what the script does."""
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Final
+
+from gpuruntime.inventory.hashing import derived_name
+from gpuruntime.models import labels
+from tests.simulate.kinds import (
+    APIS,
+    FIRST_SECOND,
+    LAST_SECOND,
+    LEADER,
+    MANAGERS,
+    PROCESSES,
+    STANDBY,
+    Kind,
+    Planned,
+    Target,
+)
+from tests.simulate.script import Script
+
+# How often a run of events is a part of the plan.
+SHARE: Final = 0.5
+
+
+def aimed_faults(seed: int, script: Script) -> Iterator[Planned]:
+    rng = Random(f"{seed} aimed")
+    for events in RUNS_OF_EVENTS:
+        if rng.random() < SHARE:
+            yield from events(rng, script)
+
+
+def _unit_comes_after_its_end(rng: Random, script: Script) -> Iterator[Planned]:
+    for unit in script.units:
+        if unit.operation == "unit-hasty":
+            yield from _at_all(
+                APIS,
+                unit.begins_at,
+                Kind.LANDS_LATE,
+                Target.CREATE,
+                _named(unit.name),
+                rng.uniform(25.0, 55.0),
+            )
+
+
+def _claimed_unit_comes_slowly(rng: Random, script: Script) -> Iterator[Planned]:
+    unit = rng.choice(script.units)
+    aim, seconds = _named(unit.unit_name), rng.uniform(5.0, 25.0)
+    yield from _at_all(APIS, unit.begins_at, Kind.SLOW_BEFORE, Target.CREATE, aim, seconds)
+
+
+def _shrinks_under_claims(rng: Random, script: Script) -> Iterator[Planned]:
+    for rush in script.rushes:
+        for number in range(2, 2 + 2 * rush.replicas):
+            aim = f"gpuunits/{rush.name}-{number}"
+            seconds = rng.uniform(2.0, 6.0)
+            yield from _at_all(
+                MANAGERS, rush.begins_at, Kind.SLOW_BEFORE, Target.DELETE, aim, seconds
+            )
+        for name in rush.units[1:]:
+            seconds = rng.uniform(8.0, 20.0)
+            yield from _at_all(
+                APIS, rush.begins_at, Kind.SLOW_BEFORE, Target.CREATE, _named(name), seconds
+            )
+
+
+def _stock_comes_after_its_use(rng: Random, script: Script) -> Iterator[Planned]:
+    for rush in script.rushes:
+        yield from _at_all(
+            MANAGERS,
+            rush.begins_at,
+            Kind.LANDS_LATE,
+            Target.CREATE,
+            _named(f"{rush.name}-1"),
+            rng.uniform(35.0, 55.0),
+        )
+
+
+def _ordinal_is_left_out(rng: Random, script: Script) -> Iterator[Planned]:
+    for seed in script.seeds:
+        if seed.replicas > 1:
+            ordinal = rng.randrange(1, seed.replicas)
+            aim = _named(f"{derived_name(seed.operation)}-{ordinal}")
+            kind = rng.choice((Kind.DROPPED, Kind.REFUSED_500, Kind.UNREACHABLE))
+            yield from _at_all(MANAGERS, seed.begins_at, kind, Target.CREATE, aim)
+
+
+def _claim_is_not_given_back(_: Random, script: Script) -> Iterator[Planned]:
+    aim = f'"{labels.CLAIMED_BY}":null'
+    for namesakes in script.namesakes:
+        yield from _at_all(APIS, namesakes.begins_at, Kind.DROPPED, Target.PATCH, aim)
+
+
+def _hold_ends_late(rng: Random, script: Script) -> Iterator[Planned]:
+    for storage in script.storages:
+        seconds = rng.uniform(10.0, 55.0)
+        yield from _at_all(
+            MANAGERS,
+            storage.begins_at,
+            Kind.LANDS_LATE,
+            Target.PATCH,
+            '"holder":null',
+            seconds,
+        )
+
+
+def _blind_one_begins_to_lead(rng: Random, _: Script) -> Iterator[Planned]:
+    at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 80.0)
+    yield Planned(at=at, process=STANDBY, kind=Kind.WATCHES_LATE, seconds=rng.uniform(40.0, 60.0))
+    end = rng.choice((Kind.STOP, Kind.KILL))
+    yield Planned(at=at + rng.uniform(5.0, 20.0), process=LEADER, kind=end, seconds=10.0)
+
+
+def _news_are_lost(rng: Random, _: Script) -> Iterator[Planned]:
+    """Three times what happens for a while is told by no watch, only by the next list."""
+    for _number in range(3):
+        at, seconds = rng.uniform(FIRST_SECOND + 5.0, LAST_SECOND - 30.0), rng.uniform(8.0, 25.0)
+        yield Planned(at=at, process=LEADER, kind=Kind.WATCHES_LATE, seconds=seconds)
+        yield Planned(at=at + seconds - 0.1, process=LEADER, kind=Kind.HISTORY_LOST)
+
+
+def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[Planned]:
+    yield Planned(
+        at=rng.uniform(LAST_SECOND - 30.0, LAST_SECOND),
+        process=rng.choice(PROCESSES),
+        kind=Kind.WATCHES_SILENT,
+    )
+
+
+def _lists_again(rng: Random, _: Script) -> Iterator[Planned]:
+    """The past is shown, and a page expires on the way."""
+    for process in PROCESSES:
+        at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 20.0)
+        yield Planned(at=at, process=process, kind=Kind.LISTS_OF_THE_PAST)
+        for number in range(2):
+            again_at = at + rng.uniform(5.0, 10.0) + 10.0 * number
+            yield Planned(
+                at=again_at,
+                process=process,
+                kind=Kind.PAGE_EXPIRED,
+                target=Target.NEXT_PAGE,
+            )
+            yield Planned(at=again_at, process=process, kind=Kind.WATCHES_GONE)
+
+
+RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
+    _unit_comes_after_its_end,
+    _claimed_unit_comes_slowly,
+    _shrinks_under_claims,
+    _stock_comes_after_its_use,
+    _ordinal_is_left_out,
+    _claim_is_not_given_back,
+    _hold_ends_late,
+    _blind_one_begins_to_lead,
+    _news_are_lost,
+    _watch_falls_silent_at_last,
+    _lists_again,
+)
+
+
+def _at_all(
+    processes: Iterable[str],
+    at: float,
+    kind: Kind,
+    target: Target,
+    aim: str,
+    seconds: float = 0.0,
+) -> Iterator[Planned]:
+    """Whichever of them it is that sends it."""
+    for process in processes:
+        yield Planned(at=at, process=process, kind=kind, target=target, aim=aim, seconds=seconds)
+
+
+def _named(name: str) -> str:
+    """What an object is created with."""
+    return f'"name":"{name}"'

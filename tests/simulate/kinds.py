@@ -1,0 +1,103 @@
+"""What can go wrong in a run: the kinds of faults, which requests they hit, and a planned one.
+
+A fault that hits requests is armed at its moment and hits the next request of its kind, after it
+has let some pass. Each stands for itself, so that a list without some of them is a plan as well.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+PROCESSES: Final = ("manager-0", "manager-1", "api-0", "api-1")
+MANAGERS: Final = PROCESSES[:2]
+APIS: Final = PROCESSES[2:]
+# Whoever it is at the fault's moment.
+LEADER: Final = "leader"
+STANDBY: Final = "standby"
+# Faults begin once all processes are up, and end in time for a run to come to rest.
+FIRST_SECOND: Final = 15.0
+LAST_SECOND: Final = 240.0
+
+
+class Kind(StrEnum):
+    """Of the first group, one request each; of the second, the whole process for a while."""
+
+    CONFLICT = "conflict"
+    THROTTLED = "throttled"
+    REFUSED_500 = "refused-500"
+    REFUSED_503 = "refused-503"
+    UNREACHABLE = "unreachable"
+    DROPPED = "dropped"
+    ANSWER_LOST = "answer-lost"
+    ANSWER_500 = "answer-500"
+    ANSWER_GARBLED = "answer-garbled"
+    LANDS_LATE = "lands-late"
+    SLOW_BEFORE = "slow-before"
+    SLOW_AFTER = "slow-after"
+    CRASH_BEFORE = "crash-before"
+    CRASH_SENT = "crash-sent"
+    CRASH_AFTER = "crash-after"
+    PAGE_EXPIRED = "page-expired"
+
+    WATCHES_RESET = "watches-reset"
+    WATCHES_GONE = "watches-gone"
+    WATCHES_SILENT = "watches-silent"
+    WATCHES_LATE = "watches-late"
+    WATCHES_TORN = "watches-torn"
+    WATCHES_REFUSED = "watches-refused"
+    HISTORY_LOST = "history-lost"
+    PARTITION = "partition"
+    LEASE_OUTAGE = "lease-outage"
+    CLOCK_JUMP = "clock-jump"
+    STOP = "stop"
+    KILL = "kill"
+    LISTS_OF_THE_PAST = "lists-of-the-past"
+
+
+class Target(StrEnum):
+    """Which requests a fault may hit."""
+
+    WRITE = "write"
+    CREATE = "create"
+    PATCH = "patch"
+    DELETE = "delete"
+    READ = "read"
+    LIST = "list"
+    NEXT_PAGE = "next page"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Planned:
+    """`seconds` is how long it lasts, how late it is, or how far a clock goes.
+
+    `process` may be a role; `aim` is a text in the path or the body of the request that is hit.
+    """
+
+    at: float
+    process: str
+    kind: Kind
+    target: Target | None = None
+    skip: int = 0
+    seconds: float = 0.0
+    aim: str = ""
+
+    def __str__(self) -> str:
+        aim = f" with {self.aim}" if self.aim else ""
+        what = f" {self.target}{aim} after {self.skip}" if self.target else ""
+        lasting = f" {self.seconds:.2f} s" if self.seconds else ""
+        return f"{self.at:7.2f}  {self.process:<10} {self.kind}{what}{lasting}"
+
+
+REQUEST_KINDS: Final = tuple(Kind)[: tuple(Kind).index(Kind.WATCHES_RESET)]
+# What happens to open watches; a partition breaks them off as well.
+WATCH_KINDS: Final = {
+    Kind.WATCHES_RESET,
+    Kind.WATCHES_GONE,
+    Kind.WATCHES_SILENT,
+    Kind.WATCHES_LATE,
+    Kind.WATCHES_TORN,
+    Kind.WATCHES_REFUSED,
+    Kind.HISTORY_LOST,
+    Kind.PARTITION,
+}
