@@ -5,7 +5,7 @@ from typing import Any, Final
 import attrs
 
 # Raised with every change of a child's shape; see drift for what that does to running units.
-TEMPLATE_REVISION: Final = 2
+TEMPLATE_REVISION: Final = 3
 # Raised with every change of the rules of NetworkPolicies: it reaches those that are there at
 # once, because they, unlike Pods, lose nothing by it.
 RULES_REVISION: Final = 1
