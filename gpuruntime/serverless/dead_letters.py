@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 import attrs
@@ -14,8 +15,9 @@ from gpuruntime.bus.errors import (
     FullError,
     MalformedMessageError,
     MissingError,
+    UnavailableError,
 )
-from gpuruntime.bus.jetstream import StoredMessage
+from gpuruntime.bus.jetstream import Stored, StoredMessage
 from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, State
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.serverless.acceptance import Acceptance, Accepted
@@ -33,6 +35,14 @@ log = structlog.get_logger()
 
 _ID = re.compile(r"dl-[0-9a-f]{24}")
 LOOKS: Final = 5
+
+
+class _Standing(StrEnum):
+    """How far a redrive has come: not at all, as far as a record, or to a worker and beyond."""
+
+    DEAD = "dead"
+    WAITING = "waiting"
+    BEYOND = "beyond"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -115,28 +125,48 @@ class DeadLetters:
         return stored
 
     async def _redrive(self, letter: DeadLetter, dead: Invocation) -> Accepted:
-        records = self._queue.records
-        stored = await records.read_latest(dead.serverlessRequestID, dead.invocationID)
+        found = await self._queue.records.read_latest(dead.serverlessRequestID, dead.invocationID)
         for _ in range(LOOKS):
-            if stored is not None and _is_beyond(stored.record, letter, dead):
-                record = stored.record
-                return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
-            queued = _queued_again(dead, letter, now=self._now())
-            revision = stored.revision if stored else 0
+            standing = _standing(found, letter, dead, now=self._now())
             try:
-                written = await records.write(queued, expected=revision)
+                if found is None or standing is _Standing.DEAD:
+                    return await self._begin(letter, dead, found)
+                if standing is _Standing.WAITING:
+                    return await self._join(found, dead)
             except ConflictError as conflict:
-                stored = conflict.current
-            else:
-                return await self._send(written, dead, before=stored)
+                found = conflict.current
+                continue
+            record = found.record
+            return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
         raise UnknownOutcomeError(
             f"invocation {dead.invocationID} changes all the time: redrive it again"
         )
 
-    async def _send(
-        self, queued: StoredRecord, dead: Invocation, *, before: StoredRecord | None
+    async def _begin(
+        self, letter: DeadLetter, dead: Invocation, before: StoredRecord | None
     ) -> Accepted:
-        """`before` is put back where the queue has no room."""
+        """What was there before is put back where the queue has no room."""
+        queued = await self._queue.records.write(
+            _queued_again(dead, letter, now=self._now()), expected=before.revision if before else 0
+        )
+        try:
+            stored = await self._send(queued, dead)
+        except QueueFullError:
+            await self._put_back(queued, before)
+            raise
+        return Accepted(record=queued.record, sequence=stored.sequence, is_duplicate=False)
+
+    async def _join(self, queued: StoredRecord, dead: Invocation) -> Accepted:
+        """Sends what another redrive has begun, and sees to it that this is not put back."""
+        stored = await self._send(queued, dead)
+        try:
+            if not stored.is_duplicate:
+                await self._queue.records.write(queued.record, expected=queued.revision)
+        except UnavailableError as error:
+            raise _unknown(dead, error) from error
+        return Accepted(record=queued.record, sequence=stored.sequence, is_duplicate=True)
+
+    async def _send(self, queued: StoredRecord, dead: Invocation) -> Stored:
         record = queued.record
         again = attrs.evolve(
             dead,
@@ -146,21 +176,16 @@ class DeadLetters:
             deadlineAt=record.deadlineAt,
         )
         try:
-            stored = await self._acceptance.send(again)
+            return await self._acceptance.send(again)
         except FullError as error:
-            await self._put_back(queued, before)
             raise QueueFullError(
                 f"the queue of function {dead.serverlessRequestID} is full: redrive it later"
             ) from error
         except BusError as error:
-            raise UnknownOutcomeError(
-                f"whether invocation {dead.invocationID} is queued again is not known, "
-                f"redrive it again: {error}"
-            ) from error
-        return Accepted(record=record, sequence=stored.sequence, is_duplicate=False)
+            raise _unknown(dead, error) from error
 
     async def _put_back(self, queued: StoredRecord, before: StoredRecord | None) -> None:
-        """What fails here leaves a queued record, over which the next redrive writes."""
+        """What fails here leaves a queued record, which the next redrive sends."""
         try:
             if before is None:
                 await self._queue.records.delete(queued)
@@ -176,14 +201,21 @@ class DeadLetters:
     async def _drop(self, found: StoredLetter) -> None:
         try:
             await self._queue.jetstream.delete(self._queue.names.dead_letters, found.sequence)
+        except MissingError:
+            return
         except BusError as error:
             log.warning(
                 "dead letter left behind", letter=found.letter.deadLetterID, reason=str(error)
             )
 
 
-def _is_beyond(record: Record, letter: DeadLetter, dead: Invocation) -> bool:
-    """An earlier redrive of this letter has come further; raises where it cannot be redriven."""
+def _standing(
+    found: StoredRecord | None, letter: DeadLetter, dead: Invocation, *, now: datetime
+) -> _Standing:
+    """Raises where the invocation is another one by now, or not dead."""
+    if found is None:
+        return _Standing.DEAD
+    record = found.record
     if record.requestHash != dead.requestHash:
         raise InvocationConflictError(
             f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
@@ -191,13 +223,16 @@ def _is_beyond(record: Record, letter: DeadLetter, dead: Invocation) -> bool:
         )
     if record.series > letter.series:
         is_unsent = record.series == letter.series + 1 and record.attempt == 0
-        return not (is_unsent and record.state in (State.QUEUED, State.EXPIRED))
+        if not is_unsent or record.state not in (State.QUEUED, State.EXPIRED):
+            return _Standing.BEYOND
+        is_alive = record.state is State.QUEUED and now < record.deadlineAt
+        return _Standing.WAITING if is_alive else _Standing.DEAD
     if record.state is not State.DEAD_LETTERED:
         raise InvocationConflictError(
             f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
             f"{record.state}, not dead: discard the dead letter once it has ended"
         )
-    return False
+    return _Standing.DEAD
 
 
 def _queued_again(dead: Invocation, letter: DeadLetter, *, now: datetime) -> Record:
@@ -238,6 +273,13 @@ def _invocation_of(letter: DeadLetter) -> Invocation:
             f"dead letter {letter.deadLetterID} holds no invocation that could run again: "
             "discard it"
         ) from error
+
+
+def _unknown(dead: Invocation, error: BusError) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"whether invocation {dead.invocationID} is queued again is not known, redrive it again: "
+        f"{error}"
+    )
 
 
 def _not_found(name: str) -> DeadLetterNotFoundError:

@@ -1,5 +1,6 @@
 """Dead letters: listed in pages, discarded once, and redriven as a new series."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -21,6 +22,7 @@ from gpuruntime.bus.messages import (
     encode,
 )
 from gpuruntime.bus.names import dead_letter_id
+from gpuruntime.bus.records import ConflictError
 from gpuruntime.framework.calls import Call
 from gpuruntime.serverless.acceptance import Accepted
 from gpuruntime.serverless.errors import (
@@ -122,6 +124,28 @@ async def test_a_dead_invocation_is_listed_redriven_and_run_with_all_its_attempt
     await until_empty(api.bus)
 
 
+async def test_many_redrives_at_once_let_it_run_once(api: Site) -> None:
+    letter = await die(api)
+    weak = Weak()
+    weak.is_mended = True
+
+    async def again() -> bool:
+        try:
+            await redrive(api, letter)
+        except DeadLetterNotFoundError:
+            return False
+        return True
+
+    async with asyncio.TaskGroup() as tasks:
+        told = [tasks.create_task(again()) for _ in range(8)]
+    assert any(each.result() for each in told)
+    async with working(api.bus, weak.handle):
+        assert (await ended(api.bus, "one")).series == 2
+        await until_empty(api.bus)
+    assert weak.starts == {("one", 1): 1}
+    assert await names_of(api) == []
+
+
 async def test_a_redriven_invocation_has_a_whole_life_before_it(api: Site) -> None:
     letter = await die(api)
     await turn(api, deadlineAt=wall_clock() - timedelta(hours=2))
@@ -189,6 +213,19 @@ async def test_a_redrive_that_never_reached_the_queue_can_be_asked_for_again(
     assert (accepted.record.series, accepted.record.state) == (2, State.QUEUED)
     assert len(await api.messages()) == 1
     assert await names_of(api) == []
+
+
+async def test_nobody_puts_back_what_another_redrive_has_sent(api: Site) -> None:
+    """The first one found the queue full, and is slow to say so."""
+    letter = await die(api)
+    dead = await api.bus.records.read_latest(FUNCTION, "one")
+    await turn(api, state=State.QUEUED, series=2, attempt=0)
+    begun = await api.bus.records.read_latest(FUNCTION, "one")
+    assert dead is not None
+    assert begun is not None
+    await redrive(api, letter)
+    with pytest.raises(ConflictError):
+        await api.bus.records.write(dead.record, expected=begun.revision)
 
 
 async def test_a_redrive_that_came_further_is_told_and_not_done_again(api: Site) -> None:
