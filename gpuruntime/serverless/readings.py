@@ -1,7 +1,7 @@
 """The depths of all functions as they were last read, and the one task that reads them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
@@ -46,13 +46,17 @@ class Readings:
             return None
         return max(self._depths.get(function, 0), int(function in self._woken))
 
-    def adopt(self, depths: dict[str, int]) -> None:
-        """What a reading found. Tells whoever it concerns."""
+    def adopt(self, depths: dict[str, int], *, woken: Collection[str] = ()) -> None:
+        """What a reading found that began after these were woken. Tells whoever it concerns.
+
+        Of one that was woken the work may be done before any reading has shown it.
+        """
         before, self._depths = self._depths, depths
+        self._woken.difference_update(woken)
         self._meter.gauge("serverless_depth", sum(depths.values()))
         if before is None:
             self._tell_all()
-        for function in depths.keys() | (before or {}).keys():
+        for function in {*depths, *(before or ()), *woken}:
             self._tell(function)
 
     def forget(self) -> None:
@@ -81,8 +85,7 @@ class Readings:
                 await asyncio.sleep(PAUSE_SECONDS)
                 self.look()
                 continue
-            self._woken -= woken
-            self.adopt(depths)
+            self.adopt(depths, woken=woken)
             await asyncio.sleep(APART_SECONDS)
 
     async def _until_due(self) -> None:
