@@ -1,7 +1,5 @@
 """What workers last told of themselves, and when it was heard."""
 
-from collections.abc import Iterator
-
 import attrs
 import structlog
 
@@ -46,9 +44,3 @@ class Beats:
 
     def forget(self, function: str, worker: str) -> None:
         self._heard.pop((function, worker), None)
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(tuple(self._heard))
-
-    def __len__(self) -> int:
-        return len(self._heard)

@@ -1,0 +1,47 @@
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.messages import Beat, WorkerState, encode
+from gpuruntime.bus.names import Names
+from gpuruntime.serverless.beats import Beats, Heard
+
+NAMES = Names("runtime")
+
+
+def beat(state: WorkerState = WorkerState.READY, *, busy: int = 0, said: str = "echo") -> Message:
+    told = Beat(workerName="w", serverlessRequestID=said, state=state, busy=busy)
+    return Message(NAMES.beat("echo", "w"), encode(told))
+
+
+def test_what_a_worker_told_last_is_remembered_with_its_moment() -> None:
+    beats = Beats(NAMES)
+    beats.hear(beat(busy=2), at=5)
+    beats.hear(beat(busy=1), at=7)
+    assert beats.of("echo", "w") == Heard(state=WorkerState.READY, busy=1, at=7)
+
+
+def test_only_another_state_is_news() -> None:
+    beats = Beats(NAMES)
+    assert beats.hear(beat(), at=1) == ("echo", "w")
+    assert beats.hear(beat(busy=1), at=2) is None
+    assert beats.hear(beat(WorkerState.DRAINED), at=3) == ("echo", "w")
+
+
+def test_whose_a_beat_is_says_the_subject_and_not_the_message() -> None:
+    beats = Beats(NAMES)
+    assert beats.hear(beat(said="other"), at=1) == ("echo", "w")
+    assert beats.of("other", "w") is None
+
+
+def test_what_is_no_beat_is_dropped() -> None:
+    beats = Beats(NAMES)
+    assert beats.hear(Message(NAMES.beat("echo", "w"), b"no beat"), at=1) is None
+    assert beats.hear(Message("runtime.state.echo.w", beat().data), at=1) is None
+    assert beats.of("echo", "w") is None
+
+
+def test_a_worker_that_is_forgotten_is_news_again() -> None:
+    beats = Beats(NAMES)
+    beats.hear(beat(), at=1)
+    beats.forget("echo", "w")
+    beats.forget("echo", "w")
+    assert beats.of("echo", "w") is None
+    assert beats.hear(beat(), at=2) == ("echo", "w")
