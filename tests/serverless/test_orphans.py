@@ -1,4 +1,5 @@
 from datetime import UTC, datetime
+from typing import Any
 
 import attrs
 
@@ -25,7 +26,7 @@ async def record_of(made: Bus, name: str) -> Record:
     return found.record
 
 
-async def turn(made: Bus, name: str, state: State, **members: int) -> None:
+async def turn(made: Bus, name: str, state: State, **members: Any) -> None:
     found = await made.records.read(FUNCTION, name)
     assert found is not None
     changed = attrs.evolve(found.record, state=state, **members)
