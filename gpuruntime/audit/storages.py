@@ -83,4 +83,5 @@ def stock_is_empty(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
 
 
 def _is_running(job: Job) -> bool:
-    return not (job.has_succeeded or job.has_failed or is_terminating(job))
+    is_over = job.has_succeeded or job.has_failed or is_terminating(job)
+    return not (is_over or job.spec.suspend)

@@ -60,6 +60,11 @@ class StorageClass:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class JobSpec:
+    suspend: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class JobStatus:
     conditions: tuple[Condition, ...] = ()
 
@@ -67,6 +72,7 @@ class JobStatus:
 @attrs.frozen(kw_only=True, slots=True)
 class Job:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
     @property

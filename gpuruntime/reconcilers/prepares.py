@@ -6,13 +6,15 @@ import structlog
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
 from gpuruntime.models import provenance
+from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import NetworkPolicy
-from gpuruntime.models.phases import StoragePhase, storage_phase_of
+from gpuruntime.models.phases import StepPhase, StoragePhase, storage_phase_of
 from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.storages import (
     GPUStorage,
+    Prepare,
     awaited,
     circle_of_copies,
     prepare_policy_name,
@@ -106,9 +108,14 @@ class Prepares:
             await self.policies.keep(storage, key, desired)
 
     async def _make_job(self, storage: GPUStorage) -> None:
-        prepare, namespace = storage.spec.prepare, storage.metadata.namespace
-        if prepare is None:
-            return
+        prepare, job = storage.spec.prepare, self._job(storage)
+        if job is not None and job.spec.suspend:
+            await self._let_go(storage, job)
+        elif job is None and prepare is not None:
+            await self._create_job(storage, prepare)
+
+    async def _create_job(self, storage: GPUStorage, prepare: Prepare) -> None:
+        namespace = storage.metadata.namespace
         node = self._node_of(Key(namespace, prepare.fromStorageName))
         body = prepare_job(storage, prepare, self.options, node)
         try:
@@ -119,7 +126,19 @@ class Prepares:
         except REFUSALS as error:
             raise ChildSyncError(StorageReason.PREPARE_SYNC_FAILED, str(error)) from error
         self.caches.jobs.write_through(made)
-        log.info("prepare started", job=made.metadata.name)
+
+    async def _let_go(self, storage: GPUStorage, job: Job) -> None:
+        """This very Job, and no other that came to its name."""
+        if storage.status.prepare.phase != StepPhase.RUNNING:
+            return
+        key, version = job.metadata.key, job.metadata.resourceVersion
+        patch: JsonObject = {"spec": {"suspend": False}}
+        try:
+            started = await self.client.patch(JOBS, key, patch, resource_version=version)
+        except REFUSALS as error:
+            raise ChildSyncError(StorageReason.PREPARE_SYNC_FAILED, str(error)) from error
+        self.caches.jobs.write_through(started)
+        log.info("prepare started", job=started.metadata.name)
 
     def _job(self, storage: GPUStorage) -> Job | None:
         """None for one that another storage of this name left: it filled another volume."""

@@ -104,7 +104,11 @@ def claim_of(storage: GPUStorage) -> JsonObject:
 def prepare_job(
     storage: GPUStorage, prepare: Prepare, options: UnitOptions, node: str
 ) -> JsonObject:
-    """Of a run that is recorded. What failed halfway is for somebody to look at."""
+    """Of a run that is recorded. What failed halfway is for somebody to look at.
+
+    It runs nothing by itself: a create that lands late, when the run has ended and its Job is
+    gone, must not fill the volume again.
+    """
     volumes: list[Any] = [_claim_volume(_VOLUME, storage.metadata.name)]
     mounts: list[Any] = [{"name": _VOLUME, "mountPath": MOUNT_PATH}]
     if prepare.fromStorageName:
@@ -123,7 +127,7 @@ def prepare_job(
         "spec": {**pod, "restartPolicy": "Never"},
     }
     name = storage.status.prepare.jobName
-    return _body(storage, JOBS, name, {"backoffLimit": 0, "template": template})
+    return _body(storage, JOBS, name, {"suspend": True, "backoffLimit": 0, "template": template})
 
 
 def prepare_policy(storage: GPUStorage, prepare: Prepare, options: UnitOptions) -> Child:

@@ -1,8 +1,8 @@
 """What a storage needs next, and what is true of it: decided from what was observed.
 
-A prepare runs once. Its run is named by a digest and recorded before its Job is made, so that a
-Job which is gone later, collected or removed, is never made again; a failed run stays failed
-until somebody asks to recover.
+A prepare runs once. Its run is named by a digest and recorded before its Job is made, and again
+before that is let go, so that a Job which is gone later, collected or removed, is never made
+again; a failed run stays failed until somebody asks to recover.
 """
 
 from typing import Final, TypeAlias
@@ -58,7 +58,9 @@ ClaimMove: TypeAlias = MakeClaim | GrowClaim | KeepClaim
 
 @attrs.frozen(kw_only=True, slots=True)
 class PrepareStep:
-    """The record as it should be; with `makes_job` the Job is to be made once it is written."""
+    """The record as it should be; with `makes_job` the Job is to be made, or one that is there to
+    be let go, once it is written.
+    """
 
     status: PrepareStatus
     verdict: StorageVerdict
@@ -121,6 +123,8 @@ def prepare_step(
         return _begin(storage, waits)
     if job is None and record.phase == StepPhase.PENDING:
         return _make(record, waits)
+    if job is not None and job.spec.suspend:
+        return _let_go(record, waits)
     return _follow(storage, record, job, words)
 
 
@@ -164,6 +168,14 @@ def _make(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
     """Of a run that is recorded: a source that goes meanwhile is not mounted any more."""
     verdict = waits or _progressing(record)
     return PrepareStep(status=record, verdict=verdict, makes_job=waits is None)
+
+
+def _let_go(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
+    """That it runs is recorded first: what ran is never made again."""
+    if waits is not None and record.phase == StepPhase.PENDING:
+        return PrepareStep(status=record, verdict=waits)
+    status = _moved(record, StepPhase.RUNNING)
+    return PrepareStep(status=status, verdict=_progressing(status), makes_job=True)
 
 
 def _follow(

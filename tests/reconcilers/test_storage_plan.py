@@ -20,6 +20,7 @@ from gpuruntime.models.storages import (
 from gpuruntime.models.volumes import (
     ClaimResources,
     Job,
+    JobSpec,
     JobStatus,
     StorageClass,
     VolumeClaim,
@@ -50,6 +51,7 @@ BROKEN = Job(
     )
 )
 RUNNING = Job()
+SUSPENDED = Job(spec=JobSpec(suspend=True))
 
 
 def storage(
@@ -252,6 +254,22 @@ def test_a_failure_keeps_its_words_while_nothing_can_be_done() -> None:
     assert found.status == held.status.prepare
     assert found.verdict.reason is StorageReason.PREPARE_FAILED
     assert found.verdict.message == "p: Error: no disk"
+
+
+def test_that_a_job_runs_is_recorded_before_it_is_let_go() -> None:
+    made = storage(prepare=FILL, phase="Pending", jobName="j", observedDigest="d")
+    found = step(made, SUSPENDED)
+    assert (found.status.phase, found.makes_job) == ("Running", True)
+    again = step(storage(prepare=FILL, phase="Running", jobName="j"), SUSPENDED)
+    assert (again.status.phase, again.makes_job) == ("Running", True)
+    held = step(made, SUSPENDED, waits="the source went meanwhile")
+    assert (held.status.phase, held.makes_job) == ("Pending", False)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_job_that_comes_late_to_a_run_that_has_ended_is_not_let_go(phase: str) -> None:
+    ended = storage(prepare=FILL, phase=phase, jobName="j", observedDigest="d")
+    assert not step(ended, SUSPENDED).makes_job
 
 
 def test_what_has_not_run_waits_for_its_volume() -> None:

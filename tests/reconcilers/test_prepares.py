@@ -1,0 +1,64 @@
+"""What fills a storage runs once, whatever of its beginning is late."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
+from tests.faults import landing_late
+from tests.inventory.cluster import INSTANCE
+from tests.reconcilers.world import World, managing, phase_of, until
+
+pytestmark = pytest.mark.looptime
+
+STORAGE = Key(INSTANCE, "models")
+FILL = {"fromImage": "busybox:1.36", "command": ["fill"]}
+
+
+def job_of(world: World) -> Any:
+    return next(iter(world.objects(JOBS, INSTANCE)), None)
+
+
+def say(world: World, resource: Any, name: str, status: Any) -> None:
+    path = resource.path(namespace=INSTANCE, name=name, subresource="status")
+    world.call("PATCH", path, {"status": status})
+
+
+async def filled(world: World) -> None:
+    body = {
+        "apiVersion": GPU_STORAGES.api_version,
+        "kind": "GPUStorage",
+        "metadata": {"name": STORAGE.name},
+        "spec": {"size": "1Gi", "prepare": FILL},
+    }
+    world.call("POST", GPU_STORAGES.path(namespace=INSTANCE), body)
+    await until(lambda: bool(world.objects(VOLUME_CLAIMS, INSTANCE)))
+    bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+    say(world, VOLUME_CLAIMS, STORAGE.name, bound)
+    await until(lambda: job_of(world) is not None and not job_of(world)["spec"]["suspend"])
+    complete = {
+        "type": "Complete",
+        "status": "True",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }
+    say(world, JOBS, job_of(world)["metadata"]["name"], {"conditions": [complete]})
+    await until(lambda: phase_of(world.objects(GPU_STORAGES, INSTANCE)[0]) == "Ready")
+
+
+async def test_a_job_whose_create_lands_when_its_run_is_over_runs_nothing() -> None:
+    world = World()
+    async with managing(world) as manager:
+        manager.transport.on("POST", "/jobs", landing_late(20.0))
+        await filled(world)
+        name = job_of(world)["metadata"]["name"]
+        path = JOBS.path(namespace=INSTANCE, name=name)
+        world.call("DELETE", path, {"propagationPolicy": "Background"})
+        assert job_of(world) is None
+        await until(lambda: job_of(world) is not None)
+        await asyncio.sleep(60)
+        assert job_of(world)["metadata"]["name"] == name
+        assert job_of(world)["spec"]["suspend"]
+        assert phase_of(world.objects(GPU_STORAGES, INSTANCE)[0]) == "Ready"
