@@ -120,12 +120,13 @@ class Fleet:
         )
 
 
-async def insist(ask: Callable[[], Awaitable[None]]) -> None:
+async def insist(ask: Callable[[], Awaitable[object]]) -> None:
     """A broker that was just killed answers in a moment."""
     async with asyncio.timeout(60):
         while True:
             with suppress(BusError):
-                return await ask()
+                await ask()
+                return
             await asyncio.sleep(0.1)
 
 
