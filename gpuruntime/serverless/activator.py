@@ -75,7 +75,7 @@ class Activator:
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
         )
         depths = Depths(queue.jetstream, names)
-        self.readings = Readings(depths, tell=self._keys.add, tell_all=self._wake_all, meter=meter)
+        self.readings = Readings(depths, tell=self._tell, tell_all=self._wake_all, meter=meter)
         orphans = Orphans(
             queue.jetstream,
             queue.records,
@@ -113,6 +113,7 @@ class Activator:
             readings=self.readings,
             beats=self.beats,
             short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),
+            touch=self._scaler.touch,
         )
         self.controller = Controller(
             "function", self._keys, self._scaler.reconcile, workers=AT_ONCE, meter=meter
@@ -178,6 +179,9 @@ class Activator:
         self._consumers.forget(function)
         if self._units.store.by_index(FUNCTION, function):
             self._keys.add(function)
+
+    def _tell(self, function: str, *, is_urgent: bool) -> None:
+        self.waker.wake(function, is_urgent=is_urgent)
 
     def _wake_all(self) -> None:
         for function in functions_in(self._units):

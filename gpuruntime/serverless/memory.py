@@ -57,6 +57,10 @@ class Memory:
         self.demand.note(now_needed, now)
         return self.demand.most(now, within=idle_seconds)
 
+    def touch(self, now: float) -> None:
+        """Something was to do just now, however soon it is done."""
+        self.demand.note(max(self.demand.current, 1), now)
+
     def falls_in_seconds(self, now: float, idle_seconds: float) -> float | None:
         """When fewer workers may be needed although nothing happens."""
         return None if self._is_blind else self.demand.falls_in(now, within=idle_seconds)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -20,14 +20,20 @@ APART_SECONDS: Final = 0.05
 PAUSE_SECONDS: Final = 1.0
 
 
+class Tell(Protocol):
+    def __call__(self, function: str, *, is_urgent: bool) -> None:
+        """Of a function that has work, or had some. What is urgent cannot wait for a second."""
+        ...
+
+
 class Readings:
-    """`tell` hears of every function that has work or had some; `tell_all` of a first reading."""
+    """`tell_all` hears of the first reading after none."""
 
     def __init__(
         self,
         depths: Depths,
         *,
-        tell: Callable[[str], None],
+        tell: Tell,
         tell_all: Callable[[], None],
         meter: Meter = NullMeter(),
     ) -> None:
@@ -56,8 +62,10 @@ class Readings:
         self._meter.gauge("serverless_depth", sum(depths.values()))
         if before is None:
             self._tell_all()
-        for function in {*depths, *(before or ()), *woken}:
-            self._tell(function)
+        known = before or {}
+        for function in {*depths, *known, *woken}:
+            is_jump = _is_jump(known.get(function, 0), depths.get(function, 0))
+            self._tell(function, is_urgent=is_jump)
 
     def forget(self) -> None:
         """The broker is away: what was read is no longer so."""
@@ -92,3 +100,8 @@ class Readings:
         with suppress(TimeoutError):
             async with asyncio.timeout(BUSY_SECONDS if self._depths else IDLE_SECONDS):
                 await self._due.wait()
+
+
+def _is_jump(before: int, now: int) -> bool:
+    """From nothing or to nothing, or to far more."""
+    return now > 2 * before or (now == 0) != (before == 0)

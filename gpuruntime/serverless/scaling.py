@@ -88,6 +88,14 @@ class Scaler:
         )
         return Result(min((each for each in seconds if each is not None), default=None))
 
+    def touch(self, function: str) -> bool:
+        """It was called just now. Whether workers are there for it, or on their way."""
+        memory = self.memories.get(function)
+        if memory is None:
+            return False
+        memory.touch(_now())
+        return memory.status.desiredWorkers > 0
+
     def _forget(self, function: str) -> None:
         self.memories.pop(function, None)
         for waiting in self.short.values():

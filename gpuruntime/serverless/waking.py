@@ -5,6 +5,7 @@ A standby queues nothing; a new leader takes every function as backlog.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
+from typing import Final
 
 from gpuruntime.bus.message import Message
 from gpuruntime.inventory.stores import FUNCTION, Cache
@@ -18,11 +19,14 @@ from gpuruntime.serverless.readings import Readings
 from gpuruntime.serverless.workers import functions_in
 from gpuruntime.workqueue.queue import WorkQueue
 
+LATER_SECONDS: Final = 1.0
+
 
 class Waker:
     """Made before the informers of its caches run.
 
-    `short_of` tells which functions wait for stock of a specName.
+    `short_of` tells which functions wait for stock of a specName. `touch` notes that a function
+    was called, and tells whether workers are there for it or on their way.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class Waker:
         readings: Readings,
         beats: Beats,
         short_of: Callable[[str], Collection[str]],
+        touch: Callable[[str], bool],
     ) -> None:
         self._is_leading = False
         self._queue = queue
@@ -43,6 +48,7 @@ class Waker:
         self._readings = readings
         self._beats = beats
         self._short_of = short_of
+        self._touch = touch
         units.add_handler(self._on_unit)
         stock.add_handler(self._on_stock)
 
@@ -58,7 +64,14 @@ class Waker:
         function = message.subject.rpartition(".")[2]
         if self._units.store.by_index(FUNCTION, function):
             self._readings.wake(function)
+            self.wake(function, is_urgent=not self._touch(function))
+
+    def wake(self, function: str, *, is_urgent: bool) -> None:
+        """Calls come in thousands: where nothing is urgent, one look at a time is enough."""
+        if is_urgent:
             self._queue.add(function)
+        else:
+            self._queue.add_after(function, LATER_SECONDS)
 
     def on_beat(self, message: Message) -> None:
         """Of a worker that nobody knows nothing is kept."""

@@ -71,6 +71,12 @@ class Scaled:
         self.activator.readings.adopt(depths)
         await asyncio.sleep(settle)
 
+    async def wake(self, function: str) -> None:
+        """Its work is done before the next reading."""
+        self.activator.waker.on_wake(Message(NAMES.wake(function), b""))
+        self.activator.readings.adopt({}, woken={function})
+        await asyncio.sleep(SETTLED_SECONDS)
+
     async def hold(self, seconds: float, **depths: int) -> None:
         """As readings every two seconds would go on showing it."""
         for _ in range(int(seconds / 2)):

@@ -12,9 +12,15 @@ class Told:
 
     def __init__(self, made: Bus) -> None:
         self.functions: list[str] = []
+        self.urgent: list[str] = []
         self.firsts = 0
         depths = Depths(made.jetstream, made.names)
-        self.readings = Readings(depths, tell=self.functions.append, tell_all=self._count)
+        self.readings = Readings(depths, tell=self._note, tell_all=self._count)
+
+    def _note(self, function: str, *, is_urgent: bool) -> None:
+        self.functions.append(function)
+        if is_urgent:
+            self.urgent.append(function)
 
     def _count(self) -> None:
         self.firsts += 1
@@ -51,6 +57,14 @@ def test_those_that_have_work_or_had_some_are_told(declared: Bus) -> None:
     told.readings.adopt({"one": 1})
     told.readings.adopt({"two": 1})
     assert sorted(told.functions) == ["one", "one", "two"]
+
+
+def test_what_comes_goes_or_grows_by_far_is_urgent(declared: Bus) -> None:
+    told = Told(declared)
+    told.readings.adopt({"stays": 5, "grows": 5, "ends": 5})
+    told.urgent.clear()
+    told.readings.adopt({"stays": 6, "grows": 11, "comes": 1})
+    assert sorted(told.urgent) == ["comes", "ends", "grows"]
 
 
 def test_one_that_was_woken_is_told_also_where_its_work_was_never_seen(declared: Bus) -> None:

@@ -95,8 +95,7 @@ async def test_a_wake_alone_is_work_however_soon_that_is_done() -> None:
         await made.make_ready()
         for _ in range(4):
             await made.queue(50, echo=0)
-            made.activator.readings.wake("echo")
-            await made.queue(1, echo=0)
+            await made.wake("echo")
         assert made.draining == []
 
 
