@@ -130,6 +130,8 @@ class Acceptance:
                 queued = await self._queue.records.write(record, expected=0)
             except ConflictError as conflict:
                 found = conflict.current
+            except OutcomeUnknownError as error:
+                raise _unknown(request, error) from error
             else:
                 return await self._send_first(request, payload, queued)
             if found and (accepted := await self._replay(request, payload, record, found)):

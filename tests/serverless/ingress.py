@@ -120,6 +120,7 @@ def declare_function(cluster: Cluster, function: str = FUNCTION, **members: Any)
     cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
 
 
-def asked(name: str = "one", **members: object) -> Invoke:
+def asked(name: str | None = "one", **members: object) -> Invoke:
+    """Without a name, as a caller who has none."""
     body = {"invocationID": name, "serverlessRequestID": FUNCTION, "payload": {"n": 1}, **members}
     return parse_invoke({key: value for key, value in body.items() if value is not None})

@@ -267,6 +267,22 @@ async def test_an_outcome_that_is_unknown_after_the_record_can_be_sent_again(api
     assert len(await api.messages()) == 1
 
 
+@pytest.mark.serverless
+async def test_a_record_whose_answer_is_lost_can_be_sent_again(own: Broker) -> None:
+    async with site(own.url, "lost") as api:
+        own.pause()
+        try:
+            request = asked(None)
+            named = api.ingress.acceptance.named(request)
+            with pytest.raises(UnknownOutcomeError, match=named.invocationID):
+                await api.ingress.acceptance.accept(named)
+        finally:
+            own.resume()
+        await eventually(lambda: not api.ingress.queue.problem)
+        await api.ingress.acceptance.accept(named)
+        assert len(await api.messages()) == 1
+
+
 async def test_serverless_that_is_off_says_which_setting_turns_it_on() -> None:
     queue = queue_of("", "off", is_on=False)
     with pytest.raises(QueueAwayError, match=r"set nats\.url"):
