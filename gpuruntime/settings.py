@@ -218,6 +218,23 @@ class NetworkSettings:
 class AuthSettings:
     mode: AuthMode = AuthMode.NONE
     allowUnauthenticated: bool = False
+    tokenFile: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        is_token = self.mode is AuthMode.TOKEN
+        refuse(
+            ("tokenFile", is_token and not self.tokenFile, "is empty: mode token needs one"),
+            (
+                "tokenFile",
+                bool(self.tokenFile) and not is_token,
+                f"is given, and mode is {self.mode}: say mode token",
+            ),
+            (
+                "allowUnauthenticated",
+                self.allowUnauthenticated and self.mode is not AuthMode.NONE,
+                f"is true, and mode is {self.mode}: leave out one of them",
+            ),
+        )
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from gpuruntime.api.accessors import Accessors, Way, directly
 from gpuruntime.api.audit_routes import audit_route
+from gpuruntime.api.authentication import Guard, OpenDoor, guarded
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.api.dead_letter_routes import dead_letter_routes
@@ -80,6 +81,7 @@ class Backend:
     rng: Random
     meter: Meter = NullMeter()
     way: Way = directly
+    guard: Guard = attrs.field(factory=OpenDoor)
 
 
 def make_app(backend: Backend, options: ApiOptions) -> web.Application:
@@ -88,16 +90,20 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
         middlewares=middlewares(rng=backend.rng, meter=backend.meter),
     )
     app.on_response_prepare.append(mark)
-    for route in with_document(routes_of(backend, options), version=options.version):
+    described = with_document(
+        routes_of(backend, options), version=options.version, is_guarded=backend.guard.asks
+    )
+    for route in described:
         handler = bounded(
             route,
             web_handler(route, backend.connection),
             body_limit=BODY_LIMIT,
             deadline_seconds=options.deadline_seconds,
         )
+        admitted = guarded(route.access, handler, backend.guard)
         for method in _methods_of(route):
             app.router.add_route(
-                method, route.pattern or route.path, handler, expect_handler=expected
+                method, route.pattern or route.path, admitted, expect_handler=expected
             )
     return app
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.api.access import AUDIT, Access, Place, Verb
 from gpuruntime.api.routing import READ, Answer, Call, NoQuery, Reply, Route
 from gpuruntime.api.stock_routes import OPERATOR
 from gpuruntime.audit.audit import RULES
@@ -61,6 +62,7 @@ def audit_route(auditor: Auditor, now: Callable[[], datetime]) -> Route:
 
     return Route(
         name="getAudit",
+        access=Access(verb=Verb.GET, resource=AUDIT, place=Place.ALL),
         method="GET",
         path=f"{OPERATOR}/audit",
         handler=read_audit,

@@ -4,6 +4,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.api.access import DEAD_LETTERS, Access, Verb
 from gpuruntime.api.invocation_routes import QUEUED, REPLAYED, SERVERLESS, TAG
 from gpuruntime.api.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of
 from gpuruntime.api.routing import READ, Answer, Call, Form, NoQuery, Reply, Route
@@ -36,6 +37,7 @@ def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
             method="GET",
             path=LETTERS,
             name="listDeadLetters",
+            access=Access(verb=Verb.LIST, resource=DEAD_LETTERS),
             handler=handlers.list,
             summary="List dead letters, the oldest first",
             query=DeadLetterQuery,
@@ -55,6 +57,7 @@ def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
             method="POST",
             path=f"{LETTER}/redrive",
             name="redriveDeadLetter",
+            access=Access(verb=Verb.UPDATE, resource=DEAD_LETTERS),
             handler=handlers.redrive,
             summary="Let a dead invocation run again, with all its attempts",
             answers=(
@@ -84,6 +87,7 @@ def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
             method="DELETE",
             path=LETTER,
             name="discardDeadLetter",
+            access=Access(verb=Verb.DELETE, resource=DEAD_LETTERS),
             handler=handlers.discard,
             summary="Discard a dead letter",
             answers=(Answer(status=204, description="It is gone.", form=Form.EMPTY),),

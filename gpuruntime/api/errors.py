@@ -23,6 +23,22 @@ class MalformedRequestError(RequestError):
     code = "invalid_request"
 
 
+class UnauthenticatedError(RequestError):
+    """Nobody knows who calls; a token that was given is not one that counts."""
+
+    code = "unauthenticated"
+
+    def __init__(self, message: str, *, is_given: bool = False) -> None:
+        super().__init__(message)
+        self.is_given = is_given
+
+
+class DeniedError(RequestError):
+    """The caller is known, and may not do this."""
+
+    code = "forbidden"
+
+
 class MethodNotAllowedError(RequestError):
     code = "method_not_allowed"
 

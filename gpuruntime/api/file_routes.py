@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from gpuruntime.api.access import Verb, storage_access
 from gpuruntime.api.accessors import Accessors
 from gpuruntime.api.errors import MethodNotAllowedError
 from gpuruntime.api.file_headers import onward
@@ -18,6 +19,8 @@ _FOLDER: Final = f"{STORAGE}/files/"
 _FILES: Final = f"{STORAGE}/files/{{path}}"
 _PATTERN: Final = f"{STORAGE}/files{{path:(?:/.*)?}}"
 _BYTES: Final = "application/octet-stream"
+_READ: Final = storage_access(Verb.GET, "files")
+_CHANGE: Final = storage_access(Verb.UPDATE, "files")
 _AS_SERVED: Final = "As the file server answers."
 _ERRORS: Final = (
     *READ,
@@ -54,6 +57,7 @@ def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
         Route(
             method=method,
             path=path,
+            access=_READ if method in READS else _CHANGE,
             pattern=pattern,
             name=name,
             handler=files.read if method in READS else files.change,

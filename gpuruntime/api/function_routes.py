@@ -1,5 +1,6 @@
 """The route that lists functions with their work and their workers."""
 
+from gpuruntime.api.access import FUNCTIONS, Access, Verb
 from gpuruntime.api.invocation_routes import SERVERLESS, TAG
 from gpuruntime.api.pages import PageQuery, cursor_after, position_of
 from gpuruntime.api.routing import READ, Answer, Call, Form, Reply, Route
@@ -22,6 +23,7 @@ def function_routes(functions: Functions) -> tuple[Route, ...]:
             method="GET",
             path=f"{SERVERLESS}/functions",
             name="listFunctions",
+            access=Access(verb=Verb.LIST, resource=FUNCTIONS),
             handler=read_page,
             summary="List functions by name",
             query=PageQuery,

@@ -5,7 +5,8 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.api import examples
+from gpuruntime.api import access, examples
+from gpuruntime.api.access import Access, Verb
 from gpuruntime.api.connection import Connection, demand_running
 from gpuruntime.api.routing import LOCAL, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.serverless_views import (
@@ -42,6 +43,7 @@ def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) ->
             method="POST",
             path=INVOCATIONS,
             name="invoke",
+            access=Access(verb=Verb.CREATE, resource=access.INVOCATIONS),
             is_untimed=True,
             handler=handlers.invoke,
             summary="Call a function, now or whenever a worker is free",
@@ -67,6 +69,7 @@ def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) ->
             method="GET",
             path=INVOCATION,
             name="getInvocation",
+            access=Access(verb=Verb.GET, resource=access.INVOCATIONS),
             handler=handlers.get,
             summary="Read an invocation and its result",
             query=InvocationQuery,
@@ -79,6 +82,7 @@ def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) ->
             method="DELETE",
             path=INVOCATION,
             name="cancelInvocation",
+            access=Access(verb=Verb.DELETE, resource=access.INVOCATIONS),
             handler=handlers.cancel,
             summary="Cancel an invocation",
             query=InvocationQuery,

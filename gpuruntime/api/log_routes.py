@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import attrs
 from aiohttp import hdrs, web
 
+from gpuruntime.api.access import Verb, unit_access
 from gpuruntime.api.routing import READ, TEXT, Answer, Call, Form, Route
 from gpuruntime.api.unit_logs import CONTAINER, LogQuery, UnitLogs
 from gpuruntime.api.unit_routes import UNIT
@@ -41,6 +42,7 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
         method="GET",
         path=f"{UNIT}/logs",
         name="readUnitLog",
+        access=unit_access(Verb.GET, "log"),
         handler=read,
         summary="The log of a unit's Pod",
         query=ReadLog,

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.api.access import Open
 from gpuruntime.api.problems import ASKS_TO_RETRY, STATUSES, ErrorBody
 from gpuruntime.api.queries import hints_of
 from gpuruntime.api.routing import JSON, Answer, Form, Route
@@ -16,16 +17,22 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _TEXT: Final[JsonObject] = {"type": "string"}
 _REQUEST_ID: Final = "X-Request-Id"
 # Those that a path of the document may have.
+_SCHEME: Final = "token"
+_BEARER: Final[JsonObject] = {"type": "http", "scheme": "bearer"}
+# What any route may end with where callers are asked who they are.
+_GUARDED: Final = ("unauthenticated", "forbidden", "too_many_requests", "service_unavailable")
 _METHODS: Final = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
 
 
-def openapi_document(routes: Iterable[Route], *, version: str) -> JsonObject:
+def openapi_document(
+    routes: Iterable[Route], *, version: str, is_guarded: bool = False
+) -> JsonObject:
     components, paths = Components(), dict[str, JsonObject]()
     for route in routes:
         if route.method.lower() not in _METHODS:
             continue
         operations = paths.setdefault(route.path, {})
-        operations[route.method.lower()] = _operation(route, components)
+        operations[route.method.lower()] = _operation(route, components, is_guarded=is_guarded)
     return {
         "openapi": "3.0.3",
         "info": {
@@ -34,11 +41,15 @@ def openapi_document(routes: Iterable[Route], *, version: str) -> JsonObject:
             "description": "GPU units on Kubernetes: stock, claims and what runs on them.",
         },
         "paths": paths,
-        "components": {"schemas": dict(sorted(components.schemas.items()))},
+        "components": {
+            "schemas": dict(sorted(components.schemas.items())),
+            **({"securitySchemes": {_SCHEME: _BEARER}} if is_guarded else {}),
+        },
     }
 
 
-def _operation(route: Route, components: Components) -> JsonObject:
+def _operation(route: Route, components: Components, *, is_guarded: bool) -> JsonObject:
+    asks = is_guarded and not isinstance(route.access, Open)
     body: JsonObject = {}
     if route.body:
         schema = components.request(route.body.model)
@@ -49,8 +60,9 @@ def _operation(route: Route, components: Components) -> JsonObject:
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": list(_parameters(route, components)),
+        **({"security": [{_SCHEME: []}]} if asks else {}),
         **body,
-        "responses": dict(sorted(_responses(route, components))),
+        "responses": dict(sorted(_responses(route, components, _GUARDED if asks else ()))),
     }
 
 
@@ -75,16 +87,19 @@ def _parameters(route: Route, components: Components) -> Iterator[JsonObject]:
         yield {"name": name, "in": "header", "description": description, "schema": _TEXT}
 
 
-def _responses(route: Route, components: Components) -> Iterator[tuple[str, JsonValue]]:
+def _responses(
+    route: Route, components: Components, further: Iterable[str]
+) -> Iterator[tuple[str, JsonValue]]:
     for answer in route.answers:
         yield str(answer.status), _success(answer, components)
-    for status, codes in _by_status(route.errors).items():
+    for status, codes in _by_status((*route.errors, *further)).items():
         retry = {"Retry-After": "Seconds to wait."} if status in ASKS_TO_RETRY else {}
+        challenge = {"WWW-Authenticate": "What to send."} if status == 401 else {}
         yield (
             str(status),
             {
                 "description": ", ".join(codes),
-                "headers": _headers(retry),
+                "headers": _headers(retry | challenge),
                 "content": {JSON: {"schema": components.answer(ErrorBody)}},
             },
         )

@@ -12,6 +12,7 @@ from gpuruntime.api.errors import (
     BodyTooLargeError,
     MethodNotAllowedError,
     RequestError,
+    UnauthenticatedError,
     UnknownPathError,
 )
 from gpuruntime.inventory.errors import InventoryError
@@ -23,6 +24,7 @@ INTERNAL_ERROR: Final = "internal_error"
 
 STATUSES: Final[Mapping[str, int]] = {
     INVALID_REQUEST: 400,
+    "unauthenticated": 401,
     "forbidden": 403,
     "not_found": 404,
     "gpuunit_not_found": 404,
@@ -54,6 +56,8 @@ STATUSES: Final[Mapping[str, int]] = {
 }
 ASKS_TO_RETRY: Final = (429, 503)
 RETRY_AFTER_SECONDS: Final = 2.0
+CHALLENGE: Final = 'Bearer realm="gpuruntime"'
+INVALID: Final = ', error="invalid_token"'
 
 # What this room answers for, instead of aiohttp's own pages.
 Told = RequestError | InventoryError | ServerlessError | StrictError
@@ -91,6 +95,8 @@ def problem_answer(error: Known, method: str) -> web.Response:
     headers: dict[str, str] = {}
     if isinstance(known, MethodNotAllowedError):
         headers["Allow"] = ", ".join(known.allowed)
+    if isinstance(known, UnauthenticatedError):
+        headers["WWW-Authenticate"] = CHALLENGE + (INVALID if known.is_given else "")
     if STATUSES[known.code] in ASKS_TO_RETRY:
         asked = getattr(known, "retry_after_seconds", None) or RETRY_AFTER_SECONDS
         headers["Retry-After"] = str(ceil(asked))

@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import attrs
 from aiohttp import web
 
+from gpuruntime.api.access import Access, Open, Principal
+from gpuruntime.api.authentication import PRINCIPAL
 from gpuruntime.models.json import JsonObject
 
 ModelT = TypeVar("ModelT")
@@ -96,6 +98,11 @@ class Call(Generic[QueryT, BodyT]):
     def path(self, name: str) -> str:
         return self.request.match_info[name]
 
+    @property
+    def principal(self) -> Principal:
+        """Of a route that is not open."""
+        return self.request[PRINCIPAL]
+
 
 Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResponse]]
 
@@ -104,6 +111,7 @@ Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResp
 class Route:
     """`name` is what generated clients call it; `errors` are the codes it may end with.
 
+    `access` is what a caller has to be allowed: there is no default that could open a door.
     The pattern is what is matched where the path, as documented, cannot say it.
     An untimed route answers from memory, or bounds by itself the time to its first byte.
     """
@@ -111,6 +119,7 @@ class Route:
     name: str
     method: str
     path: str
+    access: Access | Open
     handler: Handler
     summary: str
     answers: tuple[Answer, ...]

@@ -1,5 +1,6 @@
 """The routes that tell how the service and the fleet are doing."""
 
+from gpuruntime.api.access import INVENTORY, OPEN, Access, Place, Verb
 from gpuruntime.api.fleet import Fleet, FleetView
 from gpuruntime.api.health import Health, HealthView
 from gpuruntime.api.routing import LOCAL, READ, Answer, Call, NoQuery, Reply, Route
@@ -16,6 +17,7 @@ def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
     return (
         Route(
             name="getHealth",
+            access=OPEN,
             is_untimed=True,
             method="GET",
             path="/api/v1/health",
@@ -28,6 +30,7 @@ def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
         ),
         Route(
             name="getInventory",
+            access=Access(verb=Verb.GET, resource=INVENTORY, place=Place.ALL),
             is_untimed=True,
             method="GET",
             path=f"{OPERATOR}/inventory",

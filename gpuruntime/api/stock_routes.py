@@ -7,6 +7,7 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.api import examples
+from gpuruntime.api.access import Verb, pool_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after, cursor_after_key, key_of, position_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
@@ -50,6 +51,7 @@ def _job_routes(handlers: "_JobHandlers") -> tuple[Route, ...]:
             method="POST",
             path=f"{OPERATOR}/stock-units",
             name="seedStockUnits",
+            access=pool_access(Verb.CREATE),
             handler=handlers.seed,
             summary="Make so many stock units, once",
             body=Body(model=SeedStock, parse=parse_seed_stock, example=examples.SEED_STOCK),
@@ -61,6 +63,7 @@ def _job_routes(handlers: "_JobHandlers") -> tuple[Route, ...]:
             method="GET",
             path=JOBS,
             name="listJobs",
+            access=pool_access(Verb.LIST),
             is_untimed=True,
             handler=handlers.list,
             summary="List jobs by operationID",
@@ -75,6 +78,7 @@ def _job_routes(handlers: "_JobHandlers") -> tuple[Route, ...]:
             method="GET",
             path=JOB,
             name="getJob",
+            access=pool_access(Verb.GET),
             handler=handlers.get,
             summary="Follow a job",
             answers=(Answer(status=200, description="The job.", model=Job),),
@@ -90,6 +94,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             method="POST",
             path=POOLS,
             name="createPool",
+            access=pool_access(Verb.CREATE),
             handler=handlers.create,
             summary="Create a pool of stock",
             body=Body(
@@ -105,6 +110,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             method="GET",
             path=POOLS,
             name="listPools",
+            access=pool_access(Verb.LIST),
             is_untimed=True,
             handler=handlers.list,
             summary="List pools by name",
@@ -119,6 +125,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             method="GET",
             path=POOL,
             name="getPool",
+            access=pool_access(Verb.GET),
             handler=handlers.get,
             summary="Read a pool",
             answers=(Answer(status=200, description="The pool.", model=PoolView, headers=_ETAG),),
@@ -129,6 +136,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             method="PUT",
             path=POOL,
             name="updatePool",
+            access=pool_access(Verb.UPDATE),
             handler=handlers.update,
             summary="Change a pool",
             body=Body(model=UpdatePool, parse=parse_update_pool, example=examples.UPDATE_POOL),
@@ -143,6 +151,7 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             method="DELETE",
             path=POOL,
             name="deletePool",
+            access=pool_access(Verb.DELETE),
             handler=handlers.delete,
             summary="Delete a pool and its unclaimed stock",
             answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from gpuruntime.api import examples
+from gpuruntime.api.access import Verb, storage_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after_key, key_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
@@ -36,6 +37,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             method="POST",
             path=STORAGES,
             name="createStorage",
+            access=storage_access(Verb.CREATE),
             handler=handlers.create,
             summary="Create a storage",
             body=Body(
@@ -64,6 +66,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             method="GET",
             path=STORAGES,
             name="listStorages",
+            access=storage_access(Verb.LIST),
             is_untimed=True,
             handler=handlers.list,
             summary="List storages by name",
@@ -83,6 +86,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             method="GET",
             path=STORAGE,
             name="getStorage",
+            access=storage_access(Verb.GET),
             handler=handlers.get,
             summary="Read a storage",
             answers=(
@@ -95,6 +99,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             method="PUT",
             path=STORAGE,
             name="updateStorage",
+            access=storage_access(Verb.UPDATE),
             handler=handlers.update,
             summary="Let a storage grow, or turn its accessor on or off",
             body=Body(
@@ -118,6 +123,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             method="DELETE",
             path=STORAGE,
             name="deleteStorage",
+            access=storage_access(Verb.DELETE),
             handler=handlers.delete,
             summary="Delete a storage and what is on it",
             answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
@@ -128,6 +134,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             method="POST",
             path=f"{STORAGE}/recover",
             name="recoverStorage",
+            access=storage_access(Verb.UPDATE),
             handler=handlers.recover,
             summary="Run a failed prepare again",
             answers=(

@@ -6,6 +6,7 @@ from typing import Final
 
 from swagger_ui_bundle import swagger_ui_path
 
+from gpuruntime.api.access import OPEN
 from gpuruntime.api.openapi import openapi_document
 from gpuruntime.api.routing import HTML, JSON, LOCAL, Answer, Call, Form, NoQuery, Reply, Route
 from gpuruntime.models import codec
@@ -36,12 +37,12 @@ SwaggerUIBundle({url: "../openapi.json", dom_id: "#page", validatorUrl: null});
 """
 
 
-def with_document(routes: Iterable[Route], *, version: str) -> tuple[Route, ...]:
+def with_document(routes: Iterable[Route], *, version: str, is_guarded: bool) -> tuple[Route, ...]:
     """The routes and those that describe them; the page's own files are served undescribed."""
 
     @cache
     def document() -> bytes:
-        return codec.encode(openapi_document(described, version=version))
+        return codec.encode(openapi_document(described, version=version, is_guarded=is_guarded))
 
     described = (
         *routes,
@@ -65,6 +66,7 @@ def _route(
         name=name,
         method="GET",
         path=path,
+        access=OPEN,
         handler=handler,
         summary=summary,
         answers=(Answer(status=200, description=summary, form=Form.RAW, media_type=media_type),),

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import attrs
 
 from gpuruntime.api import examples
+from gpuruntime.api.access import Verb, unit_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.page_documents import PageDocuments
 from gpuruntime.api.pages import (
@@ -85,6 +86,7 @@ def unit_routes(
             method="POST",
             path=UNITS,
             name="createUnit",
+            access=unit_access(Verb.CREATE),
             handler=handlers.create,
             summary="Claim stock and start a unit on it",
             body=Body(
@@ -112,6 +114,7 @@ def unit_routes(
             method="GET",
             path=UNITS,
             name="listUnits",
+            access=unit_access(Verb.LIST),
             is_untimed=True,
             handler=handlers.list,
             summary="List units by name",
@@ -125,6 +128,7 @@ def unit_routes(
             method="GET",
             path=UNIT,
             name="getUnit",
+            access=unit_access(Verb.GET),
             handler=handlers.get,
             summary="Read a unit",
             query=ReadUnit,
@@ -135,6 +139,7 @@ def unit_routes(
             method="PUT",
             path=UNIT,
             name="updateUnit",
+            access=unit_access(Verb.UPDATE),
             handler=handlers.update,
             summary="Change a unit",
             body=Body(model=UpdateUnit, parse=parse_update_unit, example=examples.UPDATE_UNIT),
@@ -154,6 +159,7 @@ def unit_routes(
             method="DELETE",
             path=UNIT,
             name="deleteUnit",
+            access=unit_access(Verb.DELETE),
             handler=handlers.delete,
             summary="Delete a unit",
             answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
@@ -163,6 +169,7 @@ def unit_routes(
             method="GET",
             path=f"{UNIT}/events",
             name="listUnitEvents",
+            access=unit_access(Verb.GET),
             handler=handlers.events,
             summary="What happened to a unit and its Pods, newest first",
             query=PageQuery,

@@ -10,7 +10,9 @@ import structlog
 from aiohttp import web
 
 from gpuruntime.api.app import ApiOptions, Backend, make_app
+from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.token_guard import TokenGuard
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.bus.connection import Connection as BrokerConnection
 from gpuruntime.bus.names import Names
@@ -29,6 +31,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import EVERYTHING, Selection
+from gpuruntime.meter import Meter
 from gpuruntime.models.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.labels import APP_NAME, STORAGE_APP
 from gpuruntime.models.network import SERVICES
@@ -40,6 +43,7 @@ from gpuruntime.roles.broker import connection_options_of, stream_options_of
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_stores import result_store
+from gpuruntime.roles.token_file import TokenFile
 from gpuruntime.roles.translation import file_limits_of, namespaces_of
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
 from gpuruntime.serverless.queue import Queue
@@ -72,6 +76,7 @@ class Api:
         self._transport = transport
         self._process = process or Process()
         self._registry = Registry()
+        self._token_file = _token_file(settings, self._registry)
         self._informers: dict[str, Informer[Any]] = {}
         self._stop = asyncio.Event()
         self._drained = asyncio.Event()
@@ -113,6 +118,8 @@ class Api:
                 auditor = Auditor(caches.snapshot, is_current=self._is_current, is_silent=True)
                 ingress = self._ingress(client, caches, results)
                 app = self._app(client, operations, caches, auditor, ingress)
+                if self._token_file is not None:
+                    tasks.create_task(self._token_file.run(), name="token file")
                 if self._settings.nats.url:
                     tasks.create_task(ingress.run(), name="serverless")
                 if self._is_enabled:
@@ -198,6 +205,7 @@ class Api:
             rng=rng,
             meter=self._registry,
             way=self._process.way,
+            guard=self._guard(),
         )
         options = ApiOptions(
             version=version("gpuruntime"),
@@ -206,6 +214,9 @@ class Api:
             files=file_limits_of(self._settings),
         )
         return make_app(backend, options)
+
+    def _guard(self) -> Guard:
+        return TokenGuard(self._token_file.principals) if self._token_file else OpenDoor()
 
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         names = self._settings.namespaces
@@ -289,14 +300,19 @@ class Api:
         }
 
 
+def _token_file(settings: Settings, meter: Meter) -> TokenFile | None:
+    is_token = settings.auth.mode is AuthMode.TOKEN
+    return TokenFile(settings.auth.tokenFile, meter) if is_token else None
+
+
 def _refuse_open_doors(settings: Settings) -> None:
     auth = settings.auth
-    if auth.mode is not AuthMode.NONE:
+    if auth.mode is AuthMode.KUBERNETES:
         raise ConfigurationError(
-            f"auth.mode: {auth.mode} is not there yet, and nobody is served unasked: "
-            "say none, and put what authenticates callers in front"
+            "auth.mode: kubernetes is not there yet, and nobody is served unasked: say token"
         )
-    if not auth.allowUnauthenticated and not settings.listen.is_loopback:
+    is_open = auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
+    if is_open and not settings.listen.is_loopback:
         raise ConfigurationError(
             f"listen: {settings.listen} is reached from elsewhere, and auth.mode is none: "
             "listen on 127.0.0.1, or say auth.allowUnauthenticated: true to mean it"

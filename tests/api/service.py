@@ -12,10 +12,13 @@ import attrs
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuruntime.api.app import ApiOptions, Backend, make_app
+from gpuruntime.api.app import ApiOptions, Backend, make_app, routes_of
+from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.file_patience import FileLimits
+from gpuruntime.api.routing import Route
 from gpuruntime.api.serving import Runner
+from gpuruntime.api.swagger import with_document
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.store import Store, Tables
 from gpuruntime.kube.client import Client
@@ -72,8 +75,10 @@ class Service:
         nodes: Tables[Node],
         quotas: Tables[ResourceQuota],
         services: Tables[NetworkService],
+        routes: tuple[Route, ...],
     ) -> None:
         self.client = client
+        self.routes = routes
         self.replica = replica
         self.nodes = nodes
         self.quotas = quotas
@@ -148,6 +153,7 @@ async def service(
     around: Callable[[Transport], Transport] = lambda inner: inner,
     queue: Queue | None = None,
     now: Callable[[], datetime] = clock,
+    guard: Guard | None = None,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live.
 
@@ -180,9 +186,13 @@ async def service(
             now=now,
             rng=Random(1),
             meter=meter,
+            guard=guard or OpenDoor(),
         )
         options = ApiOptions(version="1.2.3", deadline_seconds=deadline_seconds, files=files)
         app = make_app(backend, options)
+        routes = with_document(
+            routes_of(backend, options), version="1.2.3", is_guarded=backend.guard.asks
+        )
         async with TestClient(_Server(app, cancels_handlers=cancels_handlers)) as client:
-            served = Service(client, process, nodes, quotas, services)
+            served = Service(client, process, nodes, quotas, services, routes)
             yield served

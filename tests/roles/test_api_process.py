@@ -121,7 +121,12 @@ def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs
     [
         ({"surprise": 1}, 2, "surprise: unknown field"),
         ({"listen": "0.0.0.0:0"}, 2, "auth.allowUnauthenticated: true to mean it"),
-        ({"auth": {"mode": "token"}}, 2, "auth.mode: token is not there yet"),
+        ({"auth": {"mode": "token"}}, 2, "auth.tokenFile: is empty: mode token needs one"),
+        (
+            {"auth": {"mode": "token", "tokenFile": "/nowhere"}},
+            2,
+            "configuration /nowhere: No such file",
+        ),
         ({"kubernetes": {"kubeconfig": "/nowhere"}}, 2, "kubeconfig /nowhere: no such file"),
         ({"kubernetes": {"mode": "required"}}, 3, "the cluster is required"),
     ],

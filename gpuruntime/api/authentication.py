@@ -1,0 +1,75 @@
+"""The door before every route: who calls, and whether they may, before a body is read."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
+
+import structlog
+from aiohttp import hdrs, web
+from multidict import MultiMapping
+
+from gpuruntime.api.access import ANYBODY, Access, Open, Principal
+from gpuruntime.api.errors import UnauthenticatedError
+
+Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PRINCIPAL: Final = web.RequestKey("principal", Principal)
+# The form of RFC 6750; a token of Kubernetes has some 1,000 characters.
+_BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,8000}=*)")
+
+
+class Guard(Protocol):
+    """`asks` is whether callers have to say who they are."""
+
+    @property
+    def asks(self) -> bool: ...
+
+    async def principal_of(self, headers: MultiMapping[str]) -> Principal:
+        """Raises UnauthenticatedError, or NotServingError where nobody can tell."""
+        ...
+
+    async def demand(self, principal: Principal, access: Access) -> None:
+        """Raises DeniedError, or NotServingError where nobody can tell."""
+        ...
+
+
+class OpenDoor:
+    """Nobody is asked anything: whoever reaches the process is served."""
+
+    asks = False
+
+    async def principal_of(self, _: MultiMapping[str]) -> Principal:
+        return ANYBODY
+
+    async def demand(self, principal: Principal, access: Access) -> None:
+        pass
+
+
+def guarded(access: Access | Open, handler: Next, guard: Guard) -> Next:
+    """What the handler does is done for somebody who may ask for it."""
+    if isinstance(access, Open):
+        return handler
+
+    async def admitted(request: web.Request) -> web.StreamResponse:
+        principal = await guard.principal_of(request.headers)
+        if guard.asks:
+            structlog.contextvars.bind_contextvars(caller=principal.name)
+        await guard.demand(principal, access)
+        request[PRINCIPAL] = principal
+        return await handler(request)
+
+    return admitted
+
+
+def bearer_token(headers: MultiMapping[str]) -> str:
+    """Raises UnauthenticatedError; its words never hold what was sent."""
+    given = headers.getall(hdrs.AUTHORIZATION, [])
+    if not given:
+        raise UnauthenticatedError("say who calls: send Authorization: Bearer <token>")
+    found = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
+    if found is None:
+        raise UnauthenticatedError(
+            "the header Authorization is not understood: send one, as Bearer <token>",
+            is_given=True,
+        )
+    return found[1]

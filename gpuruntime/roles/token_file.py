@@ -1,0 +1,123 @@
+"""The file of tokens: read strictly, and again whenever it changes, without a restart."""
+
+import asyncio
+import re
+from typing import Final, NewType
+
+import attrs
+import structlog
+
+from gpuruntime.api.access import Principal, Role
+from gpuruntime.api.token_guard import Principals
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.meter import Meter
+from gpuruntime.models.names import is_label_value
+from gpuruntime.models.strict import FieldError, StrictError, Structurer
+from gpuruntime.setting_checks import refuse
+from gpuruntime.strict_yaml import read_mapping
+
+LOOK_SECONDS: Final = 5.0
+MOST_TOKENS: Final = 10_000
+Digest = NewType("Digest", str)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9._@-]{1,128}")
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class TokenEntry:
+    """The token itself stands nowhere: whoever reads the file cannot call with it."""
+
+    name: str
+    sha256: Digest
+    role: Role
+    tenants: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        bad = [each for each in self.tenants if not each or not is_label_value(each)]
+        has_none = self.role is Role.TENANT and not self.tenants
+        is_bound = self.role is Role.OPERATOR and bool(self.tenants)
+        refuse(
+            (
+                "name",
+                not _NAME.fullmatch(self.name),
+                "must be 1 to 128 letters, digits, '.', '_', '@' and '-'",
+            ),
+            ("tenants", bool(bad), f"{', '.join(map(repr, bad))}: no value of a label"),
+            ("tenants", has_none, "is empty: a tenant has at least one"),
+            ("tenants", is_bound, "binds an operator to tenants: choose tenant or viewer"),
+        )
+
+    @property
+    def principal(self) -> Principal:
+        return Principal(name=self.name, role=self.role, tenants=frozenset(self.tenants))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class TokenDocument:
+    tokens: tuple[TokenEntry, ...]
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.tokens) > MOST_TOKENS:
+            raise FieldError("tokens", f"are more than {MOST_TOKENS}")
+        for field in ("name", "sha256"):
+            known: set[str] = set()
+            for index, entry in enumerate(self.tokens):
+                value = getattr(entry, field)
+                if value in known:
+                    raise FieldError(f"tokens[{index}].{field}", "stands there twice")
+                known.add(value)
+
+
+class TokenFile:
+    """Raises ConfigurationError where the file of the start is not good."""
+
+    def __init__(self, path: str, meter: Meter) -> None:
+        self._path = path
+        self._meter = meter
+        self._fault = ""
+        self._principals = read_tokens(path)
+
+    def principals(self) -> Principals:
+        return self._principals
+
+    async def run(self) -> None:
+        """For ever: a good file replaces the last one, a broken one is told of and waits."""
+        while True:
+            self._meter.gauge("auth_token_file_broken", float(bool(self._fault)))
+            await asyncio.sleep(LOOK_SECONDS)
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            principals = read_tokens(self._path)
+        except ConfigurationError as error:
+            if str(error) != self._fault:
+                log.warning("token file is broken, the last good one holds", reason=str(error))
+            self._fault = str(error)
+            return
+        self._fault = ""
+        if principals != self._principals:
+            self._principals = principals
+            log.info("token file changed", tokens=len(principals))
+
+
+def read_tokens(path: str) -> Principals:
+    """Raises ConfigurationError, with every fault at once and no digest in it."""
+    document = read_mapping(path)
+    try:
+        tokens = _structurer.structure(document, TokenDocument).tokens
+    except StrictError as error:
+        raise ConfigurationError(f"token file {path}: {error}") from error
+    return {bytes.fromhex(entry.sha256): entry.principal for entry in tokens}
+
+
+def _digest(value: object) -> str:
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return value
+    raise ValueError("must be the SHA-256 of a token, as 64 hexadecimal digits in lower case")
+
+
+_structurer = Structurer()
+_structurer.register(Digest, _digest)

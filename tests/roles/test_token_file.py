@@ -1,0 +1,96 @@
+"""The file of tokens: read strictly, and followed while it changes."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+import structlog
+
+from gpuruntime.api.access import Principal, Role
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.token_file import LOOK_SECONDS, TokenFile, read_tokens
+
+DIGEST = hashlib.sha256(b"secret").hexdigest()
+OTHER = hashlib.sha256(b"other").hexdigest()
+
+
+def entry(name: str = "ci", digest: str = DIGEST, rest: str = "role: operator") -> str:
+    return f"- name: {name}\n  sha256: {digest!r}\n  {rest}\n"
+
+
+def written(folder: Path, *entries: str) -> str:
+    path = folder / "tokens.yaml"
+    path.write_text("tokens:\n" + "".join(entries))
+    return str(path)
+
+
+def refusal(folder: Path, *entries: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        read_tokens(written(folder, *entries))
+    return str(caught.value)
+
+
+def test_each_entry_is_a_principal_found_by_its_digest(tmp_path: Path) -> None:
+    team = entry("team", OTHER, "role: tenant\n  tenants: [a, b]")
+    assert read_tokens(written(tmp_path, entry(), team)) == {
+        bytes.fromhex(DIGEST): Principal(name="ci", role=Role.OPERATOR),
+        bytes.fromhex(OTHER): Principal(
+            name="team", role=Role.TENANT, tenants=frozenset({"a", "b"})
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (entry(rest="role: king"), "tokens[0].role: must be one of operator, viewer, tenant"),
+        (entry(rest="role: tenant"), "tokens[0].tenants: is empty: a tenant has at least one"),
+        (entry(rest="role: operator\n  tenants: [a]"), "tokens[0].tenants: binds an operator"),
+        (entry(rest="role: tenant\n  tenants: ['a/b']"), "tokens[0].tenants: 'a/b': no value"),
+        (entry(rest="role: viewer\n  plain: x"), "tokens[0].plain: unknown field"),
+        (entry(name="'two words'"), "tokens[0].name: must be 1 to 128"),
+        (entry(digest="secret"), "tokens[0].sha256: must be the SHA-256 of a token"),
+        (entry() + entry("other"), "tokens[1].sha256: stands there twice"),
+        (entry() + entry(digest=OTHER), "tokens[1].name: stands there twice"),
+        ("- 7\n", "tokens[0]: must be an object"),
+    ],
+)
+def test_what_is_not_exactly_right_is_named(tmp_path: Path, bad: str, words: str) -> None:
+    told = refusal(tmp_path, bad)
+    assert words in told
+    assert DIGEST not in told
+
+
+def test_a_token_that_stands_there_plainly_is_not_repeated(tmp_path: Path) -> None:
+    assert "hunter2" not in refusal(tmp_path, entry(digest="hunter2"))
+
+
+@pytest.mark.looptime
+async def test_a_changed_file_holds_without_a_restart_and_a_broken_one_does_not(
+    tmp_path: Path,
+) -> None:
+    meter = Registry()
+    file = TokenFile(written(tmp_path, entry()), meter)
+    with structlog.testing.capture_logs() as logs:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(file.run())
+            await asyncio.sleep(0)
+            assert b"gpuruntime_auth_token_file_broken 0.0" in meter.text()
+
+            written(tmp_path, entry(digest=OTHER))
+            await asyncio.sleep(LOOK_SECONDS * 1.5)
+            assert list(file.principals()) == [bytes.fromhex(OTHER)]
+
+            written(tmp_path, entry(digest="broken"))
+            await asyncio.sleep(LOOK_SECONDS * 3)
+            assert list(file.principals()) == [bytes.fromhex(OTHER)]
+            assert b"gpuruntime_auth_token_file_broken 1.0" in meter.text()
+
+            written(tmp_path, entry())
+            await asyncio.sleep(LOOK_SECONDS)
+            assert list(file.principals()) == [bytes.fromhex(DIGEST)]
+            assert b"gpuruntime_auth_token_file_broken 0.0" in meter.text()
+            task.cancel()
+    assert [each["log_level"] for each in logs] == ["info", "warning", "info"]
