@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -13,6 +14,7 @@ from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.message import Message
+from gpuruntime.bus.messages import Record, read
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records, StoredRecord
 from tests.bus.broker import connection
@@ -29,6 +31,23 @@ class Onlooker:
     records: Records
     # Every message of an invocation that was heard on its way into the queue.
     sent: list[Message]
+    # Every record that was heard to be written.
+    written: list[Record]
+
+    def ends(self) -> dict[str, set[str]]:
+        """All the ends that an invocation was heard to have come to."""
+        ends: defaultdict[str, set[str]] = defaultdict(set)
+        for record in self.written:
+            if record.state.is_terminal:
+                ends[record.invocationID].add(record.token)
+        return ends
+
+    def course_of(self, name: str) -> list[str]:
+        return [
+            f"{record.state} {record.attempt} {record.workerName} #{record.sequence}"
+            for record in self.written
+            if record.invocationID == name
+        ]
 
     async def read(self, function: str, name: str) -> StoredRecord:
         stored = await insist(lambda: self.records.read(function, name))
@@ -68,8 +87,14 @@ async def onlooker(url: str) -> AsyncIterator[Onlooker]:
         jetstream = JetStream(connected)
         records = Records(jetstream, names, rng=Random(3))
         sent: list[Message] = []
-        async with connected.listening(f"{PREFIX}.invoke.*", sent.append):
-            yield Onlooker(connected, jetstream, names, records, sent)
+        written: list[Record] = []
+        async with (
+            connected.listening(f"{PREFIX}.invoke.*", sent.append),
+            connected.listening(
+                f"{PREFIX}.changed.*.*", lambda message: written.append(read(message.data, Record))
+            ),
+        ):
+            yield Onlooker(connected, jetstream, names, records, sent, written)
 
 
 async def insist(ask: Callable[[], Awaitable[T]]) -> T:
