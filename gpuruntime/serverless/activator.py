@@ -38,7 +38,6 @@ log = structlog.get_logger()
 AT_ONCE: Final = 64
 SURVEY_SECONDS: Final = 10.0
 MEASURE_SECONDS: Final = 5.0
-METERED: Final = ("desired", "ready", "busy", "draining")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -70,55 +69,29 @@ class Activator:
         self._units = caches.units
         self._meter = meter
         self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
-        self.beats = Beats(names)
+        self._beats = Beats(names)
+        self._depths = Depths(queue.jetstream, names)
         self._consumers = Consumers(
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
         )
-        depths = Depths(queue.jetstream, names)
-        self.readings = Readings(depths, tell=self._tell, tell_all=self._wake_all, meter=meter)
-        orphans = Orphans(
-            queue.jetstream,
-            queue.records,
-            names,
-            retention_seconds=options.retention_seconds,
-            now=means.now,
-            meter=meter,
+        self.readings = Readings(
+            self._depths, tell=self._tell, tell_all=self._wake_all, meter=meter
         )
-        self._scaler = Scaler(
-            units=caches.units,
-            stock=caches.stock,
-            workers=WorkerUnits(means, units, queue.connection, names, rng=means.rng),
-            readings=self.readings,
-            beats=self.beats,
-            consumers=self._consumers,
-            status=FunctionStatus(
-                client=means.client, units=caches.units, depths=depths, now=means.now
-            ),
-            gone=GoneFunctions(
-                units=caches.units,
-                readings=self.readings,
-                consumers=self._consumers,
-                orphans=orphans,
-                catch_up=catch_up,
-                grace_seconds=options.orphan_seconds,
-            ),
-            hearing_since=lambda: self.hearing_since,
-            meter=meter,
-        )
+        self.hearing_since: float | None = None
+        self._scaler = self._make_scaler(means, units, self._make_gone(means, options, catch_up))
         self.waker = Waker(
             self._keys,
             units=caches.units,
             stock=caches.stock,
             namespace=means.options.namespaces.instance,
             readings=self.readings,
-            beats=self.beats,
+            beats=self._beats,
             short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),
             touch=self._scaler.touch,
         )
         self.controller = Controller(
             "function", self._keys, self._scaler.reconcile, workers=AT_ONCE, meter=meter
         )
-        self.hearing_since: float | None = None
         self._survey_due = asyncio.Event()
 
     async def run(self) -> None:
@@ -141,6 +114,43 @@ class Activator:
 
     async def drain(self) -> None:
         await self.controller.drain()
+
+    def _make_scaler(self, means: Means, units: Units, gone: GoneFunctions) -> Scaler:
+        caches, queue = means.caches, self._queue
+        return Scaler(
+            units=caches.units,
+            stock=caches.stock,
+            workers=WorkerUnits(means, units, queue.connection, queue.names, rng=means.rng),
+            readings=self.readings,
+            beats=self._beats,
+            consumers=self._consumers,
+            status=FunctionStatus(
+                client=means.client, units=caches.units, depths=self._depths, now=means.now
+            ),
+            gone=gone,
+            hearing_since=lambda: self.hearing_since,
+            meter=self._meter,
+        )
+
+    def _make_gone(
+        self, means: Means, options: ActivatorOptions, catch_up: Callable[[], Awaitable[None]]
+    ) -> GoneFunctions:
+        queue = self._queue
+        return GoneFunctions(
+            units=means.caches.units,
+            readings=self.readings,
+            consumers=self._consumers,
+            orphans=Orphans(
+                queue.jetstream,
+                queue.records,
+                queue.names,
+                retention_seconds=options.retention_seconds,
+                now=means.now,
+                meter=self._meter,
+            ),
+            catch_up=catch_up,
+            grace_seconds=options.orphan_seconds,
+        )
 
     async def _follow_sessions(self) -> None:
         """What was not heard while nobody listened proves nothing."""
@@ -190,8 +200,12 @@ class Activator:
     async def _measure(self) -> None:
         while True:
             statuses = [memory.status for memory in self._scaler.memories.values()]
-            for state in METERED:
-                count = sum(getattr(status, f"{state}Workers") for status in statuses)
+            for state, count in (
+                ("desired", sum(status.desiredWorkers for status in statuses)),
+                ("ready", sum(status.readyWorkers for status in statuses)),
+                ("busy", sum(status.busyWorkers for status in statuses)),
+                ("draining", sum(status.drainingWorkers for status in statuses)),
+            ):
                 self._meter.gauge("serverless_workers", count, state=state)
             oldest = max((status.oldestWaitSeconds for status in statuses), default=0)
             self._meter.gauge("serverless_oldest_wait_seconds", oldest)
