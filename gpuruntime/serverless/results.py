@@ -39,6 +39,7 @@ from gpuruntime.serverless.queued import discard_message
 log = structlog.get_logger()
 
 STARTING: Final = "the consumer of records is not there yet"
+STREAMLESS: Final = "the stream of records is not there yet: an api or an activator makes it"
 STOPPING: Final = "stopping"
 DOUBLINGS: Final = 16
 
@@ -235,6 +236,8 @@ class Results:
             try:
                 await declare_consumer(self._jetstream, stream, declaration)
                 told = await self._jetstream.call(f"CONSUMER.INFO.{stream}.{RESULTS}")
+            except MissingError:
+                self._await_streams()
             except BusError as error:
                 self._note(str(error))
             else:
@@ -249,6 +252,13 @@ class Results:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await lost.wait()
+
+    def _await_streams(self) -> None:
+        """The api and the activator make them, and may start later than this."""
+        if self._problem != STREAMLESS:
+            log.info("waiting for the streams to be made")
+        self._problem = STREAMLESS
+        self._pull.wake()
 
     def _note(self, problem: str) -> None:
         if problem and problem != self._problem:
