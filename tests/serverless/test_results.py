@@ -11,6 +11,7 @@ import attrs
 import msgspec
 
 from gpuruntime.bus.bodies import CHUNK_BYTES, Bodies
+from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.messages import NULL, Invocation, Record, State, encode
 from gpuruntime.bus.names import RESULTS, Names
 from gpuruntime.bus.pull import PullOptions
@@ -82,9 +83,15 @@ async def replica(
             running.cancel()
 
 
-async def unanswered(made: Bus) -> tuple[int, int]:
-    """How many records were delivered and not answered for good, and how many not yet."""
-    told = await made.jetstream.call(f"CONSUMER.INFO.{made.names.states}.{RESULTS}")
+async def unanswered(made: Bus) -> tuple[int, int] | None:
+    """How many records were delivered and not answered for good, and how many not yet.
+
+    None before a replica has made the consumer.
+    """
+    try:
+        told = await made.jetstream.call(f"CONSUMER.INFO.{made.names.states}.{RESULTS}")
+    except MissingError:
+        return None
     return told["num_ack_pending"], told["num_pending"]  # type: ignore[return-value]  # JSON
 
 
