@@ -7,14 +7,17 @@ import attrs
 from gpuruntime.bus.declaring import change_consumer, declare_consumer
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.names import Names
+from gpuruntime.bus.names import Names, is_function_name
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.models.json import JsonObject
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Survey:
-    """`gone` stood and do not any more; `others` stand, and nobody here has asked for them."""
+    """`gone` stood and do not any more; `others` stand, and nobody here has asked for them.
+
+    One whose name can be no function's is somebody else's, and told of nowhere.
+    """
 
     gone: tuple[str, ...]
     others: tuple[str, ...]
@@ -64,7 +67,8 @@ class Consumers:
         gone = believed - there
         for function in gone:
             self.forget(function)
-        return Survey(gone=tuple(sorted(gone)), others=tuple(sorted(there - believed)))
+        others = filter(is_function_name, there - believed)
+        return Survey(gone=tuple(sorted(gone)), others=tuple(sorted(others)))
 
     async def _there(self) -> set[str]:
         there: set[str] = set()

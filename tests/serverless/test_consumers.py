@@ -90,6 +90,16 @@ async def test_consumers_that_nobody_has_asked_for_are_named_too(declared: Bus) 
     assert (await consumers.survey()).others == (FUNCTION,)
 
 
+async def test_a_consumer_that_can_be_no_functions_is_let_be(declared: Bus) -> None:
+    stream, subject = declared.names.invocations, declared.names.invoke("elsewhere")
+    config = {"durable_name": "Onlooker", "filter_subject": subject, "ack_policy": "explicit"}
+    await declared.jetstream.call(
+        f"CONSUMER.CREATE.{stream}.Onlooker.{subject}",
+        {"stream_name": stream, "config": config},
+    )
+    assert (await consumers_of(declared).survey()).others == (FUNCTION,)
+
+
 async def test_removing_one_that_is_gone_is_no_failure(declared: Bus) -> None:
     consumers = consumers_of(declared)
     await consumers.ensure("one", most_in_hand=1)
