@@ -18,7 +18,7 @@ from tests.simulate.kinds import (
     Planned,
     Target,
 )
-from tests.simulate.script import Script
+from tests.simulate.script import Release, Script
 
 # How often a run of events is a part of the plan.
 SHARE: Final = 0.5
@@ -144,6 +144,41 @@ def _lists_again(rng: Random, _: Script) -> Iterator[Planned]:
             yield Planned(at=again_at, process=process, kind=Kind.WATCHES_GONE)
 
 
+def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[Planned]:
+    """Of a unit that sleeps: its storage is looked at while there is none."""
+    for storage in script.storages:
+        if storage.sleeps:
+            # Of what mounts the volume: what fills and serves it, and the unit's first ones.
+            earlier = storage.is_prepared + storage.fails + storage.has_accessor
+            skip = earlier + 1 + storage.is_replaced
+            aim = f'"claimName":"{storage.name}"'
+            for process in MANAGERS:
+                yield Planned(
+                    at=storage.begins_at,
+                    process=process,
+                    kind=Kind.UNREACHABLE,
+                    target=Target.CREATE,
+                    skip=skip,
+                    aim=aim,
+                )
+
+
+def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[Planned]:
+    """Of a unit that sleeps: its storage is looked at while the Deployment has it yet."""
+    for storage in script.storages:
+        if storage.release is Release.UNMOUNTED_ASLEEP:
+            for process in MANAGERS:
+                yield Planned(
+                    at=storage.begins_at,
+                    process=process,
+                    kind=Kind.UNREACHABLE,
+                    target=Target.PATCH,
+                    # Of going to sleep, and of an earlier sleep.
+                    skip=1 + 2 * storage.sleeps,
+                    aim=f"deployments/unit-{storage.users[0]}",
+                )
+
+
 RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
     _unit_comes_after_its_end,
     _claimed_unit_comes_slowly,
@@ -156,6 +191,8 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _news_are_lost,
     _watch_falls_silent_at_last,
     _lists_again,
+    _deployment_comes_late_again,
+    _mount_is_taken_out_late,
 )
 
 

@@ -99,10 +99,13 @@ CORE: Final = (
         "",
     ),
     Mutation(
-        "names are compared instead of uids",
+        "a claim is believed by its claimant's name alone",
         "gpuruntime.models.provenance",
-        "or source_uid_of(claimant) != stock.metadata.uid",
-        "or str(source_of(claimant)) != str(stock.metadata.key)",
+        "    return claimant is None or (\n"
+        "        operation_of(claimant) != operation_of(stock)\n"
+        "        or source_uid_of(claimant) != stock.metadata.uid\n"
+        "    )",
+        "    return claimant is None",
     ),
     Mutation(
         "a grace shorter than a request",
@@ -209,7 +212,7 @@ CORE: Final = (
         "    if False:",
     ),
     Mutation(
-        "a page is skipped where the list goes on",
+        "a list goes on with a token that has expired",
         "gpuruntime.informer.recovery",
         "        case ListFailed(error=ExpiredError()):\n"
         '            return attrs.evolve(state, continue_token="")\n',
@@ -248,6 +251,12 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.holds",
         "        return any(mount.name == storage.metadata.name",
         "        return not unit.spec.suspended and any(mount.name == storage.metadata.name",
+    ),
+    Mutation(
+        "a Deployment that has no Pods is overlooked",
+        "gpuruntime.reconcilers.holds",
+        "        if deployment is None:\n            return False",
+        "        if True:\n            return False",
     ),
     Mutation(
         "a storage is never given back",
