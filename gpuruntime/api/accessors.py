@@ -11,6 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from gpuruntime.api.errors import AccessorOffError, NotServingError
+from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.stores import Store
 from gpuruntime.models import codec, provenance
@@ -60,9 +61,9 @@ class Accessors:
         self._services = services
         self._way = way
 
-    async def storage(self, name: str) -> GPUStorage:
+    async def storage(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
         """One that has an accessor; raises StorageNotFoundError, AccessorOffError."""
-        storage = await self._storages.get(name)
+        storage = await self._storages.get(name, scope)
         if not storage.spec.accessor.enabled:
             raise AccessorOffError(
                 f"storage {name} has no accessor: update it with accessor.enabled true"

@@ -14,6 +14,7 @@ from gpuruntime.api.serverless_views import (
     accepted_view,
     dead_letter_view,
 )
+from gpuruntime.models.strict import Problem, StrictError
 from gpuruntime.serverless.ingress import Ingress
 from gpuruntime.serverless.requests import FunctionID
 
@@ -104,6 +105,8 @@ class _DeadLetterHandlers:
 
     async def list(self, call: Call[DeadLetterQuery, None]) -> Reply:
         query = call.query
+        if call.scope.is_bound and not await self._is_own(call):
+            return Reply(data=[])
         page = await self._ingress.dead_letters.page(
             function=query.serverlessRequestID, limit=query.limit, after=number_of(query.cursor)
         )
@@ -112,13 +115,21 @@ class _DeadLetterHandlers:
             next=cursor_after(str(page.next)) if page.next else "",
         )
 
+    async def _is_own(self, call: Call[DeadLetterQuery, None]) -> bool:
+        """Letters are kept by function: those of some are not read among those of all."""
+        function = call.query.serverlessRequestID
+        if not function:
+            message = "is needed: name one of your functions"
+            raise StrictError((Problem(field="serverlessRequestID", message=message),))
+        return await self._ingress.functions.is_of(call.scope, function)
+
     async def redrive(self, call: Call[NoQuery, None]) -> Reply:
-        accepted = await self._ingress.dead_letters.redrive(call.path("deadLetterID"))
+        accepted = await self._ingress.dead_letters.redrive(call.path("deadLetterID"), call.scope)
         view = accepted_view(accepted, self._ingress.queue.names)
         if accepted.is_duplicate:
             return Reply(data=view, headers=REPLAYED)
         return Reply(status=202, data=view)
 
     async def discard(self, call: Call[NoQuery, None]) -> Reply:
-        await self._ingress.dead_letters.discard(call.path("deadLetterID"))
+        await self._ingress.dead_letters.discard(call.path("deadLetterID"), call.scope)
         return Reply(status=204)

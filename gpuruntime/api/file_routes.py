@@ -91,7 +91,7 @@ class _Files:
         headers = onward(request.headers)
         if request.method in ("COPY", "MOVE"):
             headers[DESTINATION] = _destination(request, name)
-        storage = await self._accessors.storage(name)
+        storage = await self._accessors.storage(name, call.scope)
         if is_change and not storage.spec.accessor.writable:
             raise MethodNotAllowedError(request.method, READS)
         accessor = self._accessors.of(storage)

@@ -12,7 +12,7 @@ def function_routes(functions: Functions) -> tuple[Route, ...]:
     async def read_page(call: Call[PageQuery, None]) -> Reply:
         cursor = call.query.cursor
         after = position_of(cursor, parts=1)[0] if cursor else ""
-        page = await functions.page(limit=call.query.limit, after=after)
+        page = await functions.page(limit=call.query.limit, after=after, scope=call.scope)
         return Reply(
             data=[function_view(each) for each in page.functions],
             next=cursor_after(page.next) if page.next else "",

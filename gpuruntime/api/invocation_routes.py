@@ -1,7 +1,7 @@
 """The routes of invocations: send one, wait for it, read it, cancel it."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -16,7 +16,9 @@ from gpuruntime.api.serverless_views import (
     invocation_view,
 )
 from gpuruntime.bus.messages import Mode
+from gpuruntime.serverless.functions import missing_function
 from gpuruntime.serverless.ingress import Ingress
+from gpuruntime.serverless.invocations import missing_invocation
 from gpuruntime.serverless.requests import FunctionID, Invoke, parse_invoke
 
 SERVERLESS: Final = "/api/v1/serverless"
@@ -107,6 +109,9 @@ class _InvocationHandlers:
 
     async def invoke(self, call: Call[NoQuery, Invoke]) -> Reply:
         demand_running(self._connection())
+        function = call.body.serverlessRequestID
+        if not await self._is_own(call, function):
+            raise missing_function(function)
         if call.body.mode is Mode.SYNC:
             return await self._call(call)
         acceptance = self._ingress.acceptance
@@ -117,16 +122,22 @@ class _InvocationHandlers:
         return Reply(status=202, data=view)
 
     async def get(self, call: Call[InvocationQuery, None]) -> Reply:
-        outcome = await self._ingress.invocations.read(
-            call.query.serverlessRequestID, call.path("invocationID")
-        )
+        function, invocation = call.query.serverlessRequestID, call.path("invocationID")
+        if not await self._is_own(call, function):
+            raise missing_invocation(function, invocation)
+        outcome = await self._ingress.invocations.read(function, invocation)
         return Reply(data=invocation_view(outcome))
 
     async def cancel(self, call: Call[InvocationQuery, None]) -> Reply:
-        await self._ingress.invocations.cancel(
-            call.query.serverlessRequestID, call.path("invocationID")
-        )
+        function, invocation = call.query.serverlessRequestID, call.path("invocationID")
+        if not await self._is_own(call, function):
+            raise missing_invocation(function, invocation)
+        await self._ingress.invocations.cancel(function, invocation)
         return Reply(status=204)
+
+    async def _is_own(self, call: Call[Any, Any], function: str) -> bool:
+        scope = call.scope
+        return not scope.is_bound or await self._ingress.functions.is_of(scope, function)
 
     async def _call(self, call: Call[NoQuery, Invoke]) -> Reply:
         """A caller that has left, or has to be let go, is not waited for any longer."""

@@ -33,7 +33,7 @@ class ReadLog:
 def log_route(units: Units, logs: UnitLogs) -> Route:
     async def read(call: Call[ReadLog, None]) -> web.StreamResponse:
         asked = call.query
-        unit = await units.get(call.path("name"))
+        unit = await units.get(call.path("name"), scope=call.scope)
         query = LogQuery(container=asked.container, tail=asked.tail, follow=asked.follow)
         async with logs.open(unit, query) as chunks:
             return await _handed_on(call.request, chunks)

@@ -13,6 +13,8 @@ from aiohttp import web
 
 from gpuruntime.api.access import Access, Open, Principal
 from gpuruntime.api.authentication import PRINCIPAL
+from gpuruntime.api.tenancy import scope_of
+from gpuruntime.inventory.scopes import Scope
 from gpuruntime.models.json import JsonObject
 
 ModelT = TypeVar("ModelT")
@@ -102,6 +104,10 @@ class Call(Generic[QueryT, BodyT]):
     def principal(self) -> Principal:
         """Of a route that is not open."""
         return self.request[PRINCIPAL]
+
+    @property
+    def scope(self) -> Scope:
+        return scope_of(self.principal)
 
 
 Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResponse]]

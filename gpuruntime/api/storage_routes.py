@@ -10,6 +10,7 @@ from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after_key, key_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.storage_views import StorageView, storage_view
+from gpuruntime.api.tenancy import owned
 from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.inventory.storage_requests import (
@@ -59,7 +60,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
                     headers={**_ETAG, **_REPLAYED},
                 ),
             ),
-            errors=(*WRITE, *_CONFLICTS),
+            errors=(*WRITE, *_CONFLICTS, "gpustorage_not_found"),
             tag=_TAG,
         ),
         Route(
@@ -156,7 +157,7 @@ class _StorageHandlers:
         self._storages = storages
 
     async def create(self, call: Call[NoQuery, CreateStorage]) -> Reply:
-        creation = await self._storages.create(call.body)
+        creation = await self._storages.create(owned(call.body, call.principal), call.scope)
         storage = creation.storage
         if creation.is_replay:
             return _shown(storage, headers=_REPLAYED)
@@ -164,26 +165,30 @@ class _StorageHandlers:
         return _shown(storage, status=201, headers=location)
 
     async def list(self, call: Call[PageQuery, None]) -> Reply:
-        page = self._storages.page(limit=call.query.limit, after=key_of(call.query.cursor))
+        page = self._storages.page(
+            limit=call.query.limit, after=key_of(call.query.cursor), scope=call.scope
+        )
         return Reply(
             data=[storage_view(storage) for storage in page.storages],
             next=cursor_after_key(page.next),
         )
 
     async def get(self, call: Call[NoQuery, None]) -> Reply:
-        return _shown(await self._storages.get(call.path("name")))
+        return _shown(await self._storages.get(call.path("name"), call.scope))
 
     async def update(self, call: Call[NoQuery, UpdateStorage]) -> Reply:
         matching = if_match(call.request)
-        storage = await self._storages.update(call.path("name"), call.body, if_match=matching)
+        storage = await self._storages.update(
+            call.path("name"), call.body, if_match=matching, scope=call.scope
+        )
         return _shown(storage)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
-        await self._storages.delete(call.path("name"))
+        await self._storages.delete(call.path("name"), call.scope)
         return Reply(status=204)
 
     async def recover(self, call: Call[NoQuery, None]) -> Reply:
-        return _shown(await self._storages.recover(call.path("name")))
+        return _shown(await self._storages.recover(call.path("name"), call.scope))
 
 
 def _shown(

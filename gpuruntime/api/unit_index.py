@@ -35,11 +35,17 @@ class Filter:
     lifecycle: Lifecycle = Lifecycle.INSTANCE
     phase: UnitPhase | None = None
     spec_name: str = ""
-    tenant: str = ""
+    # Any of these; None: whosesoever.
+    tenants: frozenset[str] | None = None
 
-    def facets(self) -> list[Facet]:
-        """All of which a unit has to have."""
-        asked = {"phase": self.phase or "", "specName": self.spec_name, "tenant": self.tenant}
+    def alternatives(self) -> list[list[Facet]]:
+        """Of one of these lists a unit has to have all."""
+        if self.tenants is None:
+            return [self._facets("")]
+        return [self._facets(tenant) for tenant in self.tenants if tenant]
+
+    def _facets(self, tenant: str) -> list[Facet]:
+        asked = {"phase": self.phase or "", "specName": self.spec_name, "tenant": tenant}
         named = [(self.lifecycle, name, value) for name, value in asked.items() if value]
         return named or [(self.lifecycle, "", "")]
 
@@ -78,22 +84,22 @@ class UnitIndex:
             cache.add_handler(partial(self._heed, lifecycle, cache.store))
 
     def page(self, wanted: Filter, *, limit: int, after: Key | None = None) -> UnitPage:
-        facets = wanted.facets()
-        rows = [self._rows[facet] for facet in facets if facet in self._rows]
-        if len(rows) < len(facets):
-            return UnitPage(views=[])
         place = _place_of(after) if after else ()
-        if len(rows) == 1:
-            found = rows[0].some_after(place, limit + 1)
-        else:
-            wanted_facets = frozenset(facets)
-            entries = min(rows, key=len).after(place)
-            found = list(
-                islice((each for each in entries if wanted_facets <= each.facets), limit + 1)
-            )
+        parts = [self._found(facets, place, limit + 1) for facets in wanted.alternatives()]
+        found = _merged(parts, limit + 1)
         kept = found[:limit]
         following = kept[-1].unit.metadata.key if len(found) > limit else None
         return UnitPage(views=[entry.view or entry.encoded() for entry in kept], next=following)
+
+    def _found(self, facets: list[Facet], place: Place, count: int) -> list[_Entry]:
+        rows = [self._rows[facet] for facet in facets if facet in self._rows]
+        if len(rows) < len(facets):
+            return []
+        if len(rows) == 1:
+            return rows[0].some_after(place, count)
+        wanted = frozenset(facets)
+        entries = min(rows, key=len).after(place)
+        return list(islice((each for each in entries if wanted <= each.facets), count))
 
     def _heed(
         self, lifecycle: Lifecycle, store: Store[GPUUnit], key: Key, *_: GPUUnit | None
@@ -125,6 +131,14 @@ class UnitIndex:
             self._rows[facet].remove(_place_of(key))
             if not len(self._rows[facet]):
                 del self._rows[facet]
+
+
+def _merged(parts: list[list[_Entry]], count: int) -> list[_Entry]:
+    """A unit has one tenant, so it is in one part."""
+    if len(parts) == 1:
+        return parts[0]
+    entries = [entry for part in parts for entry in part]
+    return sorted(entries, key=lambda entry: _place_of(entry.unit.metadata.key))[:count]
 
 
 def _place_of(key: Key) -> Place:

@@ -32,6 +32,7 @@ from gpuruntime.api.routing import (
     Reply,
     Route,
 )
+from gpuruntime.api.tenancy import asked_tenants, owned
 from gpuruntime.api.unit_events import EventView, UnitEvents
 from gpuruntime.api.unit_index import Filter, UnitIndex
 from gpuruntime.api.views import UnitView, unit_view
@@ -191,7 +192,7 @@ class _UnitHandlers:
         self._events = events
 
     async def create(self, call: Call[NoQuery, CreateUnit]) -> Reply:
-        creation = await self._units.create(call.body)
+        creation = await self._units.create(owned(call.body, call.principal), call.scope)
         name = creation.unit.metadata.name
         headers = {"Server-Timing": server_timing(creation.timings)}
         if creation.is_replay:
@@ -205,7 +206,7 @@ class _UnitHandlers:
             lifecycle=asked.lifecycle,
             phase=asked.phase,
             spec_name=asked.specName,
-            tenant=asked.tenant,
+            tenants=asked_tenants(asked.tenant, call.principal),
         )
         page = self._index.page(wanted, limit=asked.limit, after=key_of(asked.cursor))
         following = cursor_after_key(page.next)
@@ -214,21 +215,24 @@ class _UnitHandlers:
 
     async def get(self, call: Call[ReadUnit, None]) -> Reply:
         lifecycle = Lifecycle(call.query.lifecycle)
-        return _shown(await self._units.get(call.path("name"), lifecycle), lifecycle)
+        unit = await self._units.get(call.path("name"), lifecycle, call.scope)
+        return _shown(unit, lifecycle)
 
     async def update(self, call: Call[NoQuery, UpdateUnit]) -> Reply:
         matching = if_match(call.request)
-        unit = await self._units.update(call.path("name"), call.body, if_match=matching)
+        unit = await self._units.update(
+            call.path("name"), call.body, if_match=matching, scope=call.scope
+        )
         return _shown(unit)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
-        await self._units.delete(call.path("name"))
+        await self._units.delete(call.path("name"), call.scope)
         return Reply(status=204)
 
     async def events(self, call: Call[PageQuery, None]) -> Reply:
         cursor = call.query.cursor
         after = position_of(cursor, parts=2) if cursor else ()
-        unit = await self._units.get(call.path("name"))
+        unit = await self._units.get(call.path("name"), scope=call.scope)
         page = await self._events.page(unit, limit=call.query.limit, after=after)
         return Reply(data=page.events, next=cursor_after(*page.next) if page.next else "")
 

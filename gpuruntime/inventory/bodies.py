@@ -7,6 +7,7 @@ import attrs
 
 from gpuruntime.inventory.hashing import compact, derived_name, request_hash
 from gpuruntime.inventory.requests import CreatePool, CreateUnit, SeedStock
+from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.json import JsonObject
@@ -32,6 +33,8 @@ class UnitOrder:
     request_hash: str
     key: Key
     accepted_at: datetime
+    # What it may mount.
+    scope: Scope = EVERYTHING
 
     @property
     def takes_stock(self) -> bool:
@@ -39,12 +42,15 @@ class UnitOrder:
         return self.request.serverless is None or self.request.serverless.workerOf is not None
 
 
-def unit_order(request: CreateUnit, namespace: str, accepted_at: datetime) -> UnitOrder:
+def unit_order(
+    request: CreateUnit, namespace: str, accepted_at: datetime, scope: Scope = EVERYTHING
+) -> UnitOrder:
     return UnitOrder(
         request=request,
         request_hash=request_hash(request),
         key=Key(namespace, request.name or derived_name(request.operationID)),
         accepted_at=accepted_at,
+        scope=scope,
     )
 
 

@@ -160,7 +160,8 @@ class Attempt:
         function = self._order.request.serverless
         if function and not function.workerOf:
             self._demand_free_function(function.requestID)
-        await self._storages.demand_all(mount.name for mount in self._order.request.storageMounts)
+        mounts = self._order.request.storageMounts
+        await self._storages.demand_all((mount.name for mount in mounts), self._order.scope)
 
     def _demand_free_function(self, name: str) -> None:
         if self._caches.units.store.by_index(FUNCTION, name):

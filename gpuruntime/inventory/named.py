@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 from gpuruntime.inventory.changes import rewrite
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import InventoryError
-from gpuruntime.inventory.ordering import OrderedCache, Place
+from gpuruntime.inventory.ordering import Place
+from gpuruntime.inventory.scopes import EVERYTHING, Scope, ScopedCache
 from gpuruntime.inventory.stores import OPERATION, Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
@@ -42,7 +43,7 @@ class Named(Generic[ObjectT]):
         self._namespace = namespace
         self._deletions = deletions
         self._missing = missing
-        self._ordered: OrderedCache[ObjectT] = OrderedCache(cache, _place_of)
+        self._ordered: ScopedCache[ObjectT] = ScopedCache(cache, _place_of)
 
     def key(self, name: str) -> Key:
         if not is_dns_label(name):
@@ -87,9 +88,12 @@ class Named(Generic[ObjectT]):
         self._cache.write_through(written)
         return written
 
-    def page(self, limit: int, after: Key | None) -> tuple[list[ObjectT], Key | None]:
+    def page(
+        self, limit: int, after: Key | None, scope: Scope = EVERYTHING
+    ) -> tuple[list[ObjectT], Key | None]:
         """Sorted by name, from the cache alone; and what to ask for after it, if it is not all."""
-        found = list(islice(self._ordered.after((after.name,) if after else ()), limit + 1))
+        place = (after.name,) if after else ()
+        found = list(islice(self._ordered.after(place, scope), limit + 1))
         kept = found[:limit]
         return kept, kept[-1].metadata.key if len(found) > limit else None
 

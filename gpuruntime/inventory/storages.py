@@ -28,6 +28,7 @@ from gpuruntime.inventory.errors import (
 from gpuruntime.inventory.hashing import compact, derived_name, request_hash
 from gpuruntime.inventory.named import Named
 from gpuruntime.inventory.options import Means
+from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.inventory.storage_requests import CreateStorage, UpdateStorage
 from gpuruntime.inventory.stores import OPERATION, STORAGE
 from gpuruntime.inventory.tombstones import Tombstones
@@ -61,6 +62,7 @@ class StorageOrder:
     request: CreateStorage
     request_hash: str
     key: Key
+    scope: Scope
 
     @property
     def operation_id(self) -> str:
@@ -102,42 +104,49 @@ class Storages:
             missing=_not_found,
         )
 
-    async def create(self, request: CreateStorage) -> StorageCreation:
+    async def create(self, request: CreateStorage, scope: Scope = EVERYTHING) -> StorageCreation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
-        order = _order_of(request, self._namespace)
+        order = _order_of(request, self._namespace, scope)
         # No operationID has a blank in it.
         attempt = order.operation_id or f"storage {order.key.name}"
         return await self._attempts.run(attempt, lambda: self._attempt(order))
 
-    async def get(self, name: str) -> GPUStorage:
+    async def get(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
         if cached := self._named.cached(name):
-            return cached
+            return _in_scope(cached, scope)
         async with self._bounded(f"reading storage {name}"):
-            return await self._named.live(name)
+            return _in_scope(await self._named.live(name), scope)
 
-    def page(self, *, limit: int, after: Key | None = None) -> StoragePage:
+    def page(
+        self, *, limit: int, after: Key | None = None, scope: Scope = EVERYTHING
+    ) -> StoragePage:
         """Sorted by name, from the cache alone."""
-        storages, beyond = self._named.page(limit, after)
+        storages, beyond = self._named.page(limit, after, scope)
         return StoragePage(storages=storages, next=beyond)
 
     async def update(
-        self, name: str, request: UpdateStorage, *, if_match: Collection[str] | None = None
+        self,
+        name: str,
+        request: UpdateStorage,
+        *,
+        if_match: Collection[str] | None = None,
+        scope: Scope = EVERYTHING,
     ) -> GPUStorage:
         """With `if_match`, ETags of which the live one must have one, no other change is lost."""
 
         def edit(storage: GPUStorage) -> GPUStorage:
-            demand_match(storage, if_match, what="storage")
+            demand_match(_in_scope(storage, scope), if_match, what="storage")
             return attrs.evolve(storage, spec=changed(storage.spec, request))
 
         async with self._bounded(f"update of storage {name}"):
             return await self._named.rewrite(name, edit)
 
-    async def recover(self, name: str) -> GPUStorage:
+    async def recover(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
         """Asks for one more run of a prepare that failed; asked already, it is not asked twice."""
         rng = self._means.rng
 
         def edit(storage: GPUStorage) -> GPUStorage:
-            if storage.status.prepare.phase != StepPhase.FAILED:
+            if _in_scope(storage, scope).status.prepare.phase != StepPhase.FAILED:
                 raise NothingToRecoverError(
                     f"the prepare of storage {name} did not fail: there is nothing to recover"
                 )
@@ -147,24 +156,25 @@ class Storages:
         async with self._bounded(f"recovery of storage {name}"):
             return await self._named.rewrite(name, edit)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, scope: Scope = EVERYTHING) -> None:
         """A second time raises StorageNotFoundError; while a unit mounts it, StorageInUseError."""
         async with self._bounded(f"deletion of storage {name}"):
-            storage = await self._named.live(name)
+            storage = _in_scope(await self._named.live(name), scope)
             self._demand_unused(storage)
             await self._deletions.delete(GPU_STORAGES, storage)
 
-    async def demand_all(self, names: Iterable[str]) -> None:
+    async def demand_all(self, names: Iterable[str], scope: Scope = EVERYTHING) -> None:
         """For a unit that is to mount them; raises StorageNotFoundError, or KubeError."""
         for name in names:
-            if self._cache.store.get(self._named.key(name)) is None:
-                await self._named.live(name)
+            found = self._cache.store.get(self._named.key(name)) or await self._named.live(name)
+            _in_scope(found, scope)
 
     async def _attempt(self, order: StorageOrder) -> StorageCreation:
         async with self._bounded(f"creation of storage {order.key.name}"):
             while True:
                 if order.operation_id and (storage := await self._replay(order)):
                     return StorageCreation(storage=storage, is_replay=True)
+                await self._demand_own_source(order)
                 self._demand_no_circle(order)
                 if creation := await self._create(order):
                     return creation
@@ -204,6 +214,12 @@ class Storages:
         self._cache.write_through(storage)
         return StorageCreation(storage=storage, is_replay=False)
 
+    async def _demand_own_source(self, order: StorageOrder) -> None:
+        """Whoever is bound copies from what is there: a later one may be somebody else's."""
+        source = order.request.prepare.fromStorageName if order.request.prepare else ""
+        if source and order.scope.is_bound:
+            await self.demand_all((source,), order.scope)
+
     def _demand_no_circle(self, order: StorageOrder) -> None:
         """A courtesy: storages that wait for each other would wait for ever."""
         store = self._cache.store
@@ -242,11 +258,12 @@ class Storages:
         return bounded(what, self._means.options.attempt_seconds)
 
 
-def _order_of(request: CreateStorage, namespace: str) -> StorageOrder:
+def _order_of(request: CreateStorage, namespace: str, scope: Scope) -> StorageOrder:
     return StorageOrder(
         request=request,
         request_hash=request_hash(request),
         key=Key(namespace, request.name or derived_name(request.operationID)),
+        scope=scope,
     )
 
 
@@ -309,6 +326,12 @@ def _in_use(storage: GPUStorage, units: set[str]) -> StorageInUseError:
         f"storage {storage.metadata.name} is mounted by {', '.join(sorted(units))}: "
         "delete it there first, or take it out of storageMounts"
     )
+
+
+def _in_scope(storage: GPUStorage, scope: Scope) -> GPUStorage:
+    if not scope.holds(storage):
+        raise _not_found(storage.metadata.name)
+    return storage
 
 
 def _not_found(name: str) -> StorageNotFoundError:

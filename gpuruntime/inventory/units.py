@@ -20,6 +20,7 @@ from gpuruntime.inventory.errors import (
 )
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.requests import CreateUnit, UpdateUnit
+from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.stores import FUNCTION, Cache
@@ -60,34 +61,45 @@ class Units:
         self._deletions = deletions
         self._attempts = attempts
 
-    async def create(self, request: CreateUnit) -> Creation:
+    async def create(self, request: CreateUnit, scope: Scope = EVERYTHING) -> Creation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
         namespace = self._means.options.namespaces.instance
-        order = unit_order(request, namespace, self._means.now())
+        order = unit_order(request, namespace, self._means.now(), scope)
         return await self._attempts.run(request.operationID, lambda: self._attempt(order))
 
-    async def get(self, name: str, lifecycle: Lifecycle = Lifecycle.INSTANCE) -> GPUUnit:
+    async def get(
+        self,
+        name: str,
+        lifecycle: Lifecycle = Lifecycle.INSTANCE,
+        scope: Scope = EVERYTHING,
+    ) -> GPUUnit:
         """Of the stock where the lifecycle is STOCK, else of the units that serve."""
         cache, key = self._place(name, lifecycle)
         cached = cache.store.get(key)
         if cached is not None and not self._deletions.has_deleted(cached):
-            return cached
+            return _in_scope(cached, scope)
         async with self._bounded(f"reading unit {name}"):
-            return await self._live(cache, key)
+            return _in_scope(await self._live(cache, key), scope)
 
     async def update(
-        self, name: str, request: UpdateUnit, *, if_match: Collection[str] | None = None
+        self,
+        name: str,
+        request: UpdateUnit,
+        *,
+        if_match: Collection[str] | None = None,
+        scope: Scope = EVERYTHING,
     ) -> GPUUnit:
         """With `if_match`, ETags of which the live unit must have one, no other change is lost."""
         cache, key = self._place(name, Lifecycle.INSTANCE)
 
         def edit(unit: GPUUnit) -> GPUUnit:
-            demand_match(unit, if_match, what="unit")
+            demand_match(_in_scope(unit, scope), if_match, what="unit")
             return _marked(attrs.evolve(unit, spec=self._changed(unit, request)))
 
         async with self._bounded(f"update of unit {name}"):
             if isinstance(request.storageMounts, tuple):
-                await self._storages.demand_all(mount.name for mount in request.storageMounts)
+                mounts = (mount.name for mount in request.storageMounts)
+                await self._storages.demand_all(mounts, scope)
             try:
                 updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
             except NotFoundError as error:
@@ -95,11 +107,11 @@ class Units:
         cache.write_through(updated)
         return updated
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, scope: Scope = EVERYTHING) -> None:
         """The tombstone is there before the unit goes; a second time raises UnitNotFoundError."""
         cache, key = self._place(name, Lifecycle.INSTANCE)
         async with self._bounded(f"deletion of unit {name}"):
-            unit = await self._live(cache, key)
+            unit = _in_scope(await self._live(cache, key), scope)
             await self._deletions.delete(GPU_UNITS, unit)
 
     async def _attempt(self, order: UnitOrder) -> Creation:
@@ -170,6 +182,12 @@ def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
     if now is None or now.workerOf is None or not isinstance(given, Serverless):
         return request
     return attrs.evolve(request, serverless=attrs.evolve(given, workerOf=now.workerOf))
+
+
+def _in_scope(unit: GPUUnit, scope: Scope) -> GPUUnit:
+    if not scope.holds(unit):
+        raise _not_found(unit.metadata.name)
+    return unit
 
 
 def _not_found(name: str) -> UnitNotFoundError:

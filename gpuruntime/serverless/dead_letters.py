@@ -20,6 +20,7 @@ from gpuruntime.bus.errors import (
 from gpuruntime.bus.jetstream import Stored, StoredMessage
 from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, State
 from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.serverless.acceptance import Acceptance, Accepted
 from gpuruntime.serverless.errors import (
     DeadLetterNotFoundError,
@@ -90,20 +91,20 @@ class DeadLetters:
                     letters.append(attrs.evolve(stored.letter, invocation=NULL))
         return LetterPage(letters=tuple(letters), next=0)
 
-    async def discard(self, name: str) -> None:
+    async def discard(self, name: str, scope: Scope = EVERYTHING) -> None:
         with bus_translated():
             self._queue.demand()
-            found = await self._find(name)
+            found = await self._find(name, scope)
             try:
                 await self._queue.jetstream.delete(self._queue.names.dead_letters, found.sequence)
             except MissingError as error:
                 raise _not_found(name) from error
 
-    async def redrive(self, name: str) -> Accepted:
+    async def redrive(self, name: str, scope: Scope = EVERYTHING) -> Accepted:
         """Until the letter is gone, the same redrive can be asked for again."""
         with bus_translated():
             self._queue.demand()
-            found = await self._find(name)
+            found = await self._find(name, scope)
             dead = _invocation_of(found.letter)
             await self._functions.find(dead.serverlessRequestID)
             accepted = await self._redrive(found.letter, dead)
@@ -115,12 +116,15 @@ class DeadLetters:
             self._queue.names.dead_letters, subjects, after=after
         )
 
-    async def _find(self, name: str) -> StoredLetter:
+    async def _find(self, name: str, scope: Scope) -> StoredLetter:
         if not _ID.fullmatch(name):
             raise _not_found(name)
         found = await self._following(f"{self._queue.names.prefix}.dlq.*.{name}", 0)
         stored = _read(found) if found else None
         if stored is None:
+            raise _not_found(name)
+        function = stored.letter.serverlessRequestID
+        if scope.is_bound and not await self._functions.is_of(scope, function):
             raise _not_found(name)
         return stored
 

@@ -9,7 +9,8 @@ import attrs
 
 from gpuruntime.inventory.errors import bounded
 from gpuruntime.inventory.functions import owner_of
-from gpuruntime.inventory.ordering import OrderedCache, Place
+from gpuruntime.inventory.ordering import Place
+from gpuruntime.inventory.scopes import EVERYTHING, Scope, ScopedCache
 from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.kube.client import Client
@@ -73,7 +74,7 @@ class Functions:
         self._namespace = namespace
         self._now = now
         self._live = SharedReads(self._read_live)
-        self._ordered: OrderedCache[GPUUnit] = OrderedCache(units, _place_of)
+        self._ordered: ScopedCache[GPUUnit] = ScopedCache(units, _place_of)
 
     async def find(self, name: str) -> Serverless:
         """A miss of the cache is not trusted: a function may have been made by another replica.
@@ -87,13 +88,19 @@ class Functions:
             live = await self._live.get(name)
         if found := _living(live):
             return found
-        raise FunctionNotFoundError(
-            f"function {name} does not exist: create a unit whose serverless.requestID says so"
-        )
+        raise missing_function(name)
 
-    async def page(self, *, limit: int, after: str) -> FunctionPage:
+    async def is_of(self, scope: Scope, name: str) -> bool:
+        """Whose function it is, its owner's tenant says; of one that is gone nobody can."""
+        owner = owner_of(self._units.store.by_index(FUNCTION, name))
+        if owner is None:
+            async with bounded(f"looking for function {name}", LOOK_SECONDS):
+                owner = owner_of(await self._live.get(name))
+        return owner is not None and scope.holds(owner)
+
+    async def page(self, *, limit: int, after: str, scope: Scope = EVERYTHING) -> FunctionPage:
         """Sorted by name; what the queue holds is asked for of this page's functions alone."""
-        owners = filter(self._is_owner, self._ordered.after((after,) if after else ()))
+        owners = filter(self._is_owner, self._ordered.after((after,) if after else (), scope))
         units = list(islice(owners, limit + 1))
         kept = units[:limit]
         with bus_translated():
@@ -140,6 +147,12 @@ class Functions:
         for unit in found:
             self._units.write_through(unit)
         return [unit for unit in found if _declares(unit, name)]
+
+
+def missing_function(name: str) -> FunctionNotFoundError:
+    return FunctionNotFoundError(
+        f"function {name} does not exist: create a unit whose serverless.requestID says so"
+    )
 
 
 def _living(templates: Iterable[GPUUnit]) -> Serverless | None:

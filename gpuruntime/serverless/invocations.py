@@ -98,7 +98,7 @@ class Invocations:
                     await self._cancel(found)
                 except ConflictError as conflict:
                     if conflict.current is None:
-                        raise _not_found(function, invocation) from conflict
+                        raise missing_invocation(function, invocation) from conflict
                     found = conflict.current
                 else:
                     return
@@ -106,7 +106,7 @@ class Invocations:
 
     async def _find(self, function: str, invocation: str) -> StoredRecord:
         if not is_function_name(function) or not is_invocation_id(invocation):
-            raise _not_found(function, invocation)
+            raise missing_invocation(function, invocation)
         records = self._queue.records
         found = await records.read(function, invocation)
         if found is None and self._results is not None:
@@ -114,7 +114,7 @@ class Invocations:
         if found is None:
             found = await records.read_latest(function, invocation)
         if found is None:
-            raise _not_found(function, invocation)
+            raise missing_invocation(function, invocation)
         return found
 
     async def _whole(self, stored: StoredRecord) -> Outcome:
@@ -130,7 +130,7 @@ class Invocations:
         try:
             parts = [await self._part(stored, part) for part in range(record.bodyParts)]
         except MissingError as error:
-            raise _not_found(record.serverlessRequestID, record.invocationID) from error
+            raise missing_invocation(record.serverlessRequestID, record.invocationID) from error
         return Outcome(record=record, body=msgspec.Raw(b"".join(parts)))
 
     async def _part(self, stored: StoredRecord, part: int) -> bytes:
@@ -203,7 +203,7 @@ def _unread(record: Record, reason: str) -> UnknownOutcomeError:
     )
 
 
-def _not_found(function: str, invocation: str) -> InvocationNotFoundError:
+def missing_invocation(function: str, invocation: str) -> InvocationNotFoundError:
     return InvocationNotFoundError(
         f"invocation {invocation} of function {function} is not known: it never was, or its "
         "record has been dropped with time"

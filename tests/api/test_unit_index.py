@@ -8,6 +8,7 @@ import attrs
 from gpuruntime.api.unit_index import Filter, UnitIndex
 from gpuruntime.informer.store import Store
 from gpuruntime.informer.writer import Handler, Writer
+from gpuruntime.inventory.scopes import tenant_of
 from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
@@ -60,7 +61,7 @@ def wanted_of(rng: Random) -> Filter:
         lifecycle=rng.choice(list(Lifecycle)),
         phase=rng.choice(PHASES),
         spec_name=rng.choice(("", *SPECS)),
-        tenant=rng.choice(TENANTS),
+        tenants=rng.choice((None, *map(frozenset, ({"blue"}, {"blue", "red"}, {""}, set())))),
     )
 
 
@@ -72,7 +73,7 @@ def plainly(units: list[GPUUnit], wanted: Filter) -> list[tuple[str, str]]:
         if unit.metadata.namespace in places[wanted.lifecycle]
         and wanted.phase in (None, phase_of(unit.status.conditions))
         and wanted.spec_name in ("", unit.spec.specName)
-        and wanted.tenant in ("", unit.metadata.labels.get(labels.TENANT, ""))
+        and (wanted.tenants is None or tenant_of(unit) in wanted.tenants - {""})
     )
 
 

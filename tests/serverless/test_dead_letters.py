@@ -24,6 +24,7 @@ from gpuruntime.bus.messages import (
 from gpuruntime.bus.names import dead_letter_id
 from gpuruntime.bus.records import ConflictError
 from gpuruntime.framework.calls import Call
+from gpuruntime.inventory.scopes import Scope
 from gpuruntime.serverless.acceptance import Accepted
 from gpuruntime.serverless.errors import (
     DeadLetterNotFoundError,
@@ -282,3 +283,12 @@ async def test_a_full_queue_leaves_the_letter_and_the_dead_record(shared: Broker
         ((sequence, _),) = await api.messages()
         await api.bus.jetstream.delete(api.bus.names.invocations, sequence)
         assert (await redrive(api, letter)).record.series == 2
+
+
+async def test_a_letter_of_somebody_elses_function_is_not_there(api: Site) -> None:
+    letter = await die(api)
+    scope = Scope(frozenset({"somebody"}))
+    for use in (api.ingress.dead_letters.discard, api.ingress.dead_letters.redrive):
+        with pytest.raises(DeadLetterNotFoundError):
+            await use(letter.deadLetterID, scope)
+    await api.ingress.dead_letters.discard(letter.deadLetterID)
