@@ -170,8 +170,10 @@ class Acceptance:
                 f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
                 "known with another request: choose another invocationID"
             )
-        is_waiting = record.state is State.QUEUED and self._now() < record.deadlineAt
-        if not is_waiting:
+        # Of one that waits for its next attempt the message is there. A second one would count
+        # its attempts from the beginning: whoever takes it knows the record by its revision alone.
+        is_unsent = record.state is State.QUEUED and not record.attempt
+        if not is_unsent or self._now() >= record.deadlineAt:
             return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
         try:
             stored = await self.send(invocation_of(found, request, payload))

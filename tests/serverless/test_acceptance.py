@@ -129,8 +129,11 @@ async def test_ids_are_of_one_function_alone(api: Site) -> None:
     assert len(await api.messages("other")) == 1
 
 
-@pytest.mark.parametrize("state", [State.RUNNING, State.SUCCEEDED, State.DEAD_LETTERED])
+@pytest.mark.parametrize(
+    "state", [State.QUEUED, State.RUNNING, State.SUCCEEDED, State.DEAD_LETTERED]
+)
 async def test_what_has_started_is_told_and_not_sent_again(api: Site, state: State) -> None:
+    """Neither while it waits for its next attempt."""
     request = asked()
     stored = await queue_alone(api, request)
     moved = attrs.evolve(stored.record, state=state, attempt=1, sequence=77)
