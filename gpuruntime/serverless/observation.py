@@ -1,5 +1,6 @@
 """What is seen of a function's workers, put together from their units and from their beats."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -13,14 +14,14 @@ from gpuruntime.models.units import GPUUnit
 from gpuruntime.serverless.beats import Heard
 from gpuruntime.serverless.scale_plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
 
-_REFUSED: Final = frozenset(
-    {
-        UnitReason.INVALID_SPEC,
-        UnitReason.STORAGE_MOUNT_INVALID,
-        UnitReason.SERVERLESS_CONFIG_INVALID,
-        UnitReason.OPERATION_CONFLICT,
-    }
-)
+# Where the manager knows no broker, it could not tell a worker of one.
+_REFUSED: Final[Mapping[str, Shortage]] = {
+    UnitReason.INVALID_SPEC: Shortage.INVALID,
+    UnitReason.STORAGE_MOUNT_INVALID: Shortage.INVALID,
+    UnitReason.SERVERLESS_CONFIG_INVALID: Shortage.INVALID,
+    UnitReason.OPERATION_CONFLICT: Shortage.INVALID,
+    UnitReason.QUEUE_UNKNOWN: Shortage.NO_QUEUE,
+}
 
 
 @attrs.define(slots=True)
@@ -91,11 +92,13 @@ def forbidden(template: GPUUnit) -> Shortage | None:
     """Why it may have no workers; the manager's word counts beside our own look at the spec."""
     if provenance.is_terminating(template):
         return Shortage.NO_TEMPLATE
-    ready = condition_of(template.status.conditions, ConditionType.READY)
-    is_refused = ready is not None and ready.reason in _REFUSED
-    is_of_now = ready is not None and ready.observedGeneration == template.metadata.generation
-    if (is_refused and is_of_now) or validation.unit_problems(template):
+    if validation.unit_problems(template):
         return Shortage.INVALID
+    ready = condition_of(template.status.conditions, ConditionType.READY)
+    if ready is not None and ready.observedGeneration == template.metadata.generation:
+        refusal = _REFUSED.get(ready.reason)
+        if refusal is not None:
+            return refusal
     return Shortage.SUSPENDED if template.spec.suspended else None
 
 

@@ -44,6 +44,7 @@ class Shortage(StrEnum):
     SUSPENDED = "suspended"
     NO_TEMPLATE = "no_worker_template"
     INVALID = "invalid_spec"
+    NO_QUEUE = "queue_unknown"
     CAPACITY = "insufficient_capacity"
     WORKER_FAILED = "worker_failed"
     WORKER_LOST = "worker_lost"

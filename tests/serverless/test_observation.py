@@ -181,7 +181,8 @@ def test_the_managers_no_counts_for_the_spec_that_it_has_seen() -> None:
     assert forbidden(refused("ServerlessConfigInvalid")) is Shortage.INVALID
     assert forbidden(refused("OperationConflict")) is Shortage.INVALID
     assert forbidden(refused("ServerlessConfigInvalid", generation=2)) is None
-    assert forbidden(refused("QueueUnknown")) is None
+    assert forbidden(refused("QueueUnknown")) is Shortage.NO_QUEUE
+    assert forbidden(refused("ScaledToZero")) is None
 
 
 def test_a_spec_that_breaks_a_rule_is_refused_without_the_manager() -> None:
