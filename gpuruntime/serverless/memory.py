@@ -70,12 +70,13 @@ class Memory:
         return self._held_until - now if now < self._held_until else None
 
     def note_claim(self, name: str, failure: str, now: float) -> None:
-        self.failure = failure
-        if failure:
-            is_race = failure == Shortage.CAPACITY
-            self._held_until = now + (RACE_SECONDS if is_race else UNSETTLED_SECONDS)
-        else:
+        """Of several at a time one that fails is told, whatever became of the others."""
+        if not failure:
             self._claimed_at[name] = now
+            return
+        self.failure = failure
+        is_race = failure == Shortage.CAPACITY
+        self._held_until = now + (RACE_SECONDS if is_race else UNSETTLED_SECONDS)
 
     def started(self, workers: Collection[Worker], now: float) -> list[float]:
         """How long each took that is ready for the first time.

@@ -432,6 +432,18 @@ async def test_one_functions_failure_delays_no_other() -> None:
         assert made.workers == ["bad-w-1", "good-w-1"]
 
 
+async def test_one_of_two_claims_that_is_refused_is_told() -> None:
+    async with started() as made:
+        made.declare()
+        made.transport.on("POST", "gpuunits", refused(403, "Forbidden"))
+        await made.queue(echo=2)
+        assert len(made.workers) == 1
+        assert made.status()["reason"] == "forbidden"
+        await made.hold(12, echo=2)
+        assert len(made.workers) == 2
+        assert made.status()["reason"] == ""
+
+
 async def test_while_the_broker_is_away_workers_stay_as_they_are() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=10)
