@@ -2,14 +2,10 @@
 
 from collections.abc import Iterable
 
+from gpuruntime.models.provenance import seniority
 from gpuruntime.models.units import GPUUnit
 
 
 def owner_of(templates: Iterable[GPUUnit]) -> GPUUnit | None:
     """Until it is gone; the others are told that they declare nothing."""
-    return min(templates, key=_seniority, default=None)
-
-
-def _seniority(template: GPUUnit) -> tuple[float, str]:
-    created = template.metadata.creationTimestamp
-    return (created.timestamp() if created else 0.0, template.metadata.uid)
+    return min(templates, key=seniority, default=None)
