@@ -9,7 +9,17 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from gpuruntime.audit import children, claims, labelling, mounts, pools, states, storages
+from gpuruntime.audit import (
+    children,
+    claims,
+    functions,
+    labelling,
+    mounts,
+    pools,
+    sidecars,
+    states,
+    storages,
+)
 from gpuruntime.audit.breach import Breach, Suspicion
 from gpuruntime.audit.facts import Facts
 from gpuruntime.audit.rule import Rule
@@ -74,6 +84,33 @@ def _running(facts: Facts) -> Iterable[Deployment | Pod]:
 
 def _pods(facts: Facts) -> Iterable[Pod]:
     return facts.snapshot.pods or ()
+
+
+def _held(facts: Facts) -> Iterable[functions.Held]:
+    snapshot = facts.snapshot
+    return chain(
+        snapshot.deployments or (),
+        snapshot.services or (),
+        snapshot.policies or (),
+        snapshot.pods or (),
+        snapshot.stock,
+    )
+
+
+def _templates(facts: Facts) -> Iterable[GPUUnit]:
+    return chain.from_iterable(facts.templates_of.values())
+
+
+def _rival_templates(facts: Facts) -> Iterable[list[GPUUnit]]:
+    return facts.templates_of.values()
+
+
+def _workers(facts: Facts) -> Iterable[GPUUnit]:
+    return facts.worker_by_secret.values()
+
+
+def _deployments(facts: Facts) -> Iterable[Deployment]:
+    return facts.snapshot.deployments or ()
 
 
 RULES: Final[tuple[Rule[Any], ...]] = (
@@ -262,6 +299,50 @@ RULES: Final[tuple[Rule[Any], ...]] = (
         description="stock mounts no storage and holds none",
         subjects=_stock,
         judge=storages.stock_is_empty,
+    ),
+    Rule(
+        name="template-runs-nothing",
+        description="the template of a function has no children, no Pod and no stock",
+        subjects=_held,
+        judge=functions.runs_nothing,
+        needs=("deployments", "services", "policies", "pods"),
+    ),
+    Rule(
+        name="function-owner",
+        description="of several units that declare a function only the oldest has workers",
+        subjects=_rival_templates,
+        judge=functions.one_owner_serves,
+    ),
+    Rule(
+        name="worker-limit",
+        description="a function has no more workers than maxWorkers",
+        subjects=_templates,
+        judge=functions.within_limit,
+    ),
+    Rule(
+        name="worker-minimum",
+        description="a function has minAvailableCount workers as long as there is stock for them",
+        subjects=_templates,
+        judge=functions.enough_workers,
+    ),
+    Rule(
+        name="worker-template",
+        description="a worker has the template that it names, and the envelope of that",
+        subjects=_workers,
+        judge=functions.works_for_its_template,
+    ),
+    Rule(
+        name="worker-sidecar",
+        description="a worker's Pod has the sidecar, which alone reads the worker's Secret",
+        subjects=_deployments,
+        judge=sidecars.worker_beside,
+        needs=("deployments",),
+    ),
+    Rule(
+        name="worker-drains",
+        description="a worker that was told to drain goes",
+        subjects=_workers,
+        judge=functions.drain_ends,
     ),
 )
 

@@ -14,7 +14,7 @@ from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.tombstones import tombstone_of
-from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.units import GPUUnit, child_key
 from gpuruntime.models.volumes import Job, VolumeClaim
 
 Units = defaultdict[str, list[GPUUnit]]
@@ -59,6 +59,12 @@ class Facts:
     # Active units that have started, by what they live from and by what asked for them.
     started_by_source: Units = attrs.field(factory=lambda: defaultdict(list))
     started_by_operation: Units = attrs.field(factory=lambda: defaultdict(list))
+    # Of functions: templates by the requestID that they declare, workers by their template's uid
+    # and by the name of their Secret, and the specNames of which a claim finds stock.
+    templates_of: Units = attrs.field(factory=lambda: defaultdict(list))
+    workers_of: Units = attrs.field(factory=lambda: defaultdict(list))
+    worker_by_secret: dict[Key, GPUUnit] = attrs.field(factory=dict)
+    free_specs: set[str] = attrs.field(factory=set)
     # What tombstones name: uids with their operations, and the names of pools.
     buried: dict[str, str] = attrs.field(factory=dict)
     buried_pools: set[str] = attrs.field(factory=set)
@@ -149,6 +155,8 @@ class Facts:
         metadata = stock.metadata
         self.unit_by_key[metadata.key] = stock
         self.unit_by_uid[metadata.uid] = self.stock_by_uid[metadata.uid] = stock
+        if provenance.is_free(stock):
+            self.free_specs.add(stock.spec.specName)
         pool = self.pool_by_uid.get(metadata.annotations.get(labels.POOL_UID, ""))
         if pool is not None:
             self.tallies[pool.metadata.uid].add(stock, seeded=pool.status.seeded)
@@ -156,9 +164,20 @@ class Facts:
     def _add_unit(self, unit: GPUUnit) -> None:
         self.unit_by_key[unit.metadata.key] = unit
         self.unit_by_uid[unit.metadata.uid] = unit
+        self._add_to_function(unit)
         if not self.has_started(unit):
             return
         if source := provenance.source_uid_of(unit):
             self.started_by_source[source].append(unit)
         if operation := provenance.operation_of(unit):
             self.started_by_operation[operation].append(unit)
+
+    def _add_to_function(self, unit: GPUUnit) -> None:
+        function = unit.spec.serverless
+        if function is None:
+            return
+        if function.workerOf is None:
+            self.templates_of[function.requestID].append(unit)
+        else:
+            self.workers_of[function.workerOf.uid].append(unit)
+            self.worker_by_secret[child_key(unit)] = unit

@@ -18,6 +18,7 @@ from gpuruntime.models.storages import Holder, PrepareStatus
 from gpuruntime.models.units import StorageMount, Timeline
 from gpuruntime.models.volumes import VolumeClaim
 from gpuruntime.models.workloads import Deployment
+from tests.audit import test_functions
 from tests.audit.values import (
     INSTANCE,
     JOB,
@@ -443,7 +444,7 @@ def test_a_corruption_that_stays_is_a_breach_of_its_rule(rule: str, corrupt: Cor
 
 
 def test_every_rule_is_tried() -> None:
-    assert set(CORRUPTIONS) == {rule.name for rule in RULES}
+    assert {*CORRUPTIONS, *test_functions.CORRUPTIONS} == {rule.name for rule in RULES}
     assert len(RULES) == len({rule.name for rule in RULES})
 
 

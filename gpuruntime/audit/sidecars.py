@@ -1,0 +1,150 @@
+"""The rule of a worker's Pod: the worker is in it, and nobody but that reads its Secret.
+
+Pods are told by their Deployment, since nobody can add a container to a Pod that is there.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.facts import Facts
+from gpuruntime.models import codec
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.provenance import is_terminating
+from gpuruntime.models.units import GPUUnit, child_key
+from gpuruntime.models.workloads import Deployment
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Named:
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _SecretVolume:
+    secretName: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Source:
+    secret: _Named | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Projected:
+    sources: tuple[_Source, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Volume:
+    name: str = ""
+    secret: _SecretVolume | None = None
+    projected: _Projected | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _ValueFrom:
+    secretKeyRef: _Named | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Variable:
+    valueFrom: _ValueFrom | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Variables:
+    secretRef: _Named | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Container:
+    name: str = ""
+    restartPolicy: str = ""
+    env: tuple[_Variable, ...] = ()
+    envFrom: tuple[_Variables, ...] = ()
+    volumeMounts: tuple[_Named, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _PodSpec:
+    initContainers: tuple[_Container, ...] = ()
+    containers: tuple[_Container, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Template:
+    spec: _PodSpec = _PodSpec()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _DeploymentSpec:
+    template: _Template = _Template()
+
+
+def worker_beside(deployment: Deployment, facts: Facts) -> Iterator[Finding]:
+    """A worker's Deployment is made with the sidecar, which alone has a worker's login."""
+    worker = _worker_of(deployment, facts)
+    spec = bytes(deployment.spec)
+    if is_terminating(deployment) or (worker is None and b'"secret' not in spec):
+        return
+    pod = codec.decode(spec, _DeploymentSpec).template.spec
+    own = child_key(worker) if worker else None
+    namespace, has_sidecar = deployment.metadata.namespace, False
+    for container in (*pod.initContainers, *pod.containers):
+        is_sidecar = container in pod.initContainers and container.restartPolicy == "Always"
+        for name in sorted(_secrets_of(container, pod.volumes)):
+            secret = Key(namespace, name)
+            if secret == own and is_sidecar and not has_sidecar:
+                has_sidecar = True
+            elif secret in facts.worker_by_secret:
+                yield _reads(deployment, container, secret)
+    if worker is not None and not has_sidecar:
+        yield _found(
+            deployment,
+            f"runs {reference_to(worker)} without a worker that has Secret {own}",
+            "see that a manager leads, which mends it; its function is not served there",
+        )
+
+
+def _worker_of(deployment: Deployment, facts: Facts) -> GPUUnit | None:
+    owner = deployment.metadata.controller_owner
+    unit = facts.unit_by_uid.get(owner.uid) if owner else None
+    is_worker = unit is not None and facts.worker_by_secret.get(child_key(unit)) is unit
+    return unit if is_worker else None
+
+
+def _secrets_of(container: _Container, volumes: tuple[_Volume, ...]) -> set[str]:
+    mounted = {mount.name for mount in container.volumeMounts}
+    names = {name for volume in volumes if volume.name in mounted for name in _sources(volume)}
+    sources = (variable.valueFrom for variable in container.env)
+    names |= {each.secretKeyRef.name for each in sources if each and each.secretKeyRef}
+    return names | {each.secretRef.name for each in container.envFrom if each.secretRef}
+
+
+def _sources(volume: _Volume) -> Iterator[str]:
+    if volume.secret is not None:
+        yield volume.secret.secretName
+    for source in volume.projected.sources if volume.projected else ():
+        if source.secret is not None:
+            yield source.secret.name
+
+
+def _reads(deployment: Deployment, container: _Container, secret: Key) -> Finding:
+    return _found(
+        deployment,
+        f"lets container {container.name} read Secret {secret}, which is a worker's alone",
+        "delete the Deployment and the Secret: both are made anew, with another login",
+        version=container.name,
+    )
+
+
+def _found(deployment: Deployment, fault: str, remedy: str, *, version: str = "") -> Finding:
+    return Finding(
+        objects=(reference_to(deployment),),
+        message=f"{reference_to(deployment)} {fault}",
+        remedy=remedy,
+        version=version,
+    )
