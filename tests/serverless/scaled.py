@@ -45,7 +45,14 @@ class Scaled:
     transport: FaultyTransport
     registry: Registry
 
-    def declare(self, name: str = "echo", *, image: str = "v1", **function: Any) -> Document:
+    def declare(
+        self,
+        name: str = "echo",
+        *,
+        image: str = "v1",
+        is_suspended: bool = False,
+        **function: Any,
+    ) -> Document:
         """As kubectl would; the function has the unit's name."""
         body = {
             "apiVersion": GPU_UNITS.api_version,
@@ -54,6 +61,7 @@ class Scaled:
             "spec": {
                 "specName": "g1.1",
                 "image": image,
+                "suspended": is_suspended,
                 "serverless": {"requestID": name, "maxWorkers": 4, **function},
             },
         }

@@ -108,7 +108,7 @@ async def test_a_deleted_consumer_is_made_again_and_the_work_goes_on(declared: B
 
 async def test_invocations_of_a_deleted_function_end_and_its_consumer_goes(declared: Bus) -> None:
     async with fleet(declared) as made:
-        made.scaled.declare(suspended=True)
+        made.scaled.declare(is_suspended=True)
         await hears(made)
         for number in range(3):
             await accept(declared, f"i{number}")
@@ -119,6 +119,19 @@ async def test_invocations_of_a_deleted_function_end_and_its_consumer_goes(decla
             assert record.failureClass is FailureClass.NO_WORKER_TEMPLATE
         assert await left_in_stream(declared) == 0
         await until_no_consumer(declared)
+
+
+async def test_a_function_that_is_declared_again_at_once_keeps_its_invocations(
+    declared: Bus,
+) -> None:
+    async with fleet(declared) as made:
+        made.scaled.declare(is_suspended=True)
+        await hears(made)
+        await accept(declared, "one")
+        made.scaled.delete(FUNCTION)
+        await asyncio.sleep(0.2)
+        made.scaled.declare()
+        assert (await ended(declared, "one")).state is State.SUCCEEDED
 
 
 async def test_what_runs_when_its_function_goes_is_left_to_its_worker(declared: Bus) -> None:
