@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bench import claiming, creating, listing, local_server, managing, resting
+from tests.bench import claiming, creating, invoking, listing, local_server, managing, resting
 from tests.bench.rows import Row
 
 EVENTS_A_SECOND = 2_000
@@ -86,6 +86,7 @@ def main() -> int:
         claiming.rows,
         managing.rows,
         resting.rows,
+        invoking.rows,
     ):
         for row in rows():
             print(row, flush=True)
