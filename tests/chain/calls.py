@@ -121,7 +121,7 @@ def payload(number: int, rng: Random, *, seconds: float = 0.0) -> dict[str, Any]
         "text": f"{number} {rng.randbytes(8).hex()} grüße",
         "seconds": seconds,
         "long": 200_000 if rng.random() < 0.01 else 0,
-        "failures": int(rng.random() < 0.02),
+        "failures": int(rng.random() < 0.05),
     }
 
 

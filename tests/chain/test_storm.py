@@ -43,7 +43,7 @@ async def test_every_invocation_ends_once_and_right_and_no_attempt_runs_twice() 
             onlooker(made.broker.url) as seen_by,
         ):
             storm = Storm(made, seen_by, FUNCTION, rng)
-            views = await through(storm, caller, asks)
+            views = await through(storm, caller, asks, rng)
             for ask in asks:
                 assert_right(ask, views[ask.name])
             await seen_by.until_empty()
@@ -66,7 +66,7 @@ def wanted(rng: Random) -> Any:
         )
 
 
-async def through(storm: Storm, caller: Calls, asks: list[Ask]) -> dict[str, Any]:
+async def through(storm: Storm, caller: Calls, asks: list[Ask], rng: Random) -> dict[str, Any]:
     """How each has ended, as its caller was told; some say all of it twice."""
     over = asyncio.Event()
     accepted: list[asyncio.Task[Any]] = []
@@ -75,8 +75,8 @@ async def through(storm: Storm, caller: Calls, asks: list[Ask]) -> dict[str, Any
         tasks.create_task(storm.run(over))
         for ask in asks:
             accepted.append(tasks.create_task(caller.accept(ask)))
-            if ask.name.endswith("7"):
-                tasks.create_task(caller.accept(ask))
+            if rng.random() < 0.3:
+                tasks.create_task(say_again(caller, ask, rng))
             await asyncio.sleep(1 / ACCEPTED_PER_SECOND)
         for ask, task in zip(asks, accepted, strict=True):
             told = await task
@@ -85,6 +85,12 @@ async def through(storm: Storm, caller: Calls, asks: list[Ask]) -> dict[str, Any
                 assert told == views[ask.name]
         over.set()
     return views
+
+
+async def say_again(caller: Calls, ask: Ask, rng: Random) -> None:
+    """While it is new, runs, waits for its next attempt, or has just ended."""
+    await asyncio.sleep(rng.choice([0, rng.uniform(0, 2)]))
+    await caller.accept(ask)
 
 
 async def assert_replays_change_nothing(
