@@ -219,11 +219,13 @@ class AuthSettings:
     mode: AuthMode = AuthMode.NONE
     allowUnauthenticated: bool = False
     tokenFile: str = ""
+    audience: str = "gpuruntime"
 
     def __attrs_post_init__(self) -> None:
         is_token = self.mode is AuthMode.TOKEN
         refuse(
             ("tokenFile", is_token and not self.tokenFile, "is empty: mode token needs one"),
+            ("audience", not self.audience, "is empty: tokens are made for somebody"),
             (
                 "tokenFile",
                 bool(self.tokenFile) and not is_token,

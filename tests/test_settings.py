@@ -173,3 +173,22 @@ def test_loopback_is_known_by_its_address() -> None:
     assert Address("localhost", 1).is_loopback
     assert not Address("", 1).is_loopback
     assert not Address("0.0.0.0", 1).is_loopback
+
+
+@pytest.mark.parametrize(
+    ("auth", "words"),
+    [
+        ("{mode: token}", "auth.tokenFile: is empty: mode token needs one"),
+        ("{tokenFile: a}", "auth.tokenFile: is given, and mode is none: say mode token"),
+        (
+            "{mode: kubernetes, allowUnauthenticated: true}",
+            "auth.allowUnauthenticated: is true, and mode is kubernetes: leave out one of them",
+        ),
+        ("{mode: kubernetes, audience: ''}", "auth.audience: is empty: tokens are made for"),
+        ("{mode: basic}", "auth.mode: must be one of none, token, kubernetes"),
+    ],
+)
+def test_what_does_not_go_with_a_mode_of_authentication_is_named(
+    tmp_path: Path, auth: str, words: str
+) -> None:
+    assert words in refusal(tmp_path, f"auth: {auth}")

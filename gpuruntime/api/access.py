@@ -54,11 +54,17 @@ class Open:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Principal:
-    """A caller that is known; without tenants it is bound to none."""
+    """A caller that is known; without tenants it is bound to none.
+
+    What follows those is what the cluster says of somebody whom it knows.
+    """
 
     name: str
     role: Role
     tenants: frozenset[str] = frozenset()
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 OPEN: Final = Open()

@@ -100,7 +100,7 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
             body_limit=BODY_LIMIT,
             deadline_seconds=options.deadline_seconds,
         )
-        admitted = guarded(route.access, handler, backend.guard)
+        admitted = guarded(route.access, handler, backend.guard, route.further)
         for method in _methods_of(route):
             app.router.add_route(
                 method, route.pattern or route.path, admitted, expect_handler=expected

@@ -1,7 +1,7 @@
 """The door before every route: who calls, and whether they may, before a body is read."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeAlias
 
 import structlog
@@ -16,6 +16,10 @@ Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
 # The form of RFC 6750; a token of Kubernetes has some 1,000 characters.
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,8000}=*)")
+
+
+def nothing_further(_: web.Request) -> Iterable[Access]:
+    return ()
 
 
 class Guard(Protocol):
@@ -45,7 +49,12 @@ class OpenDoor:
         pass
 
 
-def guarded(access: Access | Open, handler: Next, guard: Guard) -> Next:
+def guarded(
+    access: Access | Open,
+    handler: Next,
+    guard: Guard,
+    further: Callable[[web.Request], Iterable[Access]] = nothing_further,
+) -> Next:
     """What the handler does is done for somebody who may ask for it."""
     if isinstance(access, Open):
         return handler
@@ -54,7 +63,8 @@ def guarded(access: Access | Open, handler: Next, guard: Guard) -> Next:
         principal = await guard.principal_of(request.headers)
         if guard.asks:
             structlog.contextvars.bind_contextvars(caller=principal.name)
-        await guard.demand(principal, access)
+        for needed in (access, *further(request)):
+            await guard.demand(principal, needed)
         request[PRINCIPAL] = principal
         return await handler(request)
 

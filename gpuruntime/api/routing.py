@@ -4,7 +4,7 @@ The router, the readers of queries and bodies, the encoder and the OpenAPI docum
 from the same `Route`, so what is served and what is documented cannot differ.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -12,7 +12,7 @@ import attrs
 from aiohttp import web
 
 from gpuruntime.api.access import Access, Open, Principal
-from gpuruntime.api.authentication import PRINCIPAL
+from gpuruntime.api.authentication import PRINCIPAL, nothing_further
 from gpuruntime.api.tenancy import scope_of
 from gpuruntime.inventory.scopes import Scope
 from gpuruntime.models.json import JsonObject
@@ -118,6 +118,7 @@ class Route:
     """`name` is what generated clients call it; `errors` are the codes it may end with.
 
     `access` is what a caller has to be allowed: there is no default that could open a door.
+    `further` is what some requests need beside it.
     The pattern is what is matched where the path, as documented, cannot say it.
     An untimed route answers from memory, or bounds by itself the time to its first byte.
     """
@@ -137,6 +138,7 @@ class Route:
     is_untimed: bool = False
     tag: str = "units"
     pattern: str = ""
+    further: Callable[[web.Request], Iterable[Access]] = nothing_further
 
     def answer(self, status: int) -> Answer:
         return next(each for each in self.answers if each.status == status)

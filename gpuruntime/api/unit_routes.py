@@ -1,13 +1,14 @@
 """The routes of units: create, list, read, change, delete, and what happened to them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Final
 
 import attrs
+from aiohttp import web
 
-from gpuruntime.api import examples
-from gpuruntime.api.access import Verb, unit_access
+from gpuruntime.api import access, examples
+from gpuruntime.api.access import Access, Place, Verb, unit_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.page_documents import PageDocuments
 from gpuruntime.api.pages import (
@@ -116,6 +117,7 @@ def unit_routes(
             path=UNITS,
             name="listUnits",
             access=unit_access(Verb.LIST),
+            further=partial(_of_stock, Verb.LIST),
             is_untimed=True,
             handler=handlers.list,
             summary="List units by name",
@@ -130,6 +132,7 @@ def unit_routes(
             path=UNIT,
             name="getUnit",
             access=unit_access(Verb.GET),
+            further=partial(_of_stock, Verb.GET),
             handler=handlers.get,
             summary="Read a unit",
             query=ReadUnit,
@@ -235,6 +238,12 @@ class _UnitHandlers:
         unit = await self._units.get(call.path("name"), scope=call.scope)
         page = await self._events.page(unit, limit=call.query.limit, after=after)
         return Reply(data=page.events, next=cursor_after(*page.next) if page.next else "")
+
+
+def _of_stock(verb: Verb, request: web.Request) -> Iterator[Access]:
+    """Stock is in a namespace of its own, where other rules may hold."""
+    if set(request.query.getall("lifecycle", ())) - {Lifecycle.INSTANCE}:
+        yield Access(verb=verb, resource=access.UNITS, place=Place.STOCK)
 
 
 def _shown(

@@ -12,6 +12,7 @@ from aiohttp import web
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.kubernetes_guard import KubernetesGuard
 from gpuruntime.api.token_guard import TokenGuard
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.bus.connection import Connection as BrokerConnection
@@ -205,7 +206,7 @@ class Api:
             rng=rng,
             meter=self._registry,
             way=self._process.way,
-            guard=self._guard(),
+            guard=self._guard(client),
         )
         options = ApiOptions(
             version=version("gpuruntime"),
@@ -215,8 +216,14 @@ class Api:
         )
         return make_app(backend, options)
 
-    def _guard(self) -> Guard:
-        return TokenGuard(self._token_file.principals) if self._token_file else OpenDoor()
+    def _guard(self, client: Client) -> Guard:
+        if self._token_file is not None:
+            return TokenGuard(self._token_file.principals)
+        auth = self._settings.auth
+        if auth.mode is AuthMode.KUBERNETES:
+            names = namespaces_of(self._settings)
+            return KubernetesGuard(client, audience=auth.audience, namespaces=names)
+        return OpenDoor()
 
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         names = self._settings.namespaces
@@ -307,9 +314,11 @@ def _token_file(settings: Settings, meter: Meter) -> TokenFile | None:
 
 def _refuse_open_doors(settings: Settings) -> None:
     auth = settings.auth
-    if auth.mode is AuthMode.KUBERNETES:
+    is_off = settings.kubernetes.mode is KubernetesMode.OFF
+    if auth.mode is AuthMode.KUBERNETES and is_off:
         raise ConfigurationError(
-            "auth.mode: kubernetes is not there yet, and nobody is served unasked: say token"
+            "auth.mode: kubernetes asks the cluster who calls, and kubernetes.mode is off: "
+            "say auto or required, or auth.mode: token"
         )
     is_open = auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
     if is_open and not settings.listen.is_loopback:

@@ -121,6 +121,11 @@ def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs
     [
         ({"surprise": 1}, 2, "surprise: unknown field"),
         ({"listen": "0.0.0.0:0"}, 2, "auth.allowUnauthenticated: true to mean it"),
+        (
+            {"auth": {"mode": "kubernetes"}, "kubernetes": {"mode": "off"}},
+            2,
+            "auth.mode: kubernetes asks the cluster who calls, and kubernetes.mode is off",
+        ),
         ({"auth": {"mode": "token"}}, 2, "auth.tokenFile: is empty: mode token needs one"),
         (
             {"auth": {"mode": "token", "tokenFile": "/nowhere"}},

@@ -1,0 +1,83 @@
+"""Answers of somebody who is slow to ask, kept for a while: one question at a time a key."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+from gpuruntime.api.errors import CrowdedError, RequestError
+
+VerdictT = TypeVar("VerdictT")
+
+MOST_KEPT: Final = 10_000
+# Whoever sends guesses keeps so many questions busy, and no more.
+MOST_ASKED: Final = 64
+
+
+@attrs.frozen(slots=True)
+class _Kept(Generic[VerdictT]):
+    verdict: VerdictT
+    until: float
+
+
+class Verdicts(Generic[VerdictT]):
+    """What is asked while an answer is on its way waits for that one. Failures are not kept."""
+
+    def __init__(
+        self,
+        keep_seconds: Callable[[VerdictT], float],
+        *,
+        most_kept: int = MOST_KEPT,
+        most_asked: int = MOST_ASKED,
+    ) -> None:
+        self._keep_seconds = keep_seconds
+        self._most_kept = most_kept
+        self._most_asked = most_asked
+        # In the order in which they came.
+        self._kept: dict[Hashable, _Kept[VerdictT]] = {}
+        self._asking: dict[Hashable, asyncio.Future[VerdictT]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
+        """Raises the RequestError of the question, or CrowdedError."""
+        while True:
+            kept = self._kept.get(key)
+            if kept is not None and asyncio.get_running_loop().time() < kept.until:
+                return kept.verdict
+            asking = self._asking.get(key)
+            if asking is None:
+                return await self._lead(key, ask)
+            await asyncio.wait([asking])
+            if not asking.cancelled():
+                return asking.result()
+
+    async def _lead(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
+        """Asks for all; where this caller goes away, another one of them leads instead."""
+        if len(self._asking) >= self._most_asked:
+            raise CrowdedError("too many callers have to be asked for at once: come back")
+        loop = asyncio.get_running_loop()
+        asking = self._asking[key] = loop.create_future()
+        asked_at = loop.time()
+        try:
+            verdict = await ask()
+        except RequestError as error:
+            asking.set_exception(error)
+            asking.exception()  # it counts as heard, also where nobody shares it
+            raise
+        else:
+            self._keep(key, _Kept(verdict, asked_at + self._keep_seconds(verdict)))
+            asking.set_result(verdict)
+            return verdict
+        finally:
+            del self._asking[key]
+            asking.cancel()
+
+    def _keep(self, key: Hashable, kept: _Kept[VerdictT]) -> None:
+        """What came first goes first."""
+        self._kept.pop(key, None)
+        self._kept[key] = kept
+        while len(self._kept) > self._most_kept:
+            del self._kept[next(iter(self._kept))]
