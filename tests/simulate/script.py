@@ -188,6 +188,25 @@ class StorageStory:
         return f"{self.name}-first", f"{self.name}-second"
 
 
+class Meddling(StrEnum):
+    """What somebody does to a storage by kubectl."""
+
+    JOB_REMOVED = "the Job that filled it is removed"
+    DELETED_WHILE_MOUNTED = "it is deleted while a unit mounts it"
+    CLAIM_REMOVED = "its claim is removed"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeddledStory:
+    """A storage that three units mount in turn; `is_made_again`: another one gets its name."""
+
+    begins_at: float
+    operation: str
+    name: str
+    meddling: Meddling
+    is_made_again: bool
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Script:
     units: tuple[UnitStory, ...]
@@ -199,6 +218,7 @@ class Script:
     rushes: tuple[RushStory, ...]
     namesakes: tuple[NamesakesStory, ...]
     restored: tuple[RestoredStory, ...]
+    meddled: tuple[MeddledStory, ...]
 
 
 FIRST_SECOND: Final = 16.0
@@ -236,6 +256,7 @@ def script_of(seed: int) -> Script:
         rushes=tuple(rushes),
         namesakes=tuple(namesakes),
         restored=tuple(restored),
+        meddled=_meddled(Random(f"{number} meddling")),
     )
 
 
@@ -293,6 +314,19 @@ def _storage(rng: Random, number: int) -> StorageStory:
         is_replaced=rng.random() < 0.4,
         loses_claim=not has_accessor and not is_deleted and rng.random() < 0.6,
         is_deleted=is_deleted,
+    )
+
+
+def _meddled(rng: Random) -> tuple[MeddledStory, ...]:
+    return tuple(
+        MeddledStory(
+            begins_at=_moment(rng),
+            operation=f"meddled-{number}",
+            name=f"meddled-{number}",
+            meddling=rng.choice(tuple(Meddling)),
+            is_made_again=rng.random() < 0.6,
+        )
+        for number in range(rng.choice((0, 1)))
     )
 
 

@@ -18,6 +18,7 @@ from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from tests.simulate.by_hand_stories import restore, write_directly
 from tests.simulate.callers import Caller, Told
 from tests.simulate.journal import Journal
+from tests.simulate.meddled_stories import MeddledLife
 from tests.simulate.processes import Machine
 from tests.simulate.reports import is_ready, reason_of
 from tests.simulate.script import (
@@ -82,6 +83,10 @@ class Stage:
                 tasks.create_task(make_namesakes(self, namesakes), name=f"{STORY}{namesakes.name}")
             for restored in script.restored:
                 tasks.create_task(restore(self, restored), name=f"{STORY}{restored.name}")
+            for meddled in script.meddled:
+                tasks.create_task(
+                    MeddledLife(self, meddled).live(), name=f"{STORY}{meddled.operation}"
+                )
             for direct in script.direct:
                 tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")
 
