@@ -6,15 +6,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import aiohttp
 
+from gpuruntime.framework import echo
+from gpuruntime.framework.server import DEFAULTS
 from tests.bench.bare_calls import AT_ONCE, Front, Worker, connect
 from tests.bench.rows import Row
 from tests.bus.broker import FUNCTION, Broker, broker, bus
+from tests.chain.chain import chain
 from tests.cluster.processes import Keeper
 from tests.cluster.product import NOWHERE, Caller, until
 from tests.roles.programs import Programs, programs
@@ -133,7 +137,47 @@ async def measured(made: Broker, folder: Path) -> dict[str, list[float]]:
     return {**found, "queue": [alone]}
 
 
+def cold() -> list[tuple[float, float]]:
+    """The first calls of functions, and how long their workers took from claimed to Ready."""
+    found = []
+    with chain("api-1", "manager-1", "activator-1") as made:
+        for number in range(ROUNDS):
+            name = f"cold-{number}"
+            made.declare(
+                name,
+                program=echo.__file__,
+                told=f"--socket={DEFAULTS.socketPath}",
+            )
+            ask = {"serverlessRequestID": name, "mode": "sync", "payload": PAYLOAD}
+            began_at = time.perf_counter()
+            answer = made.caller.post("/serverless/invocations", ask)
+            taken = time.perf_counter() - began_at
+            assert answer.data["body"] == PAYLOAD, answer.document
+            unit = made.caller.until(
+                f"/gpu-units/{answer.data['workerName']}", lambda unit: unit["phase"] == "Ready"
+            )
+            timeline = unit["timeline"]
+            ready, claimed = (
+                datetime.fromisoformat(timeline[moment]) for moment in ("readyAt", "claimedAt")
+            )
+            found.append((taken, (ready - claimed).total_seconds()))
+    return found
+
+
 def rows() -> Iterator[Row]:
+    yield from warm_rows()
+    colds = cold()
+    yield Row(name="first call from zero workers", value=median(a for a, _ in colds), unit="s")
+    yield Row(name="its worker, claimed to Ready", value=median(b for _, b in colds), unit="s")
+    yield Row(
+        name="first call less the start of its worker",
+        value=1000 * median(taken - start for taken, start in colds),
+        unit="ms",
+        at_most=200,
+    )
+
+
+def warm_rows() -> Iterator[Row]:
     with broker() as made, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         found = asyncio.run(measured(made, Path(folder)))
     ratios = [ours / bare for ours, bare in zip(found["rate"], found["bare rate"], strict=True)]
