@@ -4,6 +4,7 @@ Rooms never see this: `roles` hands each of them its own small options.
 """
 
 import ipaddress
+import math
 import os
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -215,11 +216,29 @@ class NetworkSettings:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class CallerLimitSettings:
+    """Of each caller that is known, at one replica."""
+
+    requestsPerSecond: float = 100.0
+    burst: int = 200
+    atOnce: int = 256
+
+    def __attrs_post_init__(self) -> None:
+        is_rate = 0 < self.requestsPerSecond < math.inf
+        refuse(
+            ("requestsPerSecond", not is_rate, "must be above 0"),
+            ("burst", self.burst < 1, "must be at least 1"),
+            ("atOnce", self.atOnce < 1, "must be at least 1"),
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class AuthSettings:
     mode: AuthMode = AuthMode.NONE
     allowUnauthenticated: bool = False
     tokenFile: str = ""
     audience: str = "gpuruntime"
+    limits: CallerLimitSettings = CallerLimitSettings()
 
     def __attrs_post_init__(self) -> None:
         is_token = self.mode is AuthMode.TOKEN

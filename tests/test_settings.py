@@ -185,6 +185,8 @@ def test_loopback_is_known_by_its_address() -> None:
             "auth.allowUnauthenticated: is true, and mode is kubernetes: leave out one of them",
         ),
         ("{mode: kubernetes, audience: ''}", "auth.audience: is empty: tokens are made for"),
+        ("{limits: {burst: 0}}", "auth.limits.burst: must be at least 1"),
+        ("{limits: {requestsPerSecond: 0}}", "auth.limits.requestsPerSecond: must be above 0"),
         ("{mode: basic}", "auth.mode: must be one of none, token, kubernetes"),
     ],
 )

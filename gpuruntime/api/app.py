@@ -13,8 +13,9 @@ import attrs
 from aiohttp import web
 
 from gpuruntime.api.accessors import Accessors, Way, directly
+from gpuruntime.api.allowances import Allowances, Limits
 from gpuruntime.api.audit_routes import audit_route
-from gpuruntime.api.authentication import Guard, OpenDoor, guarded
+from gpuruntime.api.authentication import Door, Guard, OpenDoor, guarded
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.api.dead_letter_routes import dead_letter_routes
@@ -59,6 +60,7 @@ class ApiOptions:
     gpu_resource: str = "nvidia.com/gpu"
     deadline_seconds: float = 65.0
     files: FileLimits = FileLimits()
+    limits: Limits = Limits()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -93,6 +95,7 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     described = with_document(
         routes_of(backend, options), version=options.version, is_guarded=backend.guard.asks
     )
+    door = Door(backend.guard, Allowances(options.limits))
     for route in described:
         handler = bounded(
             route,
@@ -100,7 +103,7 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
             body_limit=BODY_LIMIT,
             deadline_seconds=options.deadline_seconds,
         )
-        admitted = guarded(route.access, handler, backend.guard, route.further)
+        admitted = guarded(route.access, handler, door, route.further)
         for method in _methods_of(route):
             app.router.add_route(
                 method, route.pattern or route.path, admitted, expect_handler=expected

@@ -1,14 +1,17 @@
 """The door before every route: who calls, and whether they may, before a body is read."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeAlias
 
+import attrs
 import structlog
 from aiohttp import hdrs, web
 from multidict import MultiMapping
 
 from gpuruntime.api.access import ANYBODY, Access, Open, Principal
+from gpuruntime.api.allowances import Allowances
 from gpuruntime.api.errors import UnauthenticatedError
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -49,24 +52,36 @@ class OpenDoor:
         pass
 
 
+@attrs.frozen(slots=True)
+class Door:
+    """A guard, and what each caller that it knows may ask for."""
+
+    guard: Guard
+    allowances: Allowances
+
+
 def guarded(
     access: Access | Open,
     handler: Next,
-    guard: Guard,
+    door: Door,
     further: Callable[[web.Request], Iterable[Access]] = nothing_further,
 ) -> Next:
     """What the handler does is done for somebody who may ask for it."""
     if isinstance(access, Open):
         return handler
 
+    guard = door.guard
+
     async def admitted(request: web.Request) -> web.StreamResponse:
         principal = await guard.principal_of(request.headers)
-        if guard.asks:
-            structlog.contextvars.bind_contextvars(caller=principal.name)
-        for needed in (access, *further(request)):
-            await guard.demand(principal, needed)
         request[PRINCIPAL] = principal
-        return await handler(request)
+        if not guard.asks:
+            return await handler(request)
+        structlog.contextvars.bind_contextvars(caller=principal.name)
+        with door.allowances.use(principal.name, asyncio.get_running_loop().time()):
+            for needed in (access, *further(request)):
+                await guard.demand(principal, needed)
+            return await handler(request)
 
     return admitted
 

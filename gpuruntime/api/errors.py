@@ -79,6 +79,16 @@ class UpstreamFaultError(RequestError):
     code = "upstream_fault"
 
 
+class OverdrawnError(RequestError):
+    """One caller asks for more than its share."""
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class CrowdedError(RequestError):
     """As many are served at once as this process can."""
 

@@ -45,7 +45,7 @@ from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_stores import result_store
 from gpuruntime.roles.token_file import TokenFile
-from gpuruntime.roles.translation import file_limits_of, namespaces_of
+from gpuruntime.roles.translation import caller_limits_of, file_limits_of, namespaces_of
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.result_store import ResultReader
@@ -213,6 +213,7 @@ class Api:
             namespaces=names,
             gpu_resource=self._settings.gpuResource,
             files=file_limits_of(self._settings),
+            limits=caller_limits_of(self._settings),
         )
         return make_app(backend, options)
 

@@ -4,6 +4,7 @@ import ipaddress
 
 import attrs
 
+from gpuruntime.api.allowances import Limits
 from gpuruntime.api.file_patience import FileLimits
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.reconcilers.options import (
@@ -20,6 +21,11 @@ from gpuruntime.settings import PodSecurity, Settings
 def namespaces_of(settings: Settings) -> Namespaces:
     names = settings.namespaces
     return Namespaces(stock=names.stock, instance=names.instance, system=names.system)
+
+
+def caller_limits_of(settings: Settings) -> Limits:
+    limits = settings.auth.limits
+    return Limits(per_second=limits.requestsPerSecond, burst=limits.burst, at_once=limits.atOnce)
 
 
 def file_limits_of(settings: Settings) -> FileLimits:

@@ -12,6 +12,7 @@ import attrs
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from gpuruntime.api.allowances import Limits
 from gpuruntime.api.app import ApiOptions, Backend, make_app, routes_of
 from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
@@ -39,6 +40,7 @@ POOLS = "/api/v1/operator/stockpools"
 STORAGES = "/api/v1/gpu-storages"
 INVOCATIONS = "/api/v1/serverless/invocations"
 FILE_LIMITS = FileLimits()
+LIMITS = Limits()
 WELL = Connection(is_connected=True, is_synced=True)
 
 
@@ -154,6 +156,7 @@ async def service(
     queue: Queue | None = None,
     now: Callable[[], datetime] = clock,
     guard: Guard | None = None,
+    limits: Limits = LIMITS,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live.
 
@@ -188,7 +191,9 @@ async def service(
             meter=meter,
             guard=guard or OpenDoor(),
         )
-        options = ApiOptions(version="1.2.3", deadline_seconds=deadline_seconds, files=files)
+        options = ApiOptions(
+            version="1.2.3", deadline_seconds=deadline_seconds, files=files, limits=limits
+        )
         app = make_app(backend, options)
         routes = with_document(
             routes_of(backend, options), version="1.2.3", is_guarded=backend.guard.asks
