@@ -82,8 +82,11 @@ def pod_of_a_unit(pod: Pod, facts: Facts) -> Iterator[Finding]:
 def isolated(child: Deployment | Pod, facts: Facts) -> Iterator[Finding]:
     """The NetworkPolicy of an active unit is there before its Deployment, and as long.
 
-    Allows what is ending, what a deleted unit leaves, and Pods a while without a Deployment.
+    Allows what is ending, what a deleted unit leaves, also while the next one has its name, and
+    Pods a while without a Deployment.
     """
+    if isinstance(child, Deployment) and is_left_behind(child, facts):
+        return
     name = child.metadata.labels.get(labels.UNIT, "")
     unit = facts.unit_by_key.get(Key(child.metadata.namespace, name))
     is_active = unit is not None and unit.metadata.uid not in facts.stock_by_uid
@@ -111,6 +114,12 @@ def deletion_ends(value: GPUUnit | GPUStorage, facts: Facts) -> Iterator[Finding
             remedy="delete it again",
             allowed_seconds=DELETE_SECONDS,
         )
+
+
+def is_left_behind(child: Deployment, facts: Facts) -> bool:
+    """By a unit that is gone: the next one of the name makes its own."""
+    owner = child.metadata.controller_owner
+    return owner is not None and owner.uid not in facts.unit_by_uid
 
 
 def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Finding]:

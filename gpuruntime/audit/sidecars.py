@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.children import is_left_behind
 from gpuruntime.audit.facts import Facts
 from gpuruntime.models import codec
 from gpuruntime.models.metadata import Key
@@ -85,10 +86,15 @@ class _DeploymentSpec:
 
 
 def worker_beside(deployment: Deployment, facts: Facts) -> Iterator[Finding]:
-    """A worker's Deployment is made with the sidecar, which alone has a worker's login."""
-    worker = _worker_of(deployment, facts)
+    """A worker's Deployment is made with the sidecar, which alone has a worker's login.
+
+    Allows what a worker leaves that is gone, also while the next one has its name.
+    """
     spec = bytes(deployment.spec)
-    if is_terminating(deployment) or (worker is None and b'"secret' not in spec):
+    if is_terminating(deployment) or is_left_behind(deployment, facts):
+        return
+    worker = _worker_of(deployment, facts)
+    if worker is None and b'"secret' not in spec:
         return
     pod = codec.decode(spec, _DeploymentSpec).template.spec
     own = child_key(worker) if worker else None

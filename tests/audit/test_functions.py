@@ -395,6 +395,12 @@ def test_what_correct_operation_shows_is_no_breach(name: str) -> None:
     assert rule not in rules_broken(aged(corrupt(serving()), 1e6))
 
 
+def test_what_a_worker_leaves_is_no_breach_while_the_next_one_has_its_name() -> None:
+    renewed = unit(FIRST, lambda held: with_metadata(held, uid="uid-next"))(serving())
+    assert breaches(renewed) == []
+    assert rules_broken(aged(renewed, 59)) == set()
+
+
 def test_a_breach_names_the_function_the_template_and_what_is_missing() -> None:
     (breach,) = breaches(aged(lacking(SECOND)(serving()), 180))
     assert [each.name for each in breach.objects] == [TEMPLATE]

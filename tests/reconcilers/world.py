@@ -196,7 +196,7 @@ class Life:
     def step(self, namespace: str) -> None:
         world = self._world
         owners = {each["metadata"]["uid"] for each in world.objects(GPU_UNITS, namespace)}
-        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES):
+        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES, GPU_UNITS):
             for child in world.objects(resource, namespace):
                 is_units = (
                     child["metadata"].get("ownerReferences", [{}])[0].get("kind") == "GPUUnit"
