@@ -216,6 +216,19 @@ class NetworkSettings:
 
 
 @attrs.frozen(kw_only=True, slots=True)
+class TlsSettings:
+    """Without files, `listen` serves plain HTTP."""
+
+    certificateFile: str = ""
+    keyFile: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        is_half = bool(self.certificateFile) != bool(self.keyFile)
+        missing = "keyFile" if self.certificateFile else "certificateFile"
+        refuse((missing, is_half, "is empty: a certificate and its key go together"))
+
+
+@attrs.frozen(kw_only=True, slots=True)
 class CallerLimitSettings:
     """Of each caller that is known, at one replica."""
 
@@ -324,6 +337,7 @@ class Settings:
     network: NetworkSettings = NetworkSettings()
     operationRetention: Seconds = Seconds(86_400.0)
     auth: AuthSettings = AuthSettings()
+    tls: TlsSettings = TlsSettings()
     nats: NatsSettings = NatsSettings()
     worker: WorkerSettings = WorkerSettings()
     serverless: ServerlessSettings = ServerlessSettings()

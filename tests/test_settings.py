@@ -194,3 +194,8 @@ def test_what_does_not_go_with_a_mode_of_authentication_is_named(
     tmp_path: Path, auth: str, words: str
 ) -> None:
     assert words in refusal(tmp_path, f"auth: {auth}")
+
+
+def test_a_certificate_without_its_key_is_none(tmp_path: Path) -> None:
+    assert "tls.keyFile: is empty" in refusal(tmp_path, "tls: {certificateFile: a}")
+    assert "tls.certificateFile: is empty" in refusal(tmp_path, "tls: {keyFile: a}")

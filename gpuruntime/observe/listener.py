@@ -1,6 +1,7 @@
 """The operations listener of a role: is it alive, is it ready, what has it counted."""
 
 import errno
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -60,9 +61,16 @@ def _draining(
     return drained
 
 
-async def listen(runner: web.AppRunner, *, host: str, port: int, purpose: str) -> int:
+async def listen(
+    runner: web.AppRunner,
+    *,
+    host: str,
+    port: int,
+    purpose: str,
+    tls: ssl.SSLContext | None = None,
+) -> int:
     """The port that was taken, which tells a caller who asked for port 0."""
-    site = web.TCPSite(runner, host or None, port)
+    site = web.TCPSite(runner, host or None, port, ssl_context=tls)
     try:
         await site.start()
     except OSError as error:

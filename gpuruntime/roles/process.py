@@ -19,6 +19,7 @@ from gpuruntime.api.accessors import Way, directly
 from gpuruntime.api.serving import Runner
 from gpuruntime.observe.listener import listen
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.standing import standing
 from gpuruntime.settings import Address, Settings
@@ -51,12 +52,16 @@ async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[s
     """Requests in hand have the grace to end."""
     address, grace = settings.listen, settings.shutdownGrace
     runner = Runner(app, rng=Random(), shutdown_timeout=grace)  # noqa: S311 - ids, not secrets
-    await runner.setup()
-    try:
-        port = await listen(runner, host=address.host, port=address.port, purpose="listen")
-        yield f"http://{Address(address.host or '127.0.0.1', port)}"
-    finally:
-        await runner.cleanup()
+    async with context_of(settings.tls) as tls:
+        await runner.setup()
+        try:
+            port = await listen(
+                runner, host=address.host, port=address.port, purpose="listen", tls=tls
+            )
+            scheme = "https" if tls else "http"
+            yield f"{scheme}://{Address(address.host or '127.0.0.1', port)}"
+        finally:
+            await runner.cleanup()
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -1,5 +1,6 @@
 """The program `gpuruntime api`: how it starts, stands without a cluster, and stops."""
 
+import hashlib
 import os
 import signal
 import socket
@@ -133,6 +134,11 @@ def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs
             "configuration /nowhere: No such file",
         ),
         ({"kubernetes": {"kubeconfig": "/nowhere"}}, 2, "kubeconfig /nowhere: no such file"),
+        (
+            {"tls": {"certificateFile": "/nowhere", "keyFile": "/nowhere"}},
+            2,
+            "tls: /nowhere: No such file",
+        ),
         ({"kubernetes": {"mode": "required"}}, 3, "the cluster is required"),
     ],
 )
@@ -167,6 +173,34 @@ def test_everybody_is_served_only_where_that_is_meant(program: Programs) -> None
     )
     assert api.address.endswith(f":{port}")
     socket.create_connection(("127.0.0.2", port)).close()
+
+
+def test_callers_are_asked_who_they_are_and_a_new_file_of_tokens_holds(
+    program: Programs,
+) -> None:
+    tokens = program.folder / "tokens.yaml"
+    tokens.write_text(_tokens("first"))
+    api = program.start(
+        "api", "--kube-mode", "off", auth={"mode": "token", "tokenFile": str(tokens)}
+    )
+    health(api)
+    assert _status(api, "first") == 503, "known, and there is no cluster"
+    assert (_status(api, ""), _status(api, "second")) == (401, 401)
+    tokens.write_text(_tokens("second"))
+    until(lambda: _status(api, "second"), lambda status: status == 503)
+    assert _status(api, "first") == 401
+
+
+def _tokens(token: str) -> str:
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    return yaml.safe_dump({"tokens": [{"name": "ci", "role": "operator", "sha256": digest}]})
+
+
+def _status(api: Process, token: str) -> int:
+    bearer = f"Authorization: Bearer {token}\r\n" if token else ""
+    with connection(api) as caller:
+        caller.sendall(f"GET /api/v1/gpu-units HTTP/1.1\r\nHost: here\r\n{bearer}\r\n".encode())
+        return int(caller.recv(4096).split()[1])
 
 
 def test_on_sigterm_work_in_hand_ends_and_new_work_is_not_taken(program: Programs) -> None:
