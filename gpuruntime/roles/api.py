@@ -41,6 +41,7 @@ from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.broker import connection_options_of, stream_options_of
+from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_stores import result_store
@@ -73,6 +74,7 @@ class Api:
     ) -> None:
         """A given transport is the caller's: it is neither tried nor closed."""
         _refuse_open_doors(settings)
+        demand_certificate(settings.tls)
         self._settings = settings
         self._transport = transport
         self._process = process or Process()

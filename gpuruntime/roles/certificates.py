@@ -75,6 +75,12 @@ class Certificate:
             ) from error
 
 
+def demand_certificate(tls: TlsSettings) -> None:
+    """Before anything starts: raises ConfigurationError where files are given and no good."""
+    if tls.certificateFile:
+        Certificate(tls)
+
+
 @asynccontextmanager
 async def context_of(tls: TlsSettings) -> AsyncIterator[ssl.SSLContext | None]:
     """None without files. It follows them until the block ends."""
