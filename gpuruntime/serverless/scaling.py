@@ -29,6 +29,7 @@ from gpuruntime.serverless.memory import Memory
 from gpuruntime.serverless.observation import Moment, forbidden, worker_of
 from gpuruntime.serverless.readings import Readings
 from gpuruntime.serverless.scale_plan import (
+    DRAINING_SECONDS,
     Observed,
     Plan,
     Shortage,
@@ -38,7 +39,7 @@ from gpuruntime.serverless.scale_plan import (
     workers_for,
 )
 from gpuruntime.serverless.worker_units import WorkerUnits
-from gpuruntime.serverless.workers import WORKER_OF
+from gpuruntime.serverless.workers import WORKER_OF, strays_of
 
 log = structlog.get_logger()
 
@@ -60,10 +61,18 @@ class Scaler:
     hearing_since: Callable[[], float | None]
     meter: Meter
     memories: dict[str, Memory] = attrs.field(factory=dict)
+    # By function, and by the uid of the unit that strays were made from.
+    strays: dict[str, dict[str, Memory]] = attrs.field(factory=dict)
     # By specName, the functions that wait for stock of it.
     short: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
 
     async def reconcile(self, function: str) -> Result:
+        strays = await self._send_strays_away(function)
+        result = await self._reconcile(function)
+        looks = (strays, result.requeue_after_seconds)
+        return Result(min((each for each in looks if each is not None), default=None))
+
+    async def _reconcile(self, function: str) -> Result:
         template = owner_of(self.units.store.by_index(FUNCTION, function))
         if template is None or template.spec.serverless is None:
             self._forget(function)
@@ -95,6 +104,22 @@ class Scaler:
             return False
         memory.touch(_now())
         return memory.status.desiredWorkers > 0
+
+    async def _send_strays_away(self, function: str) -> float | None:
+        """Returns when to look again, as long as any are there."""
+        before = self.strays.get(function, {})
+        memories = self.strays[function] = {}
+        for template, found in tuple(strays_of(self.units, function)):
+            uid = template.metadata.uid
+            memory = memories[uid] = before.get(uid) or Memory.of(uid, len(found), _now())
+            limits = found[0].spec.serverless or Serverless(requestID=function)
+            seen = self._observe(template, limits, found, memory, 0)
+            seen = attrs.evolve(seen, forbidden=Shortage.NO_TEMPLATE)
+            await self._act(template, found, seen, decide(seen), memory)
+        if memories:
+            return DRAINING_SECONDS
+        del self.strays[function]
+        return None
 
     def _forget(self, function: str) -> None:
         self.memories.pop(function, None)

@@ -64,3 +64,26 @@ async def test_a_function_is_scaled_changed_suspended_and_deleted_without_an_ala
         await asyncio.sleep(400)
         assert onlooker.looks > 100
         onlooker.assert_clean()
+
+
+async def test_a_function_that_an_older_unit_comes_to_declare_gets_other_workers() -> None:
+    """The workers of the unit that declared it before are drained, and go."""
+    async with working() as (made, onlooker):
+        made.declare("elder", requestID="other", timeoutSeconds=30)
+        await asyncio.sleep(2)
+        made.declare("echo", minAvailableCount=1, timeoutSeconds=30)
+        await serving(made, "echo-w-1")
+        made.change("elder", serverless={"requestID": "echo", "minAvailableCount": 1})
+        await made.hold(300, echo=1)
+        assert made.workers == ["elder-w-1"]
+        onlooker.assert_clean()
+
+
+async def test_workers_of_a_unit_that_declares_nothing_any_more_go() -> None:
+    async with working() as (made, onlooker):
+        made.declare(minAvailableCount=1, timeoutSeconds=30)
+        await serving(made, "echo-w-1")
+        made.change(serverless=None)
+        await made.hold(300)
+        assert made.workers == []
+        onlooker.assert_clean()
