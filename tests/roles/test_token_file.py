@@ -67,6 +67,13 @@ def test_a_token_that_stands_there_plainly_is_not_repeated(tmp_path: Path) -> No
     assert "hunter2" not in refusal(tmp_path, entry(digest="hunter2"))
 
 
+@pytest.mark.parametrize("line", ['  sha256: "hunter2', "  sha256: hunter2: hunter2"])
+def test_a_line_that_is_no_yaml_is_named_and_not_shown(tmp_path: Path, line: str) -> None:
+    told = refusal(tmp_path, f"- name: ci\n{line}\n")
+    assert "not YAML: line " in told
+    assert "hunter2" not in told
+
+
 @pytest.mark.looptime
 async def test_a_changed_file_holds_without_a_restart_and_a_broken_one_does_not(
     tmp_path: Path,
