@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_each_entry_is_a_principal_found_by_its_digest(tmp_path: Path) -> None:
             name="team", role=Role.TENANT, tenants=frozenset({"a", "b"})
         ),
     }
+
+
+def test_the_file_that_the_documentation_shows_is_a_good_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "authentication.md").read_text()
+    (shown,) = re.findall(r"```yaml\n(tokens:\n.*?)```", page, re.DOTALL)
+    path = tmp_path / "tokens.yaml"
+    path.write_text(shown)
+    assert {each.role for each in read_tokens(str(path)).values()} == set(Role)
 
 
 @pytest.mark.parametrize(
