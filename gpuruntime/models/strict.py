@@ -176,6 +176,8 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
 def _descend(path: str, note: AttributeValidationNote | IterableValidationNote) -> str:
     if isinstance(note, AttributeValidationNote):
         return _join(path, note.name)
+    if isinstance(note.index, str):
+        return _join(path, note.index)
     return f"{path}[{note.index}]"
 
 

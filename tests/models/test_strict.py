@@ -82,7 +82,7 @@ def test_every_fault_is_named_at_once() -> None:
         "ports[1].name": "is required",
         "ports[1].port": "must be an integer, not a string",
         "ports[1].extra": "unknown field",
-        "labels[k]": "must be a string, not an integer",
+        "labels.k": "must be a string, not an integer",
         "words": "must be a list, not a string",
         "surprise": "unknown field",
     }

@@ -82,8 +82,19 @@ def test_a_bad_invocation_is_refused_by_every_field_at_fault(
 
 
 def test_a_value_that_is_no_text_is_refused_with_its_name() -> None:
-    with pytest.raises(StrictError, match=r"headers.*A.*must be a string"):
-        parse_invoke({**LEAST, "headers": {"A": 1}})
+    with pytest.raises(StrictError) as caught:
+        parse_invoke({**LEAST, "headers": {"A": 1}, "attributes": {"b": None}})
+    found = {problem.field: problem.message for problem in caught.value.problems}
+    assert found == {
+        "headers.A": "must be a string, not an integer",
+        "attributes.b": "must be a string, not null",
+    }
+
+
+def test_a_header_with_two_faults_is_named_once() -> None:
+    with pytest.raises(StrictError) as caught:
+        parse_invoke({**LEAST, "headers": {"Host": 1}})
+    assert [problem.field for problem in caught.value.problems] == ["headers.Host"]
 
 
 def test_what_is_left_out_is_asynchronous_json_of_nothing() -> None:
