@@ -7,9 +7,10 @@
 
     serve(handle)
 
-A plain function runs in a thread, a coroutine function on the loop. What it raises is told to the
-worker, which tries again later. A coroutine is cancelled when the worker breaks off its call.
-SIGTERM lets the calls in hand end.
+A plain function runs in a thread, a coroutine function on the loop. Where it raises, the worker
+tries again later: of a CallError the words go with the invocation, of all else only that it
+failed, and the traceback is in the log. A coroutine is cancelled when the worker breaks off its
+call. SIGTERM lets the calls in hand end.
 """
 
 import asyncio
