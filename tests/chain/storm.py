@@ -51,10 +51,8 @@ class Storm:
         await self._kill_one(MAIN)
 
     async def pause_worker(self) -> None:
-        pids = await asyncio.to_thread(self._chain.pids, self._function)
-        paused = self._rng.choice(pids)
         with suppress(ProcessLookupError):
-            stop(paused)
+            stop(paused := await self._one(SIDECAR))
             await asyncio.sleep(1.5 * ACK_WAIT_SECONDS)
             go_on(paused)
 
@@ -89,9 +87,15 @@ class Storm:
         self.seen["lose_results"] += 1
 
     async def _kill_one(self, container: str) -> None:
-        pids = await asyncio.to_thread(self._chain.pids, self._function, container)
         with suppress(ProcessLookupError):
-            kill(self._rng.choice(pids))
+            kill(await self._one(container))
+
+    async def _one(self, container: str) -> int:
+        """There may be none for a moment, after many kills."""
+        pids = await asyncio.to_thread(self._chain.pids, self._function, container)
+        if not pids:
+            raise ProcessLookupError
+        return self._rng.choice(pids)
 
     async def _restart(self, name: str) -> None:
         await asyncio.to_thread(self._chain.restart, name)
