@@ -126,11 +126,18 @@ def status_of(
         observedGeneration=unit.metadata.generation,
         serviceName=child_key(unit).name if publishes else "",
         accessURL=access_url(unit, options) if publishes else "",
-        nodeName=pod.spec.nodeName if pod else "",
+        nodeName=_node_of(unit, pod, runs=verdict.runs),
         timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.runs else None),
         conditions=conditions,
     )
     return status if _is_news(unit.status, status, verdict) else unit.status
+
+
+def _node_of(unit: GPUUnit, pod: Pod | None, *, runs: bool) -> str:
+    """Whoever begins to lead may hear of the Deployment first: what runs is where it was."""
+    if pod is not None:
+        return pod.spec.nodeName
+    return unit.status.nodeName if runs else ""
 
 
 def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:

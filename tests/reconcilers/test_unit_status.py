@@ -283,3 +283,11 @@ def test_on_the_way_only_the_start_is_worth_a_write() -> None:
     assert onward == first
     ready = told(started, UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
     assert ready.nodeName == "node-1"
+
+
+def test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known() -> None:
+    ready = told(unit(), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
+    assert ready.nodeName == "node-1"
+    assert told(unit(status=ready), UnitReason.DEPLOYMENT_READY, kept=SERVING) == ready
+    asleep = told(unit(status=ready), UnitReason.SCALED_TO_ZERO, kept=deployment())
+    assert asleep.nodeName == ""
