@@ -179,6 +179,38 @@ def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[Planned]:
                 )
 
 
+def _claimed_unit_is_not_told_of(rng: Random, script: Script) -> Iterator[Planned]:
+    unit = rng.choice(script.units)
+    aim = _named(unit.unit_name)
+    yield from _at_all(APIS, unit.begins_at, Kind.ANSWER_LOST, Target.CREATE, aim)
+
+
+def _twin_is_refused(rng: Random, script: Script) -> Iterator[Planned]:
+    """While the request that it doubles is on its way, by the claim that both use."""
+    for unit in script.units:
+        if unit.doubles:
+            aim, (slow, refused) = _named(unit.unit_name), rng.sample(APIS, 2)
+            yield from _at_all(
+                (slow,),
+                unit.begins_at,
+                Kind.SLOW_BEFORE,
+                Target.CREATE,
+                aim,
+                rng.uniform(5.0, 25.0),
+            )
+            yield from _at_all((refused,), unit.begins_at, Kind.CONFLICT, Target.CREATE, aim)
+
+
+def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Planned]:
+    for contest in script.contests:
+        yield Planned(
+            at=max(FIRST_SECOND, contest.begins_at - rng.uniform(3.0, 20.0)),
+            process=rng.choice(APIS),
+            kind=Kind.WATCHES_LATE,
+            seconds=30.0,
+        )
+
+
 RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
     _unit_comes_after_its_end,
     _claimed_unit_comes_slowly,
@@ -193,6 +225,9 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _lists_again,
     _deployment_comes_late_again,
     _mount_is_taken_out_late,
+    _claimed_unit_is_not_told_of,
+    _twin_is_refused,
+    _replicas_see_different_stock,
 )
 
 

@@ -37,6 +37,8 @@ CORE: Final = (
         "gpuruntime.inventory.stock",
         "if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid):",
         "if True:",
+        "tests/inventory/test_claims.py"
+        "::test_stock_that_a_unit_names_is_not_claimed_although_it_looks_free",
     ),
     Mutation(
         "a create of unknown outcome counts as refused",
