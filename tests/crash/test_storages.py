@@ -38,6 +38,8 @@ CONFLICT: Final = 409
 HELPERS: Final = {"cpu": "600"}
 NAME: Final = "story"
 DIGEST: Final = re.compile(r"-[0-9a-f]{16}$")
+# Each recovery has a number of its own, drawn by chance.
+PREPARE: Final = re.compile(r"(storage-prepare-story)-[0-9a-f]{16}")
 STORAGE: Final = {
     "operationID": NAME,
     "name": NAME,
@@ -66,7 +68,7 @@ class Deaths:
     _counts: Counter[str] = attrs.field(factory=Counter)
 
     def script(self, write: Write) -> Fault | None:
-        what = str(write).replace(f"{self.world}-", "world-")
+        what = PREPARE.sub(r"\1", str(write).replace(f"{self.world}-", "world-"))
         self._counts[what] += 1
         known = f"{what} #{self._counts[what]}"
         self.seen.append(known)
