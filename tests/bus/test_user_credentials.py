@@ -89,6 +89,7 @@ def test_credentials_are_for_one_purpose(tmp_path: Path) -> None:
         ("ü", "no good"),
         (Identity("user").seed, "is no seed of an account: it begins with SA"),
     ],
+    ids=["blank", "short", "foreign", "a user's"],
 )
 def test_a_seed_that_cannot_sign_is_named(tmp_path: Path, seed: str, fault: str) -> None:
     with pytest.raises(UnavailableError, match=fault):
