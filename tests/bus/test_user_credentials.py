@@ -180,6 +180,8 @@ async def test_a_worker_does_its_work_with_what_it_was_given(land: Land) -> None
         assert (await stored(JetStream(owner)))[MINE] == 0
         control = NAMES.control(MINE, "mine-w-1")
         async with worker.listening(control, heard.append):
+            # What the broker answers comes after it has heard of the listener.
+            await own.last(NAMES.states, NAMES.state(MINE, "1"))
             await owner.publish(control, b"{}")
             await eventually(lambda: heard[-1].subject == control)
 
