@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -48,6 +49,8 @@ class Client:
         self._meter = meter
         self._timeout_seconds = timeout_seconds
         self._fence = fence
+        # By the loop's clock: when a write last ended that may have happened, or may happen yet.
+        self.last_doubt = -inf
 
     async def get(self, resource: Resource[ObjectT], key: Key) -> ObjectT:
         call = Call("get", str(resource), str(key))
@@ -167,9 +170,14 @@ class Client:
             timeout_seconds=self._timeout_seconds,
             fence=self._fence if call.is_write else None,
         )
-        response = await self._measured(call, request)
-        if not 200 <= response.status < 300:
-            raise error_of(response, call)
+        try:
+            response = await self._measured(call, request)
+            if not 200 <= response.status < 300:
+                raise error_of(response, call)
+        except (OutcomeUnknownError, asyncio.CancelledError):
+            if call.is_write:
+                self.last_doubt = asyncio.get_running_loop().time()
+            raise
         return response
 
     async def _measured(self, call: Call, request: Request) -> Response:

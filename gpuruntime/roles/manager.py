@@ -1,7 +1,7 @@
 """The manager: caches on every replica, reconcilers on the one that leads."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -11,7 +11,7 @@ from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.reconcilers.informers import Surroundings
-from gpuruntime.reconcilers.start_plan import Term
+from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS, Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import cluster_transport
 from gpuruntime.roles.election import elector_of
@@ -41,6 +41,7 @@ class Manager:
         self._process = process or Process()
         self._registry = Registry()
         self._reconcilers: Reconcilers | None = None
+        self._client: Client | None = None
         self._elector: Elector | None = None
         self._is_stopping = False
         self._led_since = 0.0
@@ -59,14 +60,22 @@ class Manager:
         if self._reconcilers is not None:
             await self._reconcilers.drain()
         if self._elector is not None:
-            self._elector.gives_back = True
+            self._elector.gives_back = self._is_settled()
+
+    def _is_settled(self) -> bool:
+        """No write of ours can land any more: whoever leads next may go by what is there."""
+        if self._client is None:
+            return True
+        age = asyncio.get_running_loop().time() - self._client.last_doubt
+        return age > REQUEST_LIFE_SECONDS
 
     async def _serve(self, transport: Transport) -> None:
         self._elector = elector = elector_of(
             self._settings, transport, self._process, self._registry, role="manager"
         )
         fence = elector.fence if elector else None
-        self._reconcilers = reconcilers = self._make_reconcilers(transport, fence)
+        self._client = client = Client(transport, meter=self._registry, fence=fence)
+        self._reconcilers = reconcilers = self._make_reconcilers(client)
         async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
@@ -86,12 +95,10 @@ class Manager:
         age = asyncio.get_running_loop().time() - self._led_since
         return Term(age_seconds=age, is_clean=self._is_clean_term)
 
-    def _make_reconcilers(
-        self, transport: Transport, fence: Callable[[], None] | None
-    ) -> Reconcilers:
+    def _make_reconcilers(self, client: Client) -> Reconcilers:
         return Reconcilers(
             Surroundings(
-                client=Client(transport, meter=self._registry, fence=fence),
+                client=client,
                 options=unit_options_of(self._settings),
                 retention_seconds=self._settings.operationRetention,
                 term=self._term,

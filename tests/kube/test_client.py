@@ -1,5 +1,7 @@
 """Verbs become requests, answers become values, and every write passes the fence."""
 
+import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     BadRequestError,
     ForbiddenError,
+    KubeError,
     NotLeadingError,
     OutcomeUnknownError,
     UnreachableError,
@@ -168,6 +171,42 @@ async def test_a_write_whose_answer_is_lost_has_an_unknown_outcome(verb: str) ->
     client = Client(always(OutcomeUnknownError("no answer")))
     with pytest.raises(OutcomeUnknownError, match=f"{verb} things.test.example lab/anvil"):
         await call(client, verb)
+
+
+@pytest.mark.parametrize(
+    "lost", [OutcomeUnknownError("no answer"), failure(504, "Timeout", "late")]
+)
+@pytest.mark.parametrize("verb", WRITES)
+async def test_a_write_that_may_have_happened_leaves_a_doubt(
+    verb: str, lost: Response | OutcomeUnknownError
+) -> None:
+    client = Client(always(lost))
+    with pytest.raises(OutcomeUnknownError):
+        await call(client, verb)
+    assert client.last_doubt <= asyncio.get_running_loop().time()
+    assert client.last_doubt > -inf
+
+
+async def test_a_write_that_is_cut_short_leaves_a_doubt() -> None:
+    async def never(_: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    client = Client(ScriptedTransport(never))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await call(client, "create")
+    assert client.last_doubt > -inf
+
+
+async def test_what_was_refused_or_only_read_leaves_no_doubt() -> None:
+    refusing = Client(always(failure(409, "Conflict", "changed meanwhile")))
+    with pytest.raises(KubeError):
+        await call(refusing, "patch")
+    reading = Client(always(OutcomeUnknownError("no answer")))
+    with pytest.raises(UnreachableError):
+        await reading.get(THINGS, KEY)
+    assert refusing.last_doubt == reading.last_doubt == -inf
 
 
 async def test_a_read_whose_answer_is_lost_is_no_more_than_unreachable() -> None:
