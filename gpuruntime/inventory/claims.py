@@ -141,14 +141,13 @@ class Attempt:
         return None
 
     async def _confirmed(self, key: Key) -> GPUUnit | None:
-        """What the cache shows may be gone: then a tombstone says whether it was deleted."""
+        """What the cache shows may be gone, or back by a late create: its tombstone decides."""
         unit = await self._read(key)
-        if unit is not None and self._is_ours(unit):
-            if provenance.is_terminating(unit):
-                raise claim_plan.operation_finished(self._wanted.operation_id)
-            return unit
+        is_ours = unit is not None and self._is_ours(unit)
+        if unit is not None and is_ours and provenance.is_terminating(unit):
+            raise claim_plan.operation_finished(self._wanted.operation_id)
         await self._demand_unfinished()
-        return None
+        return unit if is_ours else None
 
     async def _demand_free_names(self) -> None:
         """A courtesy to the caller, and to the stock: the create would find out as well."""

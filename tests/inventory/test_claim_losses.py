@@ -208,6 +208,23 @@ async def test_an_operation_whose_unit_was_deleted_is_finished(cluster: Cluster)
     assert cluster.units == []
 
 
+async def test_a_unit_that_a_late_create_has_brought_back_is_not_answered(
+    cluster: Cluster,
+) -> None:
+    """Until the manager removes it once more."""
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        [unit] = cluster.units
+        await api.inventory.units.delete("demo")
+        kept = ("name", "namespace", "labels", "annotations")
+        metadata = {name: unit["metadata"][name] for name in kept}
+        late = {**unit, "metadata": metadata, "status": {}}
+        cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), late)
+        await asyncio.sleep(1)
+        assert await api.create(name="demo") == "operation_finished"
+
+
 async def test_a_late_replay_at_a_fresh_replica_gives_its_claim_back(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:

@@ -109,10 +109,10 @@ class Caller:
         live = world.roster[self._order.name]
         if cached and not any(self._is_ours(each) for each in cached):
             yield self._done(world, "conflict", "sees another unit of its operation")
+        elif cached and self._is_buried(world):
+            yield self._done(world, "finished", "finds a tombstone, its unit gone or come back")
         elif live and self._is_ours(live) and (cached or self._mine(world).round):
             yield self._done(world, "replayed", "finds its unit", live)
-        elif cached and self._is_buried(world):
-            yield self._done(world, "finished", "finds its unit gone, and a tombstone")
         elif not self._mine(world).round and self._is_taken(seen, live):
             yield self._done(world, "taken", "finds its name taken")
         else:
