@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -15,6 +16,7 @@ from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
+from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS
 from tests.simulate.by_hand_stories import restore, write_directly
 from tests.simulate.callers import Caller, Told
 from tests.simulate.journal import Journal
@@ -184,6 +186,10 @@ class Stage:
                 break
             await asyncio.sleep(5.0)
         await self.until(lambda: any(is_ready(self.unit(name)) for name in story.names))
+        # A request whose caller has given up may yet make the other one.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REQUEST_LIFE_SECONDS):
+                await self.until(lambda: all(map(self.unit, story.names)))
         losers = [each for each in map(self.unit, story.names) if each and not is_ready(each)]
         for loser in losers:
             name = loser.metadata.name
