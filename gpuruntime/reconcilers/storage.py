@@ -59,6 +59,8 @@ class StorageReconciler:
         again = DONE if freed else self._while_held(storage)
         if provenance.is_terminating(storage):
             return await self._end(storage)
+        if await self._has_come_late(storage):
+            return DONE
         if FINALIZER not in storage.metadata.finalizers:
             finalizers = (*storage.metadata.finalizers, FINALIZER)
             storage = await self.writes.patch(
@@ -68,6 +70,18 @@ class StorageReconciler:
         if problems:
             return await self._rest(storage, problems) or again
         return await self._carry_out(storage) or again
+
+    async def _has_come_late(self, storage: GPUStorage) -> bool:
+        """By a create that landed after its storage was deleted: nothing is made for it."""
+        operation = provenance.operation_of(storage)
+        if FINALIZER in storage.metadata.finalizers or not operation:
+            return False
+        tombstone = await self.tombstones.find(operation)
+        if tombstone is None or not tombstone.forbids(storage):
+            return False
+        await self.writes.remove(storage)
+        log.info("storage of a finished operation removed")
+        return True
 
     async def _carry_out(self, storage: GPUStorage) -> Result | None:
         try:

@@ -1,9 +1,12 @@
 """The manager's writes to a storage itself: guarded by what was seen, and known here at once."""
 
+from contextlib import suppress
+
 import attrs
 
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 
@@ -26,3 +29,8 @@ class StorageWrites:
         )
         self.storages.write_through(written)
         return written
+
+    async def remove(self, storage: GPUStorage) -> None:
+        """This one, and none that has its name by then."""
+        with suppress(NotFoundError):
+            await self.client.delete(GPU_STORAGES, storage.metadata.key, uid=storage.metadata.uid)

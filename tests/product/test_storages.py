@@ -170,6 +170,21 @@ async def test_a_name_that_is_free_again_gets_a_volume_of_its_own(on: Open) -> N
         assert job["metadata"]["ownerReferences"][0]["uid"] == owner
 
 
+async def test_a_create_that_lands_after_the_deletion_brings_nothing_back(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", operationID=ground.name("once"))
+        path = ground.path(GPU_STORAGES, name)
+        found = (await ground.kube.get(path)).ok()
+        assert (await ground.call("DELETE", f"/gpu-storages/{name}")).status == 204
+        for each in (path, ground.claim_path(name)):
+            await ground.kube.gone(each)
+        metadata = {each: found["metadata"][each] for each in ("name", "labels", "annotations")}
+        late = {**found, "metadata": metadata, "status": {}}
+        (await ground.kube.post(GPU_STORAGES.path(namespace=ground.namespace), late)).ok(201)
+        await ground.kube.gone(path)
+        assert (await ground.kube.get(ground.claim_path(name))).status == 404
+
+
 async def accessors(ground: Ground, storage: str) -> list[Document]:
     return await ground.pods(labels.ACCESSOR, f"storage-accessor-{storage}")
 
