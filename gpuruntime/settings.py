@@ -4,7 +4,6 @@ Rooms never see this: `roles` hands each of them its own small options.
 """
 
 import ipaddress
-import math
 import os
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import NewType
 
 import attrs
 
+from gpuruntime.access_settings import AuthSettings, TlsSettings
 from gpuruntime.durations import Seconds, parse_duration
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.names import is_dns_label, is_dns_subdomain
@@ -77,12 +77,6 @@ class LogFormat(StrEnum):
 class PodSecurity(StrEnum):
     BASELINE = "baseline"
     RESTRICTED = "restricted"
-
-
-class AuthMode(StrEnum):
-    NONE = "none"
-    TOKEN = "token"  # noqa: S105 - the name of a mode
-    KUBERNETES = "kubernetes"
 
 
 @attrs.frozen(slots=True)
@@ -213,62 +207,6 @@ class NetworkSettings:
                 )
             )
         raise_all(problems)
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class TlsSettings:
-    """Without files, `listen` serves plain HTTP."""
-
-    certificateFile: str = ""
-    keyFile: str = ""
-
-    def __attrs_post_init__(self) -> None:
-        is_half = bool(self.certificateFile) != bool(self.keyFile)
-        missing = "keyFile" if self.certificateFile else "certificateFile"
-        refuse((missing, is_half, "is empty: a certificate and its key go together"))
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class CallerLimitSettings:
-    """Of each caller that is known, at one replica."""
-
-    requestsPerSecond: float = 100.0
-    burst: int = 200
-    atOnce: int = 256
-
-    def __attrs_post_init__(self) -> None:
-        is_rate = 0 < self.requestsPerSecond < math.inf
-        refuse(
-            ("requestsPerSecond", not is_rate, "must be above 0"),
-            ("burst", self.burst < 1, "must be at least 1"),
-            ("atOnce", self.atOnce < 1, "must be at least 1"),
-        )
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class AuthSettings:
-    mode: AuthMode = AuthMode.NONE
-    allowUnauthenticated: bool = False
-    tokenFile: str = ""
-    audience: str = "gpuruntime"
-    limits: CallerLimitSettings = CallerLimitSettings()
-
-    def __attrs_post_init__(self) -> None:
-        is_token = self.mode is AuthMode.TOKEN
-        refuse(
-            ("tokenFile", is_token and not self.tokenFile, "is empty: mode token needs one"),
-            ("audience", not self.audience, "is empty: tokens are made for somebody"),
-            (
-                "tokenFile",
-                bool(self.tokenFile) and not is_token,
-                f"is given, and mode is {self.mode}: say mode token",
-            ),
-            (
-                "allowUnauthenticated",
-                self.allowUnauthenticated and self.mode is not AuthMode.NONE,
-                f"is true, and mode is {self.mode}: leave out one of them",
-            ),
-        )
 
 
 @attrs.frozen(kw_only=True, slots=True)

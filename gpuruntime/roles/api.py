@@ -9,6 +9,7 @@ import attrs
 import structlog
 from aiohttp import web
 
+from gpuruntime.access_settings import AuthMode
 from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
@@ -50,7 +51,7 @@ from gpuruntime.roles.translation import caller_limits_of, file_limits_of, names
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.result_store import ResultReader
-from gpuruntime.settings import AuthMode, KubernetesMode, Settings
+from gpuruntime.settings import KubernetesMode, Settings
 
 log = structlog.get_logger()
 

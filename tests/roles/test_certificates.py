@@ -9,11 +9,12 @@ import pytest
 import structlog
 from aiohttp import web
 
+from gpuruntime.access_settings import TlsSettings
 from gpuruntime.durations import Seconds
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.certificates import LOOK_SECONDS, Certificate, context_of
 from gpuruntime.roles.process import over_http
-from gpuruntime.settings import Address, Settings, TlsSettings
+from gpuruntime.settings import Address, Settings
 from tests.kube.servers import Authority
 
 pytestmark = pytest.mark.looptime
