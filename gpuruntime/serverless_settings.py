@@ -11,8 +11,8 @@ from gpuruntime.durations import Seconds
 from gpuruntime.models.functions import Framework
 from gpuruntime.models.names import is_dns_label
 from gpuruntime.models.quantities import parse_quantity
-from gpuruntime.models.strict import FieldError, ManyFieldsError
-from gpuruntime.setting_checks import is_amount
+from gpuruntime.models.strict import FieldError
+from gpuruntime.setting_checks import is_amount, raise_all
 
 # The kernel's sun_path, less the byte that ends it.
 LONGEST_SOCKET_PATH: Final = 107
@@ -25,8 +25,7 @@ _ACCOUNT: Final = re.compile("A[A-Z2-7]{55}")
 
 
 def _raise_all(problems: dict[str, str]) -> None:
-    if problems:
-        raise ManyFieldsError(tuple(FieldError(field, text) for field, text in problems.items()))
+    raise_all([FieldError(field, text) for field, text in problems.items()])
 
 
 def _is_address(url: str) -> bool:
