@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpuruntime.bus.connection import Connection
-from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.inventory import inventory_of
@@ -19,10 +17,11 @@ from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.broker import connection_options_of, stream_options_of
-from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.cluster import transport_of
 from gpuruntime.roles.election import elector_of
+from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.queues import queue_of
 from gpuruntime.roles.translation import namespaces_of
 from gpuruntime.serverless.activator import Activator, ActivatorOptions
 from gpuruntime.serverless.queue import Queue
@@ -56,10 +55,7 @@ class ActivatorRole:
         self._is_stopping = False
 
     async def run(self) -> None:
-        if self._transport is not None:
-            await self._serve(self._transport)
-            return
-        async with cluster_transport(self._settings.kubernetes) as transport:
+        async with transport_of(self._transport, self._settings.kubernetes) as transport:
             await self._serve(transport)
 
     async def drain(self) -> None:
@@ -77,7 +73,9 @@ class ActivatorRole:
         fence = elector.fence if elector else None
         client = Client(transport, meter=self._registry, fence=fence)
         self._informers = self._make_informers(client)
-        self._queue = queue = self._make_queue()
+        self._queue = queue = queue_of(
+            self._settings.nats, self._process, self._registry, role="activator"
+        )
         async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
@@ -124,50 +122,23 @@ class ActivatorRole:
         units = inventory_of(means, tasks).units
         return Activator(means, units, queue, options, catch_up=informers["units"].catch_up)
 
-    def _make_queue(self) -> Queue:
-        nats, process = self._settings.nats, self._process
-        connection = Connection(
-            connection_options_of(nats, name=f"activator {process.identity}"),
-            rng=process.rng,
-            meter=self._registry,
-        )
-        names = Names(nats.subjectPrefix)
-        return Queue(
-            connection,
-            names,
-            rng=process.rng,
-            streams=stream_options_of(nats),
-            meter=self._registry,
-        )
-
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         namespaces = self._settings.namespaces
         stock = Selection(namespace=namespaces.stock)
         instance = Selection(namespace=namespaces.instance)
-        table: tuple[tuple[str, Any, Selection, Any], ...] = (
+        table: tuple[Mirror, ...] = (
             ("stock", GPU_UNITS, stock, STOCK_INDEXES),
             ("units", GPU_UNITS, instance, INDEXES),
             ("pools", STOCK_POOLS, stock, POOL_INDEXES),
             ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
         )
-        return {
-            name: Informer(
-                client,
-                resource,
-                rng=self._process.rng,
-                selection=selection,
-                indexes=indexes,
-                meter=self._registry,
-                is_checked=True,
-            )
-            for name, resource, selection, indexes in table
-        }
+        return mirrors(client, table, self._process, self._registry, is_checked=True)
 
     def _not_ready(self) -> str:
         if self._is_stopping:
             return STOPPING
         unsynced = [name for name, each in self._informers.items() if not each.synced.is_set()]
-        return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
+        return waits_for(unsynced)
 
     def _facts(self) -> Mapping[str, object]:
         facts = {"role": "activator", "leading": self._is_leading}

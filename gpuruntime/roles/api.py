@@ -16,8 +16,6 @@ from gpuruntime.api.connection import Connection
 from gpuruntime.api.kubernetes_guard import KubernetesGuard
 from gpuruntime.api.token_guard import TokenGuard
 from gpuruntime.audit.auditor import Auditor
-from gpuruntime.bus.connection import Connection as BrokerConnection
-from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.inventory import inventory_of
@@ -41,15 +39,15 @@ from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.broker import connection_options_of, stream_options_of
 from gpuruntime.roles.certificates import demand_certificate
-from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.cluster import transport_of
+from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.queues import queue_of
 from gpuruntime.roles.result_stores import result_store
 from gpuruntime.roles.token_file import TokenFile
 from gpuruntime.roles.translation import caller_limits_of, file_limits_of, namespaces_of
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
-from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.result_store import ResultReader
 from gpuruntime.settings import KubernetesMode, Settings
 
@@ -84,17 +82,14 @@ class Api:
         self._informers: dict[str, Informer[Any]] = {}
         self._stop = asyncio.Event()
         self._drained = asyncio.Event()
-        self._queue = self._make_queue()
+        self._queue = queue_of(self._settings.nats, self._process, self._registry, role="api")
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         # Where it listens, once it does.
         self.address = ""
         self.listening = asyncio.Event()
 
     async def run(self) -> None:
-        if self._transport is not None:
-            await self._serve(self._transport)
-            return
-        async with cluster_transport(self._settings.kubernetes) as transport:
+        async with transport_of(self._transport, self._settings.kubernetes) as transport:
             await self._serve(transport)
 
     async def serving(self) -> None:
@@ -147,18 +142,6 @@ class Api:
             units=self._informers["units"],
             pools=self._informers["pools"],
             storages=self._informers["storages"],
-        )
-
-    def _make_queue(self) -> Queue:
-        nats, rng = self._settings.nats, self._process.rng
-        options = connection_options_of(nats, name=f"api {self._process.identity}")
-        return Queue(
-            BrokerConnection(options, rng=rng, meter=self._registry),
-            Names(nats.subjectPrefix),
-            rng=rng,
-            streams=stream_options_of(nats),
-            is_on=bool(nats.url),
-            meter=self._registry,
         )
 
     def _ingress(self, client: Client, caches: Caches, results: ResultReader | None) -> Ingress:
@@ -233,7 +216,7 @@ class Api:
         names = self._settings.namespaces
         stock, instance = Selection(namespace=names.stock), Selection(namespace=names.instance)
         of_storages = attrs.evolve(instance, label_selector=f"{APP_NAME}={STORAGE_APP}")
-        table: tuple[tuple[str, Any, Selection, Any], ...] = (
+        table: tuple[Mirror, ...] = (
             ("stock", GPU_UNITS, stock, STOCK_INDEXES),
             ("units", GPU_UNITS, instance, UNIT_INDEXES),
             ("pools", STOCK_POOLS, stock, POOL_INDEXES),
@@ -242,17 +225,7 @@ class Api:
             ("quotas", RESOURCE_QUOTAS, instance, None),
             ("services", SERVICES, of_storages, None),
         )
-        return {
-            name: Informer(
-                client,
-                resource,
-                rng=self._process.rng,
-                selection=selection,
-                indexes=indexes,
-                meter=self._registry,
-            )
-            for name, resource, selection, indexes in table
-        }
+        return mirrors(client, table, self._process, self._registry)
 
     def _connection(self) -> Connection:
         """Every request asks for it, and mostly all is well.
@@ -298,7 +271,7 @@ class Api:
         if self._stop.is_set():
             return STOPPING
         unsynced = self._unsynced() if self._is_enabled else []
-        return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
+        return waits_for(unsynced)
 
     def _facts(self) -> Mapping[str, object]:
         connection = self._connection()

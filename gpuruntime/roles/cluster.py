@@ -40,6 +40,18 @@ async def cluster_transport(settings: KubernetesSettings) -> AsyncIterator[Trans
         await transport.close()
 
 
+@asynccontextmanager
+async def transport_of(
+    given: Transport | None, settings: KubernetesSettings
+) -> AsyncIterator[Transport]:
+    """A given one is the caller's: it is neither tried nor closed."""
+    if given is not None:
+        yield given
+        return
+    async with cluster_transport(settings) as transport:
+        yield transport
+
+
 class NoCluster:
     """Every request is one to a cluster that nobody wants here."""
 

@@ -13,8 +13,9 @@ from gpuruntime.observe.metrics import Registry
 from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS, Term
 from gpuruntime.reconcilers.wiring import Reconcilers
-from gpuruntime.roles.cluster import cluster_transport
+from gpuruntime.roles.cluster import transport_of
 from gpuruntime.roles.election import elector_of
+from gpuruntime.roles.mirrors import waits_for
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import unit_options_of
 from gpuruntime.roles.worker_pods import mint_of
@@ -48,10 +49,7 @@ class Manager:
         self._is_clean_term = transport is not None
 
     async def run(self) -> None:
-        if self._transport is not None:
-            await self._serve(self._transport)
-            return
-        async with cluster_transport(self._settings.kubernetes) as transport:
+        async with transport_of(self._transport, self._settings.kubernetes) as transport:
             await self._serve(transport)
 
     async def drain(self) -> None:
@@ -113,7 +111,7 @@ class Manager:
         if self._is_stopping:
             return STOPPING
         unsynced = self._reconcilers.unsynced if self._reconcilers else ["everything"]
-        return f"not synced yet: {', '.join(unsynced)}" if unsynced else ""
+        return waits_for(unsynced)
 
     def _facts(self) -> Mapping[str, object]:
         reconcilers = self._reconcilers

@@ -1,0 +1,22 @@
+"""The queue of invocations as a role that owns its streams has it."""
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.names import Names
+from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.broker import connection_options_of, stream_options_of
+from gpuruntime.roles.process import Process
+from gpuruntime.serverless.queue import Queue
+from gpuruntime.serverless_settings import NatsSettings
+
+
+def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: str) -> Queue:
+    """Off where no broker is configured."""
+    options = connection_options_of(nats, name=f"{role} {process.identity}")
+    return Queue(
+        Connection(options, rng=process.rng, meter=registry),
+        Names(nats.subjectPrefix),
+        rng=process.rng,
+        streams=stream_options_of(nats),
+        is_on=bool(nats.url),
+        meter=registry,
+    )
