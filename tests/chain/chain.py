@@ -28,8 +28,8 @@ SPEC = "f1"
 PODS = "/api/v1/namespaces/runtime-instance/pods"
 QUICK_ELECTION = {
     "enabled": True,
-    "leaseDuration": "4s",
-    "renewDeadline": "3s",
+    "leaseDuration": "6s",
+    "renewDeadline": "5s",
     "retryPeriod": "500ms",
 }
 # The two containers of a worker's Pod.

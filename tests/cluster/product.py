@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import attrs
 import yaml
 
-from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.cluster.processes import Keeper, tail_of
 
 T = TypeVar("T")
@@ -287,13 +287,19 @@ def until(
     seconds: float = WAIT_SECONDS,
     explain: Callable[[], str] = lambda: "",
 ) -> T:
-    """What was seen when it held."""
+    """What was seen when it held; a look that could not be had is taken again."""
     deadline = time.monotonic() + seconds
-    while not holds(seen := look()):
+    last: T | Exception
+    while True:
+        try:
+            if holds(seen := look()):
+                return seen
+            last = seen
+        except (ControlPlaneError, OSError) as error:
+            last = error
         if time.monotonic() > deadline:
-            raise ProcessError(f"not in {seconds:.0f} s; last seen: {seen!r}\n{explain()}")
+            raise ProcessError(f"not in {seconds:.0f} s; last seen: {last!r}\n{explain()}")
         time.sleep(POLL_SECONDS)
-    return seen
 
 
 def _answer(status: int, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:

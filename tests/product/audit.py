@@ -7,9 +7,11 @@ from typing import Any
 import attrs
 
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.product import ProcessError
 
 READING = frozenset({"get", "list", "watch"})
 QUIET_SECONDS = 4.0
+QUIET_WITHIN_SECONDS = 240.0
 
 
 @attrs.frozen(kw_only=True)
@@ -41,8 +43,11 @@ def writes_since(plane: ControlPlane, size: int, namespace: str) -> list[Request
 
 def wait_until_quiet(plane: ControlPlane, namespace: str) -> None:
     """Nothing has been written for longer than anything waits to be written."""
+    deadline = time.monotonic() + QUIET_WITHIN_SECONDS
     size = -1
-    while size < 0 or writes_since(plane, size, namespace):
+    while size < 0 or (seen := writes_since(plane, size, namespace)):
+        if time.monotonic() > deadline:
+            raise ProcessError(f"{namespace} still writes: {seen}")
         size = plane.audit_size()
         time.sleep(QUIET_SECONDS)
 

@@ -12,7 +12,7 @@ from tests.product.conftest import Product, running
 pytestmark = pytest.mark.cluster
 
 STOCK = {"operationID": "stock", "specName": "g1.1", "memory": "1Gi", "gpu": 1, "replicas": 2}
-SHORT_LEASE = {"leaseDuration": 3, "renewDeadline": 2, "retryPeriod": 0.5, "enabled": True}
+SHORT_LEASE = {"leaseDuration": 6, "renewDeadline": 5, "retryPeriod": 0.5, "enabled": True}
 
 
 def unit(name: str) -> dict[str, object]:
