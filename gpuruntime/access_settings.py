@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import attrs
 
+from gpuruntime.durations import Seconds
 from gpuruntime.setting_checks import refuse
 
 
@@ -25,6 +26,18 @@ class TlsSettings:
         is_half = bool(self.certificateFile) != bool(self.keyFile)
         missing = "keyFile" if self.certificateFile else "certificateFile"
         refuse((missing, is_half, "is empty: a certificate and its key go together"))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ConnectionSettings:
+    """Of `listen`: how long a connection may ask nothing, and how many are held."""
+
+    headTimeout: Seconds = Seconds(15.0)
+    idleTimeout: Seconds = Seconds(75.0)
+    most: int = 8192
+
+    def __attrs_post_init__(self) -> None:
+        refuse(("most", self.most < 1, "must be at least 1"))
 
 
 @attrs.frozen(kw_only=True, slots=True)

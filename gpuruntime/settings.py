@@ -12,7 +12,7 @@ from typing import NewType
 
 import attrs
 
-from gpuruntime.access_settings import AuthSettings, TlsSettings
+from gpuruntime.access_settings import AuthSettings, ConnectionSettings, TlsSettings
 from gpuruntime.durations import Seconds, parse_duration
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.names import is_dns_label, is_dns_subdomain
@@ -276,6 +276,7 @@ class Settings:
     operationRetention: Seconds = Seconds(86_400.0)
     auth: AuthSettings = AuthSettings()
     tls: TlsSettings = TlsSettings()
+    connections: ConnectionSettings = ConnectionSettings()
     nats: NatsSettings = NatsSettings()
     worker: WorkerSettings = WorkerSettings()
     serverless: ServerlessSettings = ServerlessSettings()

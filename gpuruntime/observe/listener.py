@@ -10,6 +10,8 @@ from aiohttp import web
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.observe.metrics import Registry
 
+# A collector that asks every minute keeps its connection; one that asks nothing is ended.
+IDLE_SECONDS = 75.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -43,7 +45,13 @@ async def operations_listener(
     app.router.add_get("/metrics", metrics)
     if drain is not None:
         app.router.add_get("/drain", _draining(drain), allow_head=False)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=1.0,
+        keepalive_timeout=IDLE_SECONDS,
+    )
     await runner.setup()
     try:
         yield await listen(runner, host=host, port=port, purpose="operations.listen")

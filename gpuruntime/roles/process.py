@@ -22,6 +22,7 @@ from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster import wall_clock
 from gpuruntime.roles.standing import standing
+from gpuruntime.roles.translation import connection_limits_of
 from gpuruntime.settings import Address, Settings
 
 
@@ -51,7 +52,9 @@ def own_identity() -> str:
 async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[str]:
     """Requests in hand have the grace to end."""
     address, grace = settings.listen, settings.shutdownGrace
-    runner = Runner(app, rng=Random(), shutdown_timeout=grace)  # noqa: S311 - ids, not secrets
+    limits = connection_limits_of(settings)
+    rng = Random()  # noqa: S311 - ids, not secrets
+    runner = Runner(app, rng=rng, limits=limits, shutdown_timeout=grace)
     async with context_of(settings.tls) as tls:
         await runner.setup()
         try:

@@ -6,6 +6,7 @@ import attrs
 
 from gpuruntime.api.allowances import Limits
 from gpuruntime.api.file_patience import FileLimits
+from gpuruntime.api.serving import ConnectionLimits
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.reconcilers.options import (
     HelperOptions,
@@ -26,6 +27,13 @@ def namespaces_of(settings: Settings) -> Namespaces:
 def caller_limits_of(settings: Settings) -> Limits:
     limits = settings.auth.limits
     return Limits(per_second=limits.requestsPerSecond, burst=limits.burst, at_once=limits.atOnce)
+
+
+def connection_limits_of(settings: Settings) -> ConnectionLimits:
+    given = settings.connections
+    return ConnectionLimits(
+        head_seconds=given.headTimeout, idle_seconds=given.idleTimeout, most=given.most
+    )
 
 
 def file_limits_of(settings: Settings) -> FileLimits:
