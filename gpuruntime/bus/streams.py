@@ -10,6 +10,8 @@ from gpuruntime.models.json import JsonObject, JsonValue
 
 _SECOND: Final = 1_000_000_000
 _MEBIBYTE: Final = 1024 * 1024
+# On consumers that were made without a bound, or had theirs lifted.
+UNBOUNDED: Final = "runtime.lokiwager.io/unbounded"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -100,10 +102,11 @@ def declarations(
     )
 
 
-def consumer_declaration(
-    names: Names, function: str, *, most_in_hand: int, ack_wait_seconds: float
-) -> Declaration:
-    """`most_in_hand`: invocations that all workers of the function can hold at a time."""
+def consumer_declaration(names: Names, function: str, *, ack_wait_seconds: float) -> Declaration:
+    """What waits for its next attempt counts as in hand as well, and must keep nobody waiting.
+
+    Workers ask for no more than they have free slots, and need no bound besides.
+    """
     return Declaration(
         config={
             "name": function,
@@ -112,11 +115,36 @@ def consumer_declaration(
             "ack_policy": "explicit",
             "ack_wait": int(ack_wait_seconds * _SECOND),
             "max_deliver": -1,
-            "max_ack_pending": 2 * most_in_hand,
+            "max_ack_pending": -1,
             "max_waiting": 512,
+            "metadata": {UNBOUNDED: "true"},
         },
         required=frozenset({"filter_subject", "ack_policy", "max_deliver"}),
     )
+
+
+def former_consumer_declaration(
+    names: Names, function: str, *, most_in_hand: int, ack_wait_seconds: float
+) -> Declaration:
+    """As it was made for so many slots of all workers together, when there was a bound."""
+    now = consumer_declaration(names, function, ack_wait_seconds=ack_wait_seconds)
+    config = {**now.config, "max_ack_pending": 2 * most_in_hand, "max_waiting": 512}
+    del config["metadata"]
+    return Declaration(config=config, required=now.required)
+
+
+def is_former(former: Declaration, found: JsonObject) -> bool:
+    """Whether it is as it was made, in everything: any difference may be its operator's choice."""
+    metadata = found.get("metadata")
+    is_marked = isinstance(metadata, dict) and UNBOUNDED in metadata
+    return not is_marked and not differences(former, found)
+
+
+def unbounded(found: JsonObject) -> JsonObject:
+    """The settings that lift the bound for good: whoever sets one later is its operator."""
+    metadata = found.get("metadata")
+    before = metadata if isinstance(metadata, dict) else {}
+    return {"max_ack_pending": -1, "metadata": {**before, UNBOUNDED: "true"}}
 
 
 def results_declaration(names: Names, *, ack_wait_seconds: float) -> Declaration:
@@ -143,7 +171,12 @@ _ABSENT: Final[tuple[JsonValue, ...]] = (None, False, 0, "", [], {})
 def differences(declaration: Declaration, found: JsonObject) -> tuple[str, ...]:
     """The keys in which what is there is not what would be made now."""
     return tuple(
-        key
-        for key, value in declaration.config.items()
-        if found.get(key) != value and not (value in _ABSENT and found.get(key) in _ABSENT)
+        key for key, value in declaration.config.items() if not _is_as(value, found.get(key), key)
     )
+
+
+def _is_as(wanted: JsonValue, found: JsonValue, key: str) -> bool:
+    if key == "metadata" and isinstance(wanted, dict) and isinstance(found, dict):
+        # The broker adds its own.
+        return wanted.items() <= found.items()
+    return found == wanted or (wanted in _ABSENT and found in _ABSENT)

@@ -1,4 +1,4 @@
-"""The consumers of functions' invocations: made, made again, and wide enough for their workers."""
+"""The consumers of functions' invocations: made, made again, and freed of an older bound."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,12 @@ from gpuruntime.bus.declaring import change_consumer, declare_consumer
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names, is_function_name
-from gpuruntime.bus.streams import consumer_declaration
+from gpuruntime.bus.streams import (
+    consumer_declaration,
+    former_consumer_declaration,
+    is_former,
+    unbounded,
+)
 from gpuruntime.models.json import JsonObject
 
 
@@ -30,25 +35,21 @@ class Consumers:
         self._jetstream = jetstream
         self._names = names
         self._ack_wait_seconds = ack_wait_seconds
-        # By function, for how many invocations in hand it was seen to be wide enough.
-        self._standing: dict[str, int] = {}
+        self._standing: set[str] = set()
 
     async def ensure(self, function: str, *, most_in_hand: int) -> None:
-        """Costs nothing for one that stands. It is widened where it has to be, never narrowed."""
-        if self._standing.get(function) == most_in_hand:
+        """Costs nothing for one that stands. `most_in_hand` tells an older version's bound."""
+        if function in self._standing:
             return
-        declaration = consumer_declaration(
-            self._names,
-            function,
-            most_in_hand=most_in_hand,
-            ack_wait_seconds=self._ack_wait_seconds,
-        )
-        stream = self._names.invocations
+        names, stream, wait = self._names, self._names.invocations, self._ack_wait_seconds
+        declaration = consumer_declaration(names, function, ack_wait_seconds=wait)
         found = await declare_consumer(self._jetstream, stream, declaration)
-        wanted = declaration.config["max_ack_pending"]
-        if _is_narrower(found, 2 * most_in_hand):
-            await change_consumer(self._jetstream, stream, found, max_ack_pending=wanted)
-        self._standing[function] = most_in_hand
+        former = former_consumer_declaration(
+            names, function, most_in_hand=most_in_hand, ack_wait_seconds=wait
+        )
+        if is_former(former, found):
+            await change_consumer(self._jetstream, stream, found, **unbounded(found))
+        self._standing.add(function)
 
     async def remove(self, function: str) -> None:
         self.forget(function)
@@ -58,7 +59,7 @@ class Consumers:
             return
 
     def forget(self, function: str) -> None:
-        self._standing.pop(function, None)
+        self._standing.discard(function)
 
     async def survey(self) -> Survey:
         """Those that are gone are forgotten."""
@@ -81,12 +82,6 @@ class Consumers:
             total = page.get("total")
             if not names or not isinstance(total, int) or len(there) >= total:
                 return there
-
-
-def _is_narrower(found: JsonObject, wanted: int) -> bool:
-    """The broker knows no bound at all as -1."""
-    standing = found.get("max_ack_pending")
-    return isinstance(standing, int) and 0 <= standing < wanted
 
 
 def _names_in(page: JsonObject) -> Iterator[str]:

@@ -142,9 +142,7 @@ async def bus(url: str, prefix: str, *, ack_wait_seconds: float = 30.0) -> Async
         jetstream = JetStream(connected)
         for declaration in declarations(names, SMALL):
             await declare_stream(jetstream, declaration)
-        consumer = consumer_declaration(
-            names, FUNCTION, most_in_hand=100, ack_wait_seconds=ack_wait_seconds
-        )
+        consumer = consumer_declaration(names, FUNCTION, ack_wait_seconds=ack_wait_seconds)
         await declare_consumer(jetstream, names.invocations, consumer)
         yield Bus(url, connected, jetstream, names, Records(jetstream, names, rng=Random(2)))
 

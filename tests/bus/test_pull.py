@@ -101,7 +101,7 @@ async def test_a_consumer_that_is_deleted_and_made_again_is_asked_again(declared
         await asyncio.sleep(0.1)
         await declared.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
         await eventually(lambda: bool(puller.pull.problem))
-        again = consumer_declaration(declared.names, FUNCTION, most_in_hand=9, ack_wait_seconds=30)
+        again = consumer_declaration(declared.names, FUNCTION, ack_wait_seconds=30)
         await declare_consumer(declared.jetstream, stream, again)
         await send(declared, b"1")
         await eventually(lambda: puller.bodies == [b"1"])

@@ -27,7 +27,7 @@ async def test_what_was_just_made_differs_in_nothing(declared: Bus) -> None:
     for declaration in declarations(declared.names, SMALL):
         config = await config_of(declared, f"STREAM.INFO.{declaration.name}")
         assert differences(declaration, config) == ()
-    again = consumer_declaration(declared.names, FUNCTION, most_in_hand=100, ack_wait_seconds=30)
+    again = consumer_declaration(declared.names, FUNCTION, ack_wait_seconds=30)
     config = await config_of(declared, f"CONSUMER.INFO.{declared.names.invocations}.{FUNCTION}")
     assert differences(again, config) == ()
 
@@ -61,7 +61,7 @@ async def test_a_consumers_changed_ack_wait_stays(declared: Bus) -> None:
             "action": "update",
         },
     )
-    again = consumer_declaration(declared.names, FUNCTION, most_in_hand=9, ack_wait_seconds=30)
+    again = consumer_declaration(declared.names, FUNCTION, ack_wait_seconds=30)
     await declare_consumer(declared.jetstream, stream, again)
     kept = await config_of(declared, f"CONSUMER.INFO.{stream}.{FUNCTION}")
     assert kept["ack_wait"] == 77 * SECOND
@@ -83,7 +83,7 @@ async def test_a_stream_that_would_lose_messages_is_refused_with_the_remedy(
 
 async def test_a_consumer_that_gives_up_by_itself_is_refused(declared: Bus) -> None:
     stream = declared.names.invocations
-    wanted = consumer_declaration(declared.names, "lossy", most_in_hand=1, ack_wait_seconds=30)
+    wanted = consumer_declaration(declared.names, "lossy", ack_wait_seconds=30)
     await declared.jetstream.call(
         f"CONSUMER.CREATE.{stream}.lossy.{wanted.config['filter_subject']}",
         {"stream_name": stream, "config": {**wanted.config, "max_deliver": 3}, "action": "create"},
@@ -125,6 +125,6 @@ async def test_a_workers_user_reaches_its_own_function_and_no_other() -> None:
 
 
 async def test_a_refusal_of_another_kind_is_passed_on(declared: Bus) -> None:
-    wanted = consumer_declaration(declared.names, "echo2", most_in_hand=1, ack_wait_seconds=30)
+    wanted = consumer_declaration(declared.names, "echo2", ack_wait_seconds=30)
     with pytest.raises(RefusedError):
         await declare_consumer(declared.jetstream, "NOWHERE", wanted)

@@ -135,7 +135,7 @@ async def land(started: Broker, tmp_path: Path) -> Land:
         for declaration in declarations(NAMES, SMALL):
             await declare_stream(jetstream, declaration)
         for function in (MINE, THEIRS):
-            wanted = consumer_declaration(NAMES, function, most_in_hand=9, ack_wait_seconds=30)
+            wanted = consumer_declaration(NAMES, function, ack_wait_seconds=30)
             await declare_consumer(jetstream, NAMES.invocations, wanted)
             for subject in (NAMES.invoke(function), *written(function)):
                 await jetstream.publish(subject, b"{}", message_id=subject)

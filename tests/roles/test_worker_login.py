@@ -72,7 +72,7 @@ async def test_a_worker_needs_no_more_than_its_secret(program: Programs, tmp_pat
             jetstream = JetStream(connected)
             for declaration in declarations(names, SMALL):
                 await declare_stream(jetstream, declaration)
-            wanted = consumer_declaration(names, FUNCTION, most_in_hand=9, ack_wait_seconds=30)
+            wanted = consumer_declaration(names, FUNCTION, ack_wait_seconds=30)
             await declare_consumer(jetstream, names.invocations, wanted)
             records = Records(jetstream, names, rng=Random(2))
             made = Bus(started.url, connected, jetstream, names, records)

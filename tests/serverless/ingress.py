@@ -96,9 +96,7 @@ async def site(
         made = ingress_of(means, IngressOptions(namespace=INSTANCE))
         running = tasks.create_task(made.run())
         await eventually(lambda: not queue.problem)
-        consumer = consumer_declaration(
-            queue.names, FUNCTION, most_in_hand=100, ack_wait_seconds=ack_wait_seconds
-        )
+        consumer = consumer_declaration(queue.names, FUNCTION, ack_wait_seconds=ack_wait_seconds)
         await declare_consumer(queue.jetstream, queue.names.invocations, consumer)
         bus = Bus(url, queue.connection, queue.jetstream, queue.names, queue.records)
         yield Site(cluster=cluster, replica=process, ingress=made, bus=bus)

@@ -1,8 +1,16 @@
 from typing import Any
 
+import pytest
+
+from gpuruntime.bus.declaring import declare_consumer
+from gpuruntime.bus.messages import State
+from gpuruntime.bus.streams import former_consumer_declaration
+from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.models.json import JsonObject
 from gpuruntime.serverless.consumers import Consumers
 from tests.bus.broker import FUNCTION, Bus, eventually
+from tests.worker.invocations import accept
+from tests.worker.workers import ended, working
 
 # More than the broker names at a time.
 MANY = 1_030
@@ -31,34 +39,67 @@ async def change(made: Bus, function: str, **settings: Any) -> JsonObject:
     )
 
 
-async def test_a_functions_consumer_takes_twice_what_its_workers_can_hold(declared: Bus) -> None:
+async def made_formerly(made: Bus, function: str, *, most_in_hand: int) -> None:
+    former = former_consumer_declaration(
+        made.names, function, most_in_hand=most_in_hand, ack_wait_seconds=30.0
+    )
+    await declare_consumer(made.jetstream, made.names.invocations, former)
+
+
+async def test_a_functions_consumer_has_no_bound_on_what_waits_for_its_next_attempt(
+    declared: Bus,
+) -> None:
     await consumers_of(declared).ensure("new", most_in_hand=6)
     config = await config_of(declared, "new")
-    assert config["max_ack_pending"] == 12
+    assert config["max_ack_pending"] == -1
     assert config["filter_subject"] == declared.names.invoke("new")
 
 
-async def test_it_follows_a_function_that_gets_more_workers(declared: Bus) -> None:
-    consumers = consumers_of(declared)
-    await consumers.ensure("new", most_in_hand=6)
-    await consumers.ensure("new", most_in_hand=50)
-    assert (await config_of(declared, "new"))["max_ack_pending"] == 100
-    await consumers.ensure("new", most_in_hand=6)
-    assert (await config_of(declared, "new"))["max_ack_pending"] == 100
+async def test_invocations_that_fail_keep_no_others_waiting(declared: Bus) -> None:
+    await delete(declared, FUNCTION)
+    await consumers_of(declared).ensure(FUNCTION, most_in_hand=1)
+    starts: list[tuple[str, int]] = []
+
+    async def handle(call: Call) -> object:
+        starts.append((call.invocationID, call.attempt))
+        if call.invocationID != "good":
+            raise CallError("poison")
+        return call.payload
+
+    for name in ("bad-1", "bad-2", "bad-3", "good"):
+        await accept(declared, name)
+    async with working(declared, handle):
+        assert (await ended(declared, "good")).state is State.SUCCEEDED
+    # A third attempt comes three seconds after the first.
+    assert max(attempt for _, attempt in starts) < 3
 
 
-async def test_what_its_operator_chose_stays_when_it_is_widened(declared: Bus) -> None:
+async def test_a_bound_that_its_operator_chose_stays_whoever_leads(declared: Bus) -> None:
     await consumers_of(declared).ensure("new", most_in_hand=6)
-    await change(declared, "new", ack_wait=90_000_000_000)
-    await consumers_of(declared).ensure("new", most_in_hand=9)
-    config = await config_of(declared, "new")
-    assert (config["ack_wait"], config["max_ack_pending"]) == (90_000_000_000, 18)
+    for bound in (1, 12):
+        await change(declared, "new", max_ack_pending=bound)
+        await consumers_of(declared).ensure("new", most_in_hand=6)
+        assert (await config_of(declared, "new"))["max_ack_pending"] == bound
 
 
-async def test_one_without_a_bound_is_left_alone(declared: Bus) -> None:
-    await change(declared, FUNCTION, max_ack_pending=-1)
-    await consumers_of(declared).ensure(FUNCTION, most_in_hand=500)
-    assert (await config_of(declared, FUNCTION))["max_ack_pending"] == -1
+async def test_the_bound_of_an_older_version_is_lifted_once(declared: Bus) -> None:
+    await made_formerly(declared, "old", most_in_hand=6)
+    await consumers_of(declared).ensure("old", most_in_hand=6)
+    assert (await config_of(declared, "old"))["max_ack_pending"] == -1
+    await change(declared, "old", max_ack_pending=12)
+    await consumers_of(declared).ensure("old", most_in_hand=6)
+    assert (await config_of(declared, "old"))["max_ack_pending"] == 12
+
+
+@pytest.mark.parametrize("setting", [{"ack_wait": 90_000_000_000}, {"max_ack_pending": 13}])
+async def test_what_an_operator_may_have_chosen_is_not_taken_for_an_older_versions(
+    declared: Bus, setting: dict[str, int]
+) -> None:
+    await made_formerly(declared, "old", most_in_hand=6)
+    await change(declared, "old", **setting)
+    before = await config_of(declared, "old")
+    await consumers_of(declared).ensure("old", most_in_hand=6)
+    assert await config_of(declared, "old") == before
 
 
 async def test_one_that_was_deleted_is_missed_and_made_again(declared: Bus) -> None:

@@ -88,9 +88,7 @@ class Storm:
         stream = self._made.names.invocations
         with suppress(BusError):
             await self._made.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
-        again = consumer_declaration(
-            self._made.names, FUNCTION, most_in_hand=100, ack_wait_seconds=ACK_WAIT_SECONDS
-        )
+        again = consumer_declaration(self._made.names, FUNCTION, ack_wait_seconds=ACK_WAIT_SECONDS)
         await insist(lambda: declare_consumer(self._made.jetstream, stream, again))
 
 

@@ -54,9 +54,7 @@ async def redeclare(made: Bus) -> None:
     """The consumer is deleted by hand and made again by its owner."""
     stream = made.names.invocations
     await made.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
-    again = consumer_declaration(
-        made.names, FUNCTION, most_in_hand=100, ack_wait_seconds=ACK_WAIT_SECONDS
-    )
+    again = consumer_declaration(made.names, FUNCTION, ack_wait_seconds=ACK_WAIT_SECONDS)
     await declare_consumer(made.jetstream, stream, again)
 
 
