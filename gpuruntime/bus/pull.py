@@ -1,12 +1,16 @@
 """Asks one consumer for as many messages as are wanted now, and notices when it stops answering.
 
 Contract: never more is asked for than is wanted; when less is wanted than was asked for, all of it
-is taken back, and what was on its way meanwhile is still received. Each inbox is used until the
-broker refuses it, falls silent for two heartbeats or goes away; then there is a new one.
+is taken back, and what was on its way meanwhile is still received. Few requests are under way,
+however many are wanted, each with an inbox of its own. Inboxes are used until the broker refuses
+one, falls silent in one for two heartbeats or goes away; then there are new ones. A broker that
+has too many requests drops one without a word, so that its inbox stays silent.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -24,10 +28,11 @@ from gpuruntime.meter import Meter, NullMeter
 log = structlog.get_logger()
 
 _encoder = msgspec.json.Encoder()
+# While one request waits for the last of its messages, the other asks for all that is wanted.
+INBOXES: Final = 2
 _HEARTBEAT: Final = 100
 _NO_MESSAGES: Final = 404
 _EXPIRED: Final = 408
-_PENDING: Final = "Nats-Pending-Messages"
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -38,6 +43,15 @@ class PullOptions:
     expires_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
     pause_seconds: float = 1.0
+
+
+@attrs.define(eq=False)
+class _Inbox:
+    """With one request under way at a time, or none: `asked` is what it may still bring."""
+
+    subject: str
+    asked: int = 0
+    heard_at: float = 0.0
 
 
 class Pull:
@@ -63,9 +77,8 @@ class Pull:
         self._options = options
         self._meter = meter
         self._woken = asyncio.Event()
-        self._asked = 0
+        self._inboxes: tuple[_Inbox, ...] = ()
         self._refusal = ""
-        self._heard_at = 0.0
 
     def wake(self) -> None:
         """What is wanted may have changed."""
@@ -92,70 +105,73 @@ class Pull:
             self._woken.clear()
             await self._woken.wait()
 
+    @property
+    def _asked(self) -> int:
+        return sum(inbox.asked for inbox in self._inboxes)
+
     async def _pull_from(self, session: Session) -> None:
-        """Until this inbox is of no more use; raises what made it so."""
-        self._asked, self._refusal = 0, ""
-        inbox = session.new_inbox()
-        subscription = await session.subscribe(inbox, self._on_message)
-        try:
+        """Until these inboxes are of no more use; raises what made them so."""
+        self._inboxes = tuple(_Inbox(session.new_inbox()) for _ in range(INBOXES))
+        self._refusal = ""
+        async with AsyncExitStack() as stack:
+            for inbox in self._inboxes:
+                receive = partial(self._on_message, inbox)
+                subscription = await session.subscribe(inbox.subject, receive)
+                stack.push_async_callback(subscription.close)
             while self._asked <= (wanted := self._wanted()):
-                if wanted > self._asked:
-                    await self._ask(session, inbox, wanted - self._asked)
+                await self._ask(session, wanted - self._asked)
                 await self._until_changed()
                 if session.ended.is_set():
                     raise UnavailableError("the connection ended")
                 if self._refusal:
                     raise UnavailableError(self._refusal)
-        finally:
-            await subscription.close()
 
-    async def _ask(self, session: Session, inbox: str, batch: int) -> None:
-        if self._asked == 0:
-            self._heard_at = asyncio.get_running_loop().time()
-        self._asked += batch
+    async def _ask(self, session: Session, batch: int) -> None:
+        """Where none is free, the next message or end makes one so."""
+        free = next((inbox for inbox in self._inboxes if not inbox.asked), None)
+        if free is None or not batch:
+            return
+        free.asked, free.heard_at = batch, asyncio.get_running_loop().time()
         request = {
             "batch": batch,
             "expires": int(self._options.expires_seconds * _NANOSECONDS),
             "idle_heartbeat": int(self._options.heartbeat_seconds * _NANOSECONDS),
         }
-        await session.publish(self._subject, _encoder.encode(request), reply=inbox)
+        await session.publish(self._subject, _encoder.encode(request), reply=free.subject)
+
+    def _silent_at(self) -> float | None:
+        heard_at = min((inbox.heard_at for inbox in self._inboxes if inbox.asked), default=None)
+        return None if heard_at is None else heard_at + 2 * self._options.heartbeat_seconds
 
     async def _until_changed(self) -> None:
-        silent_at = self._heard_at + 2 * self._options.heartbeat_seconds
+        silent_at = self._silent_at()
         try:
-            async with asyncio.timeout_at(silent_at if self._asked else None):
+            async with asyncio.timeout_at(silent_at):
                 await self._woken.wait()
         except TimeoutError:
-            heard_at = self._heard_at
-            if heard_at + 2 * self._options.heartbeat_seconds <= silent_at:
+            if self._silent_at() == silent_at:
                 self._refusal = "two heartbeats are missing"
         self._woken.clear()
 
-    def _on_message(self, message: Message) -> None:
-        self._heard_at = asyncio.get_running_loop().time()
+    def _on_message(self, inbox: _Inbox, message: Message) -> None:
+        inbox.heard_at = asyncio.get_running_loop().time()
         if message.status == _HEARTBEAT:
             self.problem = ""
             return
-        if message.status:
-            self._on_end(message)
+        if message.status in (_EXPIRED, _NO_MESSAGES):
+            inbox.asked = 0
+        elif message.status:
+            self._refusal = f"{message.status} {message.description}"
         else:
+            inbox.asked = max(0, inbox.asked - 1)
             self._on_delivery(message)
         self._woken.set()
 
     def _on_delivery(self, message: Message) -> None:
         self.problem = ""
-        self._asked = max(0, self._asked - 1)
         try:
             delivery = delivery_of(message, self._connection)
         except MalformedMessageError as error:
             log.warning("message dropped", reason=str(error))
             return
         self._receive(delivery)
-
-    def _on_end(self, message: Message) -> None:
-        """One request has come to its end with what is still missing of it, or all of them."""
-        missing = message.headers.get(_PENDING, "")
-        if message.status in (_EXPIRED, _NO_MESSAGES) and missing.isdigit():
-            self._asked = max(0, self._asked - int(missing))
-        else:
-            self._refusal = f"{message.status} {message.description}"

@@ -10,6 +10,9 @@ from gpuruntime.models.json import JsonObject, JsonValue
 
 _SECOND: Final = 1_000_000_000
 _MEBIBYTE: Final = 1024 * 1024
+# Requests beyond it are dropped without a word, and no consumer changes it later: far more than
+# two of each of a thousand workers, and of the connections that they lost lately.
+MOST_WAITING: Final = 65_536
 # On consumers that were made without a bound, or had theirs lifted.
 UNBOUNDED: Final = "runtime.lokiwager.io/unbounded"
 
@@ -116,7 +119,7 @@ def consumer_declaration(names: Names, function: str, *, ack_wait_seconds: float
             "ack_wait": int(ack_wait_seconds * _SECOND),
             "max_deliver": -1,
             "max_ack_pending": -1,
-            "max_waiting": 512,
+            "max_waiting": MOST_WAITING,
             "metadata": {UNBOUNDED: "true"},
         },
         required=frozenset({"filter_subject", "ack_policy", "max_deliver"}),

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+import attrs
 import pytest
 
 from gpuruntime.bus.bodies import CHUNK_BYTES, Bodies, parts_of
@@ -12,6 +13,7 @@ from gpuruntime.bus.errors import MalformedMessageError, MissingError
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.pull import Pull, PullOptions
 from gpuruntime.bus.streams import consumer_declaration
+from gpuruntime.models.json import JsonValue
 from gpuruntime.observe.metrics import Registry
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.bus.test_records import record
@@ -61,6 +63,15 @@ async def in_hand(made: Bus) -> tuple[int, int]:
     return info["num_ack_pending"], info["num_waiting"]  # type: ignore[return-value]  # JSON
 
 
+async def redeclare(made: Bus, **settings: JsonValue) -> None:
+    """The consumer is deleted by hand and made again, with settings of the test's own."""
+    stream = made.names.invocations
+    await made.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
+    again = consumer_declaration(made.names, FUNCTION, ack_wait_seconds=30)
+    again = attrs.evolve(again, config={**again.config, **settings})
+    await declare_consumer(made.jetstream, stream, again)
+
+
 async def test_no_more_is_taken_than_there_is_room_for(declared: Bus) -> None:
     await send(declared, b"1", b"2", b"3")
     async with pulling(declared, room=2) as puller:
@@ -106,6 +117,31 @@ async def test_a_consumer_that_is_deleted_and_made_again_is_asked_again(declared
         await send(declared, b"1")
         await eventually(lambda: puller.bodies == [b"1"])
         assert puller.pull.problem == ""
+
+
+async def test_slots_that_become_free_one_by_one_make_few_requests(declared: Bus) -> None:
+    async with pulling(declared, room=1) as puller:
+        for room in range(2, 65):
+            puller.room = room
+            puller.pull.wake()
+            await asyncio.sleep(0.001)
+        assert (await in_hand(declared))[1] <= 2
+        bodies = [str(number).encode() for number in range(64)]
+        await send(declared, *bodies)
+        await eventually(lambda: puller.bodies == bodies)
+
+
+async def test_a_request_that_the_broker_dropped_without_a_word_is_made_anew(
+    declared: Bus,
+) -> None:
+    await redeclare(declared, max_waiting=1)
+    async with pulling(declared, room=1) as puller:
+        await asyncio.sleep(0.1)
+        puller.room = 2
+        puller.pull.wake()
+        await eventually(lambda: b"bus_pulls_lost_total" in puller.metrics.text())
+        await send(declared, b"1", b"2")
+        await eventually(lambda: puller.bodies == [b"1", b"2"])
 
 
 async def test_a_silent_broker_is_noticed_by_its_missing_heartbeats(own: Broker) -> None:

@@ -4,8 +4,10 @@ import pytest
 
 from gpuruntime.bus.declaring import declare_consumer
 from gpuruntime.bus.messages import State
+from gpuruntime.bus.pull import INBOXES
 from gpuruntime.bus.streams import former_consumer_declaration
 from gpuruntime.framework.calls import Call, CallError
+from gpuruntime.models.functions import MOST_WORKERS
 from gpuruntime.models.json import JsonObject
 from gpuruntime.serverless.consumers import Consumers
 from tests.bus.broker import FUNCTION, Bus, eventually
@@ -53,6 +55,13 @@ async def test_a_functions_consumer_has_no_bound_on_what_waits_for_its_next_atte
     config = await config_of(declared, "new")
     assert config["max_ack_pending"] == -1
     assert config["filter_subject"] == declared.names.invoke("new")
+
+
+async def test_a_functions_consumer_has_room_for_the_requests_of_all_its_workers(
+    declared: Bus,
+) -> None:
+    await consumers_of(declared).ensure("new", most_in_hand=6)
+    assert (await config_of(declared, "new"))["max_waiting"] >= 10 * MOST_WORKERS * INBOXES
 
 
 async def test_invocations_that_fail_keep_no_others_waiting(declared: Bus) -> None:
