@@ -107,11 +107,11 @@ class JetStream:
     ) -> Stored:
         """Retried on lost answers and lost connections, which message id or sequence makes safe.
 
-        With neither of them a lost answer may mean that it is stored twice.
+        With neither of them a lost answer may mean that it is stored twice. To wait for others
+        that are under way takes of the same time.
         """
         headers = _headers(message_id, expected_sequence, ttl_seconds)
-        async with self._in_flight:
-            return await self._publish(subject, data, headers, within_seconds)
+        return await self._publish(subject, data, headers, within_seconds)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """From any replica of the stream: one that lags answers with what was there before."""
@@ -162,12 +162,12 @@ class JetStream:
         self, subject: str, data: bytes, headers: Mapping[str, str], within_seconds: float
     ) -> Stored:
         may_be_stored = is_asked = False
-        problem = "no answer"
+        problem = "too many others were under way"
         try:
-            async with asyncio.timeout(within_seconds):
+            async with asyncio.timeout(within_seconds), self._in_flight:
                 while True:
                     try:
-                        is_asked = True
+                        is_asked, problem = True, "no answer"
                         return await self._publish_once(subject, data, headers)
                     except OutcomeUnknownError as error:
                         may_be_stored, problem = True, str(error)

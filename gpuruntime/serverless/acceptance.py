@@ -5,6 +5,7 @@ the queue or was. One that the queue had no room for leaves nothing behind. Once
 what cannot be told apart ends as UnknownOutcomeError, and the same request can be sent again.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
@@ -88,7 +89,10 @@ class Acceptance:
         return attrs.evolve(request, invocationID=self._rng.randbytes(ID_BYTES).hex())
 
     async def accept(self, request: Invoke) -> Accepted:
-        """Of a named request; a duplicate is told how it stands."""
+        """Of a named request; a duplicate is told how it stands.
+
+        It takes no longer than the invocation would live: after that nobody waits for the answer.
+        """
         outcome = "failed"
         try:
             with bus_translated():
@@ -123,8 +127,20 @@ class Acceptance:
     async def _accept(self, request: Invoke) -> Accepted:
         self._queue.demand()
         payload = _bounded_payload(request)
-        function = await self._functions.find(request.serverlessRequestID)
-        record = queued_record(request, function, now=self._now())
+        arrived_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(request.timeoutSeconds) as patience:
+                function = await self._functions.find(request.serverlessRequestID)
+                record = queued_record(request, function, now=self._now())
+                patience.reschedule(arrived_at + _life_of(record).total_seconds())
+                return await self._accept_record(request, payload, record)
+        except TimeoutError as error:
+            seconds = asyncio.get_running_loop().time() - arrived_at
+            raise _unknown(request, f"the queue did not say within {seconds:.0f} s") from error
+
+    async def _accept_record(
+        self, request: Invoke, payload: msgspec.Raw, record: Record
+    ) -> Accepted:
         for _ in range(LOOKS):
             try:
                 queued = await self._queue.records.write(record, expected=0)
@@ -273,7 +289,11 @@ def _full(request: Invoke) -> QueueFullError:
     )
 
 
-def _unknown(request: Invoke, error: BusError) -> UnknownOutcomeError:
+def _life_of(record: Record) -> timedelta:
+    return record.deadlineAt - record.acceptedAt
+
+
+def _unknown(request: Invoke, error: BusError | str) -> UnknownOutcomeError:
     return UnknownOutcomeError(
         f"invocation {request.invocationID}: whether it is queued is not known, send it again "
         f"under this invocationID: {error}"

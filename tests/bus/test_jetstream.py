@@ -98,6 +98,18 @@ async def test_no_more_publishes_are_in_flight_than_allowed(shared: Broker) -> N
         assert max(seen) <= 3
 
 
+async def test_a_publish_that_waits_for_others_gives_up_in_its_time(shared: Broker) -> None:
+    async with connection(shared.url) as made, asyncio.TaskGroup() as tasks:
+        jetstream = JetStream(made, most_in_flight=1)
+        async with made.listening("silent", lambda _: None):
+            first = tasks.create_task(jetstream.publish("silent", b"", message_id="1"))
+            await asyncio.sleep(0)
+            with pytest.raises(UnavailableError, match=r"not stored in 0\.2 s"):
+                async with asyncio.timeout(2):
+                    await jetstream.publish("silent", b"", message_id="2", within_seconds=0.2)
+            first.cancel()
+
+
 async def test_a_subject_without_a_message_is_told_from_a_stream_that_is_not_there(
     declared: Bus,
 ) -> None:

@@ -270,6 +270,32 @@ async def test_an_outcome_that_is_unknown_after_the_record_can_be_sent_again(api
     assert len(await api.messages()) == 1
 
 
+async def test_an_acceptance_takes_no_longer_than_the_life_that_was_asked_for(own: Broker) -> None:
+    async with site(own.url, "slow") as api:
+        own.pause()
+        try:
+            with pytest.raises(UnknownOutcomeError, match=r"invocation one: .* 1 s"):
+                async with asyncio.timeout(3):
+                    await accept(api, mode="sync", timeoutSeconds=1)
+        finally:
+            own.resume()
+
+
+async def test_the_functions_own_limit_bounds_the_acceptance_of_a_call_without_one(
+    own: Broker,
+) -> None:
+    cluster = Cluster()
+    declare_function(cluster, timeoutSeconds=1)
+    async with site(own.url, "slow", cluster=cluster) as api:
+        own.pause()
+        try:
+            with pytest.raises(UnknownOutcomeError):
+                async with asyncio.timeout(3):
+                    await accept(api, mode="sync")
+        finally:
+            own.resume()
+
+
 @pytest.mark.serverless
 async def test_a_record_whose_answer_is_lost_can_be_sent_again(own: Broker) -> None:
     async with site(own.url, "lost") as api:
