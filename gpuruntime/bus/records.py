@@ -15,6 +15,7 @@ from gpuruntime.bus.errors import (
     BusError,
     MalformedMessageError,
     OutcomeUnknownError,
+    RefusedError,
     UnavailableError,
     WrongSequenceError,
 )
@@ -26,6 +27,8 @@ TOKEN_BYTES: Final = 8
 # How often, and how far apart, a replica that lags is asked again.
 READS: Final = 5
 READ_PAUSE_SECONDS: Final = 0.05
+# Nobody answers, or a replica that cannot say.
+_UNREAD: Final = (UnavailableError, RefusedError)
 
 
 @attrs.frozen(slots=True)
@@ -92,17 +95,23 @@ class Records:
         """What cannot be read either stays unknown."""
         try:
             current = await self.read(own.serverlessRequestID, own.invocationID)
-        except UnavailableError:
+        except _UNREAD:
             raise unknown from None
         if current is None or current.record.token != own.token:
             raise unknown
         return current
 
     async def _settle(self, own: Record, subject: str, last: int | None) -> StoredRecord:
-        """The refusal may be the answer to a repetition of what was stored already."""
+        """The refusal may be the answer to a repetition of what was stored already.
+
+        As long as nobody can read what stands there, that is unknown.
+        """
         if last == 0:
             raise ConflictError(f"{subject}: is gone", None)
-        current = await self._read_since(own, last or 0)
+        try:
+            current = await self._read_since(own, last or 0)
+        except _UNREAD as error:
+            raise OutcomeUnknownError(f"{subject}: who wrote it is not known: {error}") from error
         if current is not None and current.record.token == own.token:
             return current
         raise ConflictError(f"{subject}: another write came first", current)

@@ -5,7 +5,13 @@ from random import Random
 import attrs
 import pytest
 
-from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.errors import (
+    BusError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+)
+from gpuruntime.bus.jetstream import JetStream, StoredMessage
 from gpuruntime.bus.messages import Record, State
 from gpuruntime.bus.records import ConflictError, Records
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
@@ -74,16 +80,53 @@ async def test_a_write_whose_answer_is_lost_is_known_by_its_token(own: Broker) -
         assert written.result() == await made.records.read(FUNCTION, "a")
 
 
+class Repeating(JetStream):
+    """Sends everything twice and hears the second answer only."""
+
+    async def publish(self, *arguments: object, **options: object) -> object:  # type: ignore[override]  # whatever it takes
+        await super().publish(*arguments, **options)  # type: ignore[arg-type]  # passed on
+        return await super().publish(*arguments, **options)  # type: ignore[arg-type]  # passed on
+
+
+class Unreadable(Repeating):
+    """And nobody answers what is asked after it."""
+
+    problem: BusError = UnavailableError("nobody there answers")
+
+    async def last(self, *_: str) -> StoredMessage | None:
+        raise self.problem
+
+
 async def test_a_repeated_write_that_landed_the_first_time_is_no_conflict(declared: Bus) -> None:
-    class Repeating(JetStream):
-        """Sends everything twice and hears the second answer only."""
-
-        async def publish(self, *arguments: object, **options: object) -> object:  # type: ignore[override]  # whatever it takes
-            await super().publish(*arguments, **options)  # type: ignore[arg-type]  # passed on
-            return await super().publish(*arguments, **options)  # type: ignore[arg-type]  # passed on
-
     records = Records(Repeating(declared.connection), declared.names, rng=Random(7))
     written = await records.write(record("a"), expected=0)
     assert written == await declared.records.read(FUNCTION, "a")
     with pytest.raises(ConflictError):
+        await records.write(record("a"), expected=0)
+
+
+@pytest.mark.parametrize(
+    "problem", [UnavailableError("nobody there answers"), RefusedError("503 not now", 503)]
+)
+async def test_a_refusal_that_cannot_be_looked_into_may_be_of_a_write_that_stands(
+    declared: Bus, problem: BusError
+) -> None:
+    jetstream = Unreadable(declared.connection)
+    jetstream.problem = problem
+    records = Records(jetstream, declared.names, rng=Random(7))
+    with pytest.raises(OutcomeUnknownError, match=str(problem)):
+        await records.write(record("a"), expected=0)
+    assert await declared.records.read(FUNCTION, "a") is not None
+
+
+async def test_a_lost_answer_that_cannot_be_looked_into_stays_unknown(declared: Bus) -> None:
+    class Forgetful(Unreadable):
+        problem = RefusedError("503 not now", 503)
+
+        async def publish(self, *arguments: object, **options: object) -> object:  # type: ignore[override]  # whatever it takes
+            await super().publish(*arguments, **{**options, "expected_sequence": None})
+            raise OutcomeUnknownError("no answer")
+
+    records = Records(Forgetful(declared.connection), declared.names, rng=Random(7))
+    with pytest.raises(OutcomeUnknownError, match="no answer"):
         await records.write(record("a"), expected=0)
