@@ -146,6 +146,8 @@ class Acceptance:
                 queued = await self._queue.records.write(record, expected=0)
             except ConflictError as conflict:
                 found = conflict.current
+            except FullError as error:
+                raise _full(request) from error
             except OutcomeUnknownError as error:
                 raise _unknown(request, error) from error
             else:

@@ -150,9 +150,13 @@ class DeadLetters:
         self, letter: DeadLetter, dead: Invocation, before: StoredRecord | None
     ) -> Accepted:
         """What was there before is put back where the queue has no room."""
-        queued = await self._queue.records.write(
-            _queued_again(dead, letter, now=self._now()), expected=before.revision if before else 0
-        )
+        again = _queued_again(dead, letter, now=self._now())
+        try:
+            queued = await self._queue.records.write(
+                again, expected=before.revision if before else 0
+            )
+        except FullError as error:
+            raise _full(dead) from error
         try:
             stored = await self._send(queued, dead)
         except QueueFullError:
@@ -182,9 +186,7 @@ class DeadLetters:
         try:
             return await self._acceptance.send(again)
         except FullError as error:
-            raise QueueFullError(
-                f"the queue of function {dead.serverlessRequestID} is full: redrive it later"
-            ) from error
+            raise _full(dead) from error
         except BusError as error:
             raise _unknown(dead, error) from error
 
@@ -277,6 +279,12 @@ def _invocation_of(letter: DeadLetter) -> Invocation:
             f"dead letter {letter.deadLetterID} holds no invocation that could run again: "
             "discard it"
         ) from error
+
+
+def _full(dead: Invocation) -> QueueFullError:
+    return QueueFullError(
+        f"the queue of function {dead.serverlessRequestID} is full: redrive it later"
+    )
 
 
 def _unknown(dead: Invocation, error: BusError) -> UnknownOutcomeError:

@@ -58,6 +58,14 @@ async def queue_alone(api: Site, request: Invoke) -> StoredRecord:
     return await api.bus.records.write(record, expected=0)
 
 
+async def fill_records(api: Site) -> None:
+    """As an operator does who bounds the stream of records too narrowly."""
+    verb = f"STREAM.INFO.{api.bus.names.states}"
+    info: Any = await api.bus.jetstream.call(verb)
+    settings = {**info["config"], "max_msgs": info["state"]["messages"]}
+    await api.bus.jetstream.call(f"STREAM.UPDATE.{api.bus.names.states}", settings)
+
+
 async def test_the_record_is_there_and_the_message_names_its_revision(api: Site) -> None:
     accepted = await accept(api, headers={"X-A": "b"}, attributes={"k": "v"})
     stored = await api.bus.records.read(FUNCTION, "one")
@@ -171,6 +179,15 @@ async def test_a_full_queue_leaves_nothing_of_what_it_refuses(shared: Broker, pr
         assert await api.state("two") == ""
         await api.bus.jetstream.delete(api.bus.names.invocations, first.sequence)
         assert not (await accept(api, "two")).is_duplicate
+
+
+async def test_a_full_stream_of_records_is_a_full_queue(api: Site) -> None:
+    await accept(api)
+    await fill_records(api)
+    with pytest.raises(QueueFullError, match="function echo is full"):
+        await accept(api, "two")
+    assert await api.state("two") == ""
+    assert len(await api.messages()) == 1
 
 
 async def test_a_replay_that_meets_a_full_queue_takes_nothing_back(

@@ -34,6 +34,7 @@ from gpuruntime.serverless.errors import (
 )
 from tests.bus.broker import FUNCTION, SMALL, Broker, eventually
 from tests.serverless.ingress import Site, asked, site, wall_clock
+from tests.serverless.test_acceptance import fill_records
 from tests.worker.conftest import ACK_WAIT_SECONDS
 from tests.worker.workers import ended, until_empty, working
 
@@ -123,6 +124,20 @@ async def test_a_dead_invocation_is_listed_redriven_and_run_with_all_its_attempt
     assert weak.starts == {("one", 1): 2}
     assert await names_of(api) == []
     await until_empty(api.bus)
+
+
+async def test_a_redrive_that_the_stream_of_records_has_no_room_for_leaves_the_letter(
+    api: Site,
+) -> None:
+    letter = await die(api)
+    stored = await api.bus.records.read_latest(FUNCTION, "one")
+    assert stored is not None
+    await api.bus.records.delete(stored)
+    await api.ingress.acceptance.accept(asked("other"))
+    await fill_records(api)
+    with pytest.raises(QueueFullError):
+        await redrive(api, letter)
+    assert await names_of(api) == ["one"]
 
 
 async def test_many_redrives_at_once_let_it_run_once(api: Site) -> None:
