@@ -1,7 +1,7 @@
 """Dead letters: listed, discarded, and redriven as a new series of their invocation."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -10,6 +10,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus import messages
+from gpuruntime.bus.batches import Batch, read_batch
 from gpuruntime.bus.errors import (
     BusError,
     FullError,
@@ -36,6 +37,8 @@ log = structlog.get_logger()
 
 _ID = re.compile(r"dl-[0-9a-f]{24}")
 LOOKS: Final = 5
+# What a page holds of payloads while it is read: they come along, and are left out of it.
+MOST_PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class _Standing(StrEnum):
@@ -77,19 +80,22 @@ class DeadLetters:
         self._retention_seconds = retention_seconds
 
     async def page(self, *, function: str = "", limit: int, after: int) -> LetterPage:
-        """The oldest first; without the payloads, which may be long."""
+        """The oldest first; without the payloads, which may be long.
+
+        Where they are, the page is shorter than `limit`, and more is behind it.
+        """
         subjects = f"{self._queue.names.prefix}.dlq.{function or '*'}.*"
-        letters: list[DeadLetter] = []
-        reached = after
+        letters: tuple[DeadLetter, ...] = ()
+        left = 1
         with bus_translated():
             self._queue.demand()
-            while found := await self._following(subjects, reached):
-                if len(letters) == limit:
-                    return LetterPage(letters=tuple(letters), next=reached)
-                reached = found.sequence
-                if stored := _read(found):
-                    letters.append(attrs.evolve(stored.letter, invocation=NULL))
-        return LetterPage(letters=tuple(letters), next=0)
+            while left and not letters:
+                batch = await self._batch(subjects, after=after, most=limit)
+                if not batch.messages:
+                    return LetterPage(letters=(), next=0)
+                letters, left = tuple(_listed(batch)), batch.left
+                after = batch.messages[-1].sequence
+        return LetterPage(letters=letters, next=after if left else 0)
 
     async def discard(self, name: str, scope: Scope = EVERYTHING) -> None:
         with bus_translated():
@@ -110,6 +116,16 @@ class DeadLetters:
             accepted = await self._redrive(found.letter, dead)
             await self._drop(found)
         return accepted
+
+    async def _batch(self, subjects: str, *, after: int, most: int) -> Batch:
+        return await read_batch(
+            self._queue.connection,
+            self._queue.names.dead_letters,
+            subjects,
+            after=after,
+            most=most,
+            most_bytes=MOST_PAGE_BYTES,
+        )
 
     async def _following(self, subjects: str, after: int) -> StoredMessage | None:
         return await self._queue.jetstream.following(
@@ -254,6 +270,12 @@ def _queued_again(dead: Invocation, letter: DeadLetter, *, now: datetime) -> Rec
         acceptedAt=now,
         deadlineAt=now + life,
     )
+
+
+def _listed(batch: Batch) -> Iterator[DeadLetter]:
+    for found in batch.messages:
+        if stored := _read(found):
+            yield attrs.evolve(stored.letter, invocation=NULL)
 
 
 def _read(found: StoredMessage) -> StoredLetter | None:

@@ -26,6 +26,7 @@ from gpuruntime.bus.records import ConflictError
 from gpuruntime.framework.calls import Call
 from gpuruntime.inventory.scopes import Scope
 from gpuruntime.serverless.acceptance import Accepted
+from gpuruntime.serverless.dead_letters import MOST_PAGE_BYTES
 from gpuruntime.serverless.errors import (
     DeadLetterNotFoundError,
     FunctionNotFoundError,
@@ -188,6 +189,31 @@ async def test_pages_follow_each_other_the_oldest_first(api: Site) -> None:
             break
     assert (seen, sizes) == (list("abcde"), [2, 2, 1])
     assert await names_of(api, "other") == []
+
+
+async def test_a_long_page_is_asked_for_at_once(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+    ((_, message),) = await api.messages()
+    for number in range(40):
+        await bury(api, attrs.evolve(message, invocationID=f"n{number}"))
+    asked_for: list[str] = []
+    heard = api.bus.connection.listening("$JS.API.>", lambda told: asked_for.append(told.subject))
+    async with heard:
+        assert len(await names_of(api)) == 40
+        await eventually(lambda: bool(asked_for))
+    assert len(asked_for) == 1
+
+
+async def test_a_page_of_long_payloads_is_a_short_one_with_more_behind_it(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked(payload="x" * 1_000_000))
+    ((_, message),) = await api.messages()
+    count = MOST_PAGE_BYTES // 1_000_000 + 4
+    for number in range(count):
+        await bury(api, attrs.evolve(message, invocationID=f"n{number}"))
+    page = await api.ingress.dead_letters.page(limit=100, after=0)
+    assert 1 < len(page.letters) < count
+    rest = await api.ingress.dead_letters.page(limit=100, after=page.next)
+    assert (len(page.letters) + len(rest.letters), rest.next) == (count, 0)
 
 
 async def test_what_is_no_letter_or_lies_elsewhere_is_passed_over(api: Site) -> None:

@@ -1,0 +1,86 @@
+"""Many stored messages for one request, in the order in which they were stored."""
+
+import asyncio
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import RefusedError, UnavailableError
+from gpuruntime.bus.jetstream import ANSWER_SECONDS, SEQUENCE, StoredMessage
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.names import API
+from gpuruntime.bus.session import NO_RESPONDERS
+
+_SUBJECT: Final = "Nats-Subject"
+_LEFT: Final = "Nats-Num-Pending"
+_END: Final = 204
+_NOT_FOUND: Final = 404
+_encoder = msgspec.json.Encoder()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Batch:
+    """`left`: how many more there are behind the last of these."""
+
+    messages: tuple[StoredMessage, ...] = ()
+    left: int = 0
+
+
+async def read_batch(
+    connection: Connection,
+    stream: str,
+    subjects: str,
+    *,
+    after: int,
+    most: int,
+    most_bytes: int,
+) -> Batch:
+    """From any replica: one that lags leaves out the newest. One at least comes, however long."""
+    session = connection.session
+    answers: asyncio.Queue[Message | None] = asyncio.Queue()
+
+    def end() -> None:
+        answers.put_nowait(None)
+
+    asked = {
+        "seq": after + 1,
+        "next_by_subj": subjects,
+        "batch": most,
+        "max_bytes": most_bytes,
+    }
+    inbox = session.new_inbox()
+    session.at_end(end)
+    subscription = await session.subscribe(inbox, answers.put_nowait)
+    try:
+        await session.publish(f"{API}.DIRECT.GET.{stream}", _encoder.encode(asked), reply=inbox)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await _gather(stream, answers)
+    except TimeoutError as error:
+        raise UnavailableError(f"{stream}: no answer within {ANSWER_SECONDS:g} s") from error
+    finally:
+        session.forget(end)
+        await subscription.close()
+
+
+async def _gather(stream: str, answers: asyncio.Queue[Message | None]) -> Batch:
+    found: list[StoredMessage] = []
+    while True:
+        answer = await answers.get()
+        if answer is None or answer.status == NO_RESPONDERS:
+            raise UnavailableError(f"{stream}: nobody there answers")
+        if answer.status == _NOT_FOUND:
+            return Batch()
+        left = answer.headers.get(_LEFT, "")
+        if answer.status == _END:
+            return Batch(messages=tuple(found), left=int(left) if left.isdigit() else 0)
+        if answer.status:
+            raise RefusedError(f"{stream}: {answer.status} {answer.description}", answer.status)
+        found.append(
+            StoredMessage(
+                subject=answer.headers[_SUBJECT],
+                data=answer.data,
+                sequence=int(answer.headers[SEQUENCE]),
+            )
+        )
