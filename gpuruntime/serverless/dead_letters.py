@@ -49,6 +49,10 @@ class _Standing(StrEnum):
     BEYOND = "beyond"
 
 
+class _EndedOtherwiseError(InvocationConflictError):
+    """The invocation was cancelled, or ended, while its last attempt was being buried."""
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class StoredLetter:
     letter: DeadLetter
@@ -113,7 +117,11 @@ class DeadLetters:
             found = await self._find(name, scope)
             dead = _invocation_of(found.letter)
             await self._functions.find(dead.serverlessRequestID)
-            accepted = await self._redrive(found.letter, dead)
+            try:
+                accepted = await self._redrive(found.letter, dead)
+            except _EndedOtherwiseError:
+                await self._drop(found)
+                raise
             await self._drop(found)
         return accepted
 
@@ -250,10 +258,13 @@ def _standing(
         is_alive = record.state is State.QUEUED and now < record.deadlineAt
         return _Standing.WAITING if is_alive else _Standing.DEAD
     if record.state is not State.DEAD_LETTERED:
-        raise InvocationConflictError(
+        told = (
             f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
-            f"{record.state}, not dead: discard the dead letter once it has ended"
+            f"{record.state}, not dead: "
         )
+        if record.state.is_terminal:
+            raise _EndedOtherwiseError(f"{told}its dead letter is discarded")
+        raise InvocationConflictError(f"{told}discard the dead letter once it has ended")
     return _Standing.DEAD
 
 
@@ -279,7 +290,12 @@ def _listed(batch: Batch) -> Iterator[DeadLetter]:
 
 
 def _read(found: StoredMessage) -> StoredLetter | None:
-    """None for what is no letter of ours, or is not where it says that it belongs."""
+    """None for what is no letter of ours, or is not where it says that it belongs.
+
+    An empty one is a letter that was withdrawn.
+    """
+    if not found.data:
+        return None
     try:
         letter = messages.read(found.data, DeadLetter)
     except MalformedMessageError as error:

@@ -1,10 +1,12 @@
 """Writes down how an attempt came out: the long body, the dead letter, then the record.
 
 The record comes last and stands only over the one that the writer saw: where another has written
-meanwhile, nothing of this becomes the invocation's result.
+meanwhile, nothing of this becomes the invocation's result, and where that was another end, the
+dead letter is withdrawn.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -13,11 +15,11 @@ import msgspec
 
 from gpuruntime.bus.bodies import Bodies, parts_of
 from gpuruntime.bus.delivery import Delivery
-from gpuruntime.bus.errors import TooLargeError
-from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.errors import BusError, TooLargeError
+from gpuruntime.bus.jetstream import SHORTEST_TTL_SECONDS, JetStream
 from gpuruntime.bus.messages import NULL, DeadLetter, FailureClass, Record, State, encode
 from gpuruntime.bus.names import Names, dead_letter_id, unreadable_letter_id
-from gpuruntime.bus.records import Records, StoredRecord
+from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 
 # Of a message that is no JSON, as much as a person looks at.
 MOST_UNREADABLE_BYTES: Final = 64 * 1024
@@ -46,7 +48,12 @@ class Ends:
             await self._bury(record, delivery)
         ttl = self._retention_seconds if record.state.is_terminal else None
         shortened = await self._with_parts(record)
-        return await self._records.write(shortened, expected=expected, ttl_seconds=ttl)
+        try:
+            return await self._records.write(shortened, expected=expected, ttl_seconds=ttl)
+        except ConflictError as conflict:
+            if record.state is State.DEAD_LETTERED and _ended_otherwise(record, conflict.current):
+                await self._withdraw(record)
+            raise
 
     async def bury_unreadable(self, function: str, delivery: Delivery, error: str) -> None:
         await self._publish(
@@ -69,9 +76,7 @@ class Ends:
 
     async def _bury(self, record: Record, delivery: Delivery) -> None:
         letter = DeadLetter(
-            deadLetterID=dead_letter_id(
-                record.serverlessRequestID, record.invocationID, record.series
-            ),
+            deadLetterID=_letter_id(record),
             serverlessRequestID=record.serverlessRequestID,
             invocationID=record.invocationID,
             series=record.series,
@@ -86,6 +91,30 @@ class Ends:
         except TooLargeError:
             await self._publish(attrs.evolve(letter, invocation=NULL))
 
+    async def _withdraw(self, record: Record) -> None:
+        """Workers may delete nothing: an empty message takes the letter's place, and goes soon.
+
+        One that stays all the same is dropped when somebody asks for its redrive.
+        """
+        letter = _letter_id(record)
+        subject = self._names.dead_letter(record.serverlessRequestID, letter)
+        with suppress(BusError):
+            await self._jetstream.publish(
+                subject, b"", message_id=f"{letter}:withdrawn", ttl_seconds=SHORTEST_TTL_SECONDS
+            )
+
     async def _publish(self, letter: DeadLetter) -> None:
         subject = self._names.dead_letter(letter.serverlessRequestID, letter.deadLetterID)
         await self._jetstream.publish(subject, encode(letter), message_id=letter.deadLetterID)
+
+
+def _letter_id(record: Record) -> str:
+    return dead_letter_id(record.serverlessRequestID, record.invocationID, record.series)
+
+
+def _ended_otherwise(dead: Record, current: StoredRecord | None) -> bool:
+    """For good: no attempt of this series can make a dead letter of it any more."""
+    if current is None or current.record.series != dead.series:
+        return False
+    state = current.record.state
+    return state.is_terminal and state is not State.DEAD_LETTERED

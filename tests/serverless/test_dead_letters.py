@@ -279,13 +279,34 @@ async def test_a_redrive_that_came_further_is_told_and_not_done_again(api: Site)
     assert await names_of(api) == []
 
 
-@pytest.mark.parametrize("state", [State.RUNNING, State.SUCCEEDED, State.CANCELLED])
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING])
 async def test_only_what_is_dead_is_redriven(api: Site, state: State) -> None:
     letter = await die(api)
     await turn(api, state=state)
     with pytest.raises(InvocationConflictError, match=f"is {state}, not dead"):
         await redrive(api, letter)
     assert await names_of(api) == ["one"]
+
+
+@pytest.mark.parametrize("state", [State.SUCCEEDED, State.CANCELLED, State.EXPIRED])
+async def test_the_letter_of_what_has_ended_otherwise_is_discarded_when_it_is_redriven(
+    api: Site, state: State
+) -> None:
+    letter = await die(api)
+    await turn(api, state=state)
+    with pytest.raises(InvocationConflictError, match=f"is {state}, not dead: .* discarded"):
+        await redrive(api, letter)
+    assert await names_of(api) == []
+    assert await api.state("one") == state
+
+
+async def test_a_letter_that_was_withdrawn_is_not_listed_nor_redriven(api: Site) -> None:
+    letter = await die(api)
+    subject = api.bus.names.dead_letter(FUNCTION, letter.deadLetterID)
+    await api.bus.jetstream.publish(subject, b"", message_id="withdrawn")
+    assert await names_of(api) == []
+    with pytest.raises(DeadLetterNotFoundError):
+        await redrive(api, letter)
 
 
 async def test_another_invocation_that_has_the_id_by_now_is_left_alone(api: Site) -> None:

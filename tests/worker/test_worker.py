@@ -1,6 +1,7 @@
 import asyncio
 import time
 from random import Random
+from typing import Any
 
 import attrs
 import msgspec
@@ -27,7 +28,7 @@ from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.bus.test_pull import pulling
 from tests.worker.conftest import ACK_WAIT_SECONDS
 from tests.worker.invocations import accept, send
-from tests.worker.workers import Ledger, ended, left_in_stream, until_empty, working
+from tests.worker.workers import Ledger, ended, left_in, left_in_stream, until_empty, working
 
 
 async def letter(made: Bus, letter_id: str) -> DeadLetter | None:
@@ -41,12 +42,15 @@ async def order(made: Bus, what: Order, *, worker: str = "w1", name: str = "") -
     await made.connection.publish(subject, encode(Control(order=what, invocationID=name)))
 
 
-async def cancel(made: Bus, name: str) -> None:
-    """As the api does it: the record first, then a word to the worker."""
+async def turn(made: Bus, name: str, **changes: Any) -> None:
     stored = await made.records.read(FUNCTION, name)
     assert stored is not None
-    cancelled = attrs.evolve(stored.record, state=State.CANCELLED)
-    await made.records.write(cancelled, expected=stored.revision)
+    await made.records.write(attrs.evolve(stored.record, **changes), expected=stored.revision)
+
+
+async def cancel(made: Bus, name: str) -> None:
+    """As the api does it: the record first, then a word to the worker."""
+    await turn(made, name, state=State.CANCELLED)
     await order(made, Order.CANCEL, name=name)
 
 
@@ -120,6 +124,36 @@ async def test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_lette
     assert dead is not None
     assert bytes(dead.invocation) == encode(sent)
     assert (dead.attempt, dead.failureClass) == (2, FailureClass.RETRY_EXHAUSTED)
+
+
+@pytest.mark.parametrize("end", [State.CANCELLED, State.EXPIRED, State.SUCCEEDED])
+async def test_what_ended_otherwise_meanwhile_leaves_no_dead_letter(
+    declared: Bus, end: State
+) -> None:
+    async def fail(call: Call) -> object:
+        await turn(declared, call.invocationID, state=end)
+        raise CallError("no model")
+
+    async with working(declared, fail, max_attempts=1):
+        await accept(declared, "bad")
+        await until_empty(declared)
+        async with asyncio.timeout(10):
+            while await left_in(declared, declared.names.dead_letters):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    assert (await ended(declared, "bad")).state is end
+
+
+async def test_a_dead_letter_of_another_attempt_of_the_series_stays(declared: Bus) -> None:
+    """Both workers bury the last attempt, and one of them writes its end."""
+
+    async def fail(call: Call) -> object:
+        await turn(declared, call.invocationID, state=State.DEAD_LETTERED, workerName="other")
+        raise CallError("no model")
+
+    async with working(declared, fail, max_attempts=1):
+        await accept(declared, "bad")
+        await until_empty(declared)
+    assert await letter(declared, dead_letter_id(FUNCTION, "bad", 1)) is not None
 
 
 @pytest.mark.parametrize(

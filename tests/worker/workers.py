@@ -103,7 +103,11 @@ async def ended(made: Bus, name: str, *, within_seconds: float = 20.0) -> Record
 
 
 async def left_in_stream(made: Bus) -> int:
-    info = await made.jetstream.call(f"STREAM.INFO.{made.names.invocations}")
+    return await left_in(made, made.names.invocations)
+
+
+async def left_in(made: Bus, stream: str) -> int:
+    info = await made.jetstream.call(f"STREAM.INFO.{stream}")
     return int(info["state"]["messages"])  # type: ignore[index,call-overload,arg-type]  # plain JSON
 
 
