@@ -35,6 +35,8 @@ log = structlog.get_logger()
 
 # While the framework comes up nobody is served: look often.
 UNWELL_SECONDS: Final = 0.5
+# Calls come in thousands: how many are in hand is told so often at most.
+BEATS_APART_SECONDS: Final = 1.0
 # What released work may take to be given back.
 GIVE_BACK_SECONDS: Final = 1.0
 
@@ -82,7 +84,8 @@ class Worker:
         self._tasks: asyncio.TaskGroup | None = None
         self._state = WorkerState.STARTING
         self._problem = "not asked yet"
-        self._beat_due = asyncio.Event()
+        self._turned = asyncio.Event()
+        self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -175,6 +178,7 @@ class Worker:
 
     def _note_busy(self) -> None:
         self._meter.gauge("worker_busy", len(self._attempts))
+        self._changed.set()
 
     def _start_drain(self) -> None:
         if self._state not in (WorkerState.DRAINING, WorkerState.DRAINED):
@@ -184,7 +188,8 @@ class Worker:
         if state is not self._state:
             log.info("worker turned", state=state.value, reason=self._problem)
             self._state = state
-            self._beat_due.set()
+            self._turned.set()
+            self._changed.set()
             self._pull.wake()
 
     def _on_control(self, message: Message) -> None:
@@ -217,11 +222,12 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            self._beat_due.clear()
+            self._turned.clear()
+            self._changed.clear()
             await self._tell()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._options.beat_seconds):
-                    await self._beat_due.wait()
+            apart = min(BEATS_APART_SECONDS, self._options.beat_seconds)
+            if not await _is_set_within(self._turned, apart):
+                await _is_set_within(self._changed, self._options.beat_seconds - apart)
 
     async def _tell(self) -> None:
         """Nobody waits for one that is lost: the next one follows."""
@@ -236,6 +242,13 @@ class Worker:
         subject = self._names.beat(self._options.function, self._options.name)
         with suppress(UnavailableError):
             await self._connection.publish(subject, messages.encode(beat))
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 async def _give_back(delivery: Delivery) -> None:

@@ -410,6 +410,28 @@ async def test_an_attempt_that_is_released_before_its_call_gives_its_message_bac
     assert ledger.started == [("a", 2)]
 
 
+async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    beats: list[Beat] = []
+    subject = declared.names.beat(FUNCTION, "w1")
+    async with (
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        working(declared, ledger.handle, beat_seconds=60.0),
+    ):
+        await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
+        for number in range(20):
+            await accept(declared, f"i{number}")
+        await until_empty(declared)
+        ledger.gate.clear()
+        await accept(declared, "held")
+        await eventually(lambda: beats[-1].busy == 1)
+        ledger.gate.set()
+        await eventually(lambda: beats[-1].busy == 0)
+    assert len(beats) < 20
+
+
 async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -> None:
     ledger = Ledger()
     beats: list[Beat] = []
