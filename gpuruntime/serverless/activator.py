@@ -70,7 +70,7 @@ class Activator:
         self._meter = meter
         self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
         self._beats = Beats(names)
-        self._depths = Depths(queue.jetstream, names)
+        self._depths = Depths(queue.jetstream, names, queue.records)
         self._consumers = Consumers(
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
         )

@@ -1,5 +1,7 @@
 """What workers last told of themselves, and when it was heard."""
 
+from collections import defaultdict
+
 import attrs
 import structlog
 
@@ -25,7 +27,7 @@ class Beats:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._heard: dict[tuple[str, str], Heard] = {}
+        self._heard: defaultdict[str, dict[str, Heard]] = defaultdict(dict)
 
     def hear(self, message: Message, *, at: float) -> tuple[str, str] | None:
         """Whose beat told a state that is another one than before; None for any other."""
@@ -35,12 +37,28 @@ class Beats:
         except (BadNameError, MalformedMessageError) as error:
             log.warning("beat dropped", subject=message.subject[:200], reason=str(error))
             return None
-        before = self._heard.get(whose)
-        self._heard[whose] = Heard(state=beat.state, busy=beat.busy, at=at)
+        function, worker = whose
+        before = self.of(function, worker)
+        self._heard[function][worker] = Heard(state=beat.state, busy=beat.busy, at=at)
         return whose if before is None or before.state is not beat.state else None
 
     def of(self, function: str, worker: str) -> Heard | None:
-        return self._heard.get((function, worker))
+        return self._heard[function].get(worker) if function in self._heard else None
+
+    def busy(self, function: str, *, since: float) -> int:
+        """How many invocations those of its workers have in hand that were heard since then."""
+        heard = self._heard.get(function, {})
+        return sum(each.busy for each in heard.values() if each.at >= since)
 
     def forget(self, function: str, worker: str) -> None:
-        self._heard.pop((function, worker), None)
+        if function in self._heard:
+            self._heard[function].pop(worker, None)
+            if not self._heard[function]:
+                del self._heard[function]
+
+    def forget_silent(self, *, since: float) -> None:
+        """All that were not heard since then."""
+        for function, workers in tuple(self._heard.items()):
+            for worker, heard in tuple(workers.items()):
+                if heard.at < since:
+                    self.forget(function, worker)

@@ -1,27 +1,37 @@
 """How many invocations each function has, and how long the first of them waits."""
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import msgspec
 
-from gpuruntime.bus.errors import MissingError, OutcomeUnknownError
+from gpuruntime.bus.errors import (
+    BadNameError,
+    MalformedMessageError,
+    MissingError,
+    OutcomeUnknownError,
+)
 from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.messages import Invocation, State, read
 from gpuruntime.bus.names import Names
+from gpuruntime.bus.records import Records
 from gpuruntime.models.json import JsonObject
 
 T = TypeVar("T")
 
+# Of the oldest invocations, while some wait for their next attempt.
+LOOKS: Final = 4
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class Backlog:
-    """`in_hand` were delivered to workers and are not answered yet.
+    """`running` are those that workers have in hand; all others wait.
 
-    `oldest_at` is when the first that no worker was given came; None where there is none.
+    `oldest_at` is when the first of those that wait came; None where there is none.
     """
 
-    in_hand: int = 0
+    running: int = 0
     oldest_at: datetime | None = None
 
     def oldest_wait_seconds(self, now: datetime) -> float:
@@ -50,6 +60,7 @@ class _Delivered:
 @attrs.frozen(kw_only=True, slots=True)
 class _Consumer:
     delivered: _Delivered = _Delivered()
+    ack_floor: _Delivered = _Delivered()
     num_pending: int = 0
     num_ack_pending: int = 0
 
@@ -57,6 +68,8 @@ class _Consumer:
 @attrs.frozen(kw_only=True, slots=True)
 class _Message:
     time: datetime
+    seq: int
+    data: bytes = b""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -67,9 +80,10 @@ class _Found:
 class Depths:
     """Raises BusError: that nobody answers is not the same as that there is nothing."""
 
-    def __init__(self, jetstream: JetStream, names: Names) -> None:
+    def __init__(self, jetstream: JetStream, names: Names, records: Records) -> None:
         self._jetstream = jetstream
         self._names = names
+        self._records = records
 
     async def read(self) -> dict[str, int]:
         """Of each function that has any: those queued and those running together.
@@ -84,37 +98,71 @@ class Depths:
             if len(subjects) < page.limit or not subjects:
                 return depths
 
-    async def backlog(self, function: str) -> Backlog:
-        """Without a consumer no worker was given anything yet."""
+    async def backlog(self, function: str, *, busy: int) -> Backlog:
+        """`busy`: how many its workers say that they have in hand.
+
+        The broker counts as delivered what waits for its next attempt, too, and what a worker had
+        that is lost. Without a consumer no worker was given anything yet.
+        """
         consumer = await self._consumer(function)
-        oldest_at = None
-        if consumer.num_pending:
-            oldest_at = await self._first_at(function, consumer.delivered.stream_seq + 1)
-        return Backlog(in_hand=consumer.num_ack_pending, oldest_at=oldest_at)
+        delivered = Backlog(running=busy)
+        if consumer.num_ack_pending > busy:
+            delivered = await self._look_at_delivered(function, consumer)
+        oldest_at = delivered.oldest_at
+        if oldest_at is None and consumer.num_pending:
+            first = await self._first(function, consumer.delivered.stream_seq + 1)
+            oldest_at = first.time if first else None
+        running = min(max(busy, delivered.running), consumer.num_ack_pending)
+        return Backlog(running=running, oldest_at=oldest_at)
 
     async def _page(self, offset: int) -> _StreamPage:
         asked: JsonObject = {"subjects_filter": f"{self._names.prefix}.invoke.*", "offset": offset}
         answer = await self._jetstream.call(f"STREAM.INFO.{self._names.invocations}", asked)
-        return _read(answer, _StreamPage)
+        return _told(answer, _StreamPage)
 
     async def _consumer(self, function: str) -> _Consumer:
         verb = f"CONSUMER.INFO.{self._names.invocations}.{function}"
         try:
-            return _read(await self._jetstream.call(verb), _Consumer)
+            return _told(await self._jetstream.call(verb), _Consumer)
         except MissingError:
             return _Consumer(num_pending=1)
 
-    async def _first_at(self, function: str, sequence: int) -> datetime | None:
-        """When the first message from this sequence on was stored."""
+    async def _look_at_delivered(self, function: str, consumer: _Consumer) -> Backlog:
+        """Of the oldest few, up to the first that waits: messages may be long.
+
+        What runs is known here before its worker has told of it.
+        """
+        sequence, running = consumer.ack_floor.stream_seq, 0
+        for _ in range(LOOKS):
+            found = await self._first(function, sequence + 1)
+            if found is None or found.seq > consumer.delivered.stream_seq:
+                break
+            state = await self._state_of(function, found)
+            if state is State.QUEUED:
+                return Backlog(running=running, oldest_at=found.time)
+            running += state is State.RUNNING
+            sequence = found.seq
+        return Backlog(running=running)
+
+    async def _state_of(self, function: str, message: _Message) -> State | None:
+        try:
+            invocation = read(message.data, Invocation).invocationID
+            stored = await self._records.read(function, invocation)
+        except (BadNameError, MalformedMessageError):
+            return None
+        return stored.record.state if stored else None
+
+    async def _first(self, function: str, sequence: int) -> _Message | None:
+        """The first message from this sequence on."""
         asked: JsonObject = {"seq": sequence, "next_by_subj": self._names.invoke(function)}
         verb = f"STREAM.MSG.GET.{self._names.invocations}"
         try:
-            return _read(await self._jetstream.call(verb, asked), _Found).message.time
+            return _told(await self._jetstream.call(verb, asked), _Found).message
         except MissingError:
             return None
 
 
-def _read(answer: JsonObject, kind: type[T]) -> T:
+def _told(answer: JsonObject, kind: type[T]) -> T:
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:

@@ -41,7 +41,7 @@ class FunctionStatus:
             seen,
             plan,
             depth=depth,
-            oldest_wait_seconds=await self._oldest_wait(seen.limits.requestID, depth, memory),
+            oldest_wait_seconds=await self._oldest_wait(seen, depth, memory),
             failure=memory.failure if memory.held_seconds(loop.time()) else "",
         )
         latest = self.units.store.get(template.metadata.key)
@@ -75,13 +75,15 @@ class FunctionStatus:
             return
         self.units.write_through(written)
 
-    async def _oldest_wait(self, function: str, depth: int, memory: Memory) -> float:
+    async def _oldest_wait(self, seen: Observed, depth: int, memory: Memory) -> float:
         """Between two answers of the broker the wait goes on."""
         if not depth:
             memory.oldest_at = None
         elif memory.asks_for_oldest(asyncio.get_running_loop().time(), PERIOD_SECONDS):
             try:
-                memory.oldest_at = (await self.depths.backlog(function)).oldest_at
+                busy = sum(worker.busy for worker in seen.workers)
+                backlog = await self.depths.backlog(seen.limits.requestID, busy=busy)
+                memory.oldest_at = backlog.oldest_at
             except BusError as error:
                 log.debug("oldest wait unknown", reason=str(error))
         if memory.oldest_at is None:

@@ -1,5 +1,6 @@
 """Functions as callers know them: found by name, and listed with their work and their workers."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
@@ -18,9 +19,11 @@ from gpuruntime.models import labels, provenance
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.names import label_value_of
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.serverless.beats import Beats
 from gpuruntime.serverless.depths import Depths
 from gpuruntime.serverless.errors import FunctionNotFoundError, bus_translated
 from gpuruntime.serverless.queue import Queue
+from gpuruntime.serverless.scale_plan import SILENT_SECONDS
 
 LOOK_SECONDS: Final = 10.0
 
@@ -37,7 +40,7 @@ class WorkerCounts:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Function:
-    """`queued` wait for a worker, `running` were given to one and are not answered yet."""
+    """`running` are in the hands of workers, as these last said; all others are `queued`."""
 
     declared: Serverless
     unit: GPUUnit
@@ -63,6 +66,7 @@ class Functions:
         client: Client,
         units: Cache[GPUUnit],
         queue: Queue,
+        beats: Beats,
         *,
         namespace: str,
         now: Callable[[], datetime],
@@ -70,7 +74,8 @@ class Functions:
         self._client = client
         self._units = units
         self._queue = queue
-        self._depths = Depths(queue.jetstream, queue.names)
+        self._depths = Depths(queue.jetstream, queue.names, queue.records)
+        self._beats = beats
         self._namespace = namespace
         self._now = now
         self._live = SharedReads(self._read_live)
@@ -122,8 +127,10 @@ class Functions:
         depth = depths.get(name, 0)
         running, oldest_wait_seconds = 0, 0.0
         if depth:
-            backlog = await self._depths.backlog(name)
-            running = min(backlog.in_hand, depth)
+            heard_since = asyncio.get_running_loop().time() - SILENT_SECONDS
+            busy = self._beats.busy(name, since=heard_since)
+            backlog = await self._depths.backlog(name, busy=busy)
+            running = min(backlog.running, depth)
             oldest_wait_seconds = backlog.oldest_wait_seconds(self._now())
         return Function(
             declared=declared,

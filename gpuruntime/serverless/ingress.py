@@ -7,16 +7,19 @@ from random import Random
 
 import attrs
 
+from gpuruntime.bus.message import Message
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.serverless.acceptance import Acceptance
+from gpuruntime.serverless.beats import Beats
 from gpuruntime.serverless.dead_letters import DeadLetters
 from gpuruntime.serverless.functions import Functions
 from gpuruntime.serverless.invocations import Invocations
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.result_store import ResultReader
+from gpuruntime.serverless.scale_plan import SILENT_SECONDS
 from gpuruntime.serverless.wakes import Wakes
 
 
@@ -47,18 +50,36 @@ class Ingress:
     functions: Functions
     dead_letters: DeadLetters
     wakes: Wakes
+    beats: Beats
 
     async def run(self) -> None:
-        """For ever: connects, declares the streams, wakes the activator."""
-        async with asyncio.TaskGroup() as tasks:
+        """For ever: connects, declares the streams, wakes the activator, hears the workers."""
+        connection, names = self.queue.connection, self.queue.names
+        async with (
+            connection.listening(names.all_beats, self._on_beat),
+            asyncio.TaskGroup() as tasks,
+        ):
             tasks.create_task(self.queue.run(), name="queue")
             tasks.create_task(self.wakes.run(), name="wakes")
+            tasks.create_task(self._forget_silent(), name="silent workers")
+
+    def _on_beat(self, message: Message) -> None:
+        self.beats.hear(message, at=asyncio.get_running_loop().time())
+
+    async def _forget_silent(self) -> None:
+        while True:
+            await asyncio.sleep(SILENT_SECONDS)
+            since = asyncio.get_running_loop().time() - SILENT_SECONDS
+            self.beats.forget_silent(since=since)
 
 
 def ingress_of(means: IngressMeans, options: IngressOptions) -> Ingress:
     """Before the informer of its cache runs."""
     queue, now = means.queue, means.now
-    functions = Functions(means.client, means.units, queue, namespace=options.namespace, now=now)
+    beats = Beats(queue.names)
+    functions = Functions(
+        means.client, means.units, queue, beats, namespace=options.namespace, now=now
+    )
     wakes = Wakes(queue.connection, queue.names)
     acceptance = Acceptance(queue, functions, wakes, now=now, rng=means.rng, meter=means.meter)
     return Ingress(
@@ -77,4 +98,5 @@ def ingress_of(means: IngressMeans, options: IngressOptions) -> Ingress:
             queue, functions, acceptance, now=now, retention_seconds=options.retention_seconds
         ),
         wakes=wakes,
+        beats=beats,
     )

@@ -45,3 +45,22 @@ def test_a_worker_that_is_forgotten_is_news_again() -> None:
     beats.forget("echo", "w")
     assert beats.of("echo", "w") is None
     assert beats.hear(beat(), at=2) == ("echo", "w")
+
+
+def test_what_a_functions_workers_have_in_hand_is_counted_as_far_as_they_are_heard() -> None:
+    beats = Beats(NAMES)
+    for at, worker in enumerate(("w1", "w2", "w3")):
+        told = beat(busy=2)
+        beats.hear(Message(NAMES.beat("echo", worker), told.data), at=at)
+    assert beats.busy("echo", since=1) == 4
+    assert beats.busy("other", since=0) == 0
+
+
+def test_workers_that_fell_silent_are_forgotten() -> None:
+    beats = Beats(NAMES)
+    beats.hear(beat(busy=1), at=1)
+    beats.forget_silent(since=1)
+    assert beats.busy("echo", since=0) == 1
+    beats.forget_silent(since=2)
+    assert beats.of("echo", "w") is None
+    assert beats.busy("echo", since=0) == 0

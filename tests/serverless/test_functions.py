@@ -1,11 +1,14 @@
 """Functions: found by name, and listed by name with what the queue and the status say."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 
 import pytest
 import pytest_asyncio
 
+from gpuruntime.bus.messages import State
+from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.inventory.errors import ClusterUnavailableError
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.serverless.errors import FunctionNotFoundError, QueueAwayError
@@ -14,7 +17,7 @@ from tests.faults import DROPPED
 from tests.inventory.cluster import INSTANCE
 from tests.serverless.ingress import Site, asked, declare_function, site
 from tests.worker.conftest import ACK_WAIT_SECONDS
-from tests.worker.workers import Ledger, ended, working
+from tests.worker.workers import Ledger, ended, until_empty, working
 
 PREFIXES = count(1)
 
@@ -71,6 +74,45 @@ async def test_what_waits_and_what_runs_is_told_of_each_function(api: Site) -> N
     (function,) = page.functions
     assert (function.queued, function.running) == (2, 1)
     assert 0 < function.oldest_wait_seconds < 60
+
+
+async def test_what_waits_for_its_next_attempt_is_queued_and_waits(api: Site) -> None:
+    async def fail(_: Call) -> object:
+        raise CallError("not yet")
+
+    async with working(api.bus, fail):
+        await api.ingress.acceptance.accept(asked())
+        async with asyncio.timeout(10):
+            while not await has_failed(api):  # noqa: ASYNC110 - the broker tells nobody
+                await asyncio.sleep(0.01)
+        (function,) = (await api.ingress.functions.page(limit=10, after="")).functions
+    assert (function.queued, function.running) == (1, 0)
+    assert function.oldest_wait_seconds > 0
+
+
+async def has_failed(api: Site) -> bool:
+    stored = await api.bus.records.read(FUNCTION, "one")
+    assert stored is not None
+    return stored.record.state is State.QUEUED and stored.record.attempt == 1
+
+
+async def test_what_workers_have_in_hand_is_told_however_many_there_are(api: Site) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(api.bus, ledger.handle, concurrency=20):
+        for number in range(20):
+            await api.ingress.acceptance.accept(asked(f"n{number}"))
+        async with asyncio.timeout(10):
+            while await running(api) != 20:  # noqa: ASYNC110 - the broker tells nobody
+                await asyncio.sleep(0.05)
+        ledger.gate.set()
+        await until_empty(api.bus)
+    assert await running(api) == 0
+
+
+async def running(api: Site) -> int:
+    (function,) = (await api.ingress.functions.page(limit=10, after="")).functions
+    return function.running
 
 
 async def test_workers_are_told_as_the_status_has_them(api: Site) -> None:

@@ -14,7 +14,7 @@ class Told:
         self.functions: list[str] = []
         self.urgent: list[str] = []
         self.firsts = 0
-        depths = Depths(made.jetstream, made.names)
+        depths = Depths(made.jetstream, made.names, made.records)
         self.readings = Readings(depths, tell=self._note, tell_all=self._count)
 
     def _note(self, function: str, *, is_urgent: bool) -> None:

@@ -1,6 +1,7 @@
 """Invocations and their records, as the api would write them."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import attrs
 import msgspec
@@ -66,3 +67,9 @@ async def send(bus: Bus, sent: Invocation, *, message_id: str) -> None:
     await bus.jetstream.publish(
         bus.names.invoke(FUNCTION), encode(sent), message_id=message_id, ttl_seconds=120
     )
+
+
+async def turn(made: Bus, name: str, **changes: Any) -> None:
+    stored = await made.records.read(FUNCTION, name)
+    assert stored is not None
+    await made.records.write(attrs.evolve(stored.record, **changes), expected=stored.revision)

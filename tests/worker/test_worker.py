@@ -1,9 +1,7 @@
 import asyncio
 import time
 from random import Random
-from typing import Any
 
-import attrs
 import msgspec
 import pytest
 
@@ -27,7 +25,7 @@ from gpuruntime.worker.attempt import Attempt
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.bus.test_pull import pulling
 from tests.worker.conftest import ACK_WAIT_SECONDS
-from tests.worker.invocations import accept, send
+from tests.worker.invocations import accept, send, turn
 from tests.worker.workers import Ledger, ended, left_in, left_in_stream, until_empty, working
 
 
@@ -40,12 +38,6 @@ async def letter(made: Bus, letter_id: str) -> DeadLetter | None:
 async def order(made: Bus, what: Order, *, worker: str = "w1", name: str = "") -> None:
     subject = made.names.control(FUNCTION, worker)
     await made.connection.publish(subject, encode(Control(order=what, invocationID=name)))
-
-
-async def turn(made: Bus, name: str, **changes: Any) -> None:
-    stored = await made.records.read(FUNCTION, name)
-    assert stored is not None
-    await made.records.write(attrs.evolve(stored.record, **changes), expected=stored.revision)
 
 
 async def cancel(made: Bus, name: str) -> None:
