@@ -80,6 +80,8 @@ async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str,
     async with asyncio.timeout(90), postgres_results(PostgresOptions(url=server.url)) as store:
         while True:
             kept = {name: await store.read(FUNCTION, name) for name in names}
+            # Nothing here ran while the broker was away: the connection may be on its way back.
+            await made.connection.connected()
             if all(kept.values()) and kept == await in_stream(made, names):
                 for stored in kept.values():
                     assert stored
