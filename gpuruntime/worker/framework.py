@@ -8,13 +8,13 @@ call, and then nobody knows whether the call was heard.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import VERSION, FailureClass, Invocation
+from gpuruntime.bus.messages import NULL, VERSION, FailureClass, Invocation
 from gpuruntime.models.codec import MalformedObjectError, decode
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
@@ -48,6 +48,21 @@ class Call:
     attributes: dict[str, str]
     payload: msgspec.Raw
     timeoutSeconds: float
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Told:
+    """An answer as it comes, where a null says as much as an absent member.
+
+    Each may be null, so that no null sends the answer through the decoding that leaves all nulls
+    out: those inside the body are the caller's.
+    """
+
+    statusCode: int | None = None
+    contentType: str | None = None
+    headers: dict[str, str | None] | None = None
+    body: msgspec.Raw = NULL
+    error: str | None = None
 
 
 @asynccontextmanager
@@ -143,16 +158,26 @@ class Framework:
 
 def _answer_of(data: bytes) -> Outcome:
     try:
-        answer = decode(data, Answer)
+        told = decode(data, Told)
     except MalformedObjectError as error:
         return _failure(f"an answer that is none: {_words(error)}")
-    if len(data) - len(bytes(answer.body)) > MOST_HEAD_BYTES:
+    if len(data) - len(bytes(told.body)) > MOST_HEAD_BYTES:
         return _failure(f"an answer with more than {MOST_HEAD_BYTES} bytes beside its body")
-    if answer.statusCode not in _STATUSES:
-        return _failure(f"an answer with the status {answer.statusCode}")
-    if answer.error:
-        return attrs.evolve(answer, error=answer.error[:MOST_WORDS])
-    return answer
+    if told.statusCode is not None and told.statusCode not in _STATUSES:
+        return _failure(f"an answer with the status {told.statusCode}")
+    return _as_answer(told)
+
+
+def _as_answer(told: Told) -> Answer:
+    headers = told.headers or {}
+    given: dict[str, Any] = {
+        "statusCode": told.statusCode,
+        "contentType": told.contentType,
+        "headers": {name: value for name, value in headers.items() if value is not None},
+        "body": told.body,
+        "error": told.error[:MOST_WORDS] if told.error else told.error,
+    }
+    return Answer(**{name: value for name, value in given.items() if value is not None})
 
 
 def _failure(error: str, *, is_final: bool = False) -> Failure:

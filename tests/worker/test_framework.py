@@ -58,6 +58,29 @@ async def test_an_answer_comes_back_with_its_body_byte_for_byte(where: Where) ->
 
 
 @pytest.mark.parametrize(
+    "nulls",
+    [
+        b'"headers":null',
+        b'"headers":{"A":null}',
+        b'"contentType":null',
+        b'"statusCode":null',
+        b'"statusCode":null,"contentType":null,"headers":null,"error":null',
+    ],
+)
+async def test_a_null_beside_the_body_reads_as_absent_and_takes_nothing_from_the_body(
+    where: Where, nulls: bytes
+) -> None:
+    body = b'{"a" : null,"b":[null , 1.50]}'
+    outcome = await called(where, answering("200 OK", b"{" + nulls + b',"body":' + body + b"}"))
+    assert outcome == Answer(body=msgspec.Raw(body))
+
+
+@pytest.mark.parametrize("told", [b"{}", b'{"body":null}', b'{"headers":null,"body":null}'])
+async def test_a_body_that_is_null_is_as_good_as_absent(where: Where, told: bytes) -> None:
+    assert await called(where, answering("200 OK", told)) == Answer()
+
+
+@pytest.mark.parametrize(
     ("behave", "words"),
     [
         (answering("200 OK", b""), "none"),
@@ -67,6 +90,8 @@ async def test_an_answer_comes_back_with_its_body_byte_for_byte(where: Where) ->
         (answering("200 OK", b'{"statusCode":"200"}'), "statusCode"),
         (answering("200 OK", b'{"statusCode":99}'), "status 99"),
         (answering("200 OK", b'{"headers":{"a":1}}'), "headers"),
+        (answering("200 OK", b'{"statusCode":"200","headers":null}'), "statusCode"),
+        (answering("200 OK", b"null"), "none"),
         (answering("200 OK", b'{"error":7}'), "error"),
         (answering("200 OK", b"{}", "Content-Type: text/html"), "text/html"),
         (answering("200 OK", b'{"body":"' + b"x" * 5_000_000 + b'"}'), "more than 1000000 bytes"),
