@@ -116,10 +116,11 @@ class FrameworkSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkerSettings:
-    """Without a name it is the host's, which in a Pod is the Pod's."""
+    """Without a name it is the host's, which in a Pod is the Pod's. `uid` is that of its unit."""
 
     function: str = ""
     name: str = ""
+    uid: str = ""
     namespace: str = ""
     concurrency: int = 1
     attemptTimeout: Seconds = Seconds(300.0)

@@ -153,10 +153,14 @@ class DeadLetter:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Beat:
-    """A worker tells how it stands, every few seconds and at each change of its state."""
+    """A worker tells how it stands, every few seconds and at each change of its state.
+
+    `uid` is that of its unit, since a name is used again; empty where the worker was not told.
+    """
 
     version: str = VERSION
     workerName: str
+    uid: str = ""
     serverlessRequestID: str
     state: WorkerState
     busy: Count = 0
@@ -166,9 +170,12 @@ class Beat:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Control:
+    """`uid` is that of the one unit whose worker is meant; empty where any of its name may be."""
+
     version: str = VERSION
     order: Order
     invocationID: str = ""
+    uid: str = ""
 
 
 def encode(message: Invocation | Record | DeadLetter | Beat | Control) -> bytes:

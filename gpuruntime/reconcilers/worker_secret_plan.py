@@ -84,6 +84,7 @@ def worker_settings(unit: GPUUnit, options: SidecarOptions, files: Files) -> str
         "worker": {
             "function": function.requestID,
             "name": unit.metadata.name,
+            "uid": unit.metadata.uid,
             "namespace": unit.metadata.namespace,
             "concurrency": function.concurrency,
             "attemptTimeout": function.timeoutSeconds,

@@ -113,6 +113,7 @@ def worker_options_of(settings: Settings) -> WorkerOptions:
     return WorkerOptions(
         function=given.function,
         name=name,
+        uid=given.uid,
         namespace=given.namespace or settings.namespaces.instance,
         concurrency=given.concurrency,
         attempt_seconds=given.attemptTimeout,

@@ -18,7 +18,7 @@ from gpuruntime.controller.controller import Controller
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.stores import FUNCTION
 from gpuruntime.inventory.units import Units
-from gpuruntime.serverless.beats import Beats
+from gpuruntime.serverless.beats import Beats, uids_in
 from gpuruntime.serverless.consumers import Consumers
 from gpuruntime.serverless.depths import Depths
 from gpuruntime.serverless.function_status import FunctionStatus
@@ -69,7 +69,8 @@ class Activator:
         self._units = caches.units
         self._meter = meter
         self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
-        self._beats = Beats(names)
+        namespace = means.options.namespaces.instance
+        self._beats = Beats(names, uids_in(caches.units, namespace))
         self._depths = Depths(queue.jetstream, names, queue.records)
         self._consumers = Consumers(
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
@@ -83,7 +84,7 @@ class Activator:
             self._keys,
             units=caches.units,
             stock=caches.stock,
-            namespace=means.options.namespaces.instance,
+            namespace=namespace,
             readings=self.readings,
             beats=self._beats,
             short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),

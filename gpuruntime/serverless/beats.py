@@ -1,6 +1,7 @@
 """What workers last told of themselves, and when it was heard."""
 
 from collections import defaultdict
+from collections.abc import Callable
 
 import attrs
 import structlog
@@ -9,24 +10,43 @@ from gpuruntime.bus.errors import BadNameError, MalformedMessageError
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Beat, WorkerState, read
 from gpuruntime.bus.names import Names
+from gpuruntime.inventory.stores import Cache
+from gpuruntime.models.metadata import Key
+from gpuruntime.models.units import GPUUnit
 
 log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Heard:
-    """`at` is loop time."""
+    """`at` is loop time. `uid` is empty where the worker does not know its own."""
 
+    uid: str
     state: WorkerState
     busy: int
     at: float
 
 
-class Beats:
-    """By function and worker. The subject says whose a beat is, since rights are on subjects."""
+def uids_in(units: Cache[GPUUnit], namespace: str) -> Callable[[str], str | None]:
+    """The uid of a unit by its name, None where there is none."""
 
-    def __init__(self, names: Names) -> None:
+    def uid_of(name: str) -> str | None:
+        unit = units.store.get(Key(namespace, name))
+        return unit.metadata.uid if unit else None
+
+    return uid_of
+
+
+class Beats:
+    """By function and worker. The subject says whose a beat is, since rights are on subjects.
+
+    `uid_of` names the unit of a worker that is there. What an earlier worker of the name still
+    tells is not this one's, and of a worker that nobody knows nothing is kept.
+    """
+
+    def __init__(self, names: Names, uid_of: Callable[[str], str | None]) -> None:
         self._names = names
+        self._uid_of = uid_of
         self._heard: defaultdict[str, dict[str, Heard]] = defaultdict(dict)
 
     def hear(self, message: Message, *, at: float) -> tuple[str, str] | None:
@@ -38,8 +58,12 @@ class Beats:
             log.warning("beat dropped", subject=message.subject[:200], reason=str(error))
             return None
         function, worker = whose
+        uid = self._uid_of(worker)
+        if uid is None or beat.uid not in ("", uid):
+            return None
         before = self.of(function, worker)
-        self._heard[function][worker] = Heard(state=beat.state, busy=beat.busy, at=at)
+        told = Heard(uid=beat.uid, state=beat.state, busy=beat.busy, at=at)
+        self._heard[function][worker] = told
         return whose if before is None or before.state is not beat.state else None
 
     def of(self, function: str, worker: str) -> Heard | None:

@@ -13,7 +13,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.serverless.acceptance import Acceptance
-from gpuruntime.serverless.beats import Beats
+from gpuruntime.serverless.beats import Beats, uids_in
 from gpuruntime.serverless.dead_letters import DeadLetters
 from gpuruntime.serverless.functions import Functions
 from gpuruntime.serverless.invocations import Invocations
@@ -76,7 +76,7 @@ class Ingress:
 def ingress_of(means: IngressMeans, options: IngressOptions) -> Ingress:
     """Before the informer of its cache runs."""
     queue, now = means.queue, means.now
-    beats = Beats(queue.names)
+    beats = Beats(queue.names, uids_in(means.units, options.namespace))
     functions = Functions(
         means.client, means.units, queue, beats, namespace=options.namespace, now=now
     )

@@ -40,6 +40,8 @@ class Memory:
     _held_until: float = 0.0
     _replaced: int = 0
     _replaced_at: float = 0.0
+    # Since when all workers are ready.
+    _whole_since: float | None = None
     _claimed_at: dict[str, float] = attrs.field(factory=dict)
 
     @classmethod
@@ -79,17 +81,23 @@ class Memory:
         self._held_until = now + (RACE_SECONDS if is_race else UNSETTLED_SECONDS)
 
     def started(self, workers: Collection[Worker], now: float) -> list[float]:
-        """How long each took that is ready for the first time.
-
-        Once all are ready the next loss is a first one again.
-        """
-        if workers and all(worker.phase is WorkerPhase.READY for worker in workers):
-            self._replaced = 0
+        """How long each took that is ready for the first time."""
+        is_whole = all(worker.phase is WorkerPhase.READY for worker in workers)
+        self._note_whole(is_whole and bool(workers), now)
         ready = {worker.name for worker in workers if worker.phase is WorkerPhase.READY}
         taken = [now - at for name, at in self._claimed_at.items() if name in ready]
         awaited = {worker.name for worker in workers} - ready
         self._claimed_at = {k: at for k, at in self._claimed_at.items() if k in awaited}
         return taken
+
+    def _note_whole(self, is_whole: bool, now: float) -> None:
+        """Once all were ready for as long as the back-off lasts, the next loss is a first one."""
+        if is_whole:
+            self._whole_since = now if self._whole_since is None else self._whole_since
+        elif self._whole_since is not None:
+            if now - self._whole_since >= replacement_seconds(self._replaced):
+                self._replaced = 0
+            self._whole_since = None
 
     def note_replacement(self, now: float) -> None:
         self._replaced += 1

@@ -51,6 +51,10 @@ class Moment:
         last = max(heard.at, self.hearing_since) if heard else self.hearing_since
         return self.now - last >= SILENT_SECONDS
 
+    def is_fresh(self, heard: Heard) -> bool:
+        """What was heard may still be so, and we would have heard if it were not."""
+        return self.hearing_since is not None and self.now - heard.at < SILENT_SECONDS
+
 
 def worker_of(
     unit: GPUUnit,
@@ -62,13 +66,15 @@ def worker_of(
 ) -> Worker:
     """Writes down in `sightings` what it sees for the first time."""
     is_silent = moment.is_silent(heard)
-    phase = _phase(unit, is_silent=is_silent)
+    has_withdrawn = heard is not None and _has_withdrawn(unit, heard, moment)
+    phase = _phase(unit, is_silent=is_silent, has_withdrawn=has_withdrawn)
     since = _since(phase, unit.metadata.uid, sightings, moment)
     return Worker(
         name=unit.metadata.name,
         phase=phase,
         is_current=is_current(unit, template),
         has_drained=heard is not None and heard.state is WorkerState.DRAINED,
+        has_withdrawn=has_withdrawn,
         is_silent=is_silent,
         busy=heard.busy if heard and not is_silent else 0,
         since_seconds=moment.now - since,
@@ -102,17 +108,25 @@ def forbidden(template: GPUUnit) -> Shortage | None:
     return Shortage.SUSPENDED if template.spec.suspended else None
 
 
-def _phase(unit: GPUUnit, *, is_silent: bool) -> WorkerPhase:
+def _has_withdrawn(unit: GPUUnit, heard: Heard, moment: Moment) -> bool:
+    """It says itself that it takes nothing more, whoever told it to."""
+    is_draining = heard.state in (WorkerState.DRAINING, WorkerState.DRAINED)
+    return is_draining and heard.uid == unit.metadata.uid and moment.is_fresh(heard)
+
+
+def _phase(unit: GPUUnit, *, is_silent: bool, has_withdrawn: bool) -> WorkerPhase:
     """That it was told to drain stands on the unit: the next leader has to know of it as well."""
     if provenance.is_terminating(unit):
         return WorkerPhase.GONE
     if labels.DRAINING in unit.metadata.annotations:
         return WorkerPhase.DRAINING
     phase = phase_of(unit.status.conditions)
-    if phase is UnitPhase.READY:
-        return WorkerPhase.READY
     if phase is UnitPhase.FAILED:
         return WorkerPhase.FAILED
+    if has_withdrawn:
+        return WorkerPhase.ADRIFT
+    if phase is UnitPhase.READY:
+        return WorkerPhase.READY
     return WorkerPhase.ADRIFT if _is_adrift(unit, is_silent) else WorkerPhase.STARTING
 
 

@@ -28,7 +28,9 @@ UNSETTLED_SECONDS: Final = 10.0
 
 
 class WorkerPhase(StrEnum):
-    """`adrift`: no node takes it, or its node is silent; nothing of its own is at fault."""
+    """`adrift`: no node takes it, its node is silent, or it drains although nobody here told it
+    to; no container of its own is at fault.
+    """
 
     STARTING = "starting"
     READY = "ready"
@@ -55,13 +57,15 @@ class Worker:
     """`since_seconds` is for how long it drains or is adrift, as this leader has seen it.
 
     A worker that is `silent` was not heard for a while, or never. One that is not `current` was
-    made for a template that is another one by now. `gone` ones wait for Kubernetes alone.
+    made for a template that is another one by now. One that `has_withdrawn` drains, whoever told
+    it to, and takes no invocation ever again. `gone` ones wait for Kubernetes alone.
     """
 
     name: str
     phase: WorkerPhase
     is_current: bool = True
     has_drained: bool = False
+    has_withdrawn: bool = False
     is_silent: bool = False
     busy: int = 0
     since_seconds: float = 0.0
@@ -114,9 +118,17 @@ def decide(seen: Observed) -> Plan:
         plan = Plan(wanted=wanted, drain=drain, delete=delete, shortage=seen.forbidden)
     elif excess < 0:
         claims, shortage = _claims(seen, staying, -excess)
-        plan = Plan(wanted=wanted, claims=claims, delete=delete, shortage=shortage)
+        replaced = "" if claims else _replaced(seen, staying, may_claim=False)
+        plan = Plan(
+            wanted=wanted,
+            claims=claims,
+            drain=(replaced,) if replaced else (),
+            delete=delete,
+            replaced=replaced,
+            shortage=shortage,
+        )
     else:
-        replaced = _replaced(seen, staying)
+        replaced = _replaced(seen, staying, may_claim=seen.free_stock > 0)
         exchanged = replaced or _outdated(seen)
         plan = Plan(
             wanted=wanted,
@@ -183,14 +195,20 @@ def _is_broken(staying: list[Worker]) -> bool:
     return WorkerPhase.FAILED in current and WorkerPhase.READY not in current
 
 
-def _replaced(seen: Observed, staying: list[Worker]) -> str:
-    """The one that is lost for longest, as soon as another one can be claimed for it."""
+def _replaced(seen: Observed, staying: list[Worker], *, may_claim: bool) -> str:
+    """The one that is lost for longest, as soon as another one can be claimed for it.
+
+    One that has withdrawn does not come back, and goes without that: its envelope may be what
+    the next stock waits for.
+    """
     lost = [
         worker
         for worker in staying
-        if worker.phase is WorkerPhase.ADRIFT and worker.since_seconds >= LASTING_SECONDS
+        if worker.phase is WorkerPhase.ADRIFT
+        and worker.since_seconds >= LASTING_SECONDS
+        and (may_claim or worker.has_withdrawn)
     ]
-    if not lost or seen.replacement_in_seconds > 0 or not seen.free_stock:
+    if not lost or seen.replacement_in_seconds > 0:
         return ""
     return max(lost, key=lambda worker: worker.since_seconds).name
 

@@ -236,7 +236,7 @@ class Scaler:
         await self._order(worker)
 
     async def _order(self, worker: GPUUnit) -> None:
-        await self.workers.order_drain(_function_of(worker), worker.metadata.name)
+        await self.workers.order_drain(_function_of(worker), worker)
 
     async def _delete(self, worker: GPUUnit) -> None:
         """One that cannot be deleted now is tried again with the next look."""

@@ -74,14 +74,10 @@ class Waker:
             self._queue.add_after(function, LATER_SECONDS)
 
     def on_beat(self, message: Message) -> None:
-        """Of a worker that nobody knows nothing is kept."""
         whose = self._beats.hear(message, at=asyncio.get_running_loop().time())
         if whose is None:
             return
-        worker = self._units.store.get(Key(self._namespace, whose[1]))
-        if worker is None:
-            self._beats.forget(*whose)
-        for function in self._served(worker):
+        for function in self._served(self._units.store.get(Key(self._namespace, whose[1]))):
             self._queue.add(function)
 
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:

@@ -82,13 +82,15 @@ class WorkerUnits:
         self._means.caches.units.write_through(marked)
         log.info("worker told to drain", worker=worker.metadata.name)
 
-    async def order_drain(self, function: str, worker: str) -> None:
+    async def order_drain(self, function: str, worker: GPUUnit) -> None:
         """At most once, and nobody answers: repeated for as long as the worker is there."""
+        name, uid = worker.metadata.name, worker.metadata.uid
         try:
-            subject = self._names.control(function, worker)
-            await self._connection.publish(subject, encode(Control(order=Order.DRAIN)))
+            subject = self._names.control(function, name)
+            order = Control(order=Order.DRAIN, uid=uid)
+            await self._connection.publish(subject, encode(order))
         except UnavailableError as error:
-            log.debug("drain not ordered", worker=worker, error=str(error))
+            log.debug("drain not ordered", worker=name, error=str(error))
 
     async def delete(self, worker: GPUUnit) -> None:
         """What it still holds comes back to the queue by itself. Raises InventoryError."""

@@ -15,11 +15,12 @@ class WorkerOptions:
     """`attempt_seconds` bounds one attempt; `retention_seconds` is how long an end stays known.
 
     `ack_wait_seconds` is that of the function's consumer, and `drain_seconds` how long work in
-    hand may go on after the worker was told to stop.
+    hand may go on after the worker was told to stop. `uid` is that of the worker's unit.
     """
 
     function: str
     name: str
+    uid: str = ""
     namespace: str = ""
     concurrency: int = 1
     attempt_seconds: float = 300.0

@@ -199,11 +199,19 @@ class Worker:
             log.warning("order dropped", reason=str(error))
             return
         if control.order is Order.DRAIN:
-            self._start_drain()
+            if self._is_meant(control):
+                self._start_drain()
             return
         for attempt in self._attempts.values():
             if attempt.invocation_id == control.invocationID:
                 attempt.look()
+
+    def _is_meant(self, order: Control) -> bool:
+        """Names are used again: an order that comes late may be for an earlier one of ours."""
+        uids = {order.uid, self._options.uid} - {""}
+        if len(uids) > 1:
+            log.info("order for an earlier worker of this name dropped", uid=order.uid)
+        return len(uids) <= 1
 
     async def _watch_health(self) -> None:
         """One bad answer is bad luck; two in a row are an unwell framework."""
@@ -233,6 +241,7 @@ class Worker:
         """Nobody waits for one that is lost: the next one follows."""
         beat = Beat(
             workerName=self._options.name,
+            uid=self._options.uid,
             serverlessRequestID=self._options.function,
             state=self._state,
             busy=len(self._attempts),

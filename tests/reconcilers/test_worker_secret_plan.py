@@ -70,6 +70,7 @@ def test_a_worker_starts_with_what_it_is_told(tmp_path: Path) -> None:
     assert worker_options_of(settings) == WorkerOptions(
         function="echo",
         name="demo-w-1",
+        uid="uid-1",
         namespace="units",
         concurrency=3,
         attempt_seconds=60.0,

@@ -129,7 +129,10 @@ class Scaled:
     async def tell(self, worker: str, state: WorkerState, busy: int = 0) -> None:
         """A beat, as the worker would send it."""
         function = worker.rpartition("-w-")[0]
-        beat = Beat(workerName=worker, serverlessRequestID=function, state=state, busy=busy)
+        uid = self.unit(worker)["metadata"]["uid"]
+        beat = Beat(
+            workerName=worker, uid=uid, serverlessRequestID=function, state=state, busy=busy
+        )
         self.activator.waker.on_beat(Message(NAMES.beat(function, worker), encode(beat)))
         await asyncio.sleep(SETTLED_SECONDS)
 

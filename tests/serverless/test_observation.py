@@ -51,8 +51,10 @@ def marked(worker: GPUUnit, **metadata: Any) -> GPUUnit:
     return attrs.evolve(worker, metadata=attrs.evolve(worker.metadata, **metadata))
 
 
-def heard(ago: float = 1.0, state: WorkerState = WorkerState.READY, busy: int = 0) -> Heard:
-    return Heard(state=state, busy=busy, at=LISTENING.now - ago)
+def heard(
+    ago: float = 1.0, state: WorkerState = WorkerState.READY, busy: int = 0, uid: str = "w"
+) -> Heard:
+    return Heard(uid=uid, state=state, busy=busy, at=LISTENING.now - ago)
 
 
 def seen(
@@ -103,6 +105,42 @@ def test_nobody_is_silent_whom_we_could_not_have_heard() -> None:
     for moment in (away, just_back):
         found = seen(worker, heard(ago=90), moment)
         assert (found.is_silent, found.phase) == (False, WorkerPhase.STARTING)
+
+
+@pytest.mark.parametrize("state", [WorkerState.DRAINING, WorkerState.DRAINED])
+@pytest.mark.parametrize("reason", ["", "DeploymentProgressing", "DeploymentReady"])
+def test_a_worker_that_drains_though_its_unit_was_not_told_to_is_adrift(
+    state: WorkerState, reason: str
+) -> None:
+    worker = unit(reason, is_ready=reason == "DeploymentReady")
+    found = seen(worker, heard(state=state))
+    assert (found.phase, found.has_withdrawn) == (WorkerPhase.ADRIFT, True)
+
+
+def test_a_worker_that_was_told_to_drain_drains() -> None:
+    worker = marked(unit("DeploymentReady", is_ready=True), annotations={labels.DRAINING: "then"})
+    assert seen(worker, heard(state=WorkerState.DRAINED)).phase is WorkerPhase.DRAINING
+
+
+def test_a_worker_that_drains_while_its_container_fails_is_a_failed_one() -> None:
+    found = seen(unit("PodStartupFailed"), heard(state=WorkerState.DRAINED))
+    assert found.phase is WorkerPhase.FAILED
+
+
+@pytest.mark.parametrize(
+    ("told", "moment"),
+    [
+        (heard(ago=SILENT_SECONDS, state=WorkerState.DRAINED), LISTENING),
+        (heard(state=WorkerState.DRAINED), Moment(now=100.0, hearing_since=None)),
+        (heard(state=WorkerState.DRAINED, uid=""), LISTENING),
+    ],
+    ids=["silent since", "nobody can hear", "maybe another one of the name"],
+)
+def test_only_a_worker_that_goes_on_telling_that_it_drains_is_taken_at_its_word(
+    told: Heard, moment: Moment
+) -> None:
+    found = seen(unit("DeploymentReady", is_ready=True), told, moment)
+    assert (found.phase, found.has_withdrawn) == (WorkerPhase.READY, False)
 
 
 def test_for_how_long_something_is_so_counts_from_the_first_look() -> None:

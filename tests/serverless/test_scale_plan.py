@@ -152,6 +152,34 @@ def test_a_lost_worker_stays_while_there_is_no_stock_for_another() -> None:
     assert plan(adrift(), needed=1, free_stock=0).drain == ()
 
 
+def withdrawn(number: int = 1, **members: Any) -> Worker:
+    members = {"has_withdrawn": True, "since_seconds": LASTING_SECONDS, **members}
+    return worker(number, WorkerPhase.ADRIFT, **members)
+
+
+def test_a_worker_that_drained_without_being_told_is_replaced_when_that_lasts() -> None:
+    assert plan(withdrawn(since_seconds=LASTING_SECONDS - 1), needed=1).drain == ()
+    lasting = plan(withdrawn(), needed=1)
+    assert (lasting.drain, lasting.replaced) == (names(1), "echo-w-1")
+
+
+def test_a_worker_that_will_not_come_back_holds_no_seat_while_stock_is_awaited() -> None:
+    """The seat that it holds may be the one that the stock waits for."""
+    assert plan(withdrawn(), needed=1, free_stock=0).drain == names(1)
+    assert plan(adrift(1), withdrawn(2), needed=2, free_stock=0).drain == names(2)
+    found = plan(withdrawn(), needed=2, free_stock=0)
+    assert (found.drain, found.shortage) == (names(1), Shortage.CAPACITY)
+
+
+def test_what_is_missing_is_claimed_before_a_worker_is_replaced() -> None:
+    found = plan(withdrawn(), needed=2)
+    assert (found.claims, found.drain) == (1, ())
+
+
+def test_a_worker_that_drained_by_itself_waits_for_its_back_off() -> None:
+    assert plan(withdrawn(), needed=1, replacement_in_seconds=5).drain == ()
+
+
 def test_replacements_back_off_from_ten_seconds_to_ten_minutes() -> None:
     delays = [replacement_seconds(count) for count in (1, 2, 3, 7, 8, 5_000)]
     assert delays == [10, 20, 40, 600, 600, 600]
@@ -251,6 +279,7 @@ some_workers = st.builds(
                 "phase": phases,
                 "is_current": st.booleans(),
                 "has_drained": st.booleans(),
+                "has_withdrawn": st.booleans(),
                 "is_silent": st.booleans(),
                 "busy": st.integers(0, 3),
                 "since_seconds": st.floats(0, 1_000),

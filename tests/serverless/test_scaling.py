@@ -220,6 +220,49 @@ async def test_a_worker_that_no_node_takes_is_replaced_when_that_lasts() -> None
         assert made.draining == []
 
 
+def uid_of(made: Scaled, name: str) -> str:
+    uid: str = made.unit(name)["metadata"]["uid"]
+    return uid
+
+
+async def withdrawn(made: Scaled, name: str, seconds: int) -> bool:
+    """It tells every five seconds that it has drained. Whether it is there after all of them."""
+    uid = uid_of(made, name)
+    for _ in range(seconds // 5):
+        await made.tell(name, WorkerState.DRAINED)
+        await made.queue(2.4, echo=1)
+        await made.queue(2.4, echo=1)
+        if name not in made.workers or uid_of(made, name) != uid:
+            return False
+    return True
+
+
+async def test_a_worker_that_drained_without_being_told_is_replaced_when_that_lasts() -> None:
+    async with started() as made:
+        made.activator.hearing_since = 0.0
+        made.declare(maxWorkers=1)
+        await made.queue(echo=1)
+        await made.make_ready()
+        assert await withdrawn(made, "echo-w-1", 110)
+        assert made.draining == []
+        assert made.status()["reason"] == "worker_lost"
+        assert not await withdrawn(made, "echo-w-1", 30)
+        assert made.workers == ["echo-w-1"]
+        assert made.status()["reason"] == ""
+
+
+async def test_a_function_that_drains_its_own_workers_eats_no_stock() -> None:
+    async with started(stock=40) as made:
+        made.activator.hearing_since = 0.0
+        made.declare(maxWorkers=1)
+        await made.queue(echo=1)
+        ends_at = asyncio.get_running_loop().time() + 3_600
+        while asyncio.get_running_loop().time() < ends_at:
+            await made.make_ready("echo-w-1")
+            await withdrawn(made, "echo-w-1", 900)
+        assert 6 <= len(made.cluster.claimed) <= 14
+
+
 async def test_replacements_come_apart_by_their_back_off() -> None:
     async with started(stock=40) as made:
         made.activator.hearing_since = 0.0

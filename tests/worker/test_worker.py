@@ -35,9 +35,12 @@ async def letter(made: Bus, letter_id: str) -> DeadLetter | None:
     return read(found.data, DeadLetter) if found else None
 
 
-async def order(made: Bus, what: Order, *, worker: str = "w1", name: str = "") -> None:
+async def order(
+    made: Bus, what: Order, *, worker: str = "w1", name: str = "", uid: str = ""
+) -> None:
     subject = made.names.control(FUNCTION, worker)
-    await made.connection.publish(subject, encode(Control(order=what, invocationID=name)))
+    told = Control(order=what, invocationID=name, uid=uid)
+    await made.connection.publish(subject, encode(told))
 
 
 async def cancel(made: Bus, name: str) -> None:
@@ -430,7 +433,7 @@ async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -
     subject = declared.names.beat(FUNCTION, "w1")
     async with (
         declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
-        working(declared, ledger.handle, concurrency=3),
+        working(declared, ledger.handle, concurrency=3, uid="u"),
     ):
         await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
         ledger.gate.clear()
@@ -440,8 +443,32 @@ async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -
         await eventually(lambda: beats[-1].state is WorkerState.DRAINING)
         ledger.gate.set()
         await eventually(lambda: beats[-1].state is WorkerState.DRAINED)
-    assert {(beat.workerName, beat.concurrency) for beat in beats} == {("w1", 3)}
+    assert {(beat.workerName, beat.uid, beat.concurrency) for beat in beats} == {("w1", "u", 3)}
     assert beats[0].reason
+
+
+async def test_an_order_to_drain_for_an_earlier_worker_of_the_name_changes_nothing(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    async with working(declared, ledger.handle, uid="second") as worker:
+        await order(declared, Order.DRAIN, uid="first")
+        await accept(declared, "a")
+        assert (await ended(declared, "a")).state is State.SUCCEEDED
+        assert worker.state is WorkerState.READY
+        await order(declared, Order.DRAIN, uid="second")
+        await eventually(lambda: worker.state is WorkerState.DRAINED)
+
+
+@pytest.mark.parametrize(("own", "told"), [("", "first"), ("second", "")])
+async def test_where_one_of_the_two_knows_no_uid_an_order_to_drain_counts(
+    declared: Bus, own: str, told: str
+) -> None:
+    async with working(declared, Ledger().handle, uid=own) as worker:
+        await accept(declared, "a")
+        await ended(declared, "a")
+        await order(declared, Order.DRAIN, uid=told)
+        await eventually(lambda: worker.state is WorkerState.DRAINED)
 
 
 async def test_nothing_is_taken_while_the_framework_is_not_well(declared: Bus) -> None:
