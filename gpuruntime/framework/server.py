@@ -7,10 +7,10 @@
 
     serve(handle)
 
-A plain function runs in a thread, a coroutine function on the loop. Where it raises, the worker
-tries again later: of a CallError the words go with the invocation, of all else only that it
-failed, and the traceback is in the log. A coroutine is cancelled when the worker breaks off its
-call. SIGTERM lets the calls in hand end.
+A plain function runs in a thread and waits for no other call, a coroutine function runs on the
+loop. Where it raises, the worker tries again later: of a CallError the words go with the
+invocation, of all else only that it failed, and the traceback is in the log. A coroutine is
+cancelled when the worker breaks off its call. SIGTERM lets the calls in hand end.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +42,9 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 GRACE_SECONDS: Final = 25.0
 # The worker may be another user in a Pod of its own: nobody else sees the folder.
 SOCKET_MODE: Final = 0o666
+# The highest concurrency that a unit may declare: how many calls there are is the worker's matter,
+# and one that waited for a thread would lose the time of its attempt unseen.
+MOST_AT_ONCE: Final = 1000
 
 _calls = msgspec.json.Decoder(Call)
 _encoder = msgspec.json.Encoder()
@@ -71,11 +77,13 @@ async def serving(handler: Handler, framework: Framework = DEFAULTS) -> AsyncIte
         yield server
     finally:
         await runner.cleanup()
+        server.close()
 
 
 class Server:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="call")
         self._in_hand = 0
         self._is_stopping = False
         self._idle = asyncio.Event()
@@ -107,6 +115,10 @@ class Server:
             async with asyncio.timeout(grace_seconds):
                 await self._idle.wait()
 
+    def close(self) -> None:
+        """What still runs in a thread is waited for by nobody here."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     async def _answer(self, call: Call) -> web.Response:
         try:
             given = await self._handle(call)
@@ -118,7 +130,8 @@ class Server:
     async def _handle(self, call: Call) -> Any:
         if inspect.iscoroutinefunction(self._handler):
             return await self._handler(call)
-        return await asyncio.to_thread(self._handler, call)
+        run = partial(copy_context().run, self._handler, call)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
 
 def _bound(path: Path) -> socket.socket:

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,29 @@ async def test_a_plain_function_that_takes_its_time_holds_nobody_up() -> None:
             assert response.status == 200
         gate.set()
         assert (await slow)["body"] == "one"
+
+
+async def test_as_many_plain_functions_run_at_a_time_as_are_called() -> None:
+    """More than an executor has that nobody asked for more."""
+    together = threading.Barrier(40)
+
+    def handle(_: Call) -> int:
+        return together.wait(10)
+
+    async with serving_to(handle) as (_, session), asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(answer(session)) for _ in range(40)]
+    assert {(await each)["body"] for each in asked} == set(range(40))
+
+
+async def test_a_plain_function_sees_the_context_of_its_call() -> None:
+    seen: ContextVar[str] = ContextVar("seen")
+
+    def handle(_: Call) -> str:
+        seen.set(seen.get("nothing") + " before")
+        return seen.get()
+
+    async with serving_to(handle) as (_, session):
+        assert [(await answer(session))["body"] for _ in range(2)] == ["nothing before"] * 2
 
 
 async def test_a_call_that_the_worker_breaks_off_is_cancelled() -> None:
