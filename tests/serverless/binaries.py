@@ -4,31 +4,40 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 
-from tests.serverless.database import MissingDatabaseError, program
+from tests.serverless.database import URL_VARIABLE, MissingDatabaseError, program
 
 PROGRAMS = ("initdb", "postgres", "pg_isready")
 
 
 def main() -> int:
-    with suppress(MissingDatabaseError):
-        return _look()
-    if os.geteuid() == 0 and (apt := shutil.which("apt-get")):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        argv = [apt, "install", "-y", "-q", "--no-install-recommends", "postgresql"]
-        subprocess.run(argv, check=False, env=environment)
+    missing = _missing()
+    if missing and os.environ.get(URL_VARIABLE):
+        sys.stderr.write(f"{missing}; without it tests that stop their database will fail\n")
+        return 0
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        _apt_get("update")
+        _apt_get("install", "--no-install-recommends", "postgresql")
+        missing = _missing()
+    if missing:
+        sys.stderr.write(f"{missing}\n")
+    return 1 if missing else 0
+
+
+def _missing() -> str:
+    """Words about the first program that is not there; none where all are."""
     try:
-        return _look()
+        for name in PROGRAMS:
+            program(name)
     except MissingDatabaseError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return str(error)
+    return ""
 
 
-def _look() -> int:
-    for name in PROGRAMS:
-        program(name)
-    return 0
+def _apt_get(*arguments: str) -> None:
+    """One that fails is seen by what is missing after it."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "-y", "-q", *arguments], check=False, env=environment)
 
 
 if __name__ == "__main__":
