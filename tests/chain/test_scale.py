@@ -1,6 +1,6 @@
 """Workers come when a function is called and go when it is not; no call is lost in between.
 
-GPURUNTIME_CHAIN_SCHEDULES says how many schedules of arrivals are tried; 20 are the full proof.
+GPURUNTIME_CHAIN_SCHEDULES says how many schedules of arrivals are tried; its session asks for 20.
 """
 
 import asyncio

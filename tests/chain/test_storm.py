@@ -1,6 +1,6 @@
 """The whole chain under kills, pauses and losses of everything in it; nothing is lost or doubled.
 
-GPURUNTIME_CHAIN_INVOCATIONS says how many invocations; 10,000 are the full proof.
+GPURUNTIME_CHAIN_INVOCATIONS says how many invocations; its session asks for 10,000.
 """
 
 import asyncio
