@@ -35,7 +35,10 @@ class FunctionStatus:
     async def report(
         self, template: GPUUnit, seen: Observed, plan: Plan, memory: Memory, *, depth: int
     ) -> float | None:
-        """Writes what differs; seconds until it has to, where that may wait."""
+        """Writes what differs; seconds until it may again, where that is to be looked at.
+
+        Of a busy worker nobody tells that it is idle: its next beats show it.
+        """
         loop = asyncio.get_running_loop()
         memory.status = status_of(
             seen,
@@ -48,14 +51,15 @@ class FunctionStatus:
         if latest is None or latest.metadata.uid != template.metadata.uid:
             return None
         before = latest.status.serverless
+        again = PERIOD_SECONDS if memory.status.busyWorkers else None
         if memory.status == before:
-            return None
+            return again
         wait = memory.tells_in_seconds(loop.time(), PERIOD_SECONDS)
         if wait and before and _in_outline(before) == _in_outline(memory.status):
             return wait
         await self._write(latest, memory.status)
         memory.told_at = loop.time()
-        return None
+        return again
 
     async def _write(self, template: GPUUnit, status: ServerlessStatus) -> None:
         """The one member of the status that is ours, and at the version that was seen.

@@ -380,6 +380,21 @@ async def test_what_changes_with_every_call_is_told_every_ten_seconds_at_most() 
         assert 8 <= len(told) <= 11
 
 
+async def test_a_worker_whose_last_call_ended_between_two_beats_is_told_as_idle() -> None:
+    async with started() as made:
+        made.let_consumer_stand()
+        made.declare(minAvailableCount=1, idleTimeoutSeconds=0)
+        await asyncio.sleep(1)
+        await made.make_ready()
+        await made.tell("echo-w-1", WorkerState.READY, busy=1)
+        await made.hold(30, echo=1)
+        assert made.status()["busyWorkers"] == 1
+        await made.queue(4)
+        await made.tell("echo-w-1", WorkerState.READY)
+        await made.hold(30)
+        assert made.status()["busyWorkers"] == 0
+
+
 async def test_a_function_at_rest_costs_nothing() -> None:
     async with started() as made:
         made.declare(minAvailableCount=1)
