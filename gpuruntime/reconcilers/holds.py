@@ -145,7 +145,7 @@ class Holds:
         namespace, claim = storage.metadata.namespace, storage.metadata.name
         selector = f"{labels.UNIT}={holder.name}"
         page = await self._client.list_page(PODS, namespace=namespace, label_selector=selector)
-        if any(pod.mounts(claim) for pod in page.items):
+        if any(_uses(pod, storage) for pod in page.items):
             return True
         deployment = await self._deployment(Key(namespace, holder.name))
         if deployment is None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuruntime.models import labels
 from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.pods import PODS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
@@ -298,6 +299,31 @@ async def test_a_volume_is_not_given_on_before_the_last_pod_is_gone(on: Open) ->
             await ground.touch(ground.path(GPU_STORAGES, name), "while the Pod hangs")
             assert (await ground.storage(name, is_ready))["mountedBy"] == [unit]
             assert await ground.pods(labels.UNIT, waiter) == []
+        await ground.unit(waiter, is_ready)
+
+
+async def evict(ground: Ground, unit: str) -> None:
+    """Its Pod stays as it ended, beside its successor."""
+    pod = await ground.unit_pod(unit)
+    status = {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}
+    path = ground.path(PODS, pod["metadata"]["name"])
+    (await ground.kube.patch(f"{path}/status", {"status": status})).ok()
+    await ground.until(lambda: ground.pods(labels.UNIT, unit), lambda found: len(found) == 2)
+    await ground.unit(unit, is_ready)
+    assert (await ground.kube.get(path)).ok()["status"]["phase"] == "Failed"
+
+
+async def test_a_pod_that_has_ended_keeps_no_storage_from_the_next_unit(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        await evict(ground, unit)
+        waiter = await ground.mount("waiter", name)
+        assert (
+            await ground.call("PUT", f"/gpu-units/{unit}", {"storageMounts": []})
+        ).status == 200
+        await ground.storage(name, held_by(waiter))
         await ground.unit(waiter, is_ready)
 
 

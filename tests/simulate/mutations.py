@@ -245,7 +245,7 @@ STORAGES: Final = (
     Mutation(
         "a storage is given back while Pods mount it",
         "gpuruntime.reconcilers.holds",
-        "        if any(pod.mounts(claim) for pod in page.items):",
+        "        if any(_uses(pod, storage) for pod in page.items):",
         "        if False:",
     ),
     Mutation(
