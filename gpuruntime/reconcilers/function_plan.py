@@ -13,6 +13,7 @@ from gpuruntime.models.functions import ServerlessStatus
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.reasons import ConditionType, FunctionReason, UnitReason
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.reconcilers.pod_failures import unended
 from gpuruntime.reconcilers.unit_status import Verdict, stopped_verdict
 
 NO_BROKER: Final = (
@@ -51,7 +52,7 @@ def _verdict(
             "choose another requestID, or delete that unit"
         )
         return Verdict(reason=UnitReason.SERVERLESS_CONFIG_INVALID, message=message)
-    if pods:
+    if unended(pods):
         return stopped_verdict("the template of a function", pods)
     if unit.spec.suspended:
         message = "suspended: no worker runs, and invocations wait until their deadline"

@@ -35,6 +35,11 @@ class PodFailure:
     since: datetime | None = None
 
 
+def unended(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Those that may run, ending ones among them."""
+    return tuple(pod for pod in pods if pod.status.phase not in ENDED)
+
+
 def current_pod(pods: Iterable[Pod]) -> Pod | None:
     """The one that serves or is to serve: others are on their way out, or of the past."""
     living = (pod for pod in pods if pod.metadata.deletionTimestamp is None)

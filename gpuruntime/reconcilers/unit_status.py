@@ -22,6 +22,7 @@ from gpuruntime.reconcilers.pod_failures import (
     crash_of,
     current_pod,
     failure_of,
+    unended,
 )
 
 FAILURES = {
@@ -85,7 +86,7 @@ def look_again_seconds(
 
 
 def stopped_verdict(why: str, pods: tuple[Pod, ...]) -> Verdict:
-    if pods:
+    if unended(pods):
         message = f"{why}: the Pod is still ending"
         return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
     return Verdict(reason=UnitReason.SCALED_TO_ZERO, message=f"{why}: no Pod runs")

@@ -327,6 +327,16 @@ async def test_a_pod_that_has_ended_keeps_no_storage_from_the_next_unit(on: Open
         await ground.unit(waiter, is_ready)
 
 
+async def test_a_unit_whose_pod_was_evicted_is_suspended_all_the_same(on: Open) -> None:
+    async with on() as ground:
+        unit = await ground.mount("unit")
+        await ground.unit(unit, is_ready)
+        await evict(ground, unit)
+        assert (await ground.call("PUT", f"/gpu-units/{unit}", {"suspended": True})).status == 200
+        view = await ground.unit(unit, lambda view: view["phase"] == "Suspended")
+        assert view["message"] == "suspended: no Pod runs"
+
+
 async def test_a_unit_that_is_resumed_says_what_it_waits_for(on: Open) -> None:
     async with on() as ground:
         own, wanted = await ground.ready("own"), await ground.ready("wanted")

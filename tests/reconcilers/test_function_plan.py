@@ -6,7 +6,7 @@ import pytest
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.functions import Serverless, ServerlessStatus
 from gpuruntime.models.metadata import ObjectMeta
-from gpuruntime.models.pods import Pod
+from gpuruntime.models.pods import Pod, PodStatus
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec, StorageMount
 from gpuruntime.models.validation import unit_problems
 from gpuruntime.reconcilers.function_plan import NO_BROKER, template_verdict
@@ -46,6 +46,11 @@ def workers(of: Verdict) -> Condition:
     ("found", "reason", "words"),
     [
         (verdict(template()), "FunctionDeclared", "function echo takes invocations"),
+        (
+            verdict(template(), pods=(Pod(status=PodStatus(phase="Failed")),)),
+            "FunctionDeclared",
+            "function echo takes invocations",
+        ),
         (
             verdict(template(), owner=template("elder"), knows_broker=False),
             "ServerlessConfigInvalid",
