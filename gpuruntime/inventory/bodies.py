@@ -1,10 +1,12 @@
 """The objects that the use cases write, as bodies of requests."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import attrs
 
+from gpuruntime.inventory.asked_storages import uid_marks
 from gpuruntime.inventory.hashing import compact, derived_name, request_hash
 from gpuruntime.inventory.requests import CreatePool, CreateUnit, SeedStock
 from gpuruntime.inventory.scopes import EVERYTHING, Scope
@@ -35,6 +37,13 @@ class UnitOrder:
     accepted_at: datetime
     # What it may mount.
     scope: Scope = EVERYTHING
+    # Of what the unit mounts that it works for, as they were recorded there.
+    storage_uids: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def is_callers(self) -> bool:
+        """Not a worker's, which is made as the unit is that it works for."""
+        return self.request.serverless is None or self.request.serverless.workerOf is None
 
     @property
     def takes_stock(self) -> bool:
@@ -43,7 +52,11 @@ class UnitOrder:
 
 
 def unit_order(
-    request: CreateUnit, namespace: str, accepted_at: datetime, scope: Scope = EVERYTHING
+    request: CreateUnit,
+    namespace: str,
+    accepted_at: datetime,
+    scope: Scope = EVERYTHING,
+    storage_uids: Mapping[str, str] | None = None,
 ) -> UnitOrder:
     return UnitOrder(
         request=request,
@@ -51,10 +64,13 @@ def unit_order(
         key=Key(namespace, request.name or derived_name(request.operationID)),
         accepted_at=accepted_at,
         scope=scope,
+        storage_uids=storage_uids or {},
     )
 
 
-def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
+def active_unit(
+    order: UnitOrder, stock: GPUUnit | None, storage_uids: Mapping[str, str]
+) -> JsonObject:
     """The stock's envelope, the caller's part, and where both came from."""
     request = order.request
     spec = GPUUnitSpec(
@@ -86,6 +102,7 @@ def active_unit(order: UnitOrder, stock: GPUUnit | None) -> JsonObject:
             labels.REQUEST_HASH: order.request_hash,
             labels.ACCEPTED_AT: rfc3339_micro(order.accepted_at),
             **(provenance.source_marks(stock) if stock else {}),
+            **uid_marks(storage_uids),
         },
         **_ownership(request.serverless),
     }

@@ -7,7 +7,7 @@ is lost or crashes between them leaves at most a mark, which a retry uses and el
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar, assert_never
 
@@ -99,6 +99,7 @@ class Attempt:
         # Claims of ours, at the versions at which they could not be re-stamped.
         self._passed: set[tuple[str, str]] = set()
         self._is_first_round = True
+        self._storage_uids: Mapping[str, str] = {}
 
     async def run(self) -> Creation:
         """Raises InventoryError, or StrictError where the cluster's own validation refuses."""
@@ -114,6 +115,8 @@ class Attempt:
             unit = await self.replay()
         if unit is not None:
             return Answer(unit=unit, is_replay=True)
+        if self._is_first_round:
+            self._storage_uids = await self._mounted()
         if not self._order.takes_stock:
             return await self._create_template(timings)
         with _timed(timings, "claim"):
@@ -159,8 +162,13 @@ class Attempt:
         function = self._order.request.serverless
         if function and not function.workerOf:
             self._demand_free_function(function.requestID)
-        mounts = self._order.request.storageMounts
-        await self._storages.demand_all((mount.name for mount in mounts), self._order.scope)
+
+    async def _mounted(self) -> Mapping[str, str]:
+        """The uids of the storages; of a worker's, those that its function was given."""
+        order = self._order
+        names = [mount.name for mount in order.request.storageMounts]
+        found = await self._storages.demand_all(names, order.scope, order.storage_uids)
+        return found if order.is_callers else order.storage_uids
 
     def _demand_free_function(self, name: str) -> None:
         if self._caches.units.store.by_index(FUNCTION, name):
@@ -254,7 +262,8 @@ class Attempt:
                     f"send operation {self._wanted.operation_id} again"
                 )
             )
-        body = active_unit(self._order, claim.stock if claim else None)
+        stock = claim.stock if claim else None
+        body = active_unit(self._order, stock, self._storage_uids)
         try:
             unit = await self._means.client.create(
                 GPU_UNITS, body, namespace=self._order.key.namespace

@@ -4,15 +4,17 @@ As for pools, one write makes a storage. Without an operationID its name alone t
 is there already, and nothing is replayed.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import attrs
 
 from gpuruntime.inventory import claim_plan
+from gpuruntime.inventory.asked_storages import mistaken, uid_marks
 from gpuruntime.inventory.attempts import Attempts
 from gpuruntime.inventory.bodies import body_of
 from gpuruntime.inventory.changes import changed, demand_match
@@ -55,6 +57,7 @@ from gpuruntime.models.strict import Problem, StrictError
 _Edit: TypeAlias = Callable[[GPUStorage], GPUStorage]
 
 NONCE_BITS: Final = 64
+NO_UIDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -163,20 +166,39 @@ class Storages:
             self._demand_unused(storage)
             await self._deletions.delete(GPU_STORAGES, storage)
 
-    async def demand_all(self, names: Iterable[str], scope: Scope = EVERYTHING) -> None:
-        """For a unit that is to mount them; raises StorageNotFoundError, or KubeError."""
+    async def demand_all(
+        self,
+        names: Iterable[str],
+        scope: Scope = EVERYTHING,
+        expected: Mapping[str, str] = NO_UIDS,
+    ) -> dict[str, str]:
+        """The uids of what is to be mounted or copied, by name, of the `expected` ones if any.
+
+        Read live, since a name may be another storage's by now. Raises StorageNotFoundError, or
+        KubeError.
+        """
+        uids = {}
         for name in names:
-            found = self._cache.store.get(self._named.key(name)) or await self._named.live(name)
-            _in_scope(found, scope)
+            found = _in_scope(await self._named.live(name), scope)
+            uid = found.metadata.uid
+            if provenance.is_terminating(found):
+                raise StorageNotFoundError(
+                    f"storage {name} is being deleted: choose another one, "
+                    "or create it again once it is gone"
+                )
+            if expected.get(name, uid) != uid:
+                raise _not_found(name)
+            uids[name] = uid
+        return uids
 
     async def _attempt(self, order: StorageOrder) -> StorageCreation:
         async with self._bounded(f"creation of storage {order.key.name}"):
             while True:
                 if order.operation_id and (storage := await self._replay(order)):
                     return StorageCreation(storage=storage, is_replay=True)
-                await self._demand_own_source(order)
+                uids = await self._source_uids(order)
                 self._demand_no_circle(order)
-                if creation := await self._create(order):
+                if creation := await self._create(order, uids):
                     return creation
 
     async def _replay(self, order: StorageOrder) -> GPUStorage | None:
@@ -192,11 +214,13 @@ class Storages:
             raise claim_plan.operation_finished(order.operation_id)
         return None
 
-    async def _create(self, order: StorageOrder) -> StorageCreation | None:
+    async def _create(
+        self, order: StorageOrder, source_uids: Mapping[str, str]
+    ) -> StorageCreation | None:
         """None: what had the name is gone again."""
         try:
             storage = await self._means.client.create(
-                GPU_STORAGES, _new_storage(order), namespace=order.key.namespace
+                GPU_STORAGES, _new_storage(order, source_uids), namespace=order.key.namespace
             )
         except AlreadyExistsError:
             found = await self._named.read(order.key)
@@ -214,11 +238,17 @@ class Storages:
         self._cache.write_through(storage)
         return StorageCreation(storage=storage, is_replay=False)
 
-    async def _demand_own_source(self, order: StorageOrder) -> None:
+    async def _source_uids(self, order: StorageOrder) -> dict[str, str]:
         """Whoever is bound copies from what is there: a later one may be somebody else's."""
         source = order.request.prepare.fromStorageName if order.request.prepare else ""
-        if source and order.scope.is_bound:
-            await self.demand_all((source,), order.scope)
+        if not source:
+            return {}
+        try:
+            return await self.demand_all((source,), order.scope)
+        except StorageNotFoundError:
+            if order.scope.is_bound:
+                raise
+            return {}
 
     def _demand_no_circle(self, order: StorageOrder) -> None:
         """A courtesy: storages that wait for each other would wait for ever."""
@@ -243,7 +273,11 @@ class Storages:
         name, holder = storage.metadata.name, storage.status.holder
         names = {holder.name} if holder else set()
         mounting = self._means.caches.units.store.by_index(STORAGE, name)
-        names |= {unit.metadata.name for unit in mounting if not self._deletions.has_deleted(unit)}
+        names |= {
+            unit.metadata.name
+            for unit in mounting
+            if not (self._deletions.has_deleted(unit) or mistaken(unit, storage))
+        }
         if names:
             raise _in_use(storage, names)
         stored = self._cache.store.values()
@@ -267,7 +301,7 @@ def _order_of(request: CreateStorage, namespace: str, scope: Scope) -> StorageOr
     )
 
 
-def _new_storage(order: StorageOrder) -> JsonObject:
+def _new_storage(order: StorageOrder, source_uids: Mapping[str, str]) -> JsonObject:
     request, key = order.request, order.key
     spec = GPUStorageSpec(
         size=request.size,
@@ -289,7 +323,10 @@ def _new_storage(order: StorageOrder) -> JsonObject:
             labels.STORAGE: key.name,
             **tenant,
         },
-        "annotations": operation if request.operationID else {},
+        "annotations": {
+            **(operation if request.operationID else {}),
+            **uid_marks(source_uids),
+        },
     }
     return body_of(GPU_STORAGES, metadata, compact(spec))
 

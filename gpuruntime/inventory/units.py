@@ -1,12 +1,13 @@
 """The use cases on units: create, read, change and delete."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 
 import attrs
 
+from gpuruntime.inventory.asked_storages import uid_marks
 from gpuruntime.inventory.attempts import Attempts
 from gpuruntime.inventory.bodies import UnitOrder, function_marks, unit_order
 from gpuruntime.inventory.changes import changed, demand_match, rewrite
@@ -19,7 +20,7 @@ from gpuruntime.inventory.errors import (
     bounded,
 )
 from gpuruntime.inventory.options import Means
-from gpuruntime.inventory.requests import CreateUnit, UpdateUnit
+from gpuruntime.inventory.requests import UNSET, CreateUnit, UpdateUnit
 from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.storages import Storages
@@ -61,10 +62,19 @@ class Units:
         self._deletions = deletions
         self._attempts = attempts
 
-    async def create(self, request: CreateUnit, scope: Scope = EVERYTHING) -> Creation:
-        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+    async def create(
+        self,
+        request: CreateUnit,
+        scope: Scope = EVERYTHING,
+        *,
+        storage_uids: Mapping[str, str] | None = None,
+    ) -> Creation:
+        """Goes on to its end when the caller goes away; a second caller waits, and is replayed.
+
+        `storage_uids` are for a worker: of what its function was given to mount.
+        """
         namespace = self._means.options.namespaces.instance
-        order = unit_order(request, namespace, self._means.now(), scope)
+        order = unit_order(request, namespace, self._means.now(), scope, storage_uids)
         return await self._attempts.run(request.operationID, lambda: self._attempt(order))
 
     async def get(
@@ -94,12 +104,13 @@ class Units:
 
         def edit(unit: GPUUnit) -> GPUUnit:
             demand_match(_in_scope(unit, scope), if_match, what="unit")
-            return _marked(attrs.evolve(unit, spec=self._changed(unit, request)))
+            edited = _marked(attrs.evolve(unit, spec=self._changed(unit, request)))
+            return edited if request.storageMounts is UNSET else _mounting(edited, uids)
 
         async with self._bounded(f"update of unit {name}"):
-            if isinstance(request.storageMounts, tuple):
-                mounts = (mount.name for mount in request.storageMounts)
-                await self._storages.demand_all(mounts, scope)
+            mounts = request.storageMounts
+            names = [mount.name for mount in mounts] if isinstance(mounts, tuple) else []
+            uids = await self._storages.demand_all(names, scope)
             try:
                 updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
             except NotFoundError as error:
@@ -175,6 +186,17 @@ def _marked(unit: GPUUnit) -> GPUUnit:
     }
     marks = {**others, **function_marks(unit.spec)}
     return attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, labels=marks))
+
+
+def _mounting(unit: GPUUnit, uids: Mapping[str, str]) -> GPUUnit:
+    """These storages, and no later ones of their names."""
+    others = {
+        name: value
+        for name, value in unit.metadata.annotations.items()
+        if name != labels.STORAGE_UIDS
+    }
+    annotations = {**others, **uid_marks(uids)}
+    return attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, annotations=annotations))
 
 
 def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:

@@ -35,6 +35,10 @@ SOURCE_STOCK_UID: Final = f"{GROUP}/source-stock-uid"
 SOURCE_POOL_UID: Final = f"{GROUP}/source-pool-uid"
 ACCEPTED_AT: Final = f"{GROUP}/accepted-at"
 
+# On a unit and on a storage: the uids of what it was given to mount, or to copy, as
+# `name=uid,name=uid`.
+STORAGE_UIDS: Final = f"{GROUP}/storage-uids"
+
 # On a worker of a function that was told to take no more invocations: it goes once it is idle.
 DRAINING: Final = f"{GROUP}/draining"
 

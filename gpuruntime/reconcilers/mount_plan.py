@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
+from gpuruntime.inventory.asked_storages import mistaken, uids_asked
 from gpuruntime.models import provenance
 from gpuruntime.models.phases import StoragePhase, UnitPhase, phase_of, storage_phase_of
 from gpuruntime.models.reasons import MountReason
@@ -53,9 +54,9 @@ def mounts_of(
     free = []
     for mount in unit.spec.storageMounts:
         storage = storages.get(mount.name)
-        blocked = _unready(mount.name, storage)
+        blocked = _unready(unit, mount.name, storage)
         if blocked is not None or storage is None:
-            return blocked or _missing(mount.name)
+            return blocked or _missing(unit, mount.name)
         holder = storage.status.holder
         if holder is not None and holder.uid != unit.metadata.uid:
             return _held(mount.name, _why(holder, rivals.get(mount.name, ())))
@@ -103,21 +104,25 @@ def with_held_mounts(unit: GPUUnit, stored: Callable[[str], GPUStorage | None]) 
 
     def is_held(name: str) -> bool:
         storage = stored(name)
-        holder = storage.status.holder if storage else None
-        return holder is not None and holder.uid == unit.metadata.uid
+        return storage is not None and _is_held_by(unit, storage)
 
     mounts = tuple(each for each in unit.spec.storageMounts if is_held(each.name))
     return attrs.evolve(unit, spec=attrs.evolve(unit.spec, storageMounts=mounts))
 
 
-def _unready(name: str, storage: GPUStorage | None) -> Blocked | None:
+def _unready(unit: GPUUnit, name: str, storage: GPUStorage | None) -> Blocked | None:
     if storage is None:
-        return _missing(name)
+        return _missing(unit, name)
+    if not _is_held_by(unit, storage) and (fault := mistaken(unit, storage)):
+        return Blocked(
+            reason=MountReason.STORAGE_MISSING,
+            message=f"storage {name} {fault}: set storageMounts anew, or take it out of them",
+        )
     if provenance.is_terminating(storage):
         return Blocked(
             reason=MountReason.STORAGE_MISSING,
             message=f"storage {name} is being deleted: take it out of storageMounts, "
-            "or create it again once it is gone",
+            f"or create it again once it is gone{_known(unit, name)}",
         )
     phase = storage_phase_of(storage.status.conditions)
     if phase is StoragePhase.READY:
@@ -131,11 +136,22 @@ def _unready(name: str, storage: GPUStorage | None) -> Blocked | None:
     )
 
 
-def _missing(name: str) -> Blocked:
+def _missing(unit: GPUUnit, name: str) -> Blocked:
+    create = f"create it{_known(unit, name)}"
     return Blocked(
         reason=MountReason.STORAGE_MISSING,
-        message=f"storage {name} does not exist: create it, or take it out of storageMounts",
+        message=f"storage {name} does not exist: {create}, or take it out of storageMounts",
     )
+
+
+def _known(unit: GPUUnit, name: str) -> str:
+    """What it takes beside another storage of the name: that will not be the one asked for."""
+    return " and set storageMounts anew" if name in uids_asked(unit) else ""
+
+
+def _is_held_by(unit: GPUUnit, storage: GPUStorage) -> bool:
+    holder = storage.status.holder
+    return holder is not None and holder.uid == unit.metadata.uid
 
 
 def _why(holder: Holder, naming: Iterable[GPUUnit]) -> str:

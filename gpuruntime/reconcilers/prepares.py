@@ -5,7 +5,6 @@ import structlog
 
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
-from gpuruntime.models import provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import NetworkPolicy
@@ -40,6 +39,7 @@ from gpuruntime.reconcilers.storage_plan import (
     prepare_step,
     source_missing,
     waits_for_holder,
+    wrong_source,
 )
 
 log = structlog.get_logger()
@@ -179,15 +179,9 @@ class Prepares:
         if not name:
             return None
         source = self.caches.storages.store.get(Key(storage.metadata.namespace, name))
-        if source is None:
-            return source_missing(
-                f"storage {name} to copy from does not exist: create it, or delete this one"
-            )
-        if provenance.is_terminating(source):
-            return source_missing(
-                f"storage {name} to copy from is being deleted: create it again once it is gone, "
-                "or delete this one"
-            )
+        wrong = wrong_source(storage, name, source)
+        if wrong is not None or source is None:
+            return wrong
         if storage_phase_of(source.status.conditions) is not StoragePhase.READY:
             return source_missing(f"storage {name} to copy from is not ready")
         return None

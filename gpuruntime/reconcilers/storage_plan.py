@@ -9,6 +9,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from gpuruntime.inventory.asked_storages import mistaken, uids_asked
+from gpuruntime.models import provenance
 from gpuruntime.models.phases import StepPhase
 from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
 from gpuruntime.models.reasons import StorageReason
@@ -142,6 +144,25 @@ def waits_for_holder(holder: Holder) -> StorageVerdict:
         message=f"waits until unit {holder.name} gives the storage back: delete the unit, or take "
         "the storage out of its storageMounts",
     )
+
+
+def wrong_source(
+    storage: GPUStorage, name: str, found: GPUStorage | None
+) -> StorageVerdict | None:
+    """Where what is to be copied is not there, is not the one that was meant, or ends."""
+    again = "delete this one, and make it from what is there"
+    if found is None:
+        fault, remedy = "does not exist", "create it, or delete this one"
+    elif fault := mistaken(storage, found):
+        remedy = again
+    elif provenance.is_terminating(found):
+        fault = "is being deleted"
+        remedy = "create it again once it is gone, or delete this one"
+    else:
+        return None
+    # The next one of its name will not be the one that was meant.
+    remedy = again if name in uids_asked(storage) else remedy
+    return source_missing(f"storage {name} to copy from {fault}: {remedy}")
 
 
 def source_missing(message: str) -> StorageVerdict:

@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.bus.messages import WorkerState
+from gpuruntime.inventory.asked_storages import uids_asked
 from gpuruntime.models import labels, provenance, validation
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.phases import UnitPhase, phase_of
@@ -87,8 +88,8 @@ def is_current(worker: GPUUnit, template: GPUUnit) -> bool:
     if now.serverless is None or then.serverless is None:
         return False
     return (
-        (now.image, now.template, now.storageMounts)
-        == (then.image, then.template, then.storageMounts)
+        (now.image, now.template, now.storageMounts, uids_asked(template))
+        == (then.image, then.template, then.storageMounts, uids_asked(worker))
         and (now.serverless.requestID, now.serverless.concurrency, now.serverless.framework)
         == (then.serverless.requestID, then.serverless.concurrency, then.serverless.framework)
     )  # fmt: skip

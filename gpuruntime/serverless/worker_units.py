@@ -10,6 +10,7 @@ from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import UnavailableError
 from gpuruntime.bus.messages import Control, Order, encode
 from gpuruntime.bus.names import Names
+from gpuruntime.inventory.asked_storages import uids_asked
 from gpuruntime.inventory.deletion import Deletions
 from gpuruntime.inventory.errors import (
     BusyError,
@@ -55,7 +56,8 @@ class WorkerUnits:
         seat = (template.metadata.uid, name)
         operation = self._open.setdefault(seat, self._new_operation(template))
         try:
-            await self._units.create(_order(template, function, name, operation))
+            order = _order(template, function, name, operation)
+            await self._units.create(order, storage_uids=uids_asked(template))
         except _OPEN as error:
             log.warning("claim of a worker left open", worker=name, error=str(error))
             return error.code

@@ -7,6 +7,8 @@ import pytest
 
 from gpuruntime.api.access import Principal, Role
 from gpuruntime.api.token_guard import TokenGuard
+from gpuruntime.models.labels import STORAGE_UIDS
+from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from tests.api.service import INVOCATIONS, STORAGES, UNITS, Answer, Service, service, unit_order
 from tests.inventory.cluster import INSTANCE, Cluster
@@ -152,6 +154,40 @@ async def test_a_unit_mounts_and_a_storage_copies_what_is_ones_own(callers: Call
     assert later.code == "gpustorage_not_found"
     assert (await callers.unit("a", "owner", storageMounts=mounts)).status == 201
     assert (await callers.call("a", "POST", STORAGES, copy)).status == 201
+
+
+async def test_what_is_mounted_and_copied_is_known_by_more_than_its_name(callers: Callers) -> None:
+    """The name may be another tenant's by the time it is looked at."""
+    await callers.call("a", "POST", STORAGES, {"name": "mine", "size": "1Gi"})
+    mounts = [{"name": "mine", "mountPath": "/data"}]
+    copy = {"name": "copy", "size": "1Gi", "prepare": {"fromStorageName": "mine"}}
+    await callers.call("a", "POST", STORAGES, copy)
+    await callers.unit("a", "made", storageMounts=mounts)
+    await callers.unit("a", "changed")
+    await callers.call("a", "PUT", f"{UNITS}/changed", {"storageMounts": mounts})
+    mine, copied = callers.cluster.objects(GPU_STORAGES, INSTANCE)[::-1]
+    known = f"mine={mine['metadata']['uid']}"
+    for each in (copied, *callers.cluster.units):
+        assert each["metadata"]["annotations"][STORAGE_UIDS] == known
+
+    await callers.call("a", "PUT", f"{UNITS}/changed", {"image": "other:1"})
+    await callers.call("a", "PUT", f"{UNITS}/made", {"storageMounts": None})
+    changed, made = callers.cluster.units
+    assert changed["metadata"]["annotations"][STORAGE_UIDS] == known
+    assert STORAGE_UIDS not in made["metadata"]["annotations"]
+
+
+async def test_a_unit_that_means_another_storage_keeps_nobody_from_deleting_it(
+    callers: Callers,
+) -> None:
+    path = GPU_STORAGES.path(namespace=INSTANCE, name="name")
+    await callers.call("a", "POST", STORAGES, {"name": "name", "size": "1Gi"})
+    await callers.unit("a", "unit", storageMounts=[{"name": "name", "mountPath": "/data"}])
+    refused = await callers.call("a", "DELETE", f"{STORAGES}/name")
+    assert refused.code == "storage_in_use"
+    callers.cluster.call("DELETE", path)
+    await callers.call("b", "POST", STORAGES, {"name": "name", "size": "1Gi"})
+    assert (await callers.call("b", "DELETE", f"{STORAGES}/name")).status == 204
 
 
 async def test_a_replay_is_one_only_for_the_same_tenant(callers: Callers) -> None:

@@ -85,7 +85,7 @@ def pair(place: Namespaces, stock: GPUUnit, operation: str) -> Pair:
         stock=GPU_UNITS.path(namespace=place.stock, name=stock.metadata.name),
         marks=codec.encode(marks),
         units=GPU_UNITS.path(namespace=place.instance),
-        unit=codec.encode(active_unit(accepted, claimed)),
+        unit=codec.encode(active_unit(accepted, claimed, {})),
     )
 
 

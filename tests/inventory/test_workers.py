@@ -3,14 +3,17 @@
 import attrs
 import pytest
 
+from gpuruntime.inventory.asked_storages import uids_asked
+from gpuruntime.inventory.errors import StorageNotFoundError
 from gpuruntime.inventory.requests import CreateUnit
 from gpuruntime.models.functions import Serverless, WorkerOf
-from gpuruntime.models.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.storages import GPU_STORAGES
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, StorageMount
 from tests.inventory.cluster import INSTANCE, Cluster, Replica, order, replica, told
 
 pytestmark = pytest.mark.looptime
 
-FUNCTION = Serverless(requestID="echo")
+FUNCTION = Serverless(requestID="echo", maxWorkers=1)
 
 
 async def template(process: Replica) -> GPUUnit:
@@ -52,6 +55,57 @@ async def test_a_worker_belongs_to_the_unit_that_declares_its_function(cluster: 
         )
         found = cluster.call("GET", GPU_UNITS.path(namespace=INSTANCE, name="echo"))
         assert "ownerReferences" not in found["metadata"]
+
+
+def add_storage(cluster: Cluster) -> str:
+    body = {
+        "apiVersion": GPU_STORAGES.api_version,
+        "kind": "GPUStorage",
+        "metadata": {"name": "data"},
+        "spec": {"size": "1Gi"},
+    }
+    made = cluster.call("POST", GPU_STORAGES.path(namespace=INSTANCE), body)
+    return str(made["metadata"]["uid"])
+
+
+async def test_a_worker_mounts_what_its_function_was_given_and_nothing_later(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(2)
+    uid = add_storage(cluster)
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    async with replica(cluster) as process:
+        function = {"requestID": "echo", "maxWorkers": 1}
+        wanted = order("template", name="echo", serverless=function, storageMounts=mounts)
+        declared = (await process.inventory.units.create(wanted)).unit
+        assert uids_asked(declared) == {"data": uid}
+
+        first = attrs.evolve(worker(declared), storageMounts=declared.spec.storageMounts)
+        given = uids_asked(declared)
+        made = await process.inventory.units.create(first, storage_uids=given)
+        assert uids_asked(made.unit) == {"data": uid}
+
+        cluster.call("DELETE", GPU_STORAGES.path(namespace=INSTANCE, name="data"))
+        add_storage(cluster)
+        second = attrs.evolve(
+            worker(declared, "echo-w-2"), storageMounts=declared.spec.storageMounts
+        )
+        with pytest.raises(StorageNotFoundError):
+            await process.inventory.units.create(second, storage_uids=given)
+        assert len(cluster.claimed) == 1
+
+
+async def test_a_worker_of_a_function_that_bears_no_uids_knows_storages_by_name(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock()
+    add_storage(cluster)
+    mounts = (StorageMount(name="data", mountPath="/data"),)
+    async with replica(cluster) as process:
+        declared = await template(process)
+        wanted = attrs.evolve(worker(declared), storageMounts=mounts)
+        made = await process.inventory.units.create(wanted, storage_uids={})
+        assert uids_asked(made.unit) == {}
 
 
 async def test_the_name_of_a_function_is_no_obstacle_for_its_workers_alone(

@@ -78,6 +78,47 @@ async def test_a_unit_waits_for_a_storage_that_is_not_there_yet(on: Open) -> Non
         await ground.unit(unit, is_ready)
 
 
+async def test_a_unit_mounts_what_it_was_given_and_no_later_storage_of_the_name(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        name, unit = await ground.make("models", prepare=FILL), await ground.mount("unit")
+        mounts = {"storageMounts": [{"name": name, "mountPath": "/data"}]}
+        assert (await ground.call("PUT", f"/gpu-units/{unit}", mounts)).status == 200
+        await ground.unit(unit, waits)
+        path = ground.path(GPU_STORAGES, name)
+        (await ground.kube.delete(path)).ok()
+        await ground.kube.gone(path)
+        view = await ground.unit(unit, lambda view: "does not exist" in view["message"])
+        assert "create it and set storageMounts anew" in view["message"]
+        await ground.ready("models")
+        view = await ground.unit(unit, lambda view: "another one" in view["message"])
+        assert view["message"] == (
+            f"storage {name} is another one than was asked for: "
+            "set storageMounts anew, or take it out of them; until then it runs as before"
+        )
+        assert (await ground.storage(name, is_ready))["mountedBy"] == []
+        assert (await ground.call("PUT", f"/gpu-units/{unit}", mounts)).status == 200
+        await ground.unit(unit, is_ready)
+        assert claims_of(await ground.unit_pod(unit)) == [name]
+
+
+async def test_what_is_being_deleted_is_mounted_and_copied_by_nobody_new(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        holder, unit = await ground.mount("holder", name), await ground.mount("unit")
+        await ground.unit(holder, is_ready)
+        (await ground.kube.delete(ground.path(GPU_STORAGES, name))).ok()
+        mounts = {"storageMounts": [{"name": name, "mountPath": "/data"}]}
+        refused = await ground.call("PUT", f"/gpu-units/{unit}", mounts)
+        assert (refused.status, refused.code) == (404, "gpustorage_not_found")
+        assert refused.message == (
+            f"storage {name} is being deleted: choose another one, "
+            "or create it again once it is gone"
+        )
+        await delete_unit(ground, holder)
+
+
 async def test_one_unit_holds_a_storage_and_the_older_of_the_waiters_is_next(on: Open) -> None:
     async with on() as ground:
         name = await ground.ready("models")

@@ -203,6 +203,49 @@ async def test_a_copy_runs_where_the_unit_is_that_holds_its_source(on: Open) -> 
         ]
 
 
+async def made_again(ground: Ground, name: str, **members: Any) -> None:
+    """By somebody else, once the name is free."""
+    await ground.kube.gone(ground.path(GPU_STORAGES, name))
+    short = name.removeprefix(f"{ground.prefix}-")
+    await ground.ready(short, **members)
+
+
+async def test_a_copy_is_filled_with_what_it_was_asked_from_and_with_no_later_one(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        source = await ground.make("weights", tenant="a", prepare=FILL)
+        name = await ground.make("copy", tenant="a", **copying(source))
+        await ground.storage(name, lambda view: view["reason"] == "SourceNotReady")
+        assert (await ground.call("DELETE", f"/gpu-storages/{source}")).status == 204
+        await made_again(ground, source, tenant="b")
+        view = await ground.storage(name, lambda view: "another one" in view["message"])
+        assert view["message"] == (
+            f"storage {source} to copy from is another one than was asked for: "
+            "delete this one, and make it from what is there"
+        )
+        await ground.touch(ground.path(GPU_STORAGES, name), "once the name is another's")
+        assert await ground.jobs(name) == []
+        assert (await ground.call("DELETE", f"/gpu-storages/{source}")).status == 204
+
+
+async def test_a_copy_of_what_is_yet_to_be_made_is_given_nothing_of_another_tenant(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        source = ground.name("weights")
+        name = await ground.make("copy", tenant="a", **copying(source))
+        await ground.storage(name, lambda view: "does not exist" in view["message"])
+        await ground.ready("weights", tenant="b")
+        view = await ground.storage(name, lambda view: "tenant" in view["message"])
+        assert f"storage {source} to copy from is another tenant's" in view["message"]
+        assert await ground.jobs(name) == []
+        assert (await ground.call("DELETE", f"/gpu-storages/{source}")).status == 204
+        await made_again(ground, source, tenant="a")
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+
+
 async def test_storages_that_would_wait_for_each_other_are_refused(on: Open) -> None:
     async with on() as ground:
         first = await ground.make("first", **copying(ground.name("second")))

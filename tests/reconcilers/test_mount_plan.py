@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
+from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import ObjectMeta
@@ -163,6 +164,50 @@ def test_a_storage_on_its_way_out_says_how_to_go_on() -> None:
         "storage s is being deleted: take it out of storageMounts, "
         "or create it again once it is gone"
     )
+
+
+def marked(one: GPUUnit, *, uids: str = "", tenant: str = "") -> GPUUnit:
+    annotations = {labels.STORAGE_UIDS: uids} if uids else {}
+    tenants = {labels.TENANT: tenant} if tenant else {}
+    metadata = attrs.evolve(one.metadata, annotations=annotations, labels=tenants)
+    return attrs.evolve(one, metadata=metadata)
+
+
+def of_tenant(tenant: str, **more: Any) -> GPUStorage:
+    made = storage("s", **more)
+    metadata = attrs.evolve(made.metadata, labels={labels.TENANT: tenant})
+    return attrs.evolve(made, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("one", "found", "words"),
+    [
+        (marked(unit("a", "s"), uids="s=uid-s"), storage("s"), ""),
+        (marked(unit("a", "s"), uids="s=gone"), storage("s"), "is another one than was asked for"),
+        # What was there, and was given to its unit, is what was meant, whoever it belongs to.
+        (marked(unit("a", "s"), uids="s=uid-s", tenant="a"), of_tenant("b"), ""),
+        (marked(unit("a", "s"), uids="t=gone", tenant="a"), of_tenant("a"), ""),
+        (marked(unit("a", "s"), tenant="a"), of_tenant("b"), "is another tenant's"),
+        (marked(unit("a", "s"), tenant="a"), storage("s"), ""),
+        (unit("a", "s"), of_tenant("b"), ""),
+        # Of another tenant's storage not even its state is told.
+        (
+            marked(unit("a", "s"), tenant="a"),
+            of_tenant("b", ready=None, held_by="b"),
+            "is another tenant's",
+        ),
+        (marked(unit("a", "s"), tenant="a"), of_tenant("b", held_by="a"), ""),
+    ],
+)
+def test_a_unit_is_given_the_storage_that_was_meant_and_no_other_of_its_name(
+    one: GPUUnit, found: GPUStorage, words: str
+) -> None:
+    mounts = looked(one, found)
+    if not words:
+        assert isinstance(mounts, Takes | Mountable)
+        return
+    assert mounts.reason is MountReason.STORAGE_MISSING
+    assert mounts.message == (f"storage s {words}: set storageMounts anew, or take it out of them")
 
 
 def test_a_storage_that_fails_stops_even_its_holder() -> None:

@@ -190,6 +190,20 @@ def test_what_runs_in_a_worker_makes_it_outdated(changed: dict[str, Any]) -> Non
     assert not is_current(unit(), template(**changed))
 
 
+def test_a_worker_of_another_storage_than_the_function_was_given_is_outdated() -> None:
+    marks: tuple[dict[str, str], ...] = (
+        {},
+        {labels.STORAGE_UIDS: "data=1"},
+        {labels.STORAGE_UIDS: "data=2"},
+    )
+    workers, templates = (
+        [attrs.evolve(each, metadata=attrs.evolve(each.metadata, annotations=m)) for m in marks]
+        for each in (unit(), template())
+    )
+    found = [[is_current(worker, each) for each in templates] for worker in workers]
+    assert found == [[True, False, False], [False, True, False], [False, False, True]]
+
+
 @pytest.mark.parametrize(
     "limit",
     [

@@ -1,0 +1,40 @@
+"""Which storage is meant by a name: the one that was there when the request was accepted.
+
+A name may come to be another storage's, and that another tenant's. So a unit bears the uids of
+what it was given to mount, and a storage that of what it was given to copy, as an annotation.
+What is named in objects that bear none, as kubectl writes them, is known by its name.
+"""
+
+from collections.abc import Mapping
+
+from gpuruntime.inventory.scopes import tenant_of
+from gpuruntime.models import labels
+from gpuruntime.models.metadata import KubernetesObject
+from gpuruntime.models.storages import GPUStorage
+
+
+def uids_asked(taker: KubernetesObject) -> dict[str, str]:
+    """By name, of those that are known by more than that."""
+    text = taker.metadata.annotations.get(labels.STORAGE_UIDS, "")
+    pairs = (each.partition("=") for each in text.split(","))
+    return {name: uid for name, _, uid in pairs if uid}
+
+
+def uid_marks(uids: Mapping[str, str]) -> dict[str, str]:
+    """The annotation that `uids_asked` reads; none where nothing is to be known."""
+    text = ",".join(f"{name}={uid}" for name, uid in sorted(uids.items()))
+    return {labels.STORAGE_UIDS: text} if text else {}
+
+
+def mistaken(taker: KubernetesObject, storage: GPUStorage) -> str:
+    """Why the storage of that name is not the one that was meant; empty where it is.
+
+    By name alone nobody is given what is another tenant's. Who has no tenant was made by somebody
+    who may mix them, and so was what has none.
+    """
+    asked = uids_asked(taker).get(storage.metadata.name)
+    if asked is not None:
+        is_meant = asked == storage.metadata.uid
+        return "" if is_meant else "is another one than was asked for"
+    mine, its = tenant_of(taker), tenant_of(storage)
+    return "is another tenant's" if mine and its and mine != its else ""
