@@ -240,7 +240,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ),
     Rule(
         name="storage-child-owner",
-        description="a child of a storage has that storage as its one controller, and its name",
+        description="a child of a storage has that storage as its one controller, and its name; "
+        "its claim names it in an annotation alone",
         subjects=_children,
         judge=children.one_storage,
         needs=("storages", "deployments", "services", "policies", "claims", "jobs"),

@@ -52,9 +52,13 @@ def one_storage(child: Child, facts: Facts) -> Iterator[Finding]:
     metadata = child.metadata
     if not _is_of(child, labels.STORAGE_APP) or is_terminating(child):
         return
-    yield from _ownership(child, GPU_STORAGES.kind, facts.storage_by_uid.keys())
-    owner = metadata.controller_owner
-    storage = facts.storage_by_uid.get(owner.uid) if owner else None
+    if isinstance(child, VolumeClaim):
+        yield from _held_by_annotation(child, facts)
+        uid = child.storage_uid
+    else:
+        yield from _ownership(child, GPU_STORAGES.kind, facts.storage_by_uid.keys())
+        uid = metadata.controller_owner.uid if metadata.controller_owner else ""
+    storage = facts.storage_by_uid.get(uid)
     if storage is None:
         return
     is_named = not isinstance(child, VolumeClaim) or metadata.key == storage.metadata.key
@@ -141,6 +145,32 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
             child,
             f"belongs to {kind} {owner.name}, which is gone",
             "see that the cluster's garbage collector runs; or delete it",
+            allowed_seconds=COLLECT_SECONDS,
+        )
+
+
+def _held_by_annotation(claim: VolumeClaim, facts: Facts) -> Iterator[Finding]:
+    """Its storage is not among its owners: what is owned may be taken from under a Pod.
+
+    Allows the moment in which a claim is made, or was by an earlier version.
+    """
+    uid = claim.storage_uid
+    if not uid:
+        name = claim.metadata.labels.get(labels.STORAGE, "")
+        remedy = f"annotate it {labels.OWNER_UID}= the uid of its storage {name}, if it is its own"
+        yield _of_child(claim, "is no storage's", remedy)
+    elif uid not in facts.storage_by_uid:
+        yield _of_child(
+            claim,
+            f"belongs to a {GPU_STORAGES.kind} of uid {uid}, which is gone",
+            "save what is on it, and delete it",
+            allowed_seconds=COLLECT_SECONDS,
+        )
+    elif any(owner.uid == uid for owner in claim.metadata.ownerReferences):
+        yield _of_child(
+            claim,
+            "is owned by its storage: a deletion in the foreground would take it from its Pods",
+            "see that a manager leads, which removes the reference",
             allowed_seconds=COLLECT_SECONDS,
         )
 

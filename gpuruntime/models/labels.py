@@ -39,6 +39,10 @@ ACCEPTED_AT: Final = f"{GROUP}/accepted-at"
 # `name=uid,name=uid`.
 STORAGE_UIDS: Final = f"{GROUP}/storage-uids"
 
+# On the claim of a storage: the uid of that, which is no owner by reference, since Kubernetes may
+# take what is owned before its owner goes.
+OWNER_UID: Final = f"{GROUP}/owner-uid"
+
 # On a worker of a function that was told to take no more invocations: it goes once it is idle.
 DRAINING: Final = f"{GROUP}/draining"
 

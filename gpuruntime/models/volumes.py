@@ -4,6 +4,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.resources import Resource
@@ -37,6 +38,13 @@ class VolumeClaim:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     spec: VolumeClaimSpec = attrs.field(factory=VolumeClaimSpec)
     status: VolumeClaimStatus = attrs.field(factory=VolumeClaimStatus)
+
+    @property
+    def storage_uid(self) -> str:
+        """Of the storage whose claim it is; empty of one that is nobody's."""
+        owner = self.metadata.controller_owner
+        marked = self.metadata.annotations.get(labels.OWNER_UID, "")
+        return marked or (owner.uid if owner else "")
 
     @property
     def size(self) -> str:

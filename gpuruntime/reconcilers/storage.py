@@ -112,8 +112,11 @@ class StorageReconciler:
             return DONE
         is_read = self.prepares.is_copied(storage)
         if storage.status.holder is not None or self.holds.others_pods(storage) or is_read:
+            await self.claims.shelter(storage)
             return Result(LOOK_AGAIN_SECONDS)
         await bury(self.tombstones, GPU_STORAGES.kind, storage)
+        # While the finalizer is there: nobody else would remove it.
+        await self.claims.remove(storage)
         others = [each for each in storage.metadata.finalizers if each != FINALIZER]
         try:
             await self.writes.patch(storage, {"metadata": {"finalizers": list(others)}})

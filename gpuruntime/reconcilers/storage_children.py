@@ -74,9 +74,13 @@ def demand_ours(
         GPU_STORAGES.kind,
         storage.metadata.name,
     ):
-        message = f"waits until {what} of the storage that had this name before is gone"
-        raise ChildSyncError(waits, message)
+        raise ChildSyncError(waits, outlives(resource, child))
     raise ChildSyncError(refused, whose(what, owner))
+
+
+def outlives(resource: Resource[Any], child: KubernetesObject) -> str:
+    what = f"{resource.kind} {child.metadata.key}"
+    return f"waits until {what} of the storage that had this name before is gone"
 
 
 def labels_of_storage(storage: GPUStorage) -> dict[str, str]:
@@ -91,14 +95,21 @@ def labels_of_storage(storage: GPUStorage) -> dict[str, str]:
 
 
 def claim_of(storage: GPUStorage) -> JsonObject:
-    """What is on a volume belongs to the storage: the claim goes with it, and not before."""
+    """As it is made: owned, so that one which comes when its storage is gone does not stay.
+
+    Once it is there the reference goes: what is owned may be taken before its owner is gone.
+    """
     spec: JsonObject = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": storage.spec.size}},
     }
     if storage.spec.storageClassName:
         spec["storageClassName"] = storage.spec.storageClassName
-    return _body(storage, VOLUME_CLAIMS, storage.metadata.name, spec)
+    return _body(storage, VOLUME_CLAIMS, storage.metadata.name, spec, **claim_marks(storage))
+
+
+def claim_marks(storage: GPUStorage) -> dict[str, str]:
+    return {labels.OWNER_UID: storage.metadata.uid}
 
 
 def prepare_job(
@@ -309,7 +320,9 @@ def _child(storage: GPUStorage, options: UnitOptions, body: JsonObject, asked: o
     )
 
 
-def _body(storage: GPUStorage, resource: Resource[Any], name: str, spec: JsonObject) -> JsonObject:
+def _body(
+    storage: GPUStorage, resource: Resource[Any], name: str, spec: JsonObject, **annotations: str
+) -> JsonObject:
     owner: JsonObject = {
         "apiVersion": GPU_STORAGES.api_version,
         "kind": GPU_STORAGES.kind,
@@ -326,6 +339,7 @@ def _body(storage: GPUStorage, resource: Resource[Any], name: str, spec: JsonObj
             "namespace": storage.metadata.namespace,
             "labels": dict(labels_of_storage(storage)),
             "ownerReferences": [owner],
+            **({"annotations": dict(annotations)} if annotations else {}),
         },
         "spec": spec,
     }

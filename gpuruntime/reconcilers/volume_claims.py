@@ -1,18 +1,23 @@
-"""The claim of a storage: made once, grown where that is allowed, and nobody else's taken."""
+"""The claim of a storage: made once, grown where that is allowed, and nobody else's taken.
+
+What is on a volume goes by our hand alone, when nothing mounts it any more: Kubernetes takes what
+is owned before its owner, where a deletion in the foreground is asked for.
+"""
 
 import attrs
 import structlog
 
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import AlreadyExistsError
+from gpuruntime.kube.errors import AlreadyExistsError, NotFoundError
+from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import StorageReason
-from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.volumes import VOLUME_CLAIMS, StorageClass, VolumeClaim
-from gpuruntime.reconcilers.child_keeper import REFUSALS, ChildSyncError, is_owned_by
-from gpuruntime.reconcilers.storage_children import claim_of, demand_ours
+from gpuruntime.reconcilers.child_keeper import REFUSALS, ChildSyncError
+from gpuruntime.reconcilers.storage_children import claim_marks, claim_of, demand_ours, outlives
 from gpuruntime.reconcilers.storage_plan import (
     GrowClaim,
     KeepClaim,
@@ -35,7 +40,8 @@ class VolumeClaims:
         """Raises ChildSyncError where there can be no claim; one that cannot grow still serves."""
         claim, refusal = self.claims.store.get(storage.metadata.key), ""
         if claim is not None:
-            self._demand_ours(claim, storage)
+            _demand_own(claim, storage)
+            claim = await self._sheltered(storage, claim)
         match claim_move(storage, claim, self._class_of(claim)):
             case MakeClaim():
                 claim = await self._make(storage)
@@ -48,7 +54,25 @@ class VolumeClaims:
     def is_there(self, storage: GPUStorage) -> bool:
         """With a volume, and its own."""
         claim = self.claims.store.get(storage.metadata.key)
-        return claim is not None and is_owned_by(claim, storage) and claim.status.phase == "Bound"
+        return claim is not None and _is_own(claim, storage) and claim.status.phase == "Bound"
+
+    async def shelter(self, storage: GPUStorage) -> None:
+        """One that an earlier version has made is owned, and could go from under a Pod."""
+        claim = self.claims.store.get(storage.metadata.key)
+        if claim is not None and _is_own(claim, storage):
+            await self._sheltered(storage, claim)
+
+    async def remove(self, storage: GPUStorage) -> None:
+        """For good; looks at the cluster itself, since a cache may not show it yet."""
+        key = storage.metadata.key
+        try:
+            claim = await self.client.get(VOLUME_CLAIMS, key)
+            if not _is_own(claim, storage) or provenance.is_terminating(claim):
+                return
+            await self.client.delete(VOLUME_CLAIMS, key, uid=claim.metadata.uid)
+        except NotFoundError:
+            return
+        log.info("claim removed")
 
     async def _make(self, storage: GPUStorage) -> VolumeClaim:
         body, namespace = claim_of(storage), storage.metadata.namespace
@@ -56,11 +80,30 @@ class VolumeClaims:
             made = await self.client.create(VOLUME_CLAIMS, body, namespace=namespace)
         except AlreadyExistsError:
             made = await self.client.get(VOLUME_CLAIMS, storage.metadata.key)
-            self._demand_ours(made, storage)
+            _demand_own(made, storage)
         except REFUSALS as error:
             raise ChildSyncError(StorageReason.VOLUME_SYNC_FAILED, str(error)) from error
         self.claims.write_through(made)
-        return made
+        return await self._sheltered(storage, made)
+
+    async def _sheltered(self, storage: GPUStorage, claim: VolumeClaim) -> VolumeClaim:
+        """Without its storage among its owners, before anything is on it."""
+        owners = claim.metadata.ownerReferences
+        others = [codec.to_json(each) for each in owners if each.uid != storage.metadata.uid]
+        if len(others) == len(owners) or provenance.is_terminating(claim):
+            return claim
+        marks: JsonObject = {"annotations": claim_marks(storage), "ownerReferences": others}
+        try:
+            sheltered = await self.client.patch(
+                VOLUME_CLAIMS,
+                claim.metadata.key,
+                {"metadata": marks},
+                resource_version=claim.metadata.resourceVersion,
+            )
+        except REFUSALS as error:
+            raise ChildSyncError(StorageReason.VOLUME_SYNC_FAILED, str(error)) from error
+        self.claims.write_through(sheltered)
+        return sheltered
 
     async def _grow(
         self, storage: GPUStorage, claim: VolumeClaim | None
@@ -81,12 +124,29 @@ class VolumeClaims:
         name = claim.spec.storageClassName if claim else ""
         return self.classes.store.get(Key("", name)) if name else None
 
-    @staticmethod
-    def _demand_ours(claim: VolumeClaim, storage: GPUStorage) -> None:
-        demand_ours(
-            VOLUME_CLAIMS,
-            claim,
-            storage,
-            refused=StorageReason.VOLUME_SYNC_FAILED,
-            waits=StorageReason.VOLUME_PENDING,
+
+def _is_own(claim: VolumeClaim, storage: GPUStorage) -> bool:
+    return claim.storage_uid == storage.metadata.uid
+
+
+def _demand_own(claim: VolumeClaim, storage: GPUStorage) -> None:
+    """Raises ChildSyncError; what an earlier storage of the name left may hold something."""
+    if _is_own(claim, storage):
+        return
+    is_earlier = labels.OWNER_UID in claim.metadata.annotations
+    if is_earlier and not provenance.is_terminating(claim):
+        raise ChildSyncError(
+            StorageReason.VOLUME_SYNC_FAILED,
+            f"{VOLUME_CLAIMS.kind} {claim.metadata.key} belongs to an earlier "
+            f"{GPU_STORAGES.kind} {storage.metadata.name}: it is left as it is; "
+            "save what is on it, and delete it",
         )
+    if is_earlier:
+        raise ChildSyncError(StorageReason.VOLUME_PENDING, outlives(VOLUME_CLAIMS, claim))
+    demand_ours(
+        VOLUME_CLAIMS,
+        claim,
+        storage,
+        refused=StorageReason.VOLUME_SYNC_FAILED,
+        waits=StorageReason.VOLUME_PENDING,
+    )

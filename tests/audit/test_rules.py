@@ -31,6 +31,7 @@ from tests.audit.values import (
     change,
     child_metadata,
     claim_marks,
+    claim_metadata,
     copying_pod,
     deployment,
     job,
@@ -319,12 +320,13 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         both(minus("policies", "unit-demo"), minus("deployments", "unit-demo")),
     ],
     "storage-child-owner": [
-        disowned("claims", STORAGE, ownerReferences=()),
+        disowned("claims", STORAGE, annotations={}),
         disowned("jobs", JOB, ownerReferences=(owner("demo"),)),
-        disowned("claims", STORAGE, ownerReferences=GONE_STORAGE),
+        disowned("claims", STORAGE, annotations={labels.OWNER_UID: "uid-gone"}),
         disowned("services", f"storage-accessor-{STORAGE}", ownerReferences=GONE_STORAGE),
         labelled("services", f"storage-accessor-{STORAGE}", labels.STORAGE, "other"),
-        plus("claims", VolumeClaim(metadata=storage_metadata("other"))),
+        plus("claims", VolumeClaim(metadata=claim_metadata("other"))),
+        disowned("claims", STORAGE, ownerReferences=storage_metadata(STORAGE).ownerReferences),
     ],
     "storage-once": [
         plus("pods", unit_pod("next")),
@@ -475,6 +477,11 @@ LASTING = {
     ),
     "a child whose storage is gone": (
         CORRUPTIONS["storage-child-owner"][3],
+        "storage-child-owner",
+        120,
+    ),
+    "a claim that its storage owns": (
+        CORRUPTIONS["storage-child-owner"][6],
         "storage-child-owner",
         120,
     ),

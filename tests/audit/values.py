@@ -171,6 +171,11 @@ def storage_metadata(name: str, *, uid: str = f"uid-{STORAGE}") -> ObjectMeta:
     )
 
 
+def claim_metadata(name: str = STORAGE) -> ObjectMeta:
+    marks = {labels.OWNER_UID: f"uid-{STORAGE}"}
+    return attrs.evolve(storage_metadata(name), ownerReferences=(), annotations=marks)
+
+
 def storage() -> GPUStorage:
     done = PrepareStatus(phase="Succeeded", jobName=JOB, observedDigest="1")
     return GPUStorage(
@@ -271,7 +276,7 @@ def sound() -> Snapshot:
         ),
         policies=(NetworkPolicy(metadata=child_metadata("demo")),),
         pods=(unit_pod("demo"), server_pod()),
-        claims=(VolumeClaim(metadata=storage_metadata(STORAGE)),),
+        claims=(VolumeClaim(metadata=claim_metadata()),),
         jobs=(job(),),
         tombstones=(tombstone("old", name="old", uid="uid-old"),),
     )

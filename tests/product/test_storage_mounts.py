@@ -17,6 +17,8 @@ FILL: Document = {"fromImage": "busybox:1.36", "command": ["fill"]}
 YOUNGER_SECONDS = 1.1
 # By an event: by itself the manager looks again after 15 s.
 PROMPTLY_SECONDS = 10.0
+# More than the cluster's collector takes.
+COLLECTING_SECONDS = 3.0
 
 
 async def delete_unit(ground: Ground, name: str) -> None:
@@ -304,6 +306,24 @@ async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
         assert "deletionTimestamp" not in (await ground.unit_pod(unit))["metadata"]
         assert (await ground.kube.get(ground.claim_path(name))).ok()["status"]["phase"] == "Bound"
 
+        await delete_unit(ground, unit)
+        await ground.kube.gone(path)
+        await ground.kube.gone(ground.claim_path(name))
+
+
+async def test_what_is_mounted_stays_however_its_deletion_is_asked_for(on: Open) -> None:
+    """In the foreground the cluster's collector takes first whatever the storage owns."""
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        path = ground.path(GPU_STORAGES, name)
+        (await ground.kube.delete(path, {"propagationPolicy": "Foreground"})).ok()
+        await ground.unit(unit, lambda view: "is being deleted" in view["message"])
+        await asyncio.sleep(COLLECTING_SECONDS)
+        kept = (await ground.kube.get(ground.claim_path(name))).ok()
+        assert "deletionTimestamp" not in kept["metadata"]
+        assert "deletionTimestamp" not in (await ground.unit_pod(unit))["metadata"]
         await delete_unit(ground, unit)
         await ground.kube.gone(path)
         await ground.kube.gone(ground.claim_path(name))

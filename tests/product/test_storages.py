@@ -39,7 +39,53 @@ async def test_a_storage_of_the_default_class_gets_a_volume_of_its_own(on: Open)
         assert (view["claimName"], view["capacity"]) == (name, "3Gi")
         claim = (await ground.kube.get(ground.claim_path(name))).ok()
         assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
-        assert claim["metadata"]["ownerReferences"][0]["name"] == name
+        storage = (await ground.kube.get(ground.path(GPU_STORAGES, name))).ok()
+        assert claim["metadata"]["annotations"][labels.OWNER_UID] == storage["metadata"]["uid"]
+        assert "ownerReferences" not in claim["metadata"]
+
+
+async def test_a_claim_of_an_earlier_version_is_taken_from_the_collector(on: Open) -> None:
+    """Which would take it from under a Pod where the storage is deleted in the foreground."""
+    async with on() as ground:
+        name = await ground.ready("models")
+        storage = (await ground.kube.get(ground.path(GPU_STORAGES, name))).ok()
+        owner = {
+            "apiVersion": GPU_STORAGES.api_version,
+            "kind": "GPUStorage",
+            "name": name,
+            "uid": storage["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        marks = {"ownerReferences": [owner], "annotations": {labels.OWNER_UID: None}}
+        (await ground.kube.patch(ground.claim_path(name), {"metadata": marks})).ok()
+        claim = await ground.kube.settled(
+            ground.claim_path(name), lambda claim: "ownerReferences" not in claim["metadata"]
+        )
+        assert claim["metadata"]["annotations"][labels.OWNER_UID] == owner["uid"]
+        assert is_ready(await ground.storage(name, lambda _: True))
+
+
+async def test_what_a_storage_left_whose_finalizer_somebody_removed_is_kept_and_told(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.storage(name, lambda view: view["mountedBy"] == [unit])
+        path = ground.path(GPU_STORAGES, name)
+        (await ground.kube.delete(path)).ok()
+        (await ground.kube.patch(path, {"metadata": {"finalizers": None}})).ok()
+        await ground.kube.gone(path)
+        assert (await ground.call("DELETE", f"/gpu-units/{unit}")).status == 204
+        await ground.make("models")
+        view = await ground.storage(name, lambda view: view["reason"] == "VolumeSyncFailed")
+        assert view["message"] == (
+            f"PersistentVolumeClaim {ground.namespace}/{name} belongs to an earlier GPUStorage "
+            f"{name}: it is left as it is; save what is on it, and delete it"
+        )
+        (await ground.kube.delete(ground.claim_path(name))).ok()
+        await ground.storage(name, is_ready)
 
 
 async def test_a_storage_takes_a_volume_that_somebody_made_for_it(on: Open) -> None:
@@ -193,7 +239,7 @@ async def test_a_claim_that_is_no_longer_the_storages_own_is_served_to_nobody(on
     async with on() as ground:
         name = await ground.ready("models", accessor={"enabled": True})
         await ground.until(lambda: accessors(ground, name), lambda found: len(found) == 1)
-        orphaned = {"metadata": {"ownerReferences": None}}
+        orphaned = {"metadata": {"annotations": {labels.OWNER_UID: None}}}
         (await ground.kube.patch(ground.claim_path(name), orphaned)).ok()
         view = await ground.storage(name, lambda view: view["reason"] == "VolumeSyncFailed")
         assert condition(view, "AccessorReady")["reason"] == "AccessorProgressing"

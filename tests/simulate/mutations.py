@@ -314,10 +314,11 @@ STORAGES: Final = (
     ),
     Mutation(
         "what a storage of the same name left is taken",
-        "gpuruntime.reconcilers.storage_children",
-        "    if owner is not None and owner.uid == storage.metadata.uid:",
-        "    if owner is not None and owner.name == storage.metadata.name:",
-        f"{MEDDLING}::test_the_next_storage_of_a_name_takes_nothing_of_the_one_before",
+        "gpuruntime.reconcilers.volume_claims",
+        "    return claim.storage_uid == storage.metadata.uid",
+        "    return claim.metadata.name == storage.metadata.name",
+        "tests/product/test_storages.py"
+        "::test_what_a_storage_left_whose_finalizer_somebody_removed_is_kept_and_told[embedded]",
     ),
     Mutation(
         "a claim that was lost is made again",
