@@ -40,6 +40,7 @@ _STORAGE_FAILURES = frozenset(
     {
         StorageReason.INVALID_SPEC,
         StorageReason.VOLUME_LOST,
+        StorageReason.VOLUME_ENDING,
         StorageReason.VOLUME_SYNC_FAILED,
         StorageReason.NETWORK_POLICY_SYNC_FAILED,
         StorageReason.PREPARE_SYNC_FAILED,

@@ -87,6 +87,8 @@ class StorageReason(StrEnum):
     VOLUME_PENDING = "VolumePending"
     # The volume is gone for good, and what was on it too.
     VOLUME_LOST = "VolumeLost"
+    # The claim, or the storage itself, is being deleted: the volume goes with its last Pod.
+    VOLUME_ENDING = "VolumeEnding"
     # The claim could not be written, or the one of its name has another owner.
     VOLUME_SYNC_FAILED = "VolumeSyncFailed"
     # The NetworkPolicy could not be written: nothing fills the volume without one.

@@ -17,7 +17,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import StorageReason
-from gpuruntime.models.storages import FINALIZER, GPU_STORAGES, GPUStorage
+from gpuruntime.models.storages import FINALIZER, GPU_STORAGES, GPUStorage, GPUStorageStatus
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.validation import storage_problems
 from gpuruntime.reconcilers.accessors import Accessors
@@ -27,8 +27,8 @@ from gpuruntime.reconcilers.deletions import bury
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.prepares import Prepares
-from gpuruntime.reconcilers.storage_plan import StorageVerdict, resting_step
-from gpuruntime.reconcilers.storage_status import Findings, storage_status
+from gpuruntime.reconcilers.storage_plan import StorageVerdict, ending_verdict, resting_step
+from gpuruntime.reconcilers.storage_status import Findings, ending_status, storage_status
 from gpuruntime.reconcilers.storage_writes import StorageWrites
 from gpuruntime.reconcilers.volume_claims import VolumeClaims
 
@@ -92,7 +92,9 @@ class StorageReconciler:
             await self._report_without_volume(storage, verdict, serves=False)
             return Result(LOOK_AGAIN_SECONDS)
         step = await self.prepares.step(storage, volume)
-        is_ready = volume.is_true and step.verdict.is_true
+        # A file server that is there is a way to save what is on a volume that ends.
+        has_volume = volume.is_true or volume.reason is StorageReason.VOLUME_ENDING
+        is_ready = has_volume and step.verdict.is_true
         accessor, result = await self.accessors.keep(storage, is_ready=is_ready)
         found = Findings(volume=volume, prepare=step, accessor=accessor, claim=claim)
         storage = await self._report(storage, found)
@@ -113,6 +115,7 @@ class StorageReconciler:
         is_read = self.prepares.is_copied(storage)
         if storage.status.holder is not None or self.holds.others_pods(storage) or is_read:
             await self.claims.shelter(storage)
+            await self._tell_the_end(storage)
             return Result(LOOK_AGAIN_SECONDS)
         await bury(self.tombstones, GPU_STORAGES.kind, storage)
         # While the finalizer is there: nobody else would remove it.
@@ -125,8 +128,15 @@ class StorageReconciler:
         log.info("storage let go")
         return DONE
 
+    async def _tell_the_end(self, storage: GPUStorage) -> None:
+        status = ending_status(storage, ending_verdict(storage), now=self.now())
+        await self._write_status(storage, status)
+
     async def _report(self, storage: GPUStorage, found: Findings) -> GPUStorage:
         status = storage_status(storage, found, self.options, now=self.now())
+        return await self._write_status(storage, status)
+
+    async def _write_status(self, storage: GPUStorage, status: GPUStorageStatus) -> GPUStorage:
         if status == storage.status:
             return storage
         return await self.writes.patch(

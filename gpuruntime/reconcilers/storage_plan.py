@@ -75,6 +75,7 @@ def claim_move(
     if claim is None:
         return KeepClaim() if _had_volume(storage) else MakeClaim()
     may_grow = storage_class is not None and storage_class.allowVolumeExpansion
+    may_grow = may_grow and not provenance.is_terminating(claim)
     if may_grow and claim.status.phase == "Bound" and _is_larger(storage.spec.size, claim.size):
         return GrowClaim()
     return KeepClaim()
@@ -101,7 +102,24 @@ def volume_verdict(
             reason=StorageReason.VOLUME_LOST,
             message=f"claim {name} lost its volume {claim.spec.volumeName}: delete this storage",
         )
+    if provenance.is_terminating(claim):
+        return StorageVerdict(
+            reason=StorageReason.VOLUME_ENDING,
+            message=f"claim {name} is being deleted, and the volume goes with the last Pod that "
+            "mounts it: save what is on it",
+        )
     return _bound(storage, claim, storage_class, refusal)
+
+
+def ending_verdict(storage: GPUStorage) -> StorageVerdict:
+    """Of a storage that is to go, and cannot yet."""
+    holder = storage.status.holder
+    when = f"unit {holder.name} gives it back" if holder else "nobody reads it any more"
+    return StorageVerdict(
+        reason=StorageReason.VOLUME_ENDING,
+        message=f"storage {storage.metadata.name} is being deleted, and what is on it goes "
+        f"when {when}: save it before",
+    )
 
 
 def prepare_step(

@@ -90,6 +90,21 @@ def storage_status(
     )
 
 
+def ending_status(
+    storage: GPUStorage, verdict: StorageVerdict, *, now: datetime
+) -> GPUStorageStatus:
+    """Of one that is to go: what is on it, and what serves it, is as it was."""
+    generation = storage.metadata.generation
+    condition = _condition(ConditionType.READY, verdict, generation)
+    conditions = with_condition(storage.status.conditions, condition, now=now)
+    return attrs.evolve(
+        storage.status,
+        phase=storage_phase_of(conditions),
+        observedGeneration=generation,
+        conditions=conditions,
+    )
+
+
 def _condition(type_: ConditionType, verdict: StorageVerdict, generation: int) -> Condition:
     return Condition(
         type=type_,

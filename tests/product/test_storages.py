@@ -176,6 +176,45 @@ async def test_a_claim_that_somebody_removed_is_never_replaced_by_an_empty_one(o
         assert (await ground.kube.get(ground.claim_path(name))).status == 404
 
 
+async def test_a_claim_that_is_removed_under_a_pod_is_told_while_something_can_be_saved(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", accessor={"enabled": True})
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        (await ground.kube.delete(ground.claim_path(name))).ok()
+        view = await ground.storage(name, lambda view: view["reason"] == "VolumeEnding")
+        assert view["phase"] == "Failed"
+        assert view["message"] == (
+            f"claim {name} is being deleted, and the volume goes with the last Pod that mounts "
+            "it: save what is on it"
+        )
+        told = await ground.unit(
+            unit, lambda view: condition(view, "StorageReady")["status"] == "False"
+        )
+        assert f"storage {name} failed: claim {name} is being deleted" in told["message"]
+        assert told["phase"] == "Ready"
+        # What serves its files is a way to save them.
+        (await ground.kube.get(ground.path(DEPLOYMENTS, f"storage-accessor-{name}"))).ok()
+
+
+async def test_a_storage_that_is_deleted_while_it_is_held_does_not_look_sound(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        (await ground.kube.delete(ground.path(GPU_STORAGES, name))).ok()
+        view = await ground.storage(name, lambda view: view["reason"] == "VolumeEnding")
+        assert (view["phase"], view["mountedBy"]) == ("Failed", [unit])
+        assert view["message"] == (
+            f"storage {name} is being deleted, and what is on it goes when unit {unit} "
+            "gives it back: save it before"
+        )
+        assert (await ground.call("DELETE", f"/gpu-units/{unit}")).status == 204
+        await ground.kube.gone(ground.path(GPU_STORAGES, name))
+
+
 async def test_somebody_elses_claim_is_named_and_left_alone(on: Open) -> None:
     async with on() as ground:
         claim = {

@@ -1,5 +1,6 @@
 """What a storage needs next: decided without a cluster."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -126,6 +127,25 @@ def test_a_volume_is_as_its_claim_says(
 ) -> None:
     verdict = volume_verdict(storage(), found, of)
     assert (verdict.is_true, verdict.reason) == (is_true, reason)
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        ("Bound", StorageReason.VOLUME_ENDING),
+        ("Lost", StorageReason.VOLUME_LOST),
+        ("Pending", StorageReason.VOLUME_PENDING),
+    ],
+)
+def test_a_claim_that_is_being_deleted_is_not_sound_and_does_not_grow(
+    phase: str, reason: StorageReason
+) -> None:
+    found = claim(phase)
+    metadata = ObjectMeta(deletionTimestamp=datetime(2026, 3, 1, tzinfo=UTC))
+    going = attrs.evolve(found, metadata=metadata)
+    verdict = volume_verdict(storage(), going, FIXED)
+    assert (verdict.is_true, verdict.reason) == (False, reason)
+    assert claim_move(storage(size="20Gi"), going, GROWING) == KeepClaim()
 
 
 def test_nothing_to_prepare_is_prepared() -> None:
