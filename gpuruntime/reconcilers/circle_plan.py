@@ -10,7 +10,7 @@ import attrs
 
 from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import GPUUnit
-from gpuruntime.reconcilers.mount_plan import Blocked, next_in_line, precedence, waits
+from gpuruntime.reconcilers.mount_plan import Blocked, is_in_line, next_in_line, precedence, waits
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -68,10 +68,15 @@ def _before(unit: GPUUnit, holdings: Holdings) -> list[GPUUnit]:
         if storage is None:
             continue
         holder = storage.status.holder
-        other = _unit_of(holder, holdings) if holder else next_in_line(holdings.asking(mount.name))
+        other = _unit_of(holder, holdings) if holder else _next(mount.name, holdings)
         if other is not None and other.metadata.uid != unit.metadata.uid and waits(other):
             found.append(other)
     return found
+
+
+def _next(storage: str, holdings: Holdings) -> GPUUnit | None:
+    asking = holdings.asking(storage)
+    return next_in_line(each for each in asking if is_in_line(each, holdings.storage))
 
 
 def _unit_of(holder: Holder, holdings: Holdings) -> GPUUnit | None:

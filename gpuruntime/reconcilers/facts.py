@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpuruntime.inventory.asked_storages import uids_asked
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
-from gpuruntime.models.reasons import ConditionType, UnitReason
+from gpuruntime.models.reasons import ConditionType
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.drift import APPLIED
 from gpuruntime.reconcilers.function_plan import staffing
+from gpuruntime.reconcilers.mount_plan import lacks_stock
 from gpuruntime.reconcilers.pod_failures import failure_of
 from gpuruntime.reconcilers.unit_status import is_current
 
@@ -23,8 +25,7 @@ WAITING: Final = "waiting"
 
 
 def by_wait(unit: GPUUnit) -> Iterator[str]:
-    ready = condition_of(unit.status.conditions, ConditionType.READY)
-    if ready is not None and ready.reason == UnitReason.CLAIM_LOST:
+    if lacks_stock(unit):
         yield unit.spec.specName
 
 
@@ -68,7 +69,8 @@ def mounted(unit: GPUUnit | None) -> object:
         return None
     spec = unit.spec
     is_idle = spec.suspended or spec.is_function_template
-    return (unit.metadata.uid, spec.storageMounts, is_idle, is_failed, is_going)
+    is_stopped = (is_idle, is_failed, lacks_stock(unit), is_going)
+    return (unit.metadata.uid, spec.storageMounts, uids_asked(unit), is_stopped)
 
 
 def declared(unit: GPUUnit | None) -> tuple[str, str] | None:

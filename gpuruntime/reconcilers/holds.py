@@ -104,15 +104,10 @@ class Holds:
     def _look(self, unit: GPUUnit) -> Mounts:
         namespace = unit.metadata.namespace
         names = [mount.name for mount in unit.spec.storageMounts]
-        storages = {
-            name: found
-            for name in names
-            if (found := self._caches.storages.store.get(Key(namespace, name)))
-        }
         rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
         holdings = self._holdings(namespace)
         mounts = mounts_of(
-            unit, storages, rivals, is_stuck=lambda other: bool(circle_of(other, holdings))
+            unit, holdings.storage, rivals, is_stuck=lambda other: bool(circle_of(other, holdings))
         )
         if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
             return told(unit, mounts, holdings)

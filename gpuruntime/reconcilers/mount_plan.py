@@ -1,20 +1,25 @@
 """Whether a unit may mount what it names: decided from the storages and whoever else waits.
 
 A storage has one holder, by uid, until its Pods are gone. Of those who wait, the oldest is next:
-one order over all storages, so that units which wait for several never wait for each other.
+one order over all storages, so that units which wait for several never wait for each other. Who
+could not start with it, for want of anything else than what others hold, is not in line.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 import attrs
 
 from gpuruntime.inventory.asked_storages import mistaken, uids_asked
 from gpuruntime.models import provenance
+from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.phases import StoragePhase, UnitPhase, phase_of, storage_phase_of
-from gpuruntime.models.reasons import MountReason
+from gpuruntime.models.reasons import ConditionType, MountReason, UnitReason
 from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import GPUUnit
+
+GIVE_UP: Final = "delete that unit, or take the storage out of its storageMounts"
 
 
 @attrs.frozen(slots=True)
@@ -24,7 +29,10 @@ class Mountable:
 
 @attrs.frozen(slots=True)
 class Takes:
-    """These are ready, nobody's, and nobody is before this unit."""
+    """These are ready, nobody's, and nobody is before this unit.
+
+    By name, since two that take several at once in orders of their own could each get one.
+    """
 
     storages: tuple[GPUStorage, ...]
 
@@ -38,11 +46,12 @@ class Blocked:
 
 
 Mounts: TypeAlias = Mountable | Takes | Blocked
+Stored: TypeAlias = Callable[[str], GPUStorage | None]
 
 
 def mounts_of(
     unit: GPUUnit,
-    storages: Mapping[str, GPUStorage],
+    stored: Stored,
     rivals: Mapping[str, Collection[GPUUnit]],
     *,
     is_stuck: Callable[[GPUUnit], bool] = lambda _: False,
@@ -51,26 +60,34 @@ def mounts_of(
 
     One that is stuck waits for units that wait for it, so it keeps nobody else waiting.
     """
-    free = []
+    free, is_ready = [], is_in_line(unit, stored)
     for mount in unit.spec.storageMounts:
-        storage = storages.get(mount.name)
+        storage = stored(mount.name)
         blocked = _unready(unit, mount.name, storage)
         if blocked is not None or storage is None:
             return blocked or _missing(unit, mount.name)
         holder = storage.status.holder
         if holder is not None and holder.uid != unit.metadata.uid:
             return _held(mount.name, _why(holder, rivals.get(mount.name, ())))
-        if holder is None:
-            first = _first(unit, rivals.get(mount.name, ()), is_stuck)
+        if holder is None and is_ready:
+            line = [each for each in rivals.get(mount.name, ()) if is_in_line(each, stored)]
+            first = _first(unit, line, is_stuck)
             if first is not None and first.metadata.uid != unit.metadata.uid:
-                return _held(mount.name, f"goes to unit {first.metadata.name}, which is older")
+                why = f"goes to unit {first.metadata.name}, which is older: {GIVE_UP}"
+                return _held(mount.name, why)
             free.append(storage)
-    return Takes(tuple(free)) if free else Mountable()
+    return Takes(tuple(sorted(free, key=attrgetter("metadata.name")))) if free else Mountable()
 
 
 def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
     """Who cannot start anyway waits for nothing, and keeps nobody waiting."""
     return min((unit for unit in units if waits(unit)), key=precedence, default=None)
+
+
+def is_in_line(unit: GPUUnit, stored: Stored) -> bool:
+    """For any storage: it has all that it mounts, but for what other units hold or are given."""
+    mounts = unit.spec.storageMounts
+    return not any(_unready(unit, each.name, stored(each.name)) for each in mounts)
 
 
 def _first(
@@ -87,7 +104,13 @@ def _first(
 def waits(unit: GPUUnit) -> bool:
     is_failed = phase_of(unit.status.conditions) is UnitPhase.FAILED
     is_idle = unit.spec.suspended or unit.spec.is_function_template
-    return not (provenance.is_terminating(unit) or is_idle or is_failed)
+    is_stopped = is_idle or is_failed or lacks_stock(unit)
+    return not (provenance.is_terminating(unit) or is_stopped)
+
+
+def lacks_stock(unit: GPUUnit) -> bool:
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return ready is not None and ready.reason == UnitReason.CLAIM_LOST
 
 
 def precedence(unit: GPUUnit) -> tuple[float, str]:
@@ -99,7 +122,7 @@ def asleep(unit: GPUUnit) -> GPUUnit:
     return attrs.evolve(unit, spec=attrs.evolve(unit.spec, suspended=True))
 
 
-def with_held_mounts(unit: GPUUnit, stored: Callable[[str], GPUStorage | None]) -> GPUUnit:
+def with_held_mounts(unit: GPUUnit, stored: Stored) -> GPUUnit:
     """Without the mounts of what it does not hold."""
 
     def is_held(name: str) -> bool:
@@ -159,7 +182,7 @@ def _why(holder: Holder, naming: Iterable[GPUUnit]) -> str:
     why = f"is held by unit {holder.name} until its Pod is gone"
     if not any(each.metadata.uid == holder.uid for each in naming):
         return why
-    return f"{why}: delete that unit, or take the storage out of its storageMounts"
+    return f"{why}: {GIVE_UP}"
 
 
 def _held(name: str, why: str) -> Blocked:

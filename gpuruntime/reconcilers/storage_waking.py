@@ -64,7 +64,7 @@ class StorageWaker:
         if source and source != _source(new):
             self.storages.add(Key(key.namespace, source))
         if offered(old) != offered(new):
-            self._wake(self._units, self._mounting(key.name))
+            self._wake_line(key.name)
             copying = (
                 each
                 for each in self._informers.storages.store.values()
@@ -118,6 +118,13 @@ class StorageWaker:
         if unit:
             held = self._informers.storages.store.by_index(HOLDER, unit)
             self._wake(self.storages, held)
+
+    def _wake_line(self, storage: str) -> None:
+        """Who names it, and who waits for something else that those name: they may step back."""
+        naming = tuple(self._mounting(storage))
+        names = {mount.name for unit in naming for mount in unit.spec.storageMounts}
+        for name in names:
+            self._wake(self._units, self._mounting(name))
 
     def _mounting(self, storage: str) -> Iterable[GPUUnit]:
         return self._informers.units.store.by_index(stores.STORAGE, storage)

@@ -288,6 +288,43 @@ async def test_an_older_unit_that_waits_for_another_one_does_not_keep_that_waiti
         await ground.unit(older, is_ready)
 
 
+async def test_who_waits_for_what_may_never_come_keeps_nobody_from_a_free_storage(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        older = await ground.mount("older", name, ground.name("missing"))
+        await ground.unit(older, waits)
+        await asyncio.sleep(YOUNGER_SECONDS)
+        younger = await ground.mount("younger", name)
+        await ground.unit(younger, is_ready)
+        await ground.make("missing")
+        view = await ground.unit(older, lambda view: f"by unit {younger}" in view["message"])
+        assert waits(view)
+        await delete_unit(ground, younger)
+        await ground.unit(older, is_ready)
+
+
+async def test_what_an_older_unit_can_no_longer_take_goes_to_the_next_at_once(on: Open) -> None:
+    async with on() as ground:
+        free, taken = await ground.ready("free"), await ground.ready("taken")
+        holder = await ground.mount("holder", taken)
+        await ground.unit(holder, is_ready)
+        older = await ground.mount("older", free, taken)
+        await ground.unit(older, waits)
+        await asyncio.sleep(YOUNGER_SECONDS)
+        younger = await ground.mount("younger", free)
+        view = await ground.unit(younger, waits)
+        assert view["message"] == (
+            f"storage {free} goes to unit {older}, which is older: "
+            "delete that unit, or take the storage out of its storageMounts"
+        )
+        (await ground.kube.delete(ground.path(GPU_STORAGES, taken))).ok()
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            await ground.unit(younger, is_ready)
+        await delete_unit(ground, holder)
+
+
 async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
     async with on() as ground:
         name = await ground.ready("models")

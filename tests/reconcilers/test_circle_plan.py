@@ -81,7 +81,7 @@ def test_who_is_first_in_line_and_waits_for_this_unit_keeps_it_from_nothing() ->
     found = holdings((older, holder), {"s": "holder", "t": ""})
     mounts = mounts_of(
         holder,
-        {name: storage(name, held_by=by) for name, by in (("s", "holder"), ("t", ""))},
+        found.storage,
         dict.fromkeys(("s", "t"), (older, holder)),
         is_stuck=lambda other: bool(circle_of(other, found)),
     )
@@ -96,7 +96,7 @@ def test_who_waits_in_no_circle_comes_before_those_that_are_stuck() -> None:
     for each, expected in ((free, Takes), (holder, Blocked)):
         mounts = mounts_of(
             each,
-            {name: storage(name, held_by=by) for name, by in (("s", "holder"), ("t", ""))},
+            found.storage,
             {"s": (older, holder), "t": (older, holder, free)},
             is_stuck=lambda other: bool(circle_of(other, found)),
         )

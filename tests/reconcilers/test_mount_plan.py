@@ -17,6 +17,7 @@ from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, Takes, mounts_
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 READY = Condition(type="Ready", status="True", reason="VolumeReady", message="claim holds 10Gi")
+FAILED = Condition(type="Ready", status="False", reason="VolumeLost", message="gone")
 
 
 def unit(name: str, *storages: str, age: int = 0, **spec: Any) -> GPUUnit:
@@ -39,7 +40,7 @@ def storage(name: str, *, held_by: str = "", ready: Condition | None = READY) ->
 
 def looked(one: GPUUnit, *storages: GPUStorage, rivals: tuple[GPUUnit, ...] = ()) -> Any:
     by_name = {each.metadata.name: each for each in storages}
-    return mounts_of(one, by_name, dict.fromkeys(by_name, (one, *rivals)))
+    return mounts_of(one, by_name.get, dict.fromkeys(by_name, (one, *rivals)))
 
 
 def test_what_a_unit_holds_it_may_mount() -> None:
@@ -81,7 +82,10 @@ def test_the_older_of_those_that_wait_is_next() -> None:
     older, younger = unit("a", "s", age=2), unit("b", "s", age=1)
     assert isinstance(looked(older, storage("s"), rivals=(younger,)), Takes)
     blocked = looked(younger, storage("s"), rivals=(older,))
-    assert blocked.message == "storage s goes to unit a, which is older"
+    assert blocked.message == (
+        "storage s goes to unit a, which is older: "
+        "delete that unit, or take the storage out of its storageMounts"
+    )
 
 
 def test_of_the_same_age_the_uid_decides() -> None:
@@ -102,13 +106,53 @@ def test_of_the_same_age_the_uid_decides() -> None:
         ),
         attrs.evolve(
             unit("a", "s", age=9),
+            status=GPUUnitStatus(
+                conditions=(Condition(type="Ready", status="False", reason="ClaimLost"),)
+            ),
+        ),
+        attrs.evolve(
+            unit("a", "s", age=9),
             metadata=ObjectMeta(name="a", uid="uid-a", deletionTimestamp=BEGIN),
         ),
     ],
-    ids=["suspended", "template", "failed", "terminating"],
+    ids=["suspended", "template", "failed", "without stock", "terminating"],
 )
 def test_who_cannot_start_keeps_nobody_waiting(idle: GPUUnit) -> None:
     assert isinstance(looked(unit("b", "s"), storage("s"), rivals=(idle,)), Takes)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_in_line"),
+    [
+        (storage("t"), True),
+        (storage("t", held_by="c"), True),
+        (None, False),
+        (storage("t", ready=None), False),
+        (storage("t", ready=FAILED), False),
+        (storage("t", ready=FAILED, held_by="a"), False),
+    ],
+    ids=["free", "held", "missing", "on its way", "failed", "failed while it is held"],
+)
+def test_who_waits_for_anything_but_a_hold_is_not_in_line_yet(
+    other: GPUStorage | None, is_in_line: bool
+) -> None:
+    older, younger = unit("a", "s", "t", age=9), unit("b", "s")
+    stored = {"s": storage("s"), **({"t": other} if other else {})}
+    found = mounts_of(younger, stored.get, {"s": (older, younger), "t": (older,)})
+    assert isinstance(found, Blocked) is is_in_line
+
+
+def test_who_is_not_in_line_says_what_it_lacks_and_not_who_is_before_it() -> None:
+    older, younger = unit("a", "s", "t", age=9), unit("b", "s")
+    found = looked(older, storage("s"), rivals=(younger,))
+    assert found.reason is MountReason.STORAGE_MISSING
+    assert found.message.startswith("storage t does not exist")
+
+
+def test_storages_are_taken_in_one_order_whatever_the_order_of_the_mounts() -> None:
+    """Two units that took them each in its own order could each be left with one."""
+    found = looked(unit("a", "t", "s", "u"), storage("u"), storage("s"), storage("t"))
+    assert [each.metadata.name for each in found.storages] == ["s", "t", "u"]
 
 
 def test_units_that_want_each_others_storages_do_not_wait_for_each_other() -> None:
@@ -211,6 +255,5 @@ def test_a_unit_is_given_the_storage_that_was_meant_and_no_other_of_its_name(
 
 
 def test_a_storage_that_fails_stops_even_its_holder() -> None:
-    failed = Condition(type="Ready", status="False", reason="VolumeLost", message="gone")
-    blocked = looked(unit("a", "s"), storage("s", held_by="a", ready=failed))
+    blocked = looked(unit("a", "s"), storage("s", held_by="a", ready=FAILED))
     assert blocked.reason is MountReason.STORAGE_FAILED
