@@ -3,8 +3,10 @@
 Bounds are kept to a few of each where more of the same cannot matter.
 """
 
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from gpuruntime.models import labels
@@ -107,10 +109,10 @@ def mounts(draw: st.DrawFn) -> tuple[StorageMount, ...]:
     )
 
 
-# Off the folders of storages, which begin with a digit here.
+# In, below and beside the folders of storages, which begin with a digit here.
 socket_paths = st.builds(
-    lambda folder, name: f"/s{folder}/{name}",
-    st.text(_LOWER, max_size=40),
+    lambda folder, name: f"/{folder}/{name}",
+    st.sampled_from("012s") | st.text(_LOWER, min_size=4, max_size=40),
     st.text(_LOWER + ".", min_size=1, max_size=60).filter(lambda name: name not in (".", "..")),
 ) | st.just("/s/" + "a" * 104)
 functions = st.builds(
@@ -124,10 +126,19 @@ functions = st.builds(
 )
 
 
+def _are_apart(mounts: tuple[StorageMount, ...], function: Serverless | None) -> bool:
+    """The folders of storages, and that of the socket."""
+    folder = PurePosixPath(function.framework.socketPath if function else "/s/s").parent
+    paths = [PurePosixPath(mount.mountPath) for mount in mounts]
+    return not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in paths)
+
+
 @st.composite
 def units(draw: st.DrawFn, namespace: str = "runtime-instance") -> GPUUnit:
     template = draw(templates)
     named = [port.name for port in template.ports]
+    mounted, function = draw(mounts()), draw(optional(functions, None))
+    assume(_are_apart(mounted, function))
     spec = GPUUnitSpec(
         specName=draw(spec_names),
         image=draw(optional(images, "")),
@@ -141,8 +152,8 @@ def units(draw: st.DrawFn, namespace: str = "runtime-instance") -> GPUUnit:
             scheme=draw(st.sampled_from(["http", "https", "grpc+tls"])),
             readiness=draw(st.sampled_from(Readiness)),
         ),
-        storageMounts=draw(mounts()),
-        serverless=draw(optional(functions, None)),
+        storageMounts=mounted,
+        serverless=function,
         suspended=draw(st.booleans()),
     )
     return GPUUnit(metadata=_metadata(draw, namespace), spec=spec)

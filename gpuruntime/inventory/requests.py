@@ -122,7 +122,10 @@ RefillPolicy: TypeAlias = Annotated[str, Schema(enum=tuple(Refill))]
 class CreateUnit:
     """One ready stock unit's envelope for one unit that runs the image."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (rules.ONE_WORKER_FOR_STORAGE,)
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        rules.ONE_WORKER_FOR_STORAGE,
+        rules.SOCKET_OFF_STORAGES,
+    )
 
     operationID: OperationID
     name: ChosenName = ""

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 import attrs
 
 from gpuruntime.models.names import LONGEST_LABEL, cut_with_hash
-from gpuruntime.models.rules import WORKER_RANGE
+from gpuruntime.models.rules import DEFAULT_SOCKET, FREE_SOCKET_PATH, WORKER_RANGE
 from gpuruntime.models.schemas import Rule, Schema
 from gpuruntime.models.texts import UID, Name, RequestID, SocketPath, UrlPath
 
@@ -17,7 +17,9 @@ _DAY_SECONDS = 86_400
 class Framework:
     """Where the user's container listens and what it answers there."""
 
-    socketPath: SocketPath = "/tmp/serverless-framework/framework.sock"  # noqa: S108  # inside the Pod
+    RULES: ClassVar[tuple[Rule, ...]] = (FREE_SOCKET_PATH,)
+
+    socketPath: SocketPath = DEFAULT_SOCKET
     invokePath: UrlPath = "/invoke"
     healthPath: UrlPath = "/healthz"
 

@@ -16,6 +16,7 @@ from gpuruntime.models.texts import PATH_BELOW_ROOT
 LONGEST_ORDINAL: Final = 10
 LONGEST_POOL_NAME: Final = LONGEST_LABEL - 1 - LONGEST_ORDINAL  # the hyphen between them
 PLATFORM_ENV: Final = ("SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT")
+DEFAULT_SOCKET: Final = "/tmp/serverless-framework/framework.sock"  # noqa: S108  # inside the Pod
 _KERNEL_PATHS = ("/dev", "/proc", "/sys")
 
 # A rule sees no more of the metadata than the name, so a derived name is told by its form: the
@@ -103,9 +104,20 @@ def _names_a_port(self: Any, _: Any) -> bool:
     return not primary or not ports or any(port["name"] == primary for port in ports)
 
 
-def _is_off_kernel_paths(self: Any, _: Any) -> bool:
-    path = self["mountPath"]
-    return not any(path == kernel or path.startswith(f"{kernel}/") for kernel in _KERNEL_PATHS)
+def _off_kernel_paths(name: str) -> Rule:
+    def holds(self: Any, _: Any) -> bool:
+        path = self[name]
+        return not any(path == kernel or path.startswith(f"{kernel}/") for kernel in _KERNEL_PATHS)
+
+    return Rule(
+        text=f"!{list(_KERNEL_PATHS)}.exists(p, self.{name} == p || "
+        f"self.{name}.startsWith(p + '/'))",
+        holds=holds,
+        message=f"must be outside {', '.join(_KERNEL_PATHS)}: "
+        "they belong to the container runtime",
+        field=f".{name}",
+        reason="FieldValueForbidden",
+    )
 
 
 def _are_apart(self: Any, _: Any) -> bool:
@@ -116,6 +128,14 @@ def _are_apart(self: Any, _: Any) -> bool:
 def _has_one_worker_for_storage(self: Any, _: Any) -> bool:
     serverless = self.get("serverless")
     return not self.get("storageMounts") or not serverless or serverless["maxWorkers"] == 1
+
+
+def _has_its_socket_off_storages(self: Any, _: Any) -> bool:
+    socket = (self.get("serverless") or {}).get("framework", {}).get("socketPath", DEFAULT_SOCKET)
+    folder = socket[: socket.rindex("/") + 1]
+    paths = [mount["mountPath"] for mount in self.get("storageMounts", [])]
+    are_apart = not any(folder.startswith(f"{path}/") or path.startswith(folder) for path in paths)
+    return are_apart or not self.get("serverless")
 
 
 def _keeps_its_owner(self: Any, old_self: Any) -> bool:
@@ -177,14 +197,8 @@ PLAIN_MOUNT_PATH: Final = Rule(
     message="must be an absolute path below '/', without '.', '..', ':' or a '/' at its end",
     field=".mountPath",
 )
-FREE_MOUNT_PATH: Final = Rule(
-    text=f"!{list(_KERNEL_PATHS)}.exists(p, self.mountPath == p || "
-    "self.mountPath.startsWith(p + '/'))",
-    holds=_is_off_kernel_paths,
-    message=f"must be outside {', '.join(_KERNEL_PATHS)}: they belong to the container runtime",
-    field=".mountPath",
-    reason="FieldValueForbidden",
-)
+FREE_MOUNT_PATH: Final = _off_kernel_paths("mountPath")
+FREE_SOCKET_PATH: Final = _off_kernel_paths("socketPath")
 
 WORKER_RANGE: Final = Rule(
     text="self.minAvailableCount <= self.maxWorkers",
@@ -198,6 +212,20 @@ ONE_WORKER_FOR_STORAGE: Final = Rule(
     holds=_has_one_worker_for_storage,
     message="must be 1 with storageMounts: one unit mounts a storage at a time",
     field=".serverless.maxWorkers",
+)
+_SOCKET = (
+    f"(has(self.serverless.framework) ? self.serverless.framework.socketPath : '{DEFAULT_SOCKET}')"
+)
+# The folder is a volume of its own, which the worker beside the user's container has as well.
+SOCKET_OFF_STORAGES: Final = Rule(
+    text="!has(self.serverless) || !has(self.storageMounts) || "
+    f"[{_SOCKET}.substring(0, {_SOCKET}.lastIndexOf('/') + 1)].all(folder, "
+    "self.storageMounts.all(m, !folder.startsWith(m.mountPath + '/') && "
+    "!m.mountPath.startsWith(folder)))",
+    holds=_has_its_socket_off_storages,
+    message="must have a folder apart from the mountPaths of all storages: none of them within "
+    "the other",
+    field=".serverless.framework.socketPath",
 )
 SAME_OWNER: Final = Rule(
     text="self.?serverless.workerOf == oldSelf.?serverless.workerOf",
@@ -286,8 +314,10 @@ TWINS: Final[Mapping[str, Twin]] = {
         PRIMARY_PORT,
         PLAIN_MOUNT_PATH,
         FREE_MOUNT_PATH,
+        FREE_SOCKET_PATH,
         WORKER_RANGE,
         ONE_WORKER_FOR_STORAGE,
+        SOCKET_OFF_STORAGES,
         SAME_OWNER,
         *STORAGE_NAME,
         NEVER_SHRINKS,

@@ -73,6 +73,7 @@ class GPUUnitSpec:
         *rules.ENVELOPE,
         rules.PRIMARY_PORT,
         rules.ONE_WORKER_FOR_STORAGE,
+        rules.SOCKET_OFF_STORAGES,
         rules.SAME_OWNER,
     )
 

@@ -186,6 +186,17 @@ def test_every_fault_is_named_at_once() -> None:
             },
             "serverless.maxWorkers",
         ),
+        (
+            {"serverless": {"requestID": "f", "framework": {"socketPath": "/dev/shm/s"}}},
+            "serverless.framework.socketPath",
+        ),
+        (
+            {
+                "serverless": {"requestID": "f", "maxWorkers": 1},
+                "storageMounts": [{"name": "a", "mountPath": "/tmp"}],
+            },
+            "serverless.framework.socketPath",
+        ),
     ],
 )
 def test_one_bad_member_of_a_unit_is_named(members: dict[str, Any], field: str) -> None:

@@ -22,6 +22,8 @@ ENVS: Final = "spec.template.envs"
 PRIMARY: Final = "spec.access.primaryPort"
 MOUNT_PATH: Final = "spec.storageMounts[0].mountPath"
 OWNED: Final = "spec.serverless.workerOf"
+SOCKET: Final = "spec.serverless.framework.socketPath"
+DEFAULT_FOLDER: Final = "/tmp/serverless-framework"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -85,6 +87,16 @@ def with_envs(*names: str) -> Document:
 
 def function(**serverless: Any) -> Document:
     return unit(serverless={"requestID": "fn"} | serverless)
+
+
+def listening(socket: str) -> Document:
+    return function(framework={"socketPath": socket})
+
+
+def sharing(folder: str, socket: str = "") -> Document:
+    """A function with a storage; without a socket of its own, it has the default one."""
+    framework = {"framework": {"socketPath": socket}} if socket else {}
+    return mounting(folder, serverless={"requestID": "fn", "maxWorkers": 1, **framework})
 
 
 def port(name: str, number: int, **more: Any) -> Document:
@@ -275,6 +287,25 @@ FUNCTIONS: Final = (
         "ten workers with a storage",
         mounting("/data", serverless={"requestID": "fn"}),
         denied="spec.serverless.maxWorkers",
+    ),
+    created("a socket beside a storage", sharing("/data", "/run/a/s")),
+    created("a socket in a folder that begins like a storage's", sharing("/data", "/data-2/s")),
+    created("a socket in a storage", sharing("/data", "/data/s"), denied=SOCKET),
+    created("a socket below a storage", sharing("/data", "/data/a/s"), denied=SOCKET),
+    created("a storage in the folder of the socket", sharing("/run/a", "/run/s"), denied=SOCKET),
+    created("a storage where the socket is", sharing("/run/s", "/run/s"), denied=SOCKET),
+    created("a storage in the socket's default folder", sharing(DEFAULT_FOLDER), denied=SOCKET),
+    created("a storage above the socket's default folder", sharing("/tmp"), denied=SOCKET),
+    created("a socket without a storage", function(framework={"socketPath": "/data/s"})),
+    created("a socket in shared memory", listening("/dev/shm/s"), denied=SOCKET),
+    created("a socket among the processes", listening("/proc/s"), denied=SOCKET),
+    created("a socket among the devices", listening("/sys/fs/s"), denied=SOCKET),
+    created("a socket in a folder that begins like the kernel's", listening("/devices/s")),
+    changed(
+        "a function that is given a storage around its socket",
+        function(maxWorkers=1),
+        sharing("/tmp"),
+        denied=SOCKET,
     ),
     created("a worker", function(workerOf=OWNER)),
     changed(
