@@ -293,7 +293,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
         description="a storage is filled by one recorded Job, and never again after it ended",
         subjects=_storages,
         judge=storages.prepared_once,
-        needs=("storages", "jobs"),
+        needs=("storages", "jobs", "pods"),
     ),
     Rule(
         name="stock-empty",

@@ -72,11 +72,12 @@ class Facts:
     storage_by_uid: dict[str, GPUStorage] = attrs.field(factory=dict)
     claim_by_key: dict[Key, VolumeClaim] = attrs.field(factory=dict)
     policy_by_key: dict[Key, NetworkPolicy] = attrs.field(factory=dict)
-    # What is on a volume, by its claim: Pods of units, of other storages that copy it, and of
-    # file servers.
+    # What is on a volume, by its claim: Pods of units, of other storages that copy it, of file
+    # servers, and of what fills it.
     mounting: Pods = attrs.field(factory=lambda: defaultdict(list))
     copying: Pods = attrs.field(factory=lambda: defaultdict(list))
     serving: Pods = attrs.field(factory=lambda: defaultdict(list))
+    filling: Pods = attrs.field(factory=lambda: defaultdict(list))
     # By the uid of the unit that holds them.
     held_by: defaultdict[str, list[GPUStorage]] = attrs.field(factory=lambda: defaultdict(list))
     job_by_key: dict[Key, Job] = attrs.field(factory=dict)
@@ -150,6 +151,8 @@ class Facts:
                 self.serving[claim].append(pod)
             elif marks.get(labels.STORAGE, claim.name) != claim.name:
                 self.copying[claim].append(pod)
+            elif labels.PREPARE in marks:
+                self.filling[claim].append(pod)
 
     def _add_stock(self, stock: GPUUnit) -> None:
         metadata = stock.metadata

@@ -7,6 +7,7 @@ from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.facts import Facts
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.phases import StepPhase
+from gpuruntime.models.pods import Pod
 from gpuruntime.models.provenance import is_terminating
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
@@ -45,15 +46,18 @@ def prepared_once(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
     """A run is recorded before its Job is made, and none begins while another is not over.
 
     Allows Jobs of the past, and a recorded one that is yet to be made, also in the place of one
-    that a deleted storage of the name has left.
+    that a deleted storage of the name has left. A Job that is removed may leave its Pod behind,
+    which writes on until it ends.
     """
     record, own = storage.status.prepare, facts.jobs_of[storage.metadata.uid]
     recorded = facts.job_by_key.get(Key(storage.metadata.namespace, record.jobName))
     running = [job for job in own if _is_running(job)]
     strange = [job for job in running if job.metadata.name != record.jobName]
+    pods = facts.filling[storage.metadata.key]
+    runs = {job.metadata.uid for job in running} | {_run_of(pod) for pod in pods}
     fault = ""
-    if len(running) > 1:
-        fault = f"is filled by {len(running)} Jobs at once"
+    if len(runs) > 1:
+        fault = f"is filled by {len(runs)} runs at once"
     elif strange:
         fault = f"is filled by a Job that is not the recorded {record.jobName or 'none'}"
     elif running and record.phase in (StepPhase.SUCCEEDED, StepPhase.FAILED):
@@ -62,9 +66,10 @@ def prepared_once(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
         fault = f"takes Job {record.jobName} of another one for its own ({record.phase})"
     if fault:
         yield Finding(
-            objects=(reference_to(storage), *map(reference_to, running)),
+            objects=(reference_to(storage), *map(reference_to, running), *map(reference_to, pods)),
             message=f"{reference_to(storage)} {fault}",
-            remedy="delete the Jobs, look at what is on the volume, and ask to recover",
+            remedy="delete the Jobs and their Pods, look at what is on the volume, and ask to "
+            "recover",
         )
 
 
@@ -80,6 +85,11 @@ def stock_is_empty(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
             f"{', '.join(sorted(names))}",
             remedy="delete the stock unit, unless it is claimed",
         )
+
+
+def _run_of(pod: Pod) -> str:
+    owner = pod.metadata.controller_owner
+    return owner.uid if owner else pod.metadata.uid
 
 
 def _is_running(job: Job) -> bool:

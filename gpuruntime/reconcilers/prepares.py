@@ -1,10 +1,13 @@
 """What fills a storage, once: recorded, shut in, and only then run."""
 
+from collections.abc import Iterable
+
 import attrs
 import structlog
 
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
+from gpuruntime.models import labels
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import NetworkPolicy
@@ -14,6 +17,7 @@ from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.storages import (
     GPUStorage,
     Prepare,
+    asks_to_recover,
     awaited,
     circle_of_copies,
     prepare_policy_name,
@@ -39,6 +43,7 @@ from gpuruntime.reconcilers.storage_plan import (
     prepare_step,
     source_missing,
     waits_for_holder,
+    waits_for_pod,
     wrong_source,
 )
 
@@ -60,7 +65,8 @@ class Prepares:
         """A run that is recorded already is begun here, as often as it takes."""
         job = self._job(storage)
         words = await self._words(storage, job)
-        step = prepare_step(storage, job, waits=self._waits(storage, volume), words=words)
+        waits = self._waits(storage, volume) or await self._waits_for_pod(storage)
+        step = prepare_step(storage, job, waits=waits, words=words)
         if step.makes_job and step.status == storage.status.prepare:
             return await self.begin(storage, step)
         return step
@@ -158,16 +164,29 @@ class Prepares:
         )
         is_unexplained = failure is None and job.has_failed
         if is_unexplained and not storage.status.prepare.has_ended:
-            failure = failure_of(await self._live_pods(job))
+            failure = failure_of(await self._live_pods(f"{JOB_NAME}={job.metadata.name}"))
         return failure.message if failure else ""
 
-    async def _live_pods(self, job: Job) -> tuple[Pod, ...]:
+    async def _live_pods(self, label_selector: str) -> tuple[Pod, ...]:
+        namespace = self.options.instance_namespace
         page = await self.client.list_page(
-            PODS,
-            namespace=job.metadata.namespace,
-            label_selector=f"{JOB_NAME}={job.metadata.name}",
+            PODS, namespace=namespace, label_selector=label_selector
         )
         return tuple(page.items)
+
+    async def _waits_for_pod(self, storage: GPUStorage) -> StorageVerdict | None:
+        """What fills a volume has it to itself, and a Job that is gone may have left its Pod.
+
+        Once a run is recorded the cluster itself is asked: a cache that lags must not let two
+        write at once.
+        """
+        record = storage.status.prepare
+        if record.phase not in ("", StepPhase.PENDING) and not asks_to_recover(storage):
+            return None
+        left = _living(self.caches.helper_pods_of(storage.metadata.key))
+        if not left and record.phase:
+            left = _living(await self._live_pods(f"{labels.STORAGE}={storage.metadata.name}"))
+        return waits_for_pod(left[0]) if left else None
 
     def _waits(self, storage: GPUStorage, volume: StorageVerdict) -> StorageVerdict | None:
         if not volume.is_true:
@@ -204,6 +223,10 @@ class Prepares:
             refused=StorageReason.PREPARE_SYNC_FAILED,
             waits=StorageReason.PREPARE_PROGRESSING,
         )
+
+
+def _living(pods: Iterable[Pod]) -> list[str]:
+    return sorted(pod.metadata.name for pod in pods if pod.status.phase not in ENDED)
 
 
 def _is_of(pod: KubernetesObject, job: Job) -> bool:

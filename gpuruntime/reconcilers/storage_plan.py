@@ -183,6 +183,15 @@ def wrong_source(
     return source_missing(f"storage {name} to copy from {fault}: {remedy}")
 
 
+def waits_for_pod(name: str) -> StorageVerdict:
+    """Of a run before, or of the file server."""
+    return StorageVerdict(
+        reason=StorageReason.PREPARE_PROGRESSING,
+        message=f"waits until Pod {name} has ended, which is on the volume: whatever fills it has "
+        "it to itself",
+    )
+
+
 def source_missing(message: str) -> StorageVerdict:
     return StorageVerdict(reason=StorageReason.SOURCE_NOT_READY, message=message)
 

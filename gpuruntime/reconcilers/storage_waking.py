@@ -14,6 +14,7 @@ from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import HOLDER
 from gpuruntime.reconcilers.facts import asked, is_news, mounted, offered, trouble, unit_name
 from gpuruntime.reconcilers.informers import Informers
+from gpuruntime.reconcilers.pod_failures import ENDED
 from gpuruntime.workqueue.queue import WorkQueue
 
 
@@ -86,7 +87,8 @@ class StorageWaker:
         if not self._is_leading or pod is None:
             return
         is_placed = (new.spec.nodeName if new else "") != (old.spec.nodeName if old else "")
-        if trouble(old) != trouble(new) or new is None or is_placed:
+        has_ended = pod.status.phase in ENDED and (old is None or old.status.phase not in ENDED)
+        if trouble(old) != trouble(new) or new is None or is_placed or has_ended:
             self._wake_by_label(pod)
             self._wake_held(unit_name(pod))
 

@@ -34,6 +34,7 @@ from tests.audit.values import (
     claim_metadata,
     copying_pod,
     deployment,
+    filling_pod,
     job,
     mounting,
     owner,
@@ -133,6 +134,15 @@ GIVEN_ON = told(
 def prepare(phase: str, name: str = JOB) -> Corruption:
     return told("storages", STORAGE, prepare=PrepareStatus(phase=phase, jobName=name))
 
+
+# By the recorded Job, with nobody on the volume.
+FILLS = both(
+    prepare("Running"),
+    edit("jobs", JOB, lambda held: with_status(held, conditions=())),
+    LET_GO,
+    minus("deployments", "unit-demo"),
+    *(minus("pods", name) for name in ("unit-demo-1", f"storage-accessor-{STORAGE}-1")),
+)
 
 CORRUPTIONS: dict[str, list[Corruption]] = {
     "one-state": [
@@ -383,6 +393,11 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         both(minus("jobs", JOB), plus("jobs", job(ended=""))),
         both(minus("jobs", JOB), plus("jobs", job(ended="")), prepare("Failed")),
         both(minus("jobs", JOB), plus("jobs", job(uid="uid-gone"))),
+        both(plus("pods", filling_pod(JOB)), plus("pods", filling_pod("again"))),
+        both(
+            FILLS,
+            plus("pods", with_metadata(filling_pod("gone"), deletionTimestamp=LATER)),
+        ),
     ],
     "stock-empty": [
         edit(
@@ -590,6 +605,20 @@ ALLOWED: dict[str, Corruption] = {
         plus("jobs", job("again-1", ended="Failed")), plus("jobs", job("again-2"))
     ),
     "a recorded Job that was collected": minus("jobs", JOB),
+    "a Job and its Pod": both(FILLS, plus("pods", filling_pod(JOB))),
+    "a Pod that a removed Job has left": both(
+        FILLS, minus("jobs", JOB), plus("pods", filling_pod(JOB))
+    ),
+    "a suspended Job beside the Pod of the run before": both(
+        FILLS,
+        prepare("Pending"),
+        edit("jobs", JOB, lambda held: with_spec(held, suspend=True)),
+        plus("pods", filling_pod("again")),
+    ),
+    "a Job beside a Pod of the run before that has ended": both(
+        FILLS,
+        plus("pods", attrs.evolve(filling_pod("again"), status=PodStatus(phase="Failed"))),
+    ),
     "a Job of the past under the recorded name": both(
         prepare("Pending"),
         LET_GO,

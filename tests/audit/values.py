@@ -222,6 +222,14 @@ def copying_pod(name: str) -> Pod:
     return Pod(metadata=attrs.evolve(metadata, labels=marks), spec=mounting())
 
 
+def filling_pod(job: str, **members: Any) -> Pod:
+    """Of the storage itself."""
+    by = OwnerReference(kind="Job", name=job, uid=f"uid-child-{job}", controller=True)
+    metadata = attrs.evolve(storage_metadata(f"{job}-1"), ownerReferences=(by,), **members)
+    marks = {**metadata.labels, labels.PREPARE: STORAGE}
+    return Pod(metadata=attrs.evolve(metadata, labels=marks), spec=mounting())
+
+
 def server_pod(*, node: str = "node-1") -> Pod:
     metadata = storage_metadata(f"storage-accessor-{STORAGE}-1")
     return Pod(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gpuruntime.models import labels
 from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.volumes import JOBS
@@ -122,6 +123,41 @@ async def test_a_job_that_somebody_removes_before_its_end_fails_the_prepare(on: 
         view = await ground.storage(name, has_failed)
         assert "was removed before it ended" in view["message"]
         await recover(ground, name)
+        await ground.end_job(name)
+        await ground.storage(name, is_ready)
+
+
+async def test_a_recovery_waits_until_the_pod_of_the_run_before_has_ended(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.make("models", prepare=FILL)
+        pod = await ground.job_pod(name)
+        (job,) = await ground.jobs(name)
+        path = ground.path(JOBS, job["metadata"]["name"])
+        (await ground.kube.delete(path, {"propagationPolicy": "Orphan"})).ok()
+        await ground.storage(name, has_failed)
+        await recover(ground, name)
+        left = pod["metadata"]["name"]
+        await ground.storage(name, lambda view: f"waits until Pod {left} " in view["message"])
+        assert await ground.jobs(name) == []
+
+        await ground.end_job(name)
+        await ground.until(lambda: ground.jobs(name), bool)
+        await ground.end_job(name)
+        view = await ground.storage(name, is_ready)
+        assert view["prepareStatus"]["recoveryPhase"] == "Succeeded"
+
+
+async def test_a_prepare_waits_until_the_file_server_is_gone(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", accessor={"enabled": True, "writable": True})
+        (server,) = await ground.until(
+            lambda: ground.pods(labels.ACCESSOR, f"storage-accessor-{name}"), bool
+        )
+        async with ground.unreachable(server):
+            await patch(ground, name, {"prepare": FILL})
+            waits = f"waits until Pod {server['metadata']['name']} "
+            await ground.storage(name, lambda view: waits in view["message"])
+            assert await ground.jobs(name) == []
         await ground.end_job(name)
         await ground.storage(name, is_ready)
 
