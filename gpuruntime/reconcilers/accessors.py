@@ -7,6 +7,7 @@ import attrs
 from gpuruntime.controller.result import Result
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import NetworkPolicy, Service
+from gpuruntime.models.pods import Pod
 from gpuruntime.models.reasons import StorageReason
 from gpuruntime.models.storages import GPUStorage, accessor_name
 from gpuruntime.models.workloads import Deployment
@@ -14,12 +15,14 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.pod_failures import current_pod
+from gpuruntime.reconcilers.placing_plan import placing_of_server
+from gpuruntime.reconcilers.pod_failures import current_pod, is_unschedulable
 from gpuruntime.reconcilers.storage_children import (
     Placing,
     accessor_deployment,
     accessor_policy,
     accessor_service,
+    placing_of,
 )
 from gpuruntime.reconcilers.storage_plan import StorageVerdict
 from gpuruntime.reconcilers.storage_status import (
@@ -53,7 +56,7 @@ class Accessors:
         try:
             await self.policies.keep(storage, key, accessor_policy(storage, self.options))
             await self.services.keep(storage, key, accessor_service(storage, self.options))
-            desired = accessor_deployment(storage, self.options, self._placing(storage))
+            desired = accessor_deployment(storage, self.options, self._placing(storage, key))
             deployment = await self.deployments.keep(storage, key, desired)
         except ChildSyncError as error:
             verdict = StorageVerdict(reason=StorageReason.ACCESSOR_FAILED, message=str(error))
@@ -69,13 +72,12 @@ class Accessors:
         for keeper in keepers:
             await keeper.drop(storage, key)
 
-    def _pods(self, storage: GPUStorage, key: Key) -> Any:
+    def _pods(self, storage: GPUStorage, key: Key) -> tuple[Pod, ...]:
         helpers = self.caches.helper_pods_of(storage.metadata.key)
         return tuple(pod for pod in helpers if pod.metadata.name.startswith(f"{key.name}-"))
 
-    def _placing(self, storage: GPUStorage) -> Placing:
-        """Where the unit's Pod is; while that has no node yet, nowhere, to leave it the choice."""
-        pod = current_pod(self.holds.holders_pods(storage))
-        if pod is None:
-            return Placing()
-        return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else Placing(is_off=True)
+    def _placing(self, storage: GPUStorage, key: Key) -> Placing:
+        deployment = self.deployments.owned(key, storage)
+        before = placing_of(deployment) if deployment else Placing()
+        is_stuck = is_unschedulable(current_pod(self._pods(storage, key)))
+        return placing_of_server(self.holds.holders_pods(storage), before, is_stuck=is_stuck)

@@ -53,6 +53,10 @@ def failure_of(pods: Iterable[Pod]) -> PodFailure | None:
     return _startup(pod) or _unschedulable(pod)
 
 
+def is_unschedulable(pod: Pod | None) -> bool:
+    return pod is not None and not pod.spec.nodeName and _unschedulable(pod) is not None
+
+
 def crash_of(pods: Iterable[Pod]) -> PodFailure | None:
     """The last bad end of a container that runs again, however ready it is by now."""
     pod = current_pod(pods)

@@ -1,10 +1,11 @@
 """The children of a storage as they should be: its claim, the Job that fills it, its accessor."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 
-from gpuruntime.models import labels
+from gpuruntime.models import codec, labels
 from gpuruntime.models.accessors import ACCESSOR_PORT, accessor_arguments
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import KubernetesObject
@@ -19,7 +20,7 @@ from gpuruntime.models.storages import (
     prepare_policy_name,
 )
 from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
-from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.child_keeper import ChildSyncError, whose
 from gpuruntime.reconcilers.drift import Child, inputs_hash
 from gpuruntime.reconcilers.hardening import (
@@ -55,6 +56,17 @@ class Placing:
     @property
     def replicas(self) -> int:
         return 0 if self.is_off else 1
+
+
+def placing_of(accessor: Deployment) -> Placing:
+    """What it stands at now."""
+    spec = codec.decode_object(bytes(accessor.spec))
+    is_off = spec.get("replicas") == 0
+    match spec.get("template"):
+        case {"spec": {"affinity": {"nodeAffinity": dict(affinity)}}}:
+            return Placing(node=_node_in(affinity), is_off=is_off)
+        case _:
+            return Placing(is_off=is_off)
 
 
 def demand_ours(
@@ -301,6 +313,14 @@ def _on_node(node: str) -> JsonObject:
     field: JsonObject = {"key": "metadata.name", "operator": "In", "values": [node]}
     terms: JsonObject = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _node_in(affinity: Mapping[str, Any]) -> str:
+    match affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
+        case {"nodeSelectorTerms": [{"matchFields": [{"values": [str(node)]}]}]}:
+            return node
+        case _:
+            return ""
 
 
 def _claim_volume(name: str, claim: str, *, read_only: bool = False) -> JsonObject:

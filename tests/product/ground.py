@@ -272,14 +272,14 @@ def condition(view: Any, type_: str) -> Document:
 
 
 @asynccontextmanager
-async def embedded(prefix: str) -> AsyncIterator[Ground]:
+async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[Ground]:
     """Of its own, in virtual time."""
     cluster = EmbeddedCluster(now=_virtual_now, options=ClusterOptions())
     settings = Settings(
         listen=Address("127.0.0.1", 0),
         operations=OperationsSettings(listen=Address("127.0.0.1", 0)),
         leaderElection=LeaderElectionSettings(enabled=False),
-        helpers=HelperSettings(cpu=Amount(TOO_MUCH)),
+        helpers=HelperSettings(cpu=Amount(helper_cpu)),
     )
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(cluster.run(), name="cluster")]

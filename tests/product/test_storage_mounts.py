@@ -1,7 +1,11 @@
 """Who mounts a storage, on both servers: one unit at a time, the older one first, none unseen."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+
+import pytest
 
 from gpuruntime.models import labels
 from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
@@ -9,8 +13,9 @@ from gpuruntime.models.pods import PODS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.conformance.objects import NODES
 from tests.product.conftest import Open
-from tests.product.ground import Document, Ground, Holds, condition, is_ready
+from tests.product.ground import Document, Ground, Holds, condition, embedded, is_ready
 
 FILL: Document = {"fromImage": "busybox:1.36", "command": ["fill"]}
 # Objects tell their age in whole seconds.
@@ -49,6 +54,38 @@ async def is_put_back(ground: Ground, path: str) -> None:
     before = await spec_of(ground, path)
     (await ground.kube.patch(path, {"spec": {"replicas": 0}})).ok()
     await ground.until(lambda: spec_of(ground, path), lambda spec: spec == before)
+
+
+async def serving(ground: Ground, accessor: str) -> Document:
+    """The one Pod of a file server that is tied to a node, once it serves."""
+
+    async def look() -> list[Document]:
+        found = await ground.pods(labels.ACCESSOR, accessor)
+        return [each for each in found if "affinity" in each["spec"]]
+
+    found: list[Document] = await ground.until(
+        look, lambda found: [each["status"]["phase"] for each in found] == ["Running"]
+    )
+    return found[0]
+
+
+@asynccontextmanager
+async def only_node(ground: Ground) -> AsyncIterator[str]:
+    """A GPU product that one node has until the block is over."""
+    product = ground.name("product")
+    node = (await ground.kube.get(NODES.path())).ok()["items"][0]
+    path = NODES.path(name=node["metadata"]["name"])
+    before = node["metadata"].get("labels", {}).get(labels.GPU_PRODUCT)
+
+    async def give(label: str | None) -> None:
+        patch = {"metadata": {"labels": {labels.GPU_PRODUCT: label}}}
+        (await ground.kube.patch(path, patch)).ok()
+
+    await give(product)
+    try:
+        yield product
+    finally:
+        await give(before)
 
 
 async def test_nothing_half_filled_is_ever_mounted(on: Open) -> None:
@@ -454,6 +491,27 @@ async def test_a_unit_that_is_resumed_says_what_it_waits_for(on: Open) -> None:
         assert f"is held by unit {other}" in view["message"]
         await delete_unit(ground, other)
         await ground.unit(unit, is_ready)
+
+
+@pytest.mark.looptime
+async def test_a_unit_that_is_rolled_on_its_node_leaves_the_file_server_alone() -> None:
+    async with embedded("t", helper_cpu="250m") as ground, only_node(ground) as product:
+        name = await ground.ready("models", accessor={"enabled": True})
+        child = f"storage-accessor-{name}"
+        unit = await ground.mount("unit", name, gpuProduct=product)
+        await ground.unit(unit, is_ready)
+        server = await serving(ground, child)
+        before = await ground.unit_pod(unit)
+        assert server["spec"]["nodeName"] == before["spec"]["nodeName"]
+
+        rolled = await ground.call("PUT", f"/gpu-units/{unit}", {"image": "busybox:1.37"})
+        assert rolled.status == 200
+        await ground.unit(unit, lambda view: is_ready(view) and view["image"] == "busybox:1.37")
+        assert (await ground.unit_pod(unit))["metadata"]["uid"] != before["metadata"]["uid"]
+        assert (await serving(ground, child))["metadata"]["uid"] == server["metadata"]["uid"]
+        deployment = (await ground.kube.get(ground.path(DEPLOYMENTS, child))).ok()
+        template = deployment["spec"]["template"]["spec"]
+        assert template["affinity"] == server["spec"]["affinity"]
 
 
 async def test_an_accessor_comes_goes_and_follows_the_holder(on: Open) -> None:

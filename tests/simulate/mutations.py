@@ -328,9 +328,8 @@ STORAGES: Final = (
     ),
     Mutation(
         "a file server runs on any node",
-        "gpuruntime.reconcilers.accessors",
-        "        return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else "
-        "Placing(is_off=True)",
+        "gpuruntime.reconcilers.placing_plan",
+        "        return Placing(node=(current_pod(placed) or placed[0]).spec.nodeName)",
         "        return Placing()",
     ),
     Mutation(
