@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from gpuruntime.models.conditions import Condition
+from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.raw import EMPTY, keep
 from gpuruntime.models.resources import Resource
@@ -29,6 +29,12 @@ class Deployment:
 
     def __attrs_post_init__(self) -> None:
         keep(self, "spec")
+
+    @property
+    def refusal(self) -> str:
+        """Why the cluster lets it make no Pod, as a quota or an admission does; else empty."""
+        failure = condition_of(self.status.conditions, "ReplicaFailure")
+        return failure.message if failure is not None and failure.is_true else ""
 
 
 DEPLOYMENTS: Final = Resource(

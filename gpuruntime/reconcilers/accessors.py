@@ -56,12 +56,13 @@ class Accessors:
         try:
             await self.policies.keep(storage, key, accessor_policy(storage, self.options))
             await self.services.keep(storage, key, accessor_service(storage, self.options))
-            desired = accessor_deployment(storage, self.options, self._placing(storage, key))
+            placing = self._placing(storage, key)
+            desired = accessor_deployment(storage, self.options, placing)
             deployment = await self.deployments.keep(storage, key, desired)
         except ChildSyncError as error:
             verdict = StorageVerdict(reason=StorageReason.ACCESSOR_FAILED, message=str(error))
             return verdict, Result(REFUSED_SECONDS)
-        return accessor_verdict(storage, deployment, self._pods(storage, key)), None
+        return accessor_verdict(storage, deployment, self._pods(storage, key), placing), None
 
     def is_there(self, storage: GPUStorage) -> bool:
         key = Key(storage.metadata.namespace, accessor_name(storage.metadata.name))

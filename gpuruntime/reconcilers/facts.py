@@ -120,10 +120,9 @@ def is_news(
 
 def readiness(deployment: Deployment | None) -> object:
     if deployment is None:
-        return (False, [])
-    status = deployment.status
-    refusals = [each.message for each in status.conditions if each.type == "ReplicaFailure"]
-    return (is_current(deployment) and status.readyReplicas > 0, refusals)
+        return (False, "")
+    is_ready = is_current(deployment) and deployment.status.readyReplicas > 0
+    return (is_ready, deployment.refusal)
 
 
 def trouble(pod: Pod | None) -> object:

@@ -17,8 +17,8 @@ from gpuruntime.models.storages import (
 from gpuruntime.models.volumes import VolumeClaim
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.pod_failures import failure_of
-from gpuruntime.reconcilers.storage_children import accessor_url
+from gpuruntime.reconcilers.pod_failures import current_pod, failure_of
+from gpuruntime.reconcilers.storage_children import Placing, accessor_url
 from gpuruntime.reconcilers.storage_plan import PrepareStep, StorageVerdict
 
 
@@ -40,16 +40,23 @@ def ready_verdict(found: Findings) -> StorageVerdict:
 
 
 def accessor_verdict(
-    storage: GPUStorage, deployment: Deployment | None, pods: tuple[Pod, ...]
+    storage: GPUStorage, deployment: Deployment, pods: tuple[Pod, ...], placing: Placing
 ) -> StorageVerdict:
     """Of an accessor whose children are in place."""
-    if deployment is not None and deployment.status.readyReplicas:
+    holder = storage.status.holder
+    if placing.is_off and holder is not None:
+        message = f"waits until the Pod of unit {holder.name} has a node"
+        return StorageVerdict(reason=StorageReason.ACCESSOR_PROGRESSING, message=message)
+    if deployment.status.readyReplicas:
         return StorageVerdict(
             is_true=True, reason=StorageReason.ACCESSOR_SERVING, message="the files are served"
         )
     failure = failure_of(pods)
-    if failure is not None:
-        return StorageVerdict(reason=StorageReason.ACCESSOR_FAILED, message=failure.message)
+    trouble = failure.message if failure else ""
+    if current_pod(pods) is None:
+        trouble = deployment.refusal
+    if trouble:
+        return StorageVerdict(reason=StorageReason.ACCESSOR_FAILED, message=trouble)
     name = accessor_name(storage.metadata.name)
     return StorageVerdict(
         reason=StorageReason.ACCESSOR_PROGRESSING, message=f"Deployment {name} is on its way"

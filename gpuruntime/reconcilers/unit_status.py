@@ -218,12 +218,7 @@ def _is_rolled_out(deployment: Deployment) -> bool:
 
 
 def _progress(deployment: Deployment, pods: tuple[Pod, ...]) -> str:
-    refusals = (
-        each.message
-        for each in deployment.status.conditions
-        if each.type == "ReplicaFailure" and each.is_true
-    )
-    return ON_ITS_WAY if current_pod(pods) else next(refusals, ON_ITS_WAY)
+    return ON_ITS_WAY if current_pod(pods) else deployment.refusal or ON_ITS_WAY
 
 
 def _timeline(

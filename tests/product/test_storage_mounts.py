@@ -15,7 +15,15 @@ from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.conformance.objects import NODES
 from tests.product.conftest import Open
-from tests.product.ground import Document, Ground, Holds, condition, embedded, is_ready
+from tests.product.ground import (
+    TOO_MUCH,
+    Document,
+    Ground,
+    Holds,
+    condition,
+    embedded,
+    is_ready,
+)
 
 FILL: Document = {"fromImage": "busybox:1.36", "command": ["fill"]}
 # Objects tell their age in whole seconds.
@@ -512,6 +520,24 @@ async def test_a_unit_that_is_rolled_on_its_node_leaves_the_file_server_alone() 
         deployment = (await ground.kube.get(ground.path(DEPLOYMENTS, child))).ok()
         template = deployment["spec"]["template"]["spec"]
         assert template["affinity"] == server["spec"]["affinity"]
+
+
+async def test_an_accessor_that_makes_way_for_a_pod_without_a_node_says_so(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models", accessor={"enabled": True})
+        unit = await ground.mount("unit", name, cpu=TOO_MUCH)
+        words = f"waits until the Pod of unit {unit} has a node"
+        view = await ground.storage(
+            name, lambda view: condition(view, "AccessorReady")["message"] == words
+        )
+        assert view["accessorStatus"]["phase"] == "Pending"
+        path = ground.path(DEPLOYMENTS, f"storage-accessor-{name}")
+        assert (await ground.kube.get(path)).ok()["spec"]["replicas"] == 0
+        files = await ground.call("GET", f"/gpu-storages/{name}/files/")
+        assert (files.status, words in files.message) == (503, True)
+
+        await delete_unit(ground, unit)
+        await ground.kube.settled(path, lambda live: live["spec"]["replicas"] == 1)
 
 
 async def test_an_accessor_comes_goes_and_follows_the_holder(on: Open) -> None:
