@@ -243,16 +243,26 @@ class HelperSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class FileSettings:
-    """Of files on their way through the api: each way, each file, and all at once."""
+    """Of files on their way through the api: each way, each file, and all at once.
+
+    Of `atOnce`, each caller that is known has `atOncePerCaller`; 0 stands for a quarter.
+    """
 
     maxSize: Amount = Amount("100Gi")
     idleTimeout: Seconds = Seconds(60.0)
     timeout: Seconds = Seconds(3600.0)
     atOnce: int = 256
+    atOncePerCaller: int = 0
 
     def __attrs_post_init__(self) -> None:
         if self.atOnce < 1:
             raise FieldError("atOnce", "must be at least 1")
+        if self.atOncePerCaller < 0:
+            raise FieldError("atOncePerCaller", "must be at least 1, or 0: a quarter of atOnce")
+
+    @property
+    def at_once_each(self) -> int:
+        return self.atOncePerCaller or max(1, self.atOnce // 4)
 
     @property
     def most_bytes(self) -> int:

@@ -102,6 +102,8 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         ("network: {nats: {podLabels: {a b: c}}}", "nats.podLabels: a b: c is no label"),
         ("network: {nats: {address: 10.0.0.0/8}}", "nats.address: '10.0.0.0/8' is no IP address"),
         ("network: {nats: {address: 10.0.0.7, podLabels: {a: b}}}", "address: excludes labels"),
+        ("files: {atOnce: 0}", "files.atOnce: must be at least 1"),
+        ("files: {atOncePerCaller: -1}", "files.atOncePerCaller: must be at least 1, or 0"),
         ("serverless: {cpu: lots}", "serverless.cpu: must be a quantity above 0"),
         ("serverless: {memory: '0'}", "serverless.memory: must be a quantity above 0"),
         ("serverless: {cpu: '2'}", "serverless.cpuLimit: must not be below cpu, 2"),

@@ -15,13 +15,17 @@ LOOK_EVERY_SECONDS: Final = 1.0
 
 @attrs.frozen(kw_only=True, slots=True)
 class FileLimits:
-    """The bytes are of one body, either way; `at_once` is of one process."""
+    """The bytes are of one body, either way.
+
+    `at_once` is of one process, `at_once_each` of each caller that is known to it.
+    """
 
     most_bytes: int = 100 * 2**30
     idle_seconds: float = 60.0
     longest_seconds: float = 3600.0
     connect_seconds: float = 5.0
     at_once: int = 256
+    at_once_each: int = 64
 
 
 class End(StrEnum):

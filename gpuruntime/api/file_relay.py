@@ -8,6 +8,7 @@ that fails once it has begun to leave ends as a broken connection, never as a sh
 import asyncio
 import socket
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
@@ -51,11 +52,15 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class Order:
-    """What goes to the file server; the target is path and query as the caller sent them."""
+    """What goes to the file server; the target is path and query as the caller sent them.
+
+    `caller` is empty where callers are not told apart.
+    """
 
     accessor: Accessor
     target: str
     headers: CIMultiDict[str]
+    caller: str = ""
 
     @property
     def url(self) -> URL:
@@ -65,20 +70,30 @@ class Order:
 class FileRelay:
     def __init__(self, limits: FileLimits) -> None:
         self._limits = limits
-        self._count = 0
+        # What each caller has on its way; one that has nothing is not in it.
+        self._counts: Counter[str] = Counter()
 
     async def hand_on(self, request: web.Request, order: Order) -> web.StreamResponse:
         """Raises RequestError while nothing of an answer has left."""
         limits = self._limits
-        if self._count >= limits.at_once:
-            raise CrowdedError(f"{limits.at_once} files are on their way already: send it again")
+        self._demand_room(order.caller)
         if (request.content_length or 0) > limits.most_bytes:
             raise BodyTooLargeError(f"the file is larger than {limits.most_bytes} bytes")
-        self._count += 1
+        self._counts[order.caller] += 1
         try:
             return await _Exchange(request, order, limits).run()
         finally:
-            self._count -= 1
+            self._counts -= Counter((order.caller,))
+
+    def _demand_room(self, caller: str) -> None:
+        """Raises CrowdedError; one caller alone must not take the places of all."""
+        limits, of_caller = self._limits, self._counts[caller]
+        if self._counts.total() >= limits.at_once:
+            raise CrowdedError(f"{limits.at_once} files are on their way already: send it again")
+        if caller and of_caller >= limits.at_once_each:
+            raise CrowdedError(
+                f"{caller} has {of_caller} files on their way: let some of them end first"
+            )
 
 
 class _Exchange:

@@ -4,7 +4,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from gpuruntime.api.access import Verb, storage_access
+from gpuruntime.api.access import ANYBODY, Verb, storage_access
 from gpuruntime.api.accessors import Accessors
 from gpuruntime.api.errors import MethodNotAllowedError
 from gpuruntime.api.file_headers import onward
@@ -95,8 +95,9 @@ class _Files:
         if is_change and not storage.spec.accessor.writable:
             raise MethodNotAllowedError(request.method, READS)
         accessor = self._accessors.of(storage)
+        caller = "" if call.principal is ANYBODY else call.principal.name
         return await self._relay.hand_on(
-            request, Order(accessor=accessor, target=target, headers=headers)
+            request, Order(accessor=accessor, target=target, headers=headers, caller=caller)
         )
 
 

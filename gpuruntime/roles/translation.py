@@ -43,6 +43,7 @@ def file_limits_of(settings: Settings) -> FileLimits:
         idle_seconds=files.idleTimeout,
         longest_seconds=files.timeout,
         at_once=files.atOnce,
+        at_once_each=files.at_once_each,
     )
 
 

@@ -1,12 +1,15 @@
 """File servers and callers that break off, lie, never end or never begin."""
 
 import asyncio
+import hashlib
 import socket
 from contextlib import ExitStack, suppress
 
 import pytest
 
+from gpuruntime.api.access import Principal, Role
 from gpuruntime.api.file_patience import FileLimits
+from gpuruntime.api.token_guard import TokenGuard
 from tests.api.service import Service
 from tests.api.test_serving import exchange, statuses
 from tests.api.test_storage_files import error_of
@@ -317,6 +320,35 @@ async def test_slow_callers_hold_up_nobody_else_and_more_than_the_most_are_429()
         upstream.script = saying(answer("200 OK"))
         assert statuses(await send(api, request())) == [200]
         assert upstream.line == f"GET {FILES}/a.bin HTTP/1.1"
+
+
+async def test_one_caller_cannot_take_the_places_of_all() -> None:
+    limits = FileLimits(at_once=8, at_once_each=2)
+    table = {
+        hashlib.sha256(name.encode()).digest(): Principal(name=name, role=Role.OPERATOR)
+        for name in ("greedy", "other")
+    }
+
+    def asking(who: str) -> bytes:
+        return request("GET", "/a.bin", f"Authorization: Bearer {who}".encode())
+
+    async with (
+        filing(limits=limits, guard=TokenGuard(lambda: table)) as (api, upstream),
+        asyncio.TaskGroup() as tasks,
+    ):
+        upstream.script = saying(CHUNKED + b"1\r\na\r\n", then=idle)
+        slow = [tasks.create_task(send(api, asking("greedy"))) for _ in range(2)]
+        while upstream.open < len(slow):  # noqa: ASYNC110 - it is the other side's count
+            await asyncio.sleep(0.1)
+        received = await send(api, asking("greedy"))
+        assert (statuses(received), error_of(received)["code"]) == ([429], "too_many_requests")
+        assert "greedy has 2 files on their way" in error_of(received)["message"]
+        upstream.script = saying(answer("200 OK"))
+        assert statuses(await send(api, asking("other"))) == [200]
+        for each in slow:
+            each.cancel()
+        await assert_let_go(upstream)
+        assert statuses(await send(api, asking("greedy"))) == [200]
 
 
 async def test_a_file_server_that_takes_no_connection_is_502_before_long() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from gpuruntime.api.authentication import Guard
 from gpuruntime.api.file_patience import FileLimits
 from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject
@@ -139,10 +140,14 @@ async def filing(
     limits: FileLimits = FILE_LIMITS,
     enabled: bool = True,
     writable: bool = True,
+    guard: Guard | None = None,
 ) -> AsyncIterator[tuple[Service, Upstream]]:
     """The API, and a storage `models` whose files are at the upstream."""
     cluster, upstream = cluster or Cluster(), Upstream()
-    async with listening(upstream) as port, service(cluster, files=limits) as api:
+    async with (
+        listening(upstream) as port,
+        service(cluster, files=limits, guard=guard) as api,
+    ):
         add_storage(api, cluster, port, enabled=enabled, writable=writable)
         yield api, upstream
 

@@ -1,11 +1,11 @@
-"""What the configuration says of networks, as the reconcilers get it."""
+"""What the configuration says of networks and files, as the rooms get it."""
 
 from pathlib import Path
 
 import pytest
 
 from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
-from gpuruntime.roles.translation import unit_options_of
+from gpuruntime.roles.translation import file_limits_of, unit_options_of
 from gpuruntime.settings import PRIVATE_NETWORKS, load
 
 
@@ -24,6 +24,19 @@ def test_what_is_blocked_can_be_chosen_or_given_up(tmp_path: Path) -> None:
     assert chosen == NetworkOptions(blocked_cidrs=("10.0.0.0/8",))
     given_up = network_of(tmp_path, "network: {blockedEgressCIDRs: [], allowAllEgress: true}")
     assert given_up == NetworkOptions(allows_all=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "each"),
+    [("{}", 64), ("{atOnce: 3}", 1), ("{atOnce: 8}", 2), ("{atOncePerCaller: 5}", 5)],
+)
+def test_one_caller_has_a_quarter_of_the_files_or_what_is_said(
+    tmp_path: Path, files: str, each: int
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"files: {files}")
+    settings = load(str(path), flags={}, environment={})
+    assert file_limits_of(settings).at_once_each == each
 
 
 @pytest.mark.parametrize(
