@@ -11,6 +11,7 @@ import attrs
 
 from gpuruntime.inventory.asked_storages import mistaken, uids_asked
 from gpuruntime.models import provenance
+from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.phases import StepPhase
 from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
 from gpuruntime.models.reasons import StorageReason
@@ -50,6 +51,12 @@ class GrowClaim:
 class KeepClaim:
     """Nothing to do; or nothing that would help."""
 
+
+# Of a container that waits: its image is at fault.
+_IMAGE_FAULTS: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName")
+# Conditions of a claim that grows.
+_GROWTH: Final = ("FileSystemResizePending", "Resizing")
+_GROWTH_FAULTS: Final = ("ControllerResizeError", "NodeResizeError")
 
 WAITS_FOR_VOLUME: Final = StorageVerdict(
     reason=StorageReason.PREPARE_PROGRESSING, message="waits for the volume"
@@ -236,7 +243,10 @@ def _follow(
         return _failed(record, words or job.words)
     phase = StepPhase.SUCCEEDED if job.has_succeeded else StepPhase.RUNNING
     status = _moved(record, phase)
-    verdict = _ended(storage, status) if job.has_succeeded else _progressing(status, words)
+    way_out = _way_out(storage, words)
+    verdict = (
+        _ended(storage, status) if job.has_succeeded else _progressing(status, words + way_out)
+    )
     return PrepareStep(status=status, verdict=verdict)
 
 
@@ -262,6 +272,15 @@ def _ended(storage: GPUStorage, record: PrepareStatus) -> StorageVerdict:
     kept = [each.message for each in storage.status.conditions if each.type == "Prepared"]
     message = kept[0] if kept else f"Job {record.jobName} failed: ask to recover"
     return StorageVerdict(reason=StorageReason.PREPARE_FAILED, message=message)
+
+
+def _way_out(storage: GPUStorage, words: str) -> str:
+    """A prepare stays as it was asked for, and with it the image that it waits for."""
+    prepare = storage.spec.prepare
+    is_users = prepare is not None and bool(prepare.fromImage)
+    if not is_users or not any(f": {reason}" in words for reason in _IMAGE_FAULTS):
+        return ""
+    return "; delete this storage and make it with another image, unless the image is to come"
 
 
 def _progressing(record: PrepareStatus, words: str = "") -> StorageVerdict:
@@ -296,17 +315,32 @@ def _bound(
             is_true=True, reason=StorageReason.VOLUME_READY, message=f"claim {name} holds {has}"
         )
     may_grow = storage_class is not None and storage_class.allowVolumeExpansion
-    if may_grow and not refusal:
+    growth = _words_of(claim, _GROWTH)
+    trouble = refusal or _words_of(claim, _GROWTH_FAULTS)
+    if may_grow and not trouble:
         message = f"claim {name} holds {has} and grows to {wants}"
-        return StorageVerdict(is_true=True, reason=StorageReason.VOLUME_READY, message=message)
+        return StorageVerdict(
+            is_true=True,
+            reason=StorageReason.VOLUME_READY,
+            message=f"{message}: {growth}" if growth else message,
+        )
     which = claim.spec.storageClassName or "of the volume"
-    why = refusal or f"class {which} does not let volumes grow to {wants}"
+    why = trouble or f"class {which} does not let volumes grow to {wants}"
     return StorageVerdict(
         is_true=True,
         reason=StorageReason.EXPANSION_REFUSED,
         message=f"claim {name} stays at {has}: {why}",
         is_refused=bool(refusal),
     )
+
+
+def _words_of(claim: VolumeClaim, types: tuple[str, ...]) -> str:
+    """Of the first of these conditions that holds."""
+    for type_ in types:
+        found = condition_of(claim.status.conditions, type_)
+        if found is not None and found.is_true:
+            return f"{type_}: {found.message}" if found.message else type_
+    return ""
 
 
 def _had_volume(storage: GPUStorage) -> bool:

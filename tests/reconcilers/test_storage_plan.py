@@ -262,8 +262,25 @@ def test_a_pod_that_cannot_start_is_heard_while_its_job_goes_on() -> None:
     found = step(begun, RUNNING, words="p/prepare: ErrImagePull: not found")
     assert found.verdict.reason is StorageReason.PREPARE_PROGRESSING
     assert found.verdict.message == (
-        "Job j fills the volume; its Pod waits: p/prepare: ErrImagePull: not found"
+        "Job j fills the volume; its Pod waits: p/prepare: ErrImagePull: not found; "
+        "delete this storage and make it with another image, unless the image is to come"
     )
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (FILL, "p: 0/2 nodes are available: 2 Insufficient cpu."),
+        (FILL, "p/prepare: CreateContainerConfigError: no Secret ErrImagePull"),
+        (Prepare(fromStorageName="t"), "p/prepare: ImagePullBackOff: not found"),
+    ],
+)
+def test_another_image_is_named_as_the_way_out_only_where_it_is_one(
+    prepare: Prepare, words: str
+) -> None:
+    begun = storage(prepare=prepare, phase="Running", jobName="j", observedDigest="d")
+    message = step(begun, RUNNING, words=words).verdict.message
+    assert message == f"Job j fills the volume; its Pod waits: {words}"
 
 
 def test_a_failure_keeps_its_words_while_nothing_can_be_done() -> None:
@@ -301,6 +318,50 @@ def test_growth_that_the_cluster_refuses_leaves_the_volume_usable() -> None:
     assert (verdict.is_true, verdict.reason) == (True, StorageReason.EXPANSION_REFUSED)
     assert verdict.message == "claim s stays at 10Gi: exceeded quota"
     assert verdict.is_refused
+
+
+@pytest.mark.parametrize(
+    ("type_", "message", "reason", "told"),
+    [
+        (
+            "FileSystemResizePending",
+            "wants a Pod",
+            StorageReason.VOLUME_READY,
+            "claim s holds 10Gi and grows to 20Gi: FileSystemResizePending: wants a Pod",
+        ),
+        (
+            "Resizing",
+            "",
+            StorageReason.VOLUME_READY,
+            "claim s holds 10Gi and grows to 20Gi: Resizing",
+        ),
+        (
+            "ControllerResizeError",
+            "disk quota of the project",
+            StorageReason.EXPANSION_REFUSED,
+            "claim s stays at 10Gi: ControllerResizeError: disk quota of the project",
+        ),
+        (
+            "NodeResizeError",
+            "file system is in use",
+            StorageReason.EXPANSION_REFUSED,
+            "claim s stays at 10Gi: NodeResizeError: file system is in use",
+        ),
+    ],
+)
+def test_growth_is_told_in_the_words_of_the_driver(
+    type_: str, message: str, reason: StorageReason, told: str
+) -> None:
+    words = (Condition(type=type_, status="True", message=message),)
+    of = claim()
+    growing = attrs.evolve(of, status=attrs.evolve(of.status, conditions=words))
+    verdict = volume_verdict(storage(size="20Gi"), growing, GROWING)
+    assert (verdict.is_true, verdict.reason, verdict.message) == (True, reason, told)
+    assert "10Gi" in volume_verdict(storage(), growing, GROWING).message
+    over = attrs.evolve(words[0], status="False")
+    quiet = attrs.evolve(of, status=attrs.evolve(of.status, conditions=(over,)))
+    verdict = volume_verdict(storage(size="20Gi"), quiet, GROWING)
+    assert verdict.message == "claim s holds 10Gi and grows to 20Gi"
 
 
 def test_a_class_that_does_not_exist_is_named() -> None:
