@@ -33,9 +33,9 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _ID_KEY: Final = web.RequestKey("request_id", str)
 _NO_ROUTE = "unknown"
 _AS_IT_IS: Final = "identity"
-_WRITES = frozenset({"POST", "PUT", "DELETE"})
+_WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH", "MKCOL", "COPY", "MOVE"})
 _FAULT = 500
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+_METHODS = _WRITES | {"GET", "HEAD", "OPTIONS", "PROPFIND"}
 
 log = structlog.get_logger()
 

@@ -165,7 +165,7 @@ async def test_a_fault_of_ours_is_500_and_tells_its_words_to_the_log_alone(
 async def test_requests_are_counted_by_the_routes_pattern(
     api: Service, meter: CountingMeter
 ) -> None:
-    for method, path in (("GET", f"{UNITS}/demo"), ("GET", "/nowhere"), ("PROPFIND", UNITS)):
+    for method, path in (("GET", f"{UNITS}/demo"), ("GET", "/nowhere"), ("LOCK", UNITS)):
         await api.call(method, path)
     labels = [each for each in meter.counted if each["route"] != "/openapi.json"]
     assert labels == [
@@ -173,6 +173,26 @@ async def test_requests_are_counted_by_the_routes_pattern(
         {"code": "404", "method": "GET", "route": "unknown"},
         {"code": "405", "method": "other", "route": "unknown"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "is_told"),
+    [
+        *((method, True) for method in ("PUT", "PATCH", "DELETE", "MKCOL", "COPY", "MOVE")),
+        *((method, False) for method in ("GET", "HEAD", "OPTIONS", "PROPFIND")),
+    ],
+)
+async def test_every_change_of_files_is_in_the_log_and_no_read_is(
+    method: str, is_told: bool, api: Service, meter: CountingMeter
+) -> None:
+    path = "/api/v1/gpu-storages/models/files/a"
+    with structlog.testing.capture_logs() as logs:
+        answer = await api.client.request(method, path, headers={"Destination": f"{path}-b"})
+        assert answer.status == 404
+        await asyncio.sleep(0)
+    told = [(line["method"], line["path"]) for line in logs if line["event"] == "request served"]
+    assert told == ([(method, path)] if is_told else [])
+    assert [each["method"] for each in meter.counted] == [method]
 
 
 async def test_an_answer_is_neither_stored_nor_sniffed(api: Service) -> None:
