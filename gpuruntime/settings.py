@@ -190,6 +190,7 @@ class NatsPeerSettings:
 @attrs.frozen(kw_only=True, slots=True)
 class NetworkSettings:
     blockedEgressCIDRs: tuple[str, ...] = PRIVATE_NETWORKS
+    nameServers: tuple[str, ...] = ()
     allowAllEgress: bool = False
     nats: NatsPeerSettings = NatsPeerSettings()
 
@@ -198,6 +199,11 @@ class NetworkSettings:
             FieldError(f"blockedEgressCIDRs[{index}]", f"{cidr!r} is no CIDR such as 10.0.0.0/8")
             for index, cidr in enumerate(self.blockedEgressCIDRs)
             if not is_cidr(cidr)
+        ]
+        problems += [
+            FieldError(f"nameServers[{index}]", f"{address!r} is no IP address")
+            for index, address in enumerate(self.nameServers)
+            if not address or not is_address(address)
         ]
         if not self.blockedEgressCIDRs and not self.allowAllEgress:
             problems.append(
@@ -239,6 +245,13 @@ class HelperSettings:
     copyImage: str = "docker.io/library/busybox:1.36"
     cpu: Amount = Amount("250m")
     memory: Amount = Amount("256Mi")
+
+    def __attrs_post_init__(self) -> None:
+        images = {"accessorImage": self.accessorImage, "copyImage": self.copyImage}
+        refuse(
+            *((field, not image, "is empty: name an image") for field, image in images.items()),
+            *((field, " " in image, f"{image!r} is no image") for field, image in images.items()),
+        )
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -209,6 +209,7 @@ networks = st.builds(
     blocked_cidrs=several(st.sampled_from([*PRIVATE_NETWORKS, "::/0"]), unique_by=str).filter(
         bool
     ),
+    name_servers=several(st.sampled_from(["169.254.20.10/32", "fd00::a/128"]), unique_by=str),
     allows_all=st.booleans(),
     nats=st.sampled_from(
         [

@@ -68,16 +68,19 @@ def _outside(options: NetworkOptions) -> list[Any]:
         for version, blocked in _blocked(options).items()
         if not any(ip_network(cidr).prefixlen == 0 for cidr in blocked)
     ]
-    return [_dns(), {"to": blocks}] if blocks else [_dns()]
+    names = _dns(options)
+    return [names, {"to": blocks}] if blocks else [names]
 
 
-def _dns() -> JsonObject:
+def _dns(options: NetworkOptions) -> JsonObject:
     """To the cluster's own servers, which live in a range that is blocked for all else."""
     servers: JsonObject = {
         "namespaceSelector": _pods({NAMESPACE_NAME: "kube-system"}),
         "podSelector": _pods({"k8s-app": "kube-dns"}),
     }
-    return {"to": [servers], "ports": [_port(DNS_PORT, each) for each in ("UDP", "TCP")]}
+    others = [{"ipBlock": {"cidr": cidr}} for cidr in options.name_servers]
+    ports = [_port(DNS_PORT, each) for each in ("UDP", "TCP")]
+    return {"to": [servers, *others], "ports": ports}
 
 
 def _queue(unit: GPUUnit, options: NetworkOptions) -> list[Any]:

@@ -68,9 +68,13 @@ class NatsPeer:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NetworkOptions:
-    """Where units may not go; the Internet is the rest."""
+    """Where units may not go; the Internet is the rest.
+
+    `name_servers` are addresses of such, as CIDRs, beside the cluster's own.
+    """
 
     blocked_cidrs: tuple[str, ...] = ()
+    name_servers: tuple[str, ...] = ()
     allows_all: bool = False
     nats: NatsPeer | None = None
 

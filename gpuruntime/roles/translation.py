@@ -67,6 +67,7 @@ def unit_options_of(settings: Settings) -> UnitOptions:
         sidecar=sidecar_options_of(settings),
         network=NetworkOptions(
             blocked_cidrs=settings.network.blockedEgressCIDRs,
+            name_servers=tuple(map(_as_cidr, settings.network.nameServers)),
             allows_all=settings.network.allowAllEgress,
             nats=_nats_peer(settings),
         ),
@@ -80,9 +81,13 @@ def _nats_peer(settings: Settings) -> NatsPeer | None:
     return NatsPeer(
         namespace_labels=given.namespaceLabels,
         pod_labels=given.podLabels,
-        cidr=str(ipaddress.ip_network(given.address)) if given.address else "",
+        cidr=_as_cidr(given.address) if given.address else "",
         port=given.port,
     )
+
+
+def _as_cidr(address: str) -> str:
+    return str(ipaddress.ip_network(address))
 
 
 def _pod_defaults(settings: Settings) -> PodDefaults:

@@ -135,6 +135,21 @@ def test_of_the_cluster_a_unit_reaches_its_name_servers_alone(
     assert found is verdict
 
 
+def test_a_name_server_at_an_address_that_is_blocked_is_reached_for_names_alone() -> None:
+    """Such as a cache on each node, which lives on a link-local address."""
+    options = NetworkOptions(
+        blocked_cidrs=PRIVATE_NETWORKS, name_servers=("169.254.20.10/32", "fd00::a/128")
+    )
+    filling = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), options)
+    job = Endpoint(namespace="units", labels=FILLING)
+    for network, who in ((under(unit_rules(unit(), options)), DEMO), (under(filling), job)):
+        for address in ("169.254.20.10", "fd00::a"):
+            assert network.permits(who, outside(address), 53, "UDP")
+            assert network.permits(who, outside(address), 53, "TCP")
+            assert not network.permits(who, outside(address), 80, "TCP")
+        assert not network.permits(who, outside("169.254.169.254"), 53, "UDP")
+
+
 def test_whoever_says_so_lets_units_reach_everything() -> None:
     network = under(unit_rules(unit(), OPEN))
     for target in (outside("10.96.0.1"), outside("fd00::1"), NEIGHBOUR, NATS):

@@ -26,6 +26,11 @@ def test_what_is_blocked_can_be_chosen_or_given_up(tmp_path: Path) -> None:
     assert given_up == NetworkOptions(allows_all=True)
 
 
+def test_name_servers_are_single_addresses(tmp_path: Path) -> None:
+    found = network_of(tmp_path, "network: {nameServers: [169.254.20.10, 'fd00::a']}")
+    assert found.name_servers == ("169.254.20.10/32", "fd00::a/128")
+
+
 @pytest.mark.parametrize(
     ("files", "each"),
     [("{}", 64), ("{atOnce: 3}", 1), ("{atOnce: 8}", 2), ("{atOncePerCaller: 5}", 5)],
