@@ -31,5 +31,17 @@ def container_security(*, is_read_only: bool = False) -> JsonObject:
     }
 
 
+def copying_security(*, is_restricted: bool) -> JsonObject:
+    """It reads what any user has left on a volume, and leaves it to the same user.
+
+    At the restricted level there is one user alone, and no such right.
+    """
+    held = container_security()
+    if is_restricted:
+        return held
+    capabilities: JsonObject = {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]}
+    return {**held, "runAsUser": 0, "capabilities": capabilities}
+
+
 def scratch_limits() -> JsonObject:
     return {"ephemeral-storage": SCRATCH}

@@ -25,6 +25,7 @@ from gpuruntime.reconcilers.child_keeper import ChildSyncError, whose
 from gpuruntime.reconcilers.drift import Child, inputs_hash
 from gpuruntime.reconcilers.hardening import (
     container_security,
+    copying_security,
     pod_security,
     scratch_limits,
     storage_security,
@@ -40,7 +41,7 @@ COPY: Final = (
     f"cd {SOURCE_PATH} && for each in .[!.]* ..?* *; do "
     '[ "$each" = lost+found ] && continue; '
     '[ -e "$each" ] || [ -L "$each" ] || continue; '
-    f'cp -Rf -- "./$each" {MOUNT_PATH}/ || exit 1; done'
+    f'cp {{flags}} -- "./$each" {MOUNT_PATH}/ || exit 1; done'
 )
 _VOLUME: Final = "storage"
 _SOURCE: Final = "source"
@@ -139,9 +140,9 @@ def prepare_job(
         mounts.append({"name": _SOURCE, "mountPath": SOURCE_PATH, "readOnly": True})
     container: JsonObject = {
         "name": "prepare",
-        **_work(prepare, options),
         "volumeMounts": mounts,
         **_held_in(options),
+        **_work(prepare, options),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     pod = _pod(options, container, volumes, node)
@@ -263,7 +264,13 @@ def _serving(storage: GPUStorage) -> tuple[str, ...]:
 
 def _work(prepare: Prepare, options: UnitOptions) -> JsonObject:
     if prepare.fromStorageName:
-        return {"image": options.helpers.copy_image, "command": ["sh", "-c", COPY]}
+        # Owners are kept where a copy may give files away, which only root may.
+        script = COPY.format(flags="-Rf" if options.is_restricted else "-af")
+        return {
+            "image": options.helpers.copy_image,
+            "command": ["sh", "-c", script],
+            "securityContext": copying_security(is_restricted=options.is_restricted),
+        }
     words = {"command": list(prepare.command), "args": list(prepare.args)}
     return {"image": prepare.fromImage, **{name: word for name, word in words.items() if word}}
 

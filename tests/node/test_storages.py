@@ -142,12 +142,15 @@ def test_the_accessor_serves_and_takes_files_through_the_api(stored: Deployment)
 
 def test_a_copy_has_what_its_source_had(stored: Deployment) -> None:
     assert stored.caller.delete("/gpu-units/again").status == 204
-    accessor = {"enabled": True, "writable": False}
+    accessor = {"enabled": True, "writable": True}
     make(stored, "copy", prepare={"fromStorageName": "weights"}, accessor=accessor)
     stored.caller.until(
         "/gpu-storages/copy", lambda storage: storage["accessorStatus"]["phase"] == "Ready"
     )
     assert file("copy/files/more") == b"from a caller"
+    # It is the file server's own still, which may write to nobody else's.
+    file("copy/files/more", b"from the same")
+    assert file("copy/files/more") == b"from the same"
 
 
 def test_a_prepare_that_fails_says_so_and_is_run_again_on_request(stored: Deployment) -> None:
