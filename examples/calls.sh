@@ -1,6 +1,7 @@
 # To be sourced by the scripts beside it, with the address of the API: calls, and their answers.
 api="${1:-${GPURUNTIME_API:-http://127.0.0.1:8080}}/api/v1"
 answer=""
+status=""
 
 # call STATUS METHOD PATH [BODY]: ends the script where another status comes; it may be a pattern.
 call() {
@@ -10,7 +11,7 @@ call() {
     options+=(--header 'Content-Type: application/json' --data "$body")
   fi
   answer=$(curl "${options[@]}" "$api$path")
-  local status=${answer##*$'\n'}
+  status=${answer##*$'\n'}
   answer=${answer%$'\n'*}
   echo "$status $method $path"
   if [[ $status != $wanted ]]; then
@@ -27,15 +28,22 @@ has() {
   fi
 }
 
-# wait_for PATH WORDS: asks until an answer has them.
+# wait_for PATH WORDS...: asks until an answer has one of them.
 wait_for() {
-  local deadline=$((SECONDS + 60))
-  until answer=$(curl --silent --show-error "$api$1") && [[ $answer == *"$2"* ]]; do
+  local path=$1 words deadline=$((SECONDS + 60))
+  shift
+  while true; do
+    answer=$(curl --silent --show-error "$api$path")
+    for words in "$@"; do
+      if [[ $answer == *"$words"* ]]; then
+        echo "    GET $path has $words"
+        return
+      fi
+    done
     if ((SECONDS > deadline)); then
-      echo "$(basename "$0" .sh): $1 never had $2: $answer" >&2
+      echo "$(basename "$0" .sh): $path never had $*: $answer" >&2
       exit 1
     fi
     sleep 0.2
   done
-  echo "    GET $1 has $2"
 }

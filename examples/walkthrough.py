@@ -66,6 +66,13 @@ class Client:
                 raise UnexpectedAnswerError(f"wanted {wanted}, not {answer.status}: {document}")
             return document.get("data", document)
 
+    async def file(self, method: str, name: str, data: bytes | None = None) -> tuple[int, bytes]:
+        """Of the storage; the status and what came."""
+        path = f"/gpu-storages/weights/files/{name}"
+        async with self._session.request(method, f"/api/v1{path}", data=data) as answer:
+            print(answer.status, method, path)
+            return answer.status, await answer.read()
+
     async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
         """The first data for which it holds."""
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -108,6 +115,7 @@ async def to_a_unit(client: Client) -> None:
 
 
 async def to_its_storage(client: Client) -> None:
+    """On dev the Job that fills it is simulated: it takes its time, and writes nothing."""
     await client.call(201, "POST", "/gpu-storages", STORAGE)
     await client.until("/gpu-storages/weights", lambda storage: storage["phase"] == "Ready")
     await client.call(200, "PUT", "/gpu-units/demo-instance", MOUNTS)
@@ -116,10 +124,26 @@ async def to_its_storage(client: Client) -> None:
     refused = await client.call(409, "DELETE", "/gpu-storages/weights")
     print("weights:", refused["error"]["message"])
 
+    await to_its_files(client)
     await client.call(200, "PUT", "/gpu-units/demo-instance", {"storageMounts": []})
     await client.until("/gpu-storages/weights", lambda storage: not storage["mountedBy"])
     await client.call(204, "DELETE", "/gpu-storages/weights")
     await client.until("/gpu-units/demo-instance", is_ready_as_asked)
+
+
+async def to_its_files(client: Client) -> None:
+    """On dev a file server runs with dufs on the PATH; without one the answer says so."""
+    accessor = {"accessor": {"enabled": True, "writable": True}}
+    await client.call(200, "PUT", "/gpu-storages/weights", accessor)
+    await client.until(
+        "/gpu-storages/weights",
+        lambda storage: storage["accessorStatus"]["phase"] in ("Ready", "Failed"),
+    )
+    status, words = await client.file("GET", "")
+    if status == 200:
+        await client.file("PUT", "greeting", b"hello from a caller")
+        status, words = await client.file("GET", "greeting")
+    print("files:", status, words.decode())
 
 
 async def main(address: str) -> None:

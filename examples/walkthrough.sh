@@ -62,7 +62,8 @@ wait_for /gpu-units/third '"phase":"Suspended"'
 call 204 DELETE /gpu-units/third
 wait_for /gpu-units/third '"code":"gpuunit_not_found"'
 
-echo "# A storage that a command fills, and a copy of it: both are ready once their Job is done."
+echo "# A storage that a command fills, and a copy of it: both are ready once their Job is done." \
+  "On dev that Job is simulated: it takes its time, and writes nothing."
 call 201 POST /gpu-storages '{"operationID": "storage-demo-001", "name": "weights", "size": "1Gi",
   "prepare": {"fromImage": "busybox:1.36", "command": ["sh", "-c", "echo hello > /storage/hello"]}}'
 call 201 POST /gpu-storages '{"operationID": "storage-demo-002", "name": "weights-copy",
@@ -82,8 +83,20 @@ call 200 PUT /gpu-units/demo-instance '{"storageMounts": []}'
 wait_for /gpu-storages/weights '"mountedBy":["second"]'
 wait_for /gpu-units/second '"phase":"Ready"'
 
-echo "# It grows, its files can be looked at through the API, and it outlives the unit."
-call 200 PUT /gpu-storages/weights '{"size": "2Gi", "accessor": {"enabled": true}}'
+echo "# Its files are written and read through the API, where a file server runs: on dev, with dufs" \
+  "on the PATH. Without one the answer says what is missing."
+call 200 PUT /gpu-storages/weights '{"accessor": {"enabled": true, "writable": true}}'
+wait_for /gpu-storages/weights '"reason":"AccessorServing"' '"reason":"AccessorFailed"'
+call '[25]0[03]' GET /gpu-storages/weights/files/
+if [[ $status == 200 ]]; then
+  call 201 PUT /gpu-storages/weights/files/greeting 'hello from a caller'
+  call 200 GET /gpu-storages/weights/files/greeting
+  has 'hello from a caller'
+fi
+echo "    $answer"
+
+echo "# It grows, and it outlives the unit."
+call 200 PUT /gpu-storages/weights '{"size": "2Gi"}'
 wait_for /gpu-storages/weights '"capacity":"2Gi"'
 call 204 DELETE /gpu-units/second
 wait_for /gpu-storages/weights '"mountedBy":[]'

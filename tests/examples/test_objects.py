@@ -11,7 +11,7 @@ from tests.cluster.product import Answer, Caller, request, until
 from tests.roles.programs import Programs, programs, said
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PLURALS = {"GPUUnit": "gpuunits", "StockPool": "stockpools"}
+PLURALS = {"GPUUnit": "gpuunits", "StockPool": "stockpools", "GPUStorage": "gpustorages"}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,14 @@ def test_the_pool_fills(dev: tuple[str, Caller]) -> None:
     apply(server, read("stockpool.yaml"))
     pool = caller.until("/operator/stockpools/g1-warm", lambda pool: pool["available"] == 3)
     assert pool["phase"] == "Ready"
+
+
+def test_the_storage_is_filled(dev: tuple[str, Caller]) -> None:
+    server, caller = dev
+    apply(server, read("gpustorage.yaml"))
+    storage = caller.until("/gpu-storages/by-hand", lambda storage: storage["phase"] == "Ready")
+    assert (storage["capacity"], storage["prepareStatus"]["phase"]) == ("1Gi", "Succeeded")
+    assert storage["accessorStatus"]["serviceName"] == "storage-accessor-by-hand"
 
 
 def test_the_bad_unit_is_failed_until_it_is_mended(dev: tuple[str, Caller]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import file_server
 from tests.cluster.product import Caller
 from tests.roles.programs import Programs, programs
 
@@ -25,15 +26,43 @@ def walk(*argv: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
+def broken_file_server(folder: Path) -> Path:
+    folder.mkdir()
+    program = folder / "dufs"
+    program.write_text("#!/bin/sh\necho no way to serve >&2\nexit 1\n")
+    program.chmod(0o755)
+    return folder
+
+
+WALKS = pytest.mark.parametrize(
     "argv", [("bash", EXAMPLES / "walkthrough.sh"), (sys.executable, EXAMPLES / "walkthrough.py")]
 )
-def test_it_reaches_its_end(program: Programs, argv: tuple[str | Path, ...]) -> None:
-    dev = program.dev()
+
+
+@WALKS
+def test_with_a_file_server_it_writes_a_file_and_reads_it_back(
+    program: Programs, tmp_path: Path, argv: tuple[str | Path, ...]
+) -> None:
+    dev = program.dev(on_path=file_server.written(tmp_path / "bin").parent)
+    done = walk(*argv, dev.address)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "201 PUT /gpu-storages/weights/files/greeting" in done.stdout
+    assert "200 GET /gpu-storages/weights/files/greeting" in done.stdout
+    assert "hello from a caller" in done.stdout
+
+
+@WALKS
+def test_it_reaches_its_end(
+    program: Programs, tmp_path: Path, argv: tuple[str | Path, ...]
+) -> None:
+    """Also where no file server runs, and then it says why."""
+    dev = program.dev(on_path=broken_file_server(tmp_path / "bin"))
     done = walk(*argv, dev.address)
     assert done.returncode == 0, done.stdout + done.stderr
     unit = Caller(dev.address).get("/gpu-units/demo-instance").data
     assert (unit["phase"], unit["image"]) == ("Ready", "python:3.12")
+    assert "503 GET /gpu-storages/weights/files/" in done.stdout
+    assert "the accessor of storage weights is not ready" in done.stdout
 
     again = walk(*argv, dev.address)
     assert again.returncode == 1
