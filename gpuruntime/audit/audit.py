@@ -371,5 +371,5 @@ def steps(snapshot: Snapshot) -> Iterator[Suspicion | None]:
             continue
         for subject in rule.subjects(facts):
             yield None
-            for finding in rule.judge(subject, facts):
+            for finding in rule.findings(subject, facts):
                 yield Suspicion(rule=rule.name, finding=finding)

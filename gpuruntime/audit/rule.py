@@ -1,15 +1,23 @@
 """One invariant: what it says, over which objects it goes, and how it judges one of them."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
-from gpuruntime.audit.breach import Finding
+from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.facts import Facts
+from gpuruntime.audit.mounts import Mount
 from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.models.metadata import KubernetesObject
 
-SubjectT = TypeVar("SubjectT")
+Subject: TypeAlias = KubernetesObject | Sequence[KubernetesObject] | Mount
+SubjectT = TypeVar("SubjectT", bound=Subject)
+
+# The version of a finding that says nothing of the objects, but that a rule fails on them.
+NOT_JUDGED: Final = "not judged"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -24,3 +32,32 @@ class Rule(Generic[SubjectT]):
 
     def is_judged(self, snapshot: Snapshot) -> bool:
         return all(getattr(snapshot, kind) is not None for kind in self.needs)
+
+    def findings(self, subject: SubjectT, facts: Facts) -> Iterator[Finding]:
+        """A rule that fails on a subject says so, and is silent on that one alone."""
+        try:
+            yield from self.judge(subject, facts)
+        except Exception as error:  # noqa: BLE001  # told as a breach: who looks on ends no leader
+            yield _not_judged(subject, error)
+
+
+def _not_judged(subject: Subject, error: Exception) -> Finding:
+    objects = tuple(map(reference_to, _objects_of(subject)))
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return Finding(
+        objects=objects,
+        message=f"the rule cannot be judged of {', '.join(map(str, objects))}: "
+        f"{type(error).__name__}: {error} ({PurePath(place.filename).name}:{place.lineno})",
+        remedy="look at what is unusual about them; and report it, for it is a fault of the audit",
+        version=NOT_JUDGED,
+    )
+
+
+def _objects_of(subject: Subject) -> Sequence[KubernetesObject]:
+    match subject:
+        case Mount():
+            return subject.pods
+        case Sequence():
+            return subject
+        case _:
+            return (subject,)
