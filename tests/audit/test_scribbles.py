@@ -1,43 +1,44 @@
-"""Whatever somebody writes into labels and annotations is judged, and never raises."""
+"""Whatever somebody writes into an object is judged, by every rule."""
 
 from typing import Any
 
+import attrs
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.audit.audit import suspicions
-from gpuruntime.models import labels
-from tests.audit.values import change, sound, with_metadata, with_spec
-
-KEYS = (
-    labels.CLAIMED_BY,
-    labels.CLAIM_ATTEMPT,
-    labels.OPERATION_ID,
-    labels.REQUEST_HASH,
-    labels.CLAIMED_AT,
-    labels.SOURCE_STOCK,
-    labels.SOURCE_STOCK_UID,
-    labels.POOL_UID,
-    labels.POOL,
-    labels.UNIT,
-    labels.SPEC,
-)
-WORDS = st.sampled_from(
-    ("", "/", "a/b/c", "p-", "p-0", "-", "runtime-stock/p-1", "uid-p", "uid-p-1", "٣", "p-٣")
-) | st.text(max_size=8)
-NOTES = st.dictionaries(st.sampled_from(KEYS), WORDS)
-PLACES = st.sampled_from((("stock", "p-2"), ("stock", "p-4"), ("units", "demo"), ("pools", "p")))
+from gpuruntime.audit.rule import NOT_JUDGED
+from gpuruntime.audit.snapshot import Snapshot
+from tests.audit.functions import FIRST, serving
+from tests.audit.scribbles import DEPLOYMENT_SPEC, SCRIBBLES, scribble
+from tests.audit.values import change
 
 
-@given(place=PLACES, annotations=NOTES, given_labels=NOTES, cpu=WORDS)
-def test_any_words_are_judged(
-    place: tuple[str, str], annotations: Any, given_labels: Any, cpu: str
-) -> None:
-    def scribble(held: Any) -> Any:
-        noted = with_metadata(held, annotations=annotations, labels=given_labels)
-        return with_spec(noted, cpu=cpu)
+def scribbled_over(snapshot: Snapshot, drawn: list[Any]) -> Snapshot:
+    for each in drawn:
+        snapshot = scribble(snapshot, each)
+    return snapshot
 
-    for each in suspicions(change(sound(), *place, scribble)):
+
+def assert_judged(snapshot: Snapshot) -> None:
+    for each in suspicions(snapshot):
+        assert each.finding.version != NOT_JUDGED, each.breach.message
         assert each.breach.message
         assert each.breach.remedy
         assert each.breach.objects
+
+
+@given(drawn=st.lists(SCRIBBLES, min_size=1, max_size=4))
+def test_any_objects_are_judged(drawn: list[Any]) -> None:
+    assert_judged(scribbled_over(serving(), drawn))
+
+
+@given(
+    name=st.sampled_from(("unit-demo", f"unit-{FIRST}")),
+    spec=DEPLOYMENT_SPEC,
+    drawn=st.lists(SCRIBBLES, max_size=1),
+)
+def test_any_deployment_is_judged(name: str, spec: msgspec.Raw, drawn: list[Any]) -> None:
+    snapshot = change(serving(), "deployments", name, lambda held: attrs.evolve(held, spec=spec))
+    assert_judged(scribbled_over(snapshot, drawn))
