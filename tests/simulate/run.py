@@ -36,6 +36,8 @@ FATAL_LINES: Final = frozenset(
         "reconcile failed",
         "request failed by a fault of ours",
         "store diverged from the server",
+        # By the manager's own look at its caches, which lag: it is never to be called in vain.
+        "invariant broken",
         "crashed",
     }
 )
