@@ -30,6 +30,13 @@ class Term:
         """How much longer a request of an earlier leader may still land."""
         return 0.0 if self.is_clean else max(0.0, REQUEST_LIFE_SECONDS - self.age_seconds)
 
+    def ends_clean(self, *, doubt_seconds: float) -> bool:
+        """Nothing written in it, or before it, can land any more.
+
+        So long ago a write of its own has ended of which it is not known whether it was done.
+        """
+        return not self.unsettled_seconds and doubt_seconds > REQUEST_LIFE_SECONDS
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class Candidate:

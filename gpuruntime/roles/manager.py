@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 import structlog
@@ -11,7 +12,7 @@ from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.reconcilers.informers import Surroundings
-from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS, Term
+from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import transport_of
 from gpuruntime.roles.election import elector_of
@@ -45,7 +46,8 @@ class Manager:
         self._client: Client | None = None
         self._elector: Elector | None = None
         self._is_stopping = False
-        self._led_since = 0.0
+        # Nobody may go by a term that has not begun.
+        self._led_since = inf
         self._is_clean_term = transport is not None
 
     async def run(self) -> None:
@@ -53,19 +55,18 @@ class Manager:
             await self._serve(transport)
 
     async def drain(self) -> None:
-        """Work that is cut short leaves the lease to run out: its writes may still land."""
+        """Where a write may still land, the lease is left to run out."""
         self._is_stopping = True
         if self._reconcilers is not None:
             await self._reconcilers.drain()
         if self._elector is not None:
-            self._elector.gives_back = self._is_settled()
+            self._elector.gives_back = self._ends_clean()
 
-    def _is_settled(self) -> bool:
-        """No write of ours can land any more: whoever leads next may go by what is there."""
-        if self._client is None:
-            return True
-        age = asyncio.get_running_loop().time() - self._client.last_doubt
-        return age > REQUEST_LIFE_SECONDS
+    def _ends_clean(self) -> bool:
+        """Whoever leads next may go by what is there."""
+        last_doubt = self._client.last_doubt if self._client else -inf
+        age = asyncio.get_running_loop().time() - last_doubt
+        return self._term().ends_clean(doubt_seconds=age)
 
     async def _serve(self, transport: Transport) -> None:
         self._elector = elector = elector_of(
