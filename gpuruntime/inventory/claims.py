@@ -135,16 +135,13 @@ class Attempt:
         ours = [each for each in cached if self._is_ours(each)]
         if cached and not ours:
             raise claim_plan.operation_conflict(self._wanted.operation_id)
-        if ours:
-            return await self._confirmed(ours[0].metadata.key)
-        if not self._is_first_round:
-            unit = await self._read(self._order.key)
-            return unit if unit and self._is_ours(unit) else None
+        if ours or not self._is_first_round:
+            return await self._confirmed(ours[0].metadata.key if ours else self._order.key)
         await self._demand_free_names()
         return None
 
     async def _confirmed(self, key: Key) -> GPUUnit | None:
-        """What the cache shows may be gone, or back by a late create: its tombstone decides."""
+        """What was seen may be gone, or back by a late create: its tombstone decides."""
         unit = await self._read(key)
         is_ours = unit is not None and self._is_ours(unit)
         if unit is not None and is_ours and provenance.is_terminating(unit):
@@ -188,7 +185,7 @@ class Attempt:
         tombstone = burial.result()
         if tombstone is not None and isinstance(taken, Claim):
             await self.release(taken)
-        if isinstance(tombstone, Tombstone) and not isinstance(taken, Answer):
+        if isinstance(tombstone, Tombstone):
             raise claim_plan.operation_finished(self._wanted.operation_id)
         # That stock is missing is no answer while the operation may be finished.
         is_undecided = isinstance(taken, InsufficientCapacityError)

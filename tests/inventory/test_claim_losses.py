@@ -21,6 +21,7 @@ from tests.inventory.cluster import (
     INSTANCE,
     STOCK,
     Cluster,
+    Replica,
     order,
     replica,
     told,
@@ -208,21 +209,54 @@ async def test_an_operation_whose_unit_was_deleted_is_finished(cluster: Cluster)
     assert cluster.units == []
 
 
+async def delete_and_bring_back(cluster: Cluster, api: Replica) -> None:
+    """By a create that lands after the deletion, until the manager removes its unit once more."""
+    [unit] = cluster.units
+    await api.inventory.units.delete(unit["metadata"]["name"])
+    kept = ("name", "namespace", "labels", "annotations")
+    metadata = {name: unit["metadata"][name] for name in kept}
+    cluster.call("POST", UNITS, {**unit, "metadata": metadata, "status": {}})
+
+
 async def test_a_unit_that_a_late_create_has_brought_back_is_not_answered(
     cluster: Cluster,
 ) -> None:
-    """Until the manager removes it once more."""
     cluster.add_stock(2)
     async with replica(cluster) as api:
         await api.create(name="demo")
-        [unit] = cluster.units
-        await api.inventory.units.delete("demo")
-        kept = ("name", "namespace", "labels", "annotations")
-        metadata = {name: unit["metadata"][name] for name in kept}
-        late = {**unit, "metadata": metadata, "status": {}}
-        cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), late)
+        await delete_and_bring_back(cluster, api)
         await asyncio.sleep(1)
         assert await api.create(name="demo") == "operation_finished"
+
+
+async def test_nor_is_it_answered_where_no_stock_is_left(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api, replica(cluster, seed=2) as blind:
+        blind.transport.hold_watches()
+        await api.create(name="demo")
+        await delete_and_bring_back(cluster, api)
+        cluster.call("DELETE", GPU_UNITS.path(namespace=STOCK, name="p-1"))
+        assert await blind.create(name="demo") == "operation_finished"
+
+
+async def test_nor_is_it_answered_where_an_attempt_starts_over(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with (
+        replica(cluster) as crashed,
+        replica(cluster, seed=2) as slow_one,
+        replica(cluster, seed=3) as api,
+    ):
+        crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
+        await crashed.create(name="demo")
+        await asyncio.sleep(1)
+        slow_one.transport.hold_watches()
+        slow_one.transport.on("PATCH", "", slow(before=5))
+        async with asyncio.TaskGroup() as tasks:
+            asked = tasks.create_task(slow_one.create(name="demo"))
+            await asyncio.sleep(1)
+            assert await api.create(name="demo") == "201 demo"
+            await delete_and_bring_back(cluster, api)
+        assert asked.result() == "operation_finished"
 
 
 async def test_a_late_replay_at_a_fresh_replica_gives_its_claim_back(cluster: Cluster) -> None:

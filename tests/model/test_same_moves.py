@@ -43,9 +43,7 @@ COURSES: Final = (
         ("replay", "_mounted", "_create_template", "claim", "create"),
         Caller.replay,
     ),
-    Course(
-        CLAIMS, "Attempt.replay", ("_confirmed", "_read", "_demand_free_names"), Caller._replay_on
-    ),
+    Course(CLAIMS, "Attempt.replay", ("_confirmed", "_demand_free_names"), Caller._replay_on),
     Course(CLAIMS, "Attempt._confirmed", ("_read", "_demand_unfinished"), Caller._replay_on),
     Course(CLAIMS, "Attempt._demand_free_names", ("_read",), Caller._is_taken),
     Course(
