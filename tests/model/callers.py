@@ -107,11 +107,13 @@ class Caller:
     def _replay_on(self, world: World, seen: Seen) -> Iterator[Move]:
         cached = [each for each in seen.roster if each and self._is_of_operation(each)]
         live = world.roster[self._order.name]
+        is_there = live is not None and self._is_ours(live)
+        is_expected = bool(cached) or bool(self._mine(world).round)
         if cached and not any(self._is_ours(each) for each in cached):
             yield self._done(world, "conflict", "sees another unit of its operation")
-        elif cached and self._is_buried(world):
+        elif is_expected and self._is_buried(world) and not (is_there and self._trusts_units):
             yield self._done(world, "finished", "finds a tombstone, its unit gone or come back")
-        elif live and self._is_ours(live) and (cached or self._mine(world).round):
+        elif is_expected and is_there:
             yield self._done(world, "replayed", "finds its unit", live)
         elif not self._mine(world).round and self._is_taken(seen, live):
             yield self._done(world, "taken", "finds its name taken")
@@ -205,7 +207,10 @@ class Caller:
 
     def _without_stock(self, world: World, named: set[int]) -> Move:
         unit = world.roster[self._order.name]
-        if unit and self._is_ours(unit) and self._scope.keeps(Clause.OWN_IN_LIST):
+        is_there = unit is not None and self._is_ours(unit)
+        if self._mine(world).sees_tombstone and not (is_there and self._trusts_units):
+            return self._done(world, "finished", "has no stock, and finds the tombstone")
+        if is_there and self._scope.keeps(Clause.OWN_IN_LIST):
             return self._done(world, "replayed", "has no stock, and finds its unit", unit)
         if any(stock and not stock.mark and stock.uid not in named for stock in world.shelf):
             world = world.fault("an attempt is told that there is no stock while there is some")
@@ -214,7 +219,7 @@ class Caller:
             (mark.operation, mark.body) == (self._order.operation, self._order.body)
             for mark in marks
         )
-        if has_claim or (unit and self._is_ours(unit)):
+        if has_claim or is_there:
             world = world.fault("an attempt is told that there is no stock while it has its own")
         return self._done(world, "no stock", "finds no stock")
 
@@ -362,6 +367,10 @@ class Caller:
             and attempt.step in (Step.CLAIM, Step.RELEASE)
             and self._scope.orders[number].replica == self._order.replica
         }
+
+    @property
+    def _trusts_units(self) -> bool:
+        return not self._scope.keeps(Clause.TOMBSTONE_DECIDES)
 
     def _is_buried(self, world: World) -> bool:
         return self._scope.keeps(Clause.LIVE_TOMBSTONE) and any(

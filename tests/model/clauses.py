@@ -17,6 +17,7 @@ class Clause(StrEnum):
     UNKNOWN_KEPT = "a create of unknown outcome leaves its claim to the grace"
     CREATE_BOUND = "no create is sent that could outlive the grace"
     LIVE_TOMBSTONE = "the tombstone is read live before anything is created"
+    TOMBSTONE_DECIDES = "no unit is told of once its operation has a tombstone"
     TOMBSTONE_FIRST = "a deletion writes the tombstone before the unit goes"
     TOMBSTONE_GATE = "a unit whose operation ended under its name is removed, not started"
     STARTED_WINS = "of several units of an operation one that has started goes first"
@@ -33,6 +34,8 @@ class Clause(StrEnum):
     LIVE_LOOK = "a claim is freed only after a live look for its unit"
     GUARDED_FREE = "a claim is freed at the version at which it was seen"
     GUARDED_DELETE = "stock is deleted by uid and version"
+    OWN_SETTLED = "a leader gives its lease back only when no write of its own can land"
+    EARLIER_SETTLED = "nor while a write of an earlier leader can land"
     RELIST = "a new leader begins with a consistent list"
     RECORD_LATE = "an ordinal is recorded only when no create can be in flight"
 

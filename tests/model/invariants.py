@@ -41,6 +41,8 @@ def _of_answers(world: World, scope: Scope) -> Iterator[str]:
     for attempt, order in zip(world.attempts, scope.orders, strict=True):
         if attempt.step is not Step.DONE or not attempt.found:
             continue
+        if attempt.is_late:
+            yield "a finished operation is answered"
         unit = world.roster[order.name]
         is_there = unit is not None and unit.uid == attempt.found
         if not is_there and (order.operation, order.name) not in world.past.ended:

@@ -1,7 +1,7 @@
 """The moves of whoever leads: units pass the gate, claims come to an end, pools are seeded.
 
 A worker of a leader waits for the answer to its write before the next. A leader that dies, or
-loses an answer, leaves the write on its way.
+loses an answer, leaves the write on its way; one that stops in order gives its lease back.
 """
 
 from collections.abc import Iterator
@@ -29,6 +29,8 @@ def moves(world: World, scope: Scope) -> Iterator[Move]:
         return
     if world.leader + 1 < scope.leaders:
         yield _succession(world, scope)
+        if scope.hands_over and _may_give_back(world, scope):
+            yield _hand_over(world, scope)
     if len(world.awaits) < scope.workers:
         yield from oldest(LEADER + world.leader, _writes(world, scope))
     if world.lost_answers:
@@ -65,10 +67,29 @@ def caught_up_with(world: World, request: Request) -> World:
 
 def _succession(world: World, scope: Scope) -> Move:
     number = world.leader + 1
+    label = f"leader {number} dies, leader {number + 1} takes over"
+    return label, _followed(world, scope)._replace(is_given=False)
+
+
+def _hand_over(world: World, scope: Scope) -> Move:
+    number = world.leader + 1
+    label = f"leader {number} stops, and leader {number + 1} is given its lease"
+    return label, _followed(world, scope)._replace(is_given=True)
+
+
+def _followed(world: World, scope: Scope) -> World:
+    number = world.leader + 1
     world = world._replace(leader=number, awaits=frozenset())
-    if scope.keeps(Clause.RELIST):
-        world = caught_up(world, LEADER + number)
-    return f"leader {number} dies, leader {number + 1} takes over", world
+    return caught_up(world, LEADER + number) if scope.keeps(Clause.RELIST) else world
+
+
+def _may_give_back(world: World, scope: Scope) -> bool:
+    own = FROM_LEADER + world.leader
+    return not any(
+        scope.keeps(Clause.OWN_SETTLED if each.sender == own else Clause.EARLIER_SETTLED)
+        for each in world.requests
+        if each.sender >= FROM_LEADER
+    )
 
 
 def _writes(world: World, scope: Scope) -> Iterator[Move]:
@@ -157,12 +178,21 @@ def _is_buried(world: World, name: int, unit: Unit) -> bool:
 
 def _may_start_yet(world: World, scope: Scope) -> bool:
     """Whether an earlier leader's start is on its way, or one of this leader that it lost."""
-    starts = [each for each in world.requests - world.awaits if each.verb is Verb.START]
+    reckoned = _reckoned_with(world) - world.awaits
+    starts = [each for each in reckoned if each.verb is Verb.START]
     own = FROM_LEADER + world.leader
     return any(
         scope.keeps(Clause.LOST_START if each.sender == own else Clause.CONFLICT_WAIT)
         for each in starts
     )
+
+
+def _reckoned_with(world: World) -> frozenset[Request]:
+    """What may yet land, as far as who leads can tell by its term."""
+    if not world.is_given:
+        return world.requests
+    own = FROM_LEADER + world.leader
+    return frozenset(each for each in world.requests if each.sender == own)
 
 
 def _of_claims(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:
@@ -202,7 +232,7 @@ def _of_pool(world: World, seen: Seen, scope: Scope) -> Iterator[Request]:
     sender = FROM_LEADER + world.leader
     taken = [unit.source // 10 for unit in seen.roster if unit]
     planned = plan(scope, seen.seeded, seen.shelf, taken)
-    is_settled = not any(each.verb is Verb.MAKE for each in world.requests)
+    is_settled = not any(each.verb is Verb.MAKE for each in _reckoned_with(world))
     if planned.recordable > seen.seeded and (is_settled or not scope.keeps(Clause.RECORD_LATE)):
         yield Request(Verb.RECORD, sender, 0, seen.seeded, planned.recordable)
     if planned.make is not None and planned.make <= scope.ordinals:

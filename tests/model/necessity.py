@@ -11,6 +11,7 @@ TOLD_NONE: Final = "an attempt is told that there is no stock while there is som
 TOLD_NONE_OWN: Final = "an attempt is told that there is no stock while it has its own"
 SECOND_STOCK: Final = "a retry takes a second stock unit"
 CREATES_LATE: Final = "a finished operation creates a unit"
+ANSWERED_LATE: Final = "a finished operation is answered"
 STARTS_LATE: Final = "a unit of a finished operation starts"
 TWO_OF_STOCK: Final = "two started units live from one stock unit"
 TWO_OF_OPERATION: Final = "two started units carry one operation"
@@ -37,6 +38,7 @@ NEEDS: Final = {
     Clause.UNKNOWN_KEPT: Need("touched", FREED),
     Clause.CREATE_BOUND: Need("touched", FREED),
     Clause.LIVE_TOMBSTONE: Need("winner deleted", CREATES_LATE),
+    Clause.TOMBSTONE_DECIDES: Need("late retry", ANSWERED_LATE),
     Clause.TOMBSTONE_FIRST: Need("winner deleted", CREATES_LATE),
     Clause.TOMBSTONE_GATE: Need("deletion, one stock unit", STARTS_LATE),
     Clause.STARTED_WINS: Need("two bodies, one second", TWO_OF_OPERATION),
@@ -53,6 +55,8 @@ NEEDS: Final = {
     Clause.LIVE_LOOK: Need("retry, one stock unit", FREED),
     Clause.GUARDED_FREE: Need("retry, one stock unit", FREED),
     Clause.GUARDED_DELETE: Need("shrinking", SHRUNK),
+    Clause.OWN_SETTLED: Need("hand-over", MADE_TWICE),
+    Clause.EARLIER_SETTLED: Need("hand-over", MADE_TWICE),
     Clause.RELIST: Need("never, deletion", MADE_TWICE),
     Clause.RECORD_LATE: Need("never, deletion", MADE_TWICE),
 }

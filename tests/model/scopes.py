@@ -6,6 +6,7 @@ from tests.model.world import Order, Scope
 
 FIRST: Final = Order("op1", "body1", 0, 0)
 RETRY: Final = Order("op1", "body1", 0, 1)
+LATE_RETRY: Final = Order("op1", "body1", 0, 0)
 OTHER_BODY: Final = Order("op1", "body2", 1, 1)
 OTHER: Final = Order("op2", "body3", 1, 1)
 SAME_REPLICA: Final = Order("op2", "body3", 1, 0)
@@ -29,12 +30,14 @@ SCOPES: Final = (
         seeded=2,
         has_ties=True,
         leaders=2,
+        hands_over=True,
     ),
     Scope("one name", (FIRST, SAME_NAME), stock=2, ordinals=2, seeded=2, deleted=(0,)),
     Scope("winner deleted", (FIRST, OTHER_BODY), stock=2, ordinals=2, seeded=2, deleted=(0,)),
     Scope("loser deleted", (FIRST, OTHER_BODY), stock=2, ordinals=2, seeded=2, deleted=(1,)),
     Scope("deletion, one stock unit", (FIRST, RETRY), deleted=(0,)),
     Scope("deletion", (FIRST, RETRY), stock=2, ordinals=2, seeded=2, deleted=(0,)),
+    Scope("late retry", (FIRST, RETRY, LATE_RETRY), leaders=0, deleted=(0,)),
     Scope("deletion, two leaders", (FIRST, OTHER), leaders=2, deleted=(0,)),
     Scope("touched", (FIRST,), touches=3),
     Scope("one replica", (FIRST, SAME_REPLICA), has_refusals=True),
@@ -60,6 +63,18 @@ SCOPES: Final = (
         replicas=1,
         is_seeding=True,
         leaders=2,
+        deleted=(0,),
+    ),
+    Scope(
+        "hand-over",
+        (FIRST,),
+        stock=0,
+        ordinals=2,
+        seeded=0,
+        replicas=1,
+        is_seeding=True,
+        leaders=3,
+        hands_over=True,
         deleted=(0,),
     ),
     Scope(

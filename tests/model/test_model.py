@@ -15,6 +15,7 @@ SMALL = (
     "touched",
     "never",
     "never, deletion",
+    "hand-over",
     "refill",
     "lost answers",
     "hand",

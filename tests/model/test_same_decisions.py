@@ -15,11 +15,13 @@ from gpuruntime.inventory.errors import (
     UnknownOutcomeError,
 )
 from gpuruntime.reconcilers import handoff_plan, pool_plan, start_plan
-from gpuruntime.reconcilers.start_plan import Candidate
+from gpuruntime.reconcilers.start_plan import Candidate, Term
+from tests.model import leaders
 from tests.model.callers import Caller
 from tests.model.decisions import Fate, Gate, Situation, fate, gate, plan
 from tests.model.product import key_of, pool_of, stock_of, tombstone_of, unit_of, wanted_of
 from tests.model.world import (
+    FROM_LEADER,
     Attempt,
     Mark,
     Move,
@@ -223,6 +225,26 @@ def test_a_claim_of_ones_own_operation_for_another_body_ends_the_attempt() -> No
     request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
     ((_, after),) = Caller(scope, 0).missed(world, request)
     assert after.attempts[0].answer == "conflict"
+
+
+def test_a_lease_is_given_back_alike() -> None:
+    scope = Scope("hand-over", (), leaders=3, hands_over=True)
+    for is_own, is_earlier in product(BOOLS, BOOLS):
+        senders = [1] * is_own + [0] * is_earlier
+        requests = frozenset(Request(Verb.MAKE, FROM_LEADER + each, 0) for each in senders)
+        world = beginning(scope)._replace(leader=1, requests=requests)
+        term = Term(age_seconds=1.0 if is_earlier else 61.0, is_clean=False)
+        found = term.ends_clean(doubt_seconds=1.0 if is_own else 61.0)
+        assert found == leaders._may_give_back(world, scope)
+
+
+def test_a_term_that_was_given_reckons_with_its_own_writes_alone() -> None:
+    scope = Scope("hand-over", (), leaders=2, hands_over=True)
+    earlier = frozenset({Request(Verb.START, FROM_LEADER, 0)})
+    for is_given in BOOLS:
+        world = beginning(scope)._replace(leader=1, requests=earlier, is_given=is_given)
+        term = Term(age_seconds=1.0, is_clean=is_given)
+        assert bool(term.unsettled_seconds) == leaders._may_start_yet(world, scope)
 
 
 def test_the_decisions_have_the_same_names() -> None:

@@ -21,6 +21,7 @@ HANDOFF: Final = "gpuruntime.reconcilers.stock"
 POOL: Final = "gpuruntime.reconcilers.pool"
 SEEDING: Final = "gpuruntime.reconcilers.seeding"
 RUNNING: Final = "gpuruntime.reconcilers.running"
+MANAGER: Final = "gpuruntime.roles.manager"
 CHILDREN: Final = "gpuruntime.reconcilers.child_keeper"
 
 Moves: TypeAlias = Callable[..., object]
@@ -93,6 +94,7 @@ COURSES: Final = (
         leaders._of_pool,
     ),
     Course(POOL, "PoolReconciler._report", ("_patch",), leaders._of_pool),
+    Course(MANAGER, "Manager.drain", ("drain",), leaders._hand_over),
 )
 
 # Which writes of the model each of them is.

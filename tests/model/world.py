@@ -41,6 +41,7 @@ class Scope(NamedTuple):
     is_seeding: bool = False
     seeded: int = 1
     leaders: int = 1
+    hands_over: bool = False
     workers: int = 1
     deleted: tuple[int, ...] = ()
     touches: int = 0
@@ -183,6 +184,8 @@ class World(NamedTuple):
     past: Past
     requests: frozenset[Request] = frozenset()
     leader: int = 0
+    # Whether who leads was given the lease: then no write of an earlier leader is reckoned with.
+    is_given: bool = False
     awaits: frozenset[Request] = frozenset()
     buried: tuple[int, ...] = ()
     touches: int = 0
@@ -235,7 +238,7 @@ def beginning(scope: Scope) -> World:
         units=((None,) * names,),
         pool=(scope.seeded,),
         tombstones=frozenset(),
-        places=(Place(),) * (LEADER + 2),
+        places=(Place(),) * (LEADER + max(2, scope.leaders)),
         attempts=(Attempt(),) * len(scope.orders),
         past=Past(made=tuple(int(each is not None) for each in shelf)),
         buried=(0,) * len(scope.deleted),
