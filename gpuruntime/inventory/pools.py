@@ -123,17 +123,19 @@ class Pools:
                     return creation
 
     async def _replay(self, order: PoolOrder) -> StockPool | None:
-        """The pool of an earlier attempt; raises where the operation is of something else."""
+        """The pool of an earlier attempt; raises where the operation is of something else.
+
+        What is there may be back by a late create: a tombstone decides.
+        """
         caches = self._means.caches
         for cache in (caches.units, caches.stock, caches.storages):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
         demand_same = partial(self._demand_same, order)
-        if found := await self._named.of_operation(order.operation_id, demand_same):
-            return found
+        found = await self._named.of_operation(order.operation_id, demand_same)
         if await self._tombstones.find(order.operation_id):
             raise claim_plan.operation_finished(order.operation_id)
-        return None
+        return found
 
     async def _create(self, order: PoolOrder) -> PoolCreation | None:
         """None: what had the name is gone again."""

@@ -202,17 +202,19 @@ class Storages:
                     return creation
 
     async def _replay(self, order: StorageOrder) -> GPUStorage | None:
-        """The storage of an earlier attempt; raises where the operation is of something else."""
+        """The storage of an earlier attempt; raises where the operation is of something else.
+
+        What is there may be back by a late create: a tombstone decides.
+        """
         caches = self._means.caches
         for cache in (caches.units, caches.stock, caches.pools):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
         demand_same = partial(_demand_same, order)
-        if found := await self._named.of_operation(order.operation_id, demand_same):
-            return found
+        found = await self._named.of_operation(order.operation_id, demand_same)
         if await self._tombstones.find(order.operation_id):
             raise claim_plan.operation_finished(order.operation_id)
-        return None
+        return found
 
     async def _create(
         self, order: StorageOrder, source_uids: Mapping[str, str]

@@ -52,6 +52,21 @@ def pools_of(cluster: Cluster) -> list[Document]:
     return cluster.objects(STOCK_POOLS, STOCK)
 
 
+async def test_a_pool_that_a_late_create_has_brought_back_is_not_answered(
+    cluster: Cluster,
+) -> None:
+    """Until the manager removes it once more."""
+    async with replica(cluster) as api:
+        assert await told(api, pool(name="warm")) == "202"
+        [made] = pools_of(cluster)
+        await api.inventory.pools.delete("warm")
+        kept = ("name", "namespace", "labels", "annotations")
+        metadata = {name: made["metadata"][name] for name in kept}
+        cluster.call("POST", POOLS, {**made, "metadata": metadata, "status": {}})
+        await asyncio.sleep(1)
+        assert await told(api, pool(name="warm")) == "operation_finished"
+
+
 async def test_seeding_makes_a_pool_that_never_refills(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert await told(api, seed(memory="16Gi", cpu="4", gpuProduct="A100")) == "202"

@@ -1,12 +1,15 @@
-"""Storages: a recovery that is answered was written, and is asked for once."""
+"""Storages: made once; a recovery that is answered was written, and is asked for once."""
+
+import asyncio
 
 import attrs
 import pytest
 
-from gpuruntime.inventory.errors import NothingToRecoverError
+from gpuruntime.inventory.errors import NothingToRecoverError, OperationFinishedError
+from gpuruntime.inventory.storage_requests import parse_create_storage
 from gpuruntime.models.storages import GPU_STORAGES, RECOVER
 from tests.faults import ANSWER_LOST, DROPPED, Fault, landing_late, refused
-from tests.inventory.cluster import INSTANCE, Cluster, notes, replica
+from tests.inventory.cluster import INSTANCE, NAMESPACES, Cluster, notes, replica
 
 pytestmark = pytest.mark.looptime
 
@@ -29,6 +32,23 @@ def add_storage(cluster: Cluster) -> None:
 def mark(cluster: Cluster, prepare: dict[str, str]) -> None:
     path = GPU_STORAGES.path(namespace=INSTANCE, name="demo", subresource="status")
     cluster.call("PATCH", path, {"status": {"prepare": prepare}})
+
+
+async def test_a_storage_that_a_late_create_has_brought_back_is_not_answered(
+    cluster: Cluster,
+) -> None:
+    """Until the manager removes it once more."""
+    order = parse_create_storage({"operationID": "o", "name": "demo", "size": "1Gi"}, NAMESPACES)
+    async with replica(cluster) as api:
+        await api.inventory.storages.create(order)
+        [made] = cluster.objects(GPU_STORAGES, INSTANCE)
+        await api.inventory.storages.delete("demo")
+        metadata = {name: made["metadata"][name] for name in ("name", "namespace", "annotations")}
+        late = {**made, "metadata": metadata, "status": {}}
+        cluster.call("POST", GPU_STORAGES.path(namespace=INSTANCE), late)
+        await asyncio.sleep(1)
+        with pytest.raises(OperationFinishedError):
+            await api.inventory.storages.create(order)
 
 
 @pytest.mark.parametrize(
