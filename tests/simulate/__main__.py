@@ -4,20 +4,18 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from typing import Final
+from collections.abc import Sequence
+from math import inf
 
 import attrs
 
-from tests.simulate.check import Verdict, check
+from tests.simulate.check import Verdict
 from tests.simulate.kinds import Planned
 from tests.simulate.plan import plan_of
 from tests.simulate.run import simulate
 from tests.simulate.script import SCRIPTS
+from tests.simulate.series import NO_END, Case, verdicts
 from tests.simulate.shrink import shrunk
-
-CORES: Final = 2
 
 
 @attrs.frozen
@@ -26,6 +24,7 @@ class Chosen:
     faults: frozenset[int] | None
     is_verbose: bool
     shrinks: bool
+    within_seconds: float
 
     def plan(self, seed: int) -> tuple[Planned, ...]:
         """Of its faults the chosen ones."""
@@ -40,13 +39,15 @@ def main(arguments: Sequence[str]) -> int:
             simulate(seed, chosen.plan(seed), _say)
     started = time.monotonic()
     failed = 0
-    for verdict in _verdicts(chosen):
+    for verdict in verdicts(_by_script(chosen)):
         if not verdict.is_sound:
             failed += 1
             _tell(verdict, chosen)
     seconds = time.monotonic() - started
     _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {failed} failed")
-    return 1 if failed else 0
+    if seconds > chosen.within_seconds:
+        _say(f"that is longer than {chosen.within_seconds:.0f} s")
+    return 1 if failed or seconds > chosen.within_seconds else 0
 
 
 def _chosen(arguments: Sequence[str]) -> Chosen:
@@ -56,6 +57,7 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     which.add_argument("--seeds", help="from one to another, such as 0-199")
     parser.add_argument("--faults", help="of its faults only these, by their numbers: 3,7")
     parser.add_argument("--verbose", action="store_true", help="tell every event")
+    parser.add_argument("--within", type=float, default=inf, help="fail beyond so many seconds")
     parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
     given = parser.parse_args(arguments)
     if given.faults is not None and given.seed is None:
@@ -68,25 +70,14 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     faults = None
     if given.faults is not None:
         faults = frozenset(map(int, filter(None, given.faults.split(","))))
-    return Chosen(seeds, faults, given.verbose, not given.no_shrink)
+    return Chosen(seeds, faults, given.verbose, not given.no_shrink, given.within)
 
 
-def _verdicts(chosen: Chosen) -> Iterator[Verdict]:
-    if len(chosen.seeds) == 1:
-        yield from (check(seed, chosen.plan(seed)) for seed in chosen.seeds)
-        return
-    with ProcessPoolExecutor(CORES) as processes:
-        for verdicts in processes.map(_check_all, _by_script(chosen.seeds)):
-            yield from verdicts
-
-
-def _by_script(seeds: range) -> list[range]:
+def _by_script(chosen: Chosen) -> list[list[Case]]:
     """What is compared with one undisturbed run is tried in one process."""
-    return [range(each, seeds.stop, SCRIPTS) for each in seeds[:SCRIPTS]]
-
-
-def _check_all(seeds: range) -> list[Verdict]:
-    return [check(seed, plan_of(seed)) for seed in seeds]
+    seeds = chosen.seeds
+    series = [range(each, seeds.stop, SCRIPTS) for each in seeds[:SCRIPTS]]
+    return [[(seed, chosen.plan(seed)) for seed in each] for each in series]
 
 
 def _tell(verdict: Verdict, chosen: Chosen) -> None:
@@ -94,10 +85,10 @@ def _tell(verdict: Verdict, chosen: Chosen) -> None:
     _say(f"seed {seed} fails:")
     for fault in verdict.faults:
         _say(f"  {fault}")
-    if chosen.shrinks:
+    if chosen.shrinks and NO_END not in verdict.faults:
 
         def fails(some: Sequence[Planned]) -> bool:
-            return not check(seed, tuple(some)).is_sound
+            return not next(verdicts([[(seed, tuple(some))]])).is_sound
 
         plan = tuple(shrunk(plan, fails))
         _say("of its faults these are enough:" if plan else "no fault is needed for it")

@@ -1,5 +1,10 @@
 """A few seeds of the simulation; `nox -s simulate` runs many."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from gpuruntime.kube.transport import Request
@@ -14,6 +19,11 @@ from tests.simulate.troubles import Troubles
 
 # Short ones, in which processes die and caches lag.
 SEEDS = (1, 7, 17)
+TELL_DIGEST = """
+from tests.simulate.plan import plan_of
+from tests.simulate.run import simulate
+print(simulate(7, plan_of(7)).digest)
+"""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -24,6 +34,22 @@ def test_a_disturbed_run_keeps_every_promise_and_ends_like_an_undisturbed_one(se
 def test_a_seed_gives_the_same_run_to_the_last_event() -> None:
     first, second = (simulate(1, plan_of(1)) for _ in range(2))
     assert (first.events, first.digest) == (second.events, second.digest)
+
+
+def test_nor_does_a_run_depend_on_how_a_process_hashes_texts() -> None:
+    """Sets of texts are walked in the order of their hashes."""
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", TELL_DIGEST],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1] != ""
 
 
 def test_a_plan_is_shrunk_to_the_faults_that_matter_together() -> None:
