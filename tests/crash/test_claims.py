@@ -64,6 +64,7 @@ class Run:
     untouched: tuple[str, ...]
     units: list[Document]
     pool: Document
+    breaches: list[str]
 
 
 @attrs.frozen
@@ -111,6 +112,11 @@ def test_callers_are_told_the_truth(runs: Runs, name: str) -> None:
     assert {*told} <= HONEST, told
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_the_audit_finds_nothing(runs: Runs, name: str) -> None:
+    assert not runs.by_name[name].breaches
+
+
 def ordered(
     make: MakeWorld, name: str, faults: dict[str, Callable[[Kept], Fault]], where: str
 ) -> Run:
@@ -134,8 +140,9 @@ def ordered(
         names.append(answer.data["name"])
     pool = world.until(lambda: pool_of(world), lambda pool: is_settled(pool, len(cases)))
     units = world.items(GPU_UNITS.path(namespace=world.installation.instance))
+    breaches = world.breaches()
     world.close()
-    return Run(world, tuple(names), tuple(untouched), units, pool)
+    return Run(world, tuple(names), tuple(untouched), units, pool, breaches)
 
 
 def is_settled(pool: Document, used: int) -> bool:

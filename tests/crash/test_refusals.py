@@ -46,6 +46,7 @@ FAULTS: Final[dict[str, Callable[[Proxy], Fault]]] = {
 class Run:
     world: World
     steps: dict[str, State]
+    breaches: list[str]
 
 
 @attrs.frozen
@@ -78,6 +79,11 @@ def test_callers_are_told_the_truth(runs: Runs, fault: str) -> None:
     assert {*runs.by_fault[fault].world.answers} <= HONEST
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_audit_finds_nothing(runs: Runs, fault: str) -> None:
+    assert not runs.by_fault[fault].breaches
+
+
 def faced(stage: Stage, fault: str) -> Run:
     undisturbed = stage.undisturbed
     world = stage.make(f"rf-{fault}")
@@ -88,5 +94,6 @@ def faced(stage: Stage, fault: str) -> Run:
     steps = live(world, api, 0, undisturbed.ends)
     if steps == undisturbed.ends:
         world.until(lambda: leftovers(world), lambda left: not left)
+    breaches = world.breaches()
     world.close()
-    return Run(world, steps)
+    return Run(world, steps, breaches)

@@ -39,6 +39,7 @@ class Run:
     world: World
     manager: Kept
     end: State
+    breaches: list[str]
 
 
 @attrs.frozen
@@ -88,6 +89,11 @@ def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
     assert not wrong
 
 
+def test_the_audit_finds_nothing(runs: Runs) -> None:
+    assert not runs.undisturbed.breaches
+    assert not {name: run.breaches for name, run in runs.crashed.items() if run.breaches}
+
+
 def plans(writes: int) -> Iterator[tuple[str, Plan]]:
     """The moments take turns: after one write is as good as before the next."""
     for number in range(1, writes + 1):
@@ -115,8 +121,9 @@ def seeded(world: World) -> Run:
     order_stock(world)
     world.until(lambda: is_seeded(world), bool)
     end = state_of(world)
+    breaches = world.breaches()
     world.close()
-    return Run(world, manager, end)
+    return Run(world, manager, end, breaches)
 
 
 def crashed(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
@@ -125,8 +132,9 @@ def crashed(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
     manager.proxy.script = plan(manager)
     order_stock(world)
     seen = world.settled(lambda: is_seeded(world), lambda: state_of(world), end)
+    breaches = world.breaches()
     world.close()
-    return Run(world, manager, seen)
+    return Run(world, manager, seen, breaches)
 
 
 def order_stock(world: World) -> None:

@@ -6,7 +6,6 @@ started again at once: nobody waits for a lease here, which other suites do.
 """
 
 import re
-import time
 import urllib.error
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,8 +30,6 @@ MOMENTS: Final = ("before", "after", "late")
 SHARES: Final = 3
 # Longer than a new manager takes to be at work.
 LATE_SECONDS: Final = 3.0
-# Nothing that is still on its way takes longer to show.
-QUIET_SECONDS: Final = 1.0
 CONFLICT: Final = 409
 # On no node: the story ends the Pods that fill its storage.
 HELPERS: Final = {"cpu": "600"}
@@ -82,6 +79,7 @@ class Life:
     world: World
     ends: dict[str, State]
     deaths: Deaths
+    breaches: list[str]
 
     @property
     def writes(self) -> list[str]:
@@ -145,6 +143,11 @@ def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
     assert not wrong
 
 
+def test_the_audit_finds_nothing(runs: Runs) -> None:
+    lives = {"undisturbed": runs.undisturbed, **runs.disturbed}
+    assert not {name: each.breaches for name, each in lives.items() if each.breaches}
+
+
 def life(
     stage: Stage, name: str, deadly: Iterable[str], moment: str, ends: Mapping[str, State]
 ) -> Life:
@@ -160,8 +163,9 @@ def life(
         seen[step] = _settled(world, is_over, ends.get(step))
         if seen[step] != ends.get(step, seen[step]):
             break
+    breaches = world.breaches()
     world.close()
-    return Life(world, seen, deaths)
+    return Life(world, seen, deaths, breaches)
 
 
 def steps(world: World, api: Kept) -> Iterator[tuple[str, Callable[[], None], Callable[[], bool]]]:
@@ -273,13 +277,7 @@ def _was_first(world: World, method: str, path: str, body: Document) -> bool:
 def _settled(world: World, is_over: Callable[[], bool], end: State | None) -> State:
     if end is not None:
         return world.settled(is_over, lambda: _state(world), end)
-    world.until(is_over, bool)
-    seen = _state(world)
-    while True:
-        time.sleep(QUIET_SECONDS)
-        before, seen = seen, _state(world)
-        if seen == before:
-            return seen
+    return world.resting(is_over, lambda: _state(world))
 
 
 def _state(world: World) -> State:

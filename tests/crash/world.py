@@ -5,6 +5,7 @@ lease and for the life of a request pass side by side. What a process writes goe
 that outlives it.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Final, TypeVar
 
+from tests.cluster.auditing import audited, told
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.processes import Keeper
 from tests.cluster.product import (
@@ -50,6 +52,8 @@ LATE_SECONDS: Final = LEASE_SECONDS + 3.0
 WAIT_SECONDS: Final = 240.0
 RETRY_SECONDS: Final = 0.1
 SETTLE_SECONDS: Final = 0.5
+# Nothing that is still on its way takes longer to show.
+QUIET_SECONDS: Final = 1.0
 # More at once would only make each other late: their leases run while they start.
 STARTS: Final = BoundedSemaphore(3)
 
@@ -153,6 +157,14 @@ class World:
         for kept in self._kept:
             kept.tend()
 
+    def breaches(self) -> list[str]:
+        """What the audit by hand finds once nothing is left that may come right by itself."""
+        report = self.until(
+            lambda: asyncio.run(audited(self.installation)),
+            lambda report: not report.suspicion_count,
+        )
+        return told(report)
+
     def settled(self, seems: Callable[[], bool], look: Callable[[], T], end: T) -> T:
         """What is seen once it is the end that is hoped for, or when no more hope is left.
 
@@ -165,6 +177,16 @@ class World:
                 return seen
             time.sleep(SETTLE_SECONDS)
         return look()
+
+    def resting(self, seems: Callable[[], bool], look: Callable[[], T]) -> T:
+        """What is seen once it seems to be the end, and then no longer changes."""
+        self.until(seems, bool)
+        seen = look()
+        while True:
+            time.sleep(QUIET_SECONDS)
+            before, seen = seen, look()
+            if seen == before:
+                return seen
 
     def wait_until_serving(self, at: Kept) -> None:
         def health() -> Any:
