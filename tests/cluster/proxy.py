@@ -155,6 +155,11 @@ class Proxy:
         self._open: dict[int, tuple[web.BaseRequest, Traffic]] = {}
         self._dark_until = 0.0
 
+    @property
+    def is_busy(self) -> bool:
+        """A write is on its way, whoever waits for it."""
+        return bool(self._landing)
+
     def soon(self, action: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(action)
 
