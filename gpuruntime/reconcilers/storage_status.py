@@ -88,7 +88,8 @@ def storage_status(
         status,
         phase=storage_phase_of(conditions),
         claimName=claim.metadata.name if claim else status.claimName,
-        capacity=claim.capacity if claim else status.capacity,
+        # A claim that has lost its volume tells of none: that there was one is never forgotten.
+        capacity=(claim.capacity if claim else "") or status.capacity,
         mountedBy=(holder.name,) if holder else (),
         prepare=found.prepare.status,
         accessor=_accessor_status(storage, found.accessor, options),
