@@ -74,9 +74,9 @@ class Scaled:
     def delete(self, name: str) -> None:
         self.cluster.call("DELETE", GPU_UNITS.path(namespace=INSTANCE, name=name))
 
-    def let_consumer_stand(self, function: str = "echo", *, most_in_hand: int = 4) -> None:
+    def let_consumer_stand(self, function: str = "echo") -> None:
         """So that nothing is asked of the broker that is not there, again and again."""
-        self.activator._consumers._standing[function] = most_in_hand
+        self.activator._consumers._standing.add(function)
 
     async def queue(self, settle: float = SETTLED_SECONDS, **depths: int) -> None:
         """So many invocations are there now, as a reading would show."""
