@@ -5,10 +5,10 @@ that comes back and a secret that was renewed are both found without a restart.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import structlog
@@ -21,6 +21,7 @@ from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()
 
+Opener: TypeAlias = Callable[[ConnectionOptions], Awaitable[Session]]
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 # A session of this age was a good one: the next pause is the first again.
@@ -36,9 +37,16 @@ class _Listener:
 
 class Connection:
     def __init__(
-        self, options: ConnectionOptions, *, rng: Random, meter: Meter = NullMeter()
+        self,
+        options: ConnectionOptions,
+        *,
+        rng: Random,
+        meter: Meter = NullMeter(),
+        opener: Opener = open_session,
     ) -> None:
+        """`opener` raises UnavailableError where there is no session to be had."""
         self._options = options
+        self._opener = opener
         self._rng = rng
         self._meter = meter
         self._session: Session | None = None
@@ -73,7 +81,7 @@ class Connection:
         while True:
             started = loop.time()
             try:
-                await self._serve(await open_session(self._options))
+                await self._serve(await self._opener(self._options))
                 self._note("the connection ended")
             except UnavailableError as error:
                 self._note(str(error))

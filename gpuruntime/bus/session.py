@@ -35,11 +35,12 @@ _STATUS: Final = "Status"
 _DESCRIPTION: Final = "Description"
 
 
-async def open_session(options: ConnectionOptions) -> "Session":
-    """Raises UnavailableError, whatever the reason."""
+async def open_session(
+    options: ConnectionOptions, *, client: Callable[[], "Reader"] | None = None
+) -> "Session":
+    """Raises UnavailableError, whatever the reason. A given client is one of its own kind."""
     secrets = credentials(options)
-    client = Reader()
-    session = Session(client, options)
+    session = Session(client() if client else Reader(), options)
     try:
         async with asyncio.timeout(options.connect_seconds):
             await session.start(secrets)

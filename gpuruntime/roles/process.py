@@ -17,6 +17,8 @@ from aiohttp import web
 
 from gpuruntime.api.accessors import Way, directly
 from gpuruntime.api.serving import Runner
+from gpuruntime.bus.connection import Opener
+from gpuruntime.bus.session import open_session
 from gpuruntime.observe.listener import listen
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.certificates import context_of
@@ -77,3 +79,4 @@ class Process:
     standing: Standing = standing
     serving: Serving = over_http
     way: Way = directly
+    opener: Opener = open_session

@@ -13,7 +13,7 @@ def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: 
     """Off where no broker is configured."""
     options = connection_options_of(nats, name=f"{role} {process.identity}")
     return Queue(
-        Connection(options, rng=process.rng, meter=registry),
+        Connection(options, rng=process.rng, meter=registry, opener=process.opener),
         Names(nats.subjectPrefix),
         rng=process.rng,
         streams=stream_options_of(nats),

@@ -36,6 +36,7 @@ class ResultsRole:
             connection_options_of(settings.nats, name=f"results {process.identity}"),
             rng=process.rng,
             meter=self._registry,
+            opener=process.opener,
         )
         async with result_store(settings, name="gpuruntime results") as store:
             self._results = results = self._make(connection, store)
