@@ -15,12 +15,13 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.connection import Connection, Opener
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.declaring import declare_consumer, declare_stream
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records
+from gpuruntime.bus.session import open_session
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration, declarations
 from tests.cluster.processes import Keeper
 from tests.cluster.product import NOWHERE, until
@@ -100,9 +101,12 @@ def broker(*lines: str, address: str = LOOPBACK) -> Iterator[Broker]:
 
 
 @asynccontextmanager
-async def connection(url: str, **options: Any) -> AsyncIterator[Connection]:
+async def connection(
+    url: str, *, opener: Opener = open_session, **options: Any
+) -> AsyncIterator[Connection]:
     """Given after its first try, well or ill."""
-    made = Connection(ConnectionOptions(url=url, name="test", **options), rng=Random(1))
+    chosen = ConnectionOptions(url=url, name="test", **options)
+    made = Connection(chosen, rng=Random(1), opener=opener)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())
         async with asyncio.timeout(10):
@@ -136,9 +140,15 @@ class Bus:
 
 
 @asynccontextmanager
-async def bus(url: str, prefix: str, *, ack_wait_seconds: float = 30.0) -> AsyncIterator[Bus]:
+async def bus(
+    url: str,
+    prefix: str,
+    *,
+    ack_wait_seconds: float = 30.0,
+    opener: Opener = open_session,
+) -> AsyncIterator[Bus]:
     names = Names(prefix)
-    async with connection(url) as connected:
+    async with connection(url, opener=opener) as connected:
         jetstream = JetStream(connected)
         for declaration in declarations(names, SMALL):
             await declare_stream(jetstream, declaration)

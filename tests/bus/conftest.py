@@ -1,17 +1,3 @@
-from collections.abc import AsyncIterator
-from itertools import count
+from tests.bus.fixtures import declared, own, shared
 
-import pytest_asyncio
-
-from tests.bus.broker import Broker, Bus, bus
-from tests.bus.fixtures import own, shared
-
-__all__ = ["own", "shared"]
-
-PREFIXES = count(1)
-
-
-@pytest_asyncio.fixture
-async def declared(shared: Broker) -> AsyncIterator[Bus]:
-    async with bus(shared.url, f"t{next(PREFIXES)}") as made:
-        yield made
+__all__ = ["declared", "own", "shared"]

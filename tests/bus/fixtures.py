@@ -1,10 +1,26 @@
-"""Real brokers for the suites that need one; whose conftest imports them has them."""
+"""Brokers for the suites that need one; whose conftest imports them has them."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import count
 
 import pytest
+import pytest_asyncio
 
-from tests.bus.broker import Broker, broker
+from tests.bus.broker import Broker, Bus, broker, bus
+from tests.jetstream.clients import PlainLink, opener
+from tests.jetstream.server import Server
+
+PREFIXES = count(1)
+NOWHERE = "nats://in-process"
+
+
+class Kind(StrEnum):
+    """Whatever is demanded of the real one is demanded of the other as well."""
+
+    REAL = "real"
+    IN_PROCESS = "in-process"
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +35,15 @@ def own() -> Iterator[Broker]:
     """For tests that kill it."""
     with broker() as started:
         yield started
+
+
+@pytest_asyncio.fixture(params=tuple(Kind))
+async def declared(request: pytest.FixtureRequest) -> AsyncIterator[Bus]:
+    prefix = f"t{next(PREFIXES)}"
+    if request.param is Kind.REAL:
+        async with bus(request.getfixturevalue("shared").url, prefix) as made:
+            yield made
+        return
+    server = Server(now=lambda: datetime.now(UTC))
+    async with bus(NOWHERE, prefix, opener=opener(server, PlainLink, "test")) as made:
+        yield made

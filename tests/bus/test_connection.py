@@ -2,6 +2,7 @@ import asyncio
 import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import nats.errors
 import pytest
@@ -21,7 +22,7 @@ from tests.kube.servers import Authority
 NOBODY = "nats://127.0.0.1:1"
 
 
-async def connects(url: str, **options: str) -> str:
+async def connects(url: str, **options: Any) -> str:
     """What is wrong, if anything."""
     async with connection(url, **options) as made:
         return made.problem
