@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 import attrs
 import structlog
@@ -25,7 +25,6 @@ from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.meter import Meter
 from gpuruntime.worker.ends import Ends
 from gpuruntime.worker.fence import Drop, End, Limits, Start, assumed_record, decide
-from gpuruntime.worker.framework import Framework
 from gpuruntime.worker.hold import Hold, Loss
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Again, Ended, Failure, NotCalled, Outcome, conclude
@@ -37,13 +36,25 @@ LOOKS: Final = 5
 PAUSE_SECONDS: Final = 1.0
 
 
+class Callee(Protocol):
+    """What runs the user's function, wherever that is."""
+
+    async def problem(self) -> str:
+        """Why it can take no calls; empty while it says that it can."""
+        ...
+
+    async def call(
+        self, invocation: Invocation, *, attempt: int, within_seconds: float
+    ) -> Outcome: ...
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class Tools:
     options: WorkerOptions
     limits: Limits
     records: Records
     ends: Ends
-    framework: Framework
+    framework: Callee
     now: Callable[[], datetime]
     meter: Meter
 

@@ -25,10 +25,9 @@ from gpuruntime.bus.names import Names
 from gpuruntime.bus.pull import Pull
 from gpuruntime.bus.records import Records
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.worker.attempt import Attempt, Tools
+from gpuruntime.worker.attempt import Attempt, Callee, Tools
 from gpuruntime.worker.ends import Ends
 from gpuruntime.worker.fence import Limits
-from gpuruntime.worker.framework import Framework
 from gpuruntime.worker.options import WorkerOptions
 
 log = structlog.get_logger()
@@ -45,7 +44,7 @@ class Worker:
     def __init__(
         self,
         connection: Connection,
-        framework: Framework,
+        framework: Callee,
         options: WorkerOptions,
         *,
         names: Names,
