@@ -39,9 +39,11 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
 
 
 def racing_names(script: Script) -> frozenset[str]:
-    """Of units of which the run decides who gets what."""
+    """Of units of which the run decides who gets what, and when."""
     scarce = {each.unit_name for each in script.units if each.spec_name == SCARCE}
-    return frozenset({*scarce, *(name for each in script.contests for name in each.names)})
+    workers = {f"{each.name}-w-" for each in script.functions}
+    contests = {name for each in script.contests for name in each.names}
+    return frozenset({*scarce, *workers, *contests})
 
 
 def _is_racing(name: str, rivals: frozenset[str]) -> bool:

@@ -12,6 +12,10 @@ import attrs
 PROCESSES: Final = ("manager-0", "manager-1", "api-0", "api-1")
 MANAGERS: Final = PROCESSES[:2]
 APIS: Final = PROCESSES[2:]
+# Beside them where a script has a function.
+ACTIVATORS: Final = ("activator-0", "activator-1")
+RESULTS: Final = ("results-0",)
+FOR_FUNCTIONS: Final = (*ACTIVATORS, *RESULTS)
 # Whoever it is at the fault's moment.
 LEADER: Final = "leader"
 STANDBY: Final = "standby"

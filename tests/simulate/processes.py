@@ -1,11 +1,11 @@
-"""The four processes: whole roles that live, die and come back, each on a wire of its own."""
+"""The processes: whole roles that live, die and come back, each on wires of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 from aiohttp import web
@@ -14,21 +14,37 @@ from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.transport import Request
 from gpuruntime.local.server import Server
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.api import Api
 from gpuruntime.roles.lifecycle import ExitCode, Lifecycle
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.results import ResultsRole
+from gpuruntime.serverless_settings import NatsSettings
 from gpuruntime.settings import LeaderElectionSettings, Settings
 from tests.faults import WRITES
+from tests.jetstream.server import Server as Broker
 from tests.simulate.beliefs import Beliefs, unseen
+from tests.simulate.broker_wire import BROKER_URL, BrokerWire
 from tests.simulate.journal import Journal
-from tests.simulate.kinds import LEADER, MANAGERS, STANDBY, WATCH_KINDS, Kind, Planned
+from tests.simulate.kinds import (
+    ACTIVATORS,
+    LEADER,
+    MANAGERS,
+    RESULTS,
+    STANDBY,
+    WATCH_KINDS,
+    Kind,
+    Planned,
+)
 from tests.simulate.requests import Answer, handle
 from tests.simulate.troubles import LEASES, Troubles
 from tests.simulate.virtual import true_time
 from tests.simulate.wire import Wire
 
 SETTINGS: Final = Settings(leaderElection=LeaderElectionSettings(enabled=True))
+WITH_BROKER: Final = attrs.evolve(SETTINGS, nats=NatsSettings(url=BROKER_URL))
+Role: TypeAlias = Manager | Api | ActivatorRole | ResultsRole
 GRACE_SECONDS: Final = 10.0
 # As a Deployment does: a process that ended by itself comes back soon.
 RESTART_SECONDS: Final = 2.0
@@ -59,6 +75,8 @@ class Fleet:
     server: Server
     journal: Journal
     breach: Callable[[str], None]
+    # Where a script has a function.
+    broker: Broker | None = None
     machines: "dict[str, Machine]" = attrs.field(factory=dict)
 
     def machine(self, name: str) -> "Machine":
@@ -75,7 +93,12 @@ class Fleet:
 
     @property
     def leader(self) -> "Machine | None":
-        return next((each for each in self.machines.values() if each.is_leading), None)
+        """Of the managers."""
+        return self.leader_of(MANAGERS)
+
+    def leader_of(self, group: tuple[str, ...]) -> "Machine | None":
+        machines = (self.machines[name] for name in group if name in self.machines)
+        return next((each for each in machines if each.is_leading), None)
 
     def trouble(self, fault: Planned) -> None:
         machine = self.chosen(fault.process)
@@ -92,12 +115,14 @@ class Fleet:
                     )
 
     def inspect(self, request: Request) -> None:
-        """Of all managers at most one believes that it leads, at each write of any."""
+        """Of each kind at most one believes that it leads, at each write of any."""
         if request.method not in WRITES or LEASES in request.path:
             return
-        leaders = [name for name, each in self.machines.items() if each.is_leading]
-        if len(leaders) > 1:
-            self.breach(f"two leaders at once: {' and '.join(leaders)}")
+        leading = {name for name, each in self.machines.items() if each.is_leading}
+        for group in (MANAGERS, ACTIVATORS):
+            leaders = [name for name in group if name in leading]
+            if len(leaders) > 1:
+                self.breach(f"two leaders at once: {' and '.join(leaders)}")
 
 
 class Machine:
@@ -107,10 +132,11 @@ class Machine:
         self.name = name
         self.troubles = Troubles()
         self.wire: Wire | None = None
+        self.broker_wire: BrokerWire | None = None
         self._fleet = fleet
         self._clock_ahead = timedelta()
         self._number = 0
-        self._role: Manager | Api | None = None
+        self._role: Role | None = None
         self._lifecycle: Lifecycle | None = None
         self._running: asyncio.Task[ExitCode] | None = None
         self._pause = RESTART_SECONDS
@@ -124,7 +150,7 @@ class Machine:
         is_alive = wire is not None and not wire.is_cut
         return (
             is_alive
-            and isinstance(role, Manager)
+            and isinstance(role, Manager | ActivatorRole)
             and role._elector is not None
             and role._elector.is_leading
         )
@@ -132,8 +158,10 @@ class Machine:
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         role = self._role
-        if isinstance(role, Api):
+        if isinstance(role, Api | ActivatorRole):
             return tuple(role._informers.values())
+        if isinstance(role, ResultsRole):
+            return ()
         reconcilers = role._reconcilers if role else None
         return reconcilers.informers.all() if reconcilers else ()
 
@@ -226,8 +254,12 @@ class Machine:
             standing=_standing,
             serving=self._serving,
         )
-        kind = Manager if self.name in MANAGERS else Api
-        self._role = kind(SETTINGS, transport=self.wire, process=process)
+        if fleet.broker is not None:
+            self.broker_wire = BrokerWire(
+                process.identity, fleet.broker, fleet.journal, rng=Random(f"{chance} broker")
+            )
+            process = attrs.evolve(process, opener=self.broker_wire.opener())
+        self._role = self._make_role(process, self.wire)
         self._lifecycle = Lifecycle(self._role, grace_seconds=GRACE_SECONDS)
         fleet.journal.write(name, "starts")
         async with asyncio.TaskGroup() as tasks:
@@ -235,10 +267,25 @@ class Machine:
             try:
                 await asyncio.wait([self._running])
             finally:
-                self.wire.cut()
+                self._cut()
         code = ExitCode.DONE if self._running.cancelled() else self._running.result()
         fleet.journal.write(name, "ended")
         return code
+
+    def _make_role(self, process: Process, wire: Wire) -> Role:
+        settings = WITH_BROKER if self._fleet.broker else SETTINGS
+        if self.name in RESULTS:
+            return ResultsRole(settings, process=process)
+        if self.name in ACTIVATORS:
+            return ActivatorRole(settings, transport=wire, process=process)
+        kind = Manager if self.name in MANAGERS else Api
+        return kind(settings, transport=wire, process=process)
+
+    def _cut(self) -> None:
+        if self.wire:
+            self.wire.cut()
+        if self.broker_wire:
+            self.broker_wire.cut()
 
     def _inspect(self, request: Request) -> None:
         self._beliefs.follow(self.informers)
@@ -249,6 +296,8 @@ class Machine:
     def _needed(self) -> tuple[Informer[Any], ...]:
         """What a leader has to know as it is."""
         role = self._role
+        if isinstance(role, ActivatorRole):
+            return tuple(role._informers[name] for name in ("units", "stock"))
         assert isinstance(role, Manager)
         return role._reconcilers.informers.ours() if role._reconcilers else ()
 
@@ -280,7 +329,7 @@ class Machine:
         if self.wire is None or self._running is None:
             return
         self._pause = fault.seconds
-        self.wire.cut()
+        self._cut()
         self._running.cancel()
 
     def _now(self) -> datetime:

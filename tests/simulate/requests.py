@@ -12,8 +12,10 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+# One whose other side is there for as long as anybody waits.
+PATIENT: Final = SimpleNamespace(is_closing=lambda: False, get_extra_info=lambda *_: None)
 NO_CONNECTION: Final = SimpleNamespace(
-    transport=None, ssl_context=None, peername=None, sockname=None
+    transport=PATIENT, ssl_context=None, peername=None, sockname=None
 )
 
 

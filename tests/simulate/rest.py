@@ -6,7 +6,8 @@ from typing import Final
 
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import Refill, StockPool
-from tests.simulate.kinds import Kind, Planned
+from tests.simulate.invocations import Invocations
+from tests.simulate.kinds import ACTIVATORS, MANAGERS, Kind, Planned
 from tests.simulate.processes import Fleet
 from tests.simulate.wire import Wire
 from tests.simulate.witness import Witness
@@ -18,9 +19,16 @@ RESTART_SECONDS: Final = 2.0
 
 
 class Rest:
-    def __init__(self, fleet: Fleet, witness: Witness, breach: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        witness: Witness,
+        invocations: Invocations,
+        breach: Callable[[str], None],
+    ) -> None:
         self._fleet = fleet
         self._witness = witness
+        self._invocations = invocations
         self._breach = breach
 
     async def run(self) -> None:
@@ -30,7 +38,9 @@ class Rest:
         for what in self._fleet.unseen(self._fleet.server.store.version):
             self._breach(f"at rest {what}")
         self._judge()
-        await self._change_leader()
+        await self._change_leader(MANAGERS)
+        if self._fleet.broker:
+            await self._change_leader(ACTIVATORS)
 
     async def _come(self) -> bool:
         """Nobody writes or lists any more: for a minute on end, within the bound."""
@@ -52,25 +62,28 @@ class Rest:
     def _wires(self) -> dict[str, Wire]:
         return {name: each.wire for name, each in self._fleet.machines.items() if each.wire}
 
-    async def _change_leader(self) -> None:
+    async def _change_leader(self, group: tuple[str, ...]) -> None:
         """Whoever begins to lead looks at everything, and finds nothing to write."""
-        leader = self._fleet.leader
+        leader = self._fleet.leader_of(group)
         if leader is None:
-            self._breach("nobody leads")
+            self._breach(f"nobody leads of {group}")
             return
         led, written = leader.wire, {wire: wire.writes for wire in self._wires().values()}
         now = asyncio.get_running_loop().time()
         stop = Planned(at=now, process=leader.name, kind=Kind.STOP, seconds=RESTART_SECONDS)
         leader.trouble(stop)
         await asyncio.sleep(QUIET_SECONDS)
-        if self._fleet.leader is None or self._fleet.leader.wire is led:
-            self._breach("nobody follows the leader")
+        follower = self._fleet.leader_of(group)
+        if follower is None or follower.wire is led:
+            self._breach(f"nobody follows the leader of {group}")
         for name, wire in self._wires().items():
             if wire.writes > written.get(wire, 0):
                 self._breach(f"{name} writes although nothing is left to do")
 
     def _judge(self) -> None:
         self._witness.auditing.rest()
+        if self._fleet.broker:
+            self._invocations.rest(set(self._witness.functions()))
         for key, pool in self._witness.pools.items():
             self._judge_pool(key, pool)
 

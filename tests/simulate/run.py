@@ -1,4 +1,4 @@
-"""One run: a cluster, four processes, callers and faults on one loop, and what came of it."""
+"""One run: a cluster, processes, callers and faults on one loop, and what came of it."""
 
 import asyncio
 import sys
@@ -16,14 +16,17 @@ from gpuruntime.local.furnishing import NodeOptions
 from gpuruntime.models import codec
 from gpuruntime.models.pools import Refill
 from gpuruntime.roles.dev import install
+from tests.jetstream.server import Server as Broker
+from tests.simulate.invocations import Invocations
 from tests.simulate.journal import Journal
-from tests.simulate.kinds import LAST_SECOND, PROCESSES, Planned
+from tests.simulate.kinds import APIS, FOR_FUNCTIONS, LAST_SECOND, PROCESSES, Planned
 from tests.simulate.processes import SETTINGS, Fleet
 from tests.simulate.rest import CONVERGENCE_SECONDS, Rest
 from tests.simulate.script import SCARCE, script_of
 from tests.simulate.stories import STORY, Stage
 from tests.simulate.virtual import run_virtually, true_time
 from tests.simulate.witness import Made, Witness
+from tests.simulate.workers import Workers
 
 FAULTS_END: Final = LAST_SECOND + 10.0
 # A watch that has fallen silent is given up after 75 s, and a pause follows what failed.
@@ -76,6 +79,7 @@ class _Run:
     ) -> None:
         self._seed = seed
         self._plan = plan
+        self._script = script_of(seed)
         self._journal = Journal(tell)
         self._lines = lines
         self._breaches: list[str] = []
@@ -92,27 +96,39 @@ class _Run:
             await self._cluster.ready.wait()
             await install(Client(self._cluster.transport), SETTINGS)
             witness = Witness(self._cluster.server, self._journal, self._breach, loop.time)
+            broker = Broker(now=true_time)
+            invocations = Invocations(broker, self._journal, self._breach)
             fleet = Fleet(
                 seed=self._seed,
                 server=self._cluster.server,
                 journal=self._journal,
                 breach=self._breach,
+                broker=broker if self._script.functions else None,
             )
+            workers = Workers(
+                seed=self._seed,
+                server=broker,
+                journal=self._journal,
+                invocations=invocations,
+                function_of=witness.served_by,
+            )
+            witness.pod_hearers.append(workers.hear)
             stage = Stage(
                 seed=self._seed,
-                replicas={name: fleet.machine(name) for name in PROCESSES[2:]},
+                replicas={name: fleet.machine(name) for name in APIS},
                 kubectl=Client(self._cluster.transport),
                 witness=witness,
+                invocations=invocations,
                 journal=self._journal,
                 breach=self._breach,
             )
-            machines = [
-                tasks.create_task(fleet.machine(name).run(), name=name) for name in PROCESSES
-            ]
+            names = (*PROCESSES, *FOR_FUNCTIONS) if self._script.functions else PROCESSES
+            machines = [tasks.create_task(fleet.machine(name).run(), name=name) for name in names]
+            machines.append(tasks.create_task(workers.run(), name="workers"))
             for fault in self._plan:
                 loop.call_at(fault.at, fleet.trouble, fault)
             await self._live(stage, fleet)
-            await Rest(fleet, witness, self._breach).run()
+            await Rest(fleet, witness, invocations, self._breach).run()
             for task in (*machines, cluster):
                 task.cancel()
         return Outcome(
@@ -130,7 +146,7 @@ class _Run:
     async def _live(self, stage: Stage, fleet: Fleet) -> None:
         """The stories, through the faults and beyond."""
         async with asyncio.TaskGroup() as tasks:
-            stories = tasks.create_task(stage.live(script_of(self._seed)), name="stories")
+            stories = tasks.create_task(stage.live(self._script), name="stories")
             await asyncio.sleep(FAULTS_END - asyncio.get_running_loop().time())
             for machine in fleet.machines.values():
                 machine.relieve()

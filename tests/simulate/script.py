@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.inventory.hashing import derived_name
+from tests.simulate.function_script import SERVED, FunctionStory, functions_of
 
 SCARCE: Final = "scarce"
 RUSH: Final = "rush"
@@ -23,6 +24,7 @@ ENVELOPES: Final[dict[str, dict[str, Any]]] = {
     SCARCE: {"memory": "4Gi", "cpu": "500m", "gpu": 1},
     "doomed": {"memory": "2Gi", "gpu": 1},
     RUSH: {"memory": "1Gi"},
+    SERVED: {"memory": "1Gi", "cpu": "500m"},
 }
 
 
@@ -219,6 +221,7 @@ class Script:
     namesakes: tuple[NamesakesStory, ...]
     restored: tuple[RestoredStory, ...]
     meddled: tuple[MeddledStory, ...]
+    functions: tuple[FunctionStory, ...]
 
 
 FIRST_SECOND: Final = 16.0
@@ -257,6 +260,7 @@ def script_of(seed: int) -> Script:
         namesakes=tuple(namesakes),
         restored=tuple(restored),
         meddled=_meddled(Random(f"{number} meddling")),
+        functions=functions_of(Random(f"{number} functions"), earliest=FIRST_SECOND),
     )
 
 

@@ -19,6 +19,8 @@ from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS
 from tests.simulate.by_hand_stories import restore, write_directly
 from tests.simulate.callers import Caller, Told
+from tests.simulate.function_stories import FunctionLife
+from tests.simulate.invocations import Invocations
 from tests.simulate.journal import Journal
 from tests.simulate.meddled_stories import MeddledLife
 from tests.simulate.processes import Machine
@@ -56,6 +58,7 @@ class Stage:
     replicas: dict[str, Machine]
     kubectl: Client
     witness: Witness
+    invocations: Invocations
     journal: Journal
     breach: Callable[[str], None]
     # What each story came to, for a comparison of runs.
@@ -88,6 +91,10 @@ class Stage:
             for meddled in script.meddled:
                 tasks.create_task(
                     MeddledLife(self, meddled).live(), name=f"{STORY}{meddled.operation}"
+                )
+            for function in script.functions:
+                tasks.create_task(
+                    FunctionLife(self, function).live(), name=f"{STORY}{function.operation}"
                 )
             for direct in script.direct:
                 tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")

@@ -17,7 +17,7 @@ from tests.simulate.run import simulate
 from tests.simulate.shrink import shrunk
 from tests.simulate.troubles import Troubles
 
-# Short ones, in which processes die and caches lag.
+# Short ones, in which processes die and caches lag; the second one has a function.
 SEEDS = (1, 7, 17)
 TELL_DIGEST = """
 from tests.simulate.plan import plan_of
@@ -31,8 +31,9 @@ def test_a_disturbed_run_keeps_every_promise_and_ends_like_an_undisturbed_one(se
     assert check(seed, plan_of(seed)).faults == ()
 
 
-def test_a_seed_gives_the_same_run_to_the_last_event() -> None:
-    first, second = (simulate(1, plan_of(1)) for _ in range(2))
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_a_seed_gives_the_same_run_to_the_last_event(seed: int) -> None:
+    first, second = (simulate(seed, plan_of(seed)) for _ in range(2))
     assert (first.events, first.digest) == (second.events, second.digest)
 
 

@@ -19,8 +19,10 @@ from gpuruntime.local.stored import Change, Stored
 from gpuruntime.local.watches import Watch
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.envelopes import envelope_of
+from gpuruntime.models.functions import Serverless
 from gpuruntime.models.labels import ACCEPTED_AT, POOL_UID
 from gpuruntime.models.metadata import Key
+from gpuruntime.models.pods import PODS
 from gpuruntime.models.pools import STOCK_POOLS, Refill, StockPool
 from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
@@ -93,7 +95,10 @@ class Witness:
             STOCK_POOLS.kind: self._on_pool,
             GPU_STORAGES.kind: self._on_storage,
             DEPLOYMENTS.kind: self._on_deployment,
+            PODS.kind: self._on_pod,
         }
+        # Told of every change of a Pod, in the step that makes it.
+        self.pod_hearers: list[Callable[[Key, Any, Any], None]] = []
         self._models: dict[str, type[Any]] = {each.kind: each.type for each in AUDITED}
         self.auditing = Auditing(STOCK, breach)
         for collection in {
@@ -111,6 +116,19 @@ class Witness:
             and provenance.is_free(each)
             and each.metadata.uid not in named
         ]
+
+    def functions(self) -> dict[str, GPUUnit]:
+        """By name, the units that declare them."""
+        return {
+            each.spec.serverless.requestID: each
+            for each in self.units.values()
+            if each.spec.serverless and each.spec.is_function_template
+        }
+
+    def served_by(self, unit: str) -> Serverless | None:
+        """What a worker works for."""
+        found = self.units.get(Key(INSTANCE, unit))
+        return found.spec.serverless if found and found.spec.is_function_worker else None
 
     def was_short(self, spec_name: str, since: float) -> bool:
         """Whether there was a moment since then at which nothing was free."""
@@ -179,7 +197,8 @@ class Witness:
             return
         operation = provenance.operation_of(new)
         self._named.add(provenance.source_uid_of(new))
-        if old is None and ACCEPTED_AT in new.metadata.annotations:
+        is_template = new.spec.is_function_template
+        if old is None and ACCEPTED_AT in new.metadata.annotations and not is_template:
             self._demand_claim(new)
         if old is None and operation:
             self.names_of[operation].add(key.name)
@@ -244,6 +263,10 @@ class Witness:
             self.storages.pop(key, None)
         else:
             self.storages[key] = new
+
+    def _on_pod(self, key: Key, old: Any, new: Any) -> None:
+        for hear in self.pod_hearers:
+            hear(key, old, new)
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
         if old is not None or new is None or key.namespace != INSTANCE:
