@@ -133,6 +133,8 @@ class Client:
         self._link.close()
         for each in self._subscriptions:
             self._server.unsubscribe(each)
+        # What is on its way to be made is not made any more.
+        self._subscriptions.clear()
         self.at_end()
 
 

@@ -85,6 +85,10 @@ class Server:
             nobody = no_responders()
             self._send(reply, nobody.data, "", nobody.headers, reply)
 
+    def delete_consumer(self, stream: str, name: str) -> None:
+        """As somebody does with the broker's own tools."""
+        self.publish(Envelope(f"{PREFIX}CONSUMER.DELETE.{stream}.{name}", b""))
+
     def _store(self, stream: Stream, envelope: Envelope) -> None:
         try:
             stored = stream.store(envelope.subject, envelope.data, envelope.headers)

@@ -19,6 +19,10 @@ FOR_FUNCTIONS: Final = (*ACTIVATORS, *RESULTS)
 # Whoever it is at the fault's moment.
 LEADER: Final = "leader"
 STANDBY: Final = "standby"
+LEADING_ACTIVATOR: Final = "leading activator"
+# All of them that there are, and everybody who has a session with the broker.
+ALL_WORKERS: Final = "workers"
+BROKER: Final = "broker"
 # Faults begin once all processes are up, and end in time for a run to come to rest.
 FIRST_SECOND: Final = 15.0
 LAST_SECOND: Final = 240.0
@@ -59,6 +63,21 @@ class Kind(StrEnum):
     LISTS_OF_THE_PAST = "lists-of-the-past"
 
 
+class BrokerKind(StrEnum):
+    """Where a script has a function. Of the first group, one message each."""
+
+    REQUEST_LOST = "request-lost"
+    REQUEST_LATE = "request-late"
+    REPLY_LOST = "reply-lost"
+    DELIVERY_LOST = "delivery-lost"
+
+    SESSION_LOST = "session-lost"
+    BROKER_AWAY = "broker-away"
+    BROKER_SILENT = "broker-silent"
+    CONSUMER_DELETED = "consumer-deleted"
+    WORKER_KILLED = "worker-killed"
+
+
 class Target(StrEnum):
     """Which requests a fault may hit."""
 
@@ -75,12 +94,13 @@ class Target(StrEnum):
 class Planned:
     """`seconds` is how long it lasts, how late it is, or how far a clock goes.
 
-    `process` may be a role; `aim` is a text in the path or the body of the request that is hit.
+    `process` may be a role; `aim` is a text in the path or the body of the request that is hit,
+    or in the subject of the message.
     """
 
     at: float
     process: str
-    kind: Kind
+    kind: Kind | BrokerKind
     target: Target | None = None
     skip: int = 0
     seconds: float = 0.0
@@ -88,7 +108,7 @@ class Planned:
 
     def __str__(self) -> str:
         aim = f" with {self.aim}" if self.aim else ""
-        what = f" {self.target}{aim} after {self.skip}" if self.target else ""
+        what = f" {self.target}{aim} after {self.skip}" if self.target else aim
         lasting = f" {self.seconds:.2f} s" if self.seconds else ""
         return f"{self.at:7.2f}  {self.process:<10} {self.kind}{what}{lasting}"
 

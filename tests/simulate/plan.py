@@ -5,7 +5,9 @@ from random import Random
 from typing import Final
 
 from tests.simulate.aimed import aimed_faults
+from tests.simulate.function_faults import function_faults
 from tests.simulate.kinds import (
+    ACTIVATORS,
     FIRST_SECOND,
     LAST_SECOND,
     MANAGERS,
@@ -18,6 +20,7 @@ from tests.simulate.kinds import (
 from tests.simulate.script import script_of
 
 MOST_FAULTS: Final = 40
+MOST_AT_ACTIVATORS: Final = 12
 # How long it takes or lasts; a request lives 60 s at most, from its sending to its landing.
 SECONDS: Final[Mapping[Kind, tuple[float, float]]] = {
     Kind.THROTTLED: (1.0, 4.0),
@@ -53,16 +56,24 @@ READS: Final = (Target.READ, Target.READ, Target.LIST)
 
 
 def plan_of(seed: int) -> tuple[Planned, ...]:
-    faults = (*_by_chance(Random(f"{seed} faults")), *aimed_faults(seed, script_of(seed)))
+    script = script_of(seed)
+    faults = [*_by_chance(Random(f"{seed} faults"), MANAGERS, PROCESSES, MOST_FAULTS)]
+    faults.extend(aimed_faults(seed, script))
+    if script.functions:
+        rng = Random(f"{seed} activators")
+        faults.extend(_by_chance(rng, ACTIVATORS, ACTIVATORS, MOST_AT_ACTIVATORS))
+        faults.extend(function_faults(seed))
     return tuple(sorted(faults, key=lambda each: each.at))
 
 
-def _by_chance(rng: Random) -> Iterator[Planned]:
-    for _ in range(rng.randint(1, MOST_FAULTS)):
-        yield _fault(rng)
+def _by_chance(
+    rng: Random, electors: tuple[str, ...], processes: tuple[str, ...], most: int
+) -> Iterator[Planned]:
+    for _ in range(rng.randint(1, most)):
+        yield _fault(rng, electors, processes)
 
 
-def _fault(rng: Random) -> Planned:
+def _fault(rng: Random, electors: tuple[str, ...], processes: tuple[str, ...]) -> Planned:
     kind = rng.choices(COMMON, WEIGHTS)[0]
     lease_only = kind is Kind.LEASE_OUTAGE
     least, most = SECONDS.get(kind, (0.0, 0.0))
@@ -73,7 +84,7 @@ def _fault(rng: Random) -> Planned:
         skip = rng.choice((0, 0, 1, 2, 3, 5))
     return Planned(
         at=rng.uniform(FIRST_SECOND, LAST_SECOND),
-        process=rng.choice(MANAGERS if lease_only else PROCESSES),
+        process=rng.choice(electors if lease_only else processes),
         kind=kind,
         target=target,
         skip=skip,

@@ -25,15 +25,17 @@ from gpuruntime.settings import LeaderElectionSettings, Settings
 from tests.faults import WRITES
 from tests.jetstream.server import Server as Broker
 from tests.simulate.beliefs import Beliefs, unseen
-from tests.simulate.broker_wire import BROKER_URL, BrokerWire
+from tests.simulate.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
 from tests.simulate.journal import Journal
 from tests.simulate.kinds import (
     ACTIVATORS,
     LEADER,
+    LEADING_ACTIVATOR,
     MANAGERS,
     RESULTS,
     STANDBY,
     WATCH_KINDS,
+    BrokerKind,
     Kind,
     Planned,
 )
@@ -84,6 +86,8 @@ class Fleet:
 
     def chosen(self, process: str) -> "Machine | None":
         """Of that name, or whoever has that role now."""
+        if process == LEADING_ACTIVATOR:
+            return self.leader_of(ACTIVATORS)
         if process not in (LEADER, STANDBY):
             return self.machine(process)
         leader = self.leader
@@ -131,6 +135,7 @@ class Machine:
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.name = name
         self.troubles = Troubles()
+        self.broker_troubles = BrokerTroubles()
         self.wire: Wire | None = None
         self.broker_wire: BrokerWire | None = None
         self._fleet = fleet
@@ -177,6 +182,9 @@ class Machine:
     def trouble(self, fault: Planned) -> None:
         """A fault's moment has come."""
         self._fleet.journal.write(self.name, f"!{fault.kind}")
+        if isinstance(fault.kind, BrokerKind):
+            self.broker_troubles.begin(fault)
+            return
         if fault.target is not None:
             self.troubles.armed.append(fault)
             return
@@ -202,6 +210,7 @@ class Machine:
     def relieve(self) -> None:
         """But for what is lost already: a silent watch stays silent."""
         self.troubles.clear()
+        self.broker_troubles.clear()
         self._clock_ahead = timedelta()
 
     async def call(self, method: str, path: str, body: object = None) -> Answer:
@@ -256,7 +265,11 @@ class Machine:
         )
         if fleet.broker is not None:
             self.broker_wire = BrokerWire(
-                process.identity, fleet.broker, fleet.journal, rng=Random(f"{chance} broker")
+                process.identity,
+                fleet.broker,
+                fleet.journal,
+                rng=Random(f"{chance} broker"),
+                troubles=self.broker_troubles,
             )
             process = attrs.evolve(process, opener=self.broker_wire.opener())
         self._role = self._make_role(process, self.wire)

@@ -24,6 +24,7 @@ from tests.simulate.processes import SETTINGS, Fleet
 from tests.simulate.rest import CONVERGENCE_SECONDS, Rest
 from tests.simulate.script import SCARCE, script_of
 from tests.simulate.stories import STORY, Stage
+from tests.simulate.troubled import Troubled
 from tests.simulate.virtual import run_virtually, true_time
 from tests.simulate.witness import Made, Witness
 from tests.simulate.workers import Workers
@@ -125,9 +126,10 @@ class _Run:
             names = (*PROCESSES, *FOR_FUNCTIONS) if self._script.functions else PROCESSES
             machines = [tasks.create_task(fleet.machine(name).run(), name=name) for name in names]
             machines.append(tasks.create_task(workers.run(), name="workers"))
+            troubled = Troubled(fleet, workers, broker)
             for fault in self._plan:
-                loop.call_at(fault.at, fleet.trouble, fault)
-            await self._live(stage, fleet)
+                loop.call_at(fault.at, troubled.trouble, fault)
+            await self._live(stage, fleet, troubled)
             await Rest(fleet, witness, invocations, self._breach).run()
             for task in (*machines, cluster):
                 task.cancel()
@@ -143,13 +145,12 @@ class _Run:
             results=stage.results,
         )
 
-    async def _live(self, stage: Stage, fleet: Fleet) -> None:
+    async def _live(self, stage: Stage, fleet: Fleet, troubled: Troubled) -> None:
         """The stories, through the faults and beyond."""
         async with asyncio.TaskGroup() as tasks:
             stories = tasks.create_task(stage.live(self._script), name="stories")
             await asyncio.sleep(FAULTS_END - asyncio.get_running_loop().time())
-            for machine in fleet.machines.values():
-                machine.relieve()
+            troubled.relieve()
             self._journal.write("world", "faults end")
             version = fleet.server.store.version
             await asyncio.sleep(CATCH_UP_SECONDS)

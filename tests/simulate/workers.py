@@ -25,9 +25,10 @@ from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Answer, Failure, Outcome
 from gpuruntime.worker.worker import Worker
 from tests.jetstream.server import Server
-from tests.simulate.broker_wire import BROKER_URL, BrokerWire
+from tests.simulate.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
 from tests.simulate.invocations import NAMES, Invocations
 from tests.simulate.journal import Journal
+from tests.simulate.kinds import ALL_WORKERS, BrokerKind, Planned
 from tests.simulate.virtual import true_time
 
 
@@ -68,6 +69,7 @@ class Workers:
     invocations: Invocations
     # Of the unit of that name, what it serves; None where it is no worker.
     function_of: Callable[[str], Serverless | None]
+    troubles: BrokerTroubles = attrs.field(factory=BrokerTroubles)
     _running: "dict[str, _WorkerProcess]" = attrs.field(factory=dict)
     _tasks: list[asyncio.TaskGroup] = attrs.field(factory=list)
 
@@ -89,6 +91,14 @@ class Workers:
         elif running is not None and pod.metadata.deletionTimestamp is not None:
             running.end()
 
+    def trouble(self, fault: Planned) -> None:
+        """A fault's moment has come."""
+        self.journal.write(ALL_WORKERS, f"!{fault.kind}")
+        if fault.kind is not BrokerKind.WORKER_KILLED:
+            self.troubles.begin(fault)
+        elif self._running:
+            next(iter(self._running.values())).crash(fault.seconds)
+
     def _begin(self, pod: str, unit: str) -> None:
         function = self.function_of(unit)
         if function is None:
@@ -106,22 +116,51 @@ class _WorkerProcess:
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._wire: BrokerWire | None = None
+        self._number = 0
+        # None while nothing brings it back.
+        self._pause_seconds: float | None = None
 
     async def live(self) -> None:
-        around, chance = self._around, f"{self._around.seed} {self._pod}"
+        while True:
+            await self._live()
+            if self._pause_seconds is None or self._ending.is_set():
+                return
+            await asyncio.sleep(self._pause_seconds)
+
+    async def _live(self) -> None:
+        self._number += 1
+        self._pause_seconds = None
+        around, name = self._around, f"{self._pod}.{self._number}"
+        chance = f"{around.seed} {name}"
         around.journal.write(self._unit, "worker starts")
         self._wire = wire = BrokerWire(
-            self._pod, around.server, around.journal, rng=Random(f"{chance} wire")
+            name,
+            around.server,
+            around.journal,
+            rng=Random(f"{chance} wire"),
+            troubles=around.troubles,
         )
         async with asyncio.TaskGroup() as tasks:
             self._task = tasks.create_task(self._run(wire, Random(chance)), name=self._unit)
+        wire.cut()
         around.journal.write(self._unit, "worker ended")
+
+    def crash(self, seconds: float) -> None:
+        """Its container starts again in place."""
+        self._pause_seconds = seconds
+        self._cut()
 
     def end(self) -> None:
         """As its Pod's hook says before the signal: it drains."""
         self._ending.set()
 
     def die(self) -> None:
+        """With its Pod, and for good."""
+        self._pause_seconds = None
+        self._ending.set()
+        self._cut()
+
+    def _cut(self) -> None:
         """First it is cut off, so that nothing it does about its end reaches anybody."""
         if self._wire and self._task:
             self._wire.cut()
