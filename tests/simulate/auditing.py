@@ -18,12 +18,19 @@ from gpuruntime.models.tombstones import TOMBSTONE_APP
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.simulate.stretches import Stretches
 
 OWN_KINDS: Final = frozenset({GPU_UNITS.kind, STOCK_POOLS.kind, GPU_STORAGES.kind})
+# No story lowers the limit of a function.
+NEVER: Final = frozenset({"worker-limit"})
+# What correct operation shows for so long at most, through all that goes wrong in a run.
+LASTING: Final = frozenset(
+    {"function-owner", "template-runs-nothing", "worker-drains", "worker-minimum"}
+)
 
 
 class Auditing:
-    """What may be there for a while is none of a step's business: only at rest it is.
+    """What may be there for a while is judged at rest; of functions, also by how long it is.
 
     A step is all that is written in one moment: two processes never write in the same one.
     """
@@ -33,6 +40,7 @@ class Auditing:
         self._breach = breach
         self._held: dict[str, dict[Key, Any]] = {each.kind: {} for each in AUDITED}
         self._is_due = False
+        self._stretches = Stretches()
 
     def note(self, kind: str, key: Key, value: Any) -> None:
         held = self._held[kind]
@@ -53,7 +61,12 @@ class Auditing:
 
     def _step(self) -> None:
         self._is_due = False
-        self._tell(each for each in self._suspicions() if not each.finding.allowed_seconds)
+        found = self._suspicions()
+        self._tell(each for each in found if not each.finding.allowed_seconds)
+        self._tell(each for each in found if each.rule in NEVER)
+        lasting = [each for each in found if each.rule in LASTING]
+        now = asyncio.get_running_loop().time()
+        self._tell(self._stretches.too_long(lasting, now))
 
     def _tell(self, found: Iterable[Suspicion]) -> None:
         for each in found:
