@@ -20,7 +20,6 @@ from tests.jetstream.server import NOTHING, Envelope, Server, Subscription
 
 MAX_PAYLOAD: Final = 2 * 1000 * 1000
 VERSION: Final = SimpleNamespace(major=2, minor=15)
-NUMBERS: Final = count(1)
 
 
 class Link(Protocol):

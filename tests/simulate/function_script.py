@@ -1,6 +1,6 @@
 """The story of a function: declared, called, left alone, changed, put to sleep, deleted."""
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 from random import Random
 from typing import Any, Final
 
@@ -18,14 +18,20 @@ class FunctionStep(StrEnum):
     IDLE = "nobody calls until the workers are gone"
     SLEEP = "suspended, called, and resumed"
     IMAGE = "another image"
+    EXPIRE = "a call that nobody takes in time"
+    CANCEL = "a call that is taken back"
 
 
-class Fate(StrEnum):
-    """The state in which a call ends: refused by the function, or without one."""
+class Fate(Enum):
+    """The states in which a call may end: some are answered before anything comes between."""
 
-    ANSWERED = "succeeded"
-    REFUSED = "dead_lettered"
-    ORPHANED = "failed"
+    ANSWERED = frozenset({"succeeded"})
+    REFUSED = frozenset({"dead_lettered"})
+    # By the clock of a replica that is wrong its time may not be over.
+    LATE = frozenset({"expired", "succeeded"})
+    TAKEN_BACK = frozenset({"cancelled", "succeeded"})
+    ORPHANED = frozenset({"failed"})
+    OVERTAKEN = frozenset({"failed", "succeeded"})
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -36,6 +42,8 @@ class Call:
     seconds: float
     fails: int = 0
     fate: Fate = Fate.ANSWERED
+    # Longer than any clock is wrong.
+    life_seconds: int = 14_400
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -53,6 +61,8 @@ class FunctionStory:
     idle_seconds: int
     steps: tuple[tuple[FunctionStep, tuple[Call, ...]], ...]
     is_deleted: bool
+    # While they are under way it is deleted.
+    last_calls: tuple[Call, ...]
 
     @property
     def operation(self) -> str:
@@ -81,6 +91,7 @@ def _function(rng: Random, earliest: float) -> FunctionStory:
         idle_seconds=rng.choice((0, 5, 15)),
         steps=tuple(steps),
         is_deleted=rng.random() < 0.5,
+        last_calls=_calls(rng, len(steps)) if rng.random() < 0.6 else (),
     )
 
 

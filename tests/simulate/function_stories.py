@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol, assert_never
 
+import attrs
+
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.units import GPUUnit
@@ -90,6 +92,10 @@ class FunctionLife:
                 await self._sleep(calls)
             case FunctionStep.IMAGE:
                 await self._change_image(calls)
+            case FunctionStep.EXPIRE:
+                await self._sleep((attrs.evolve(calls[0], fate=Fate.LATE, life_seconds=5),))
+            case FunctionStep.CANCEL:
+                await self._cancel(attrs.evolve(calls[0], seconds=10.0, fate=Fate.TAKEN_BACK))
             case _:
                 assert_never(step)
         self._ground.note(self._story.operation, step.value)
@@ -160,7 +166,7 @@ class FunctionLife:
 
     def _judge(self, call: Call, view: dict[str, Any]) -> None:
         """Its end, and that it is the answer of the attempt that it says."""
-        is_so = view["state"] == call.fate.value
+        is_so = view["state"] in call.fate.value
         self._demand(is_so, f"{call.name}: {view['state']}: {view['error']}")
         if view["state"] == "succeeded":
             is_its = view["body"] == {"call": call.name, "attempt": view["attempt"]}
@@ -178,6 +184,15 @@ class FunctionLife:
         for call in calls:
             await self._until_ended(call)
 
+    async def _cancel(self, call: Call) -> None:
+        """A replay of a cancel whose answer was lost finds that it has ended."""
+        await self._send(call)
+        path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
+        answer = (await self._caller.call("DELETE", path)).answer
+        is_known = answer.status == 204 or answer.code == "already_finished"
+        self._demand(is_known, f"{call.name} taken back: {answer}")
+        await self._until_ended(call)
+
     async def _change_image(self, calls: tuple[Call, ...]) -> None:
         image = f"serve:{calls[0].name}"
         await self._change(image=image)
@@ -189,9 +204,14 @@ class FunctionLife:
         self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
 
     async def _delete(self) -> None:
+        last_calls = [attrs.evolve(each, fate=Fate.OVERTAKEN) for each in self._story.last_calls]
+        for call in last_calls:
+            await self._send(call)
         answer = (await self._caller.call("DELETE", self._path)).answer
         self._demand(answer.status in (204, 404), f"deleted: {answer}")
         await self._ground.until(lambda: not self._ground.unit(self._story.name))
+        for call in last_calls:
+            await self._until_ended(call)
         await self._call_in_vain()
         await self._ground.until(lambda: not self._workers)
         self._ground.note(self._story.operation, "deleted")
@@ -224,7 +244,7 @@ class FunctionLife:
             "serverlessRequestID": self._story.name,
             "mode": mode,
             "payload": call.payload,
-            "timeoutSeconds": 3600,
+            "timeoutSeconds": call.life_seconds,
         }
 
     def _demand(self, holds: object, what: str) -> None:

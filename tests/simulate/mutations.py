@@ -2,22 +2,8 @@
 
 from typing import Final
 
-import attrs
-
-
-@attrs.frozen(slots=True)
-class Mutation:
-    """In the module's source `old`, which stands there once, is replaced.
-
-    No story of the simulation leads where `test` is given: it has to fail instead.
-    """
-
-    name: str
-    module: str
-    old: str
-    new: str
-    test: str = ""
-
+from tests.simulate.function_mutations import FUNCTIONS
+from tests.simulate.mutation import Mutation
 
 CORE: Final = (
     Mutation(
@@ -345,4 +331,4 @@ STORAGES: Final = (
         "            await self._keep_way(unit, key)\n",
     ),
 )
-MUTATIONS: Final = (*CORE, *STORAGES)
+MUTATIONS: Final = (*CORE, *STORAGES, *FUNCTIONS)

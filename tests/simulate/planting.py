@@ -21,7 +21,8 @@ from typing import Final
 
 import attrs
 
-from tests.simulate.mutations import MUTATIONS, Mutation
+from tests.simulate.mutation import Mutation
+from tests.simulate.mutations import MUTATIONS
 
 PROCESSES: Final = 2
 # Most are found by one of the first few.

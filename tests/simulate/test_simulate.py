@@ -10,7 +10,8 @@ import pytest
 from gpuruntime.kube.transport import Request
 from tests.simulate.check import check
 from tests.simulate.kinds import Kind, Planned, Target
-from tests.simulate.mutations import MUTATIONS, Mutation
+from tests.simulate.mutation import Mutation
+from tests.simulate.mutations import MUTATIONS
 from tests.simulate.plan import plan_of
 from tests.simulate.planting import planted, source_of
 from tests.simulate.run import simulate
