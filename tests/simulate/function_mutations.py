@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.simulate.mutation import Mutation
+from tests.simulate.planter import Mutation
 
 FUNCTIONS: Final = (
     Mutation(

@@ -10,10 +10,9 @@ import pytest
 from gpuruntime.kube.transport import Request
 from tests.simulate.check import check
 from tests.simulate.kinds import Kind, Planned, Target
-from tests.simulate.mutation import Mutation
 from tests.simulate.mutations import MUTATIONS
 from tests.simulate.plan import plan_of
-from tests.simulate.planting import planted, source_of
+from tests.simulate.planter import Mutation, planted, source_of
 from tests.simulate.run import simulate
 from tests.simulate.shrink import shrunk
 from tests.simulate.troubles import Troubles
@@ -77,3 +76,7 @@ def test_a_fault_waits_for_the_request_that_it_is_aimed_at() -> None:
 def test_a_mutation_can_be_planted(mutation: Mutation) -> None:
     source = source_of(mutation).read_text(encoding="utf-8")
     compile(planted(mutation, source), mutation.module, "exec")
+
+
+def test_mutations_go_by_their_names() -> None:
+    assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)

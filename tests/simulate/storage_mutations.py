@@ -1,0 +1,130 @@
+"""Defects of storages: of who holds one, of how it is filled and of when it goes."""
+
+from typing import Final
+
+from tests.simulate.planter import Mutation
+
+MEDDLING: Final = "tests/audit/test_meddling.py"
+STORAGES: Final = (
+    Mutation(
+        "a storage is mounted before it is filled",
+        "gpuruntime.reconcilers.mount_plan",
+        "    if phase is StoragePhase.READY:",
+        "    if phase is not StoragePhase.FAILED:",
+    ),
+    Mutation(
+        "the younger of those who wait goes first",
+        "gpuruntime.reconcilers.mount_plan",
+        "    return min((unit for unit in units if waits(unit))",
+        "    return max((unit for unit in units if waits(unit))",
+        f"{MEDDLING}::test_of_those_who_wait_the_older_one_is_next",
+    ),
+    Mutation(
+        "a storage is taken from its holder",
+        "gpuruntime.reconcilers.mount_plan",
+        "        if holder is not None and holder.uid != unit.metadata.uid:",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage is given back while Pods mount it",
+        "gpuruntime.reconcilers.holds",
+        "        if any(pod.mounts(claim) for pod in page.items):",
+        "        if False:",
+    ),
+    Mutation(
+        "who is suspended loses its storage",
+        "gpuruntime.reconcilers.holds",
+        "        return any(mount.name == storage.metadata.name",
+        "        return not unit.spec.suspended and any(mount.name == storage.metadata.name",
+    ),
+    Mutation(
+        "a Deployment that has no Pods is overlooked",
+        "gpuruntime.reconcilers.holds",
+        "        if deployment is None:\n            return False",
+        "        if True:\n            return False",
+    ),
+    Mutation(
+        "a storage is never given back",
+        "gpuruntime.reconcilers.holds",
+        "            if self._wants(storage, holder) or await self._may_mount(storage, holder):",
+        "            if True:",
+    ),
+    Mutation(
+        "a hold is written without a guard",
+        "gpuruntime.reconcilers.storage_writes",
+        "            resource_version=storage.metadata.resourceVersion,\n",
+        "",
+    ),
+    Mutation(
+        "a holder is known by its name alone",
+        "gpuruntime.reconcilers.mount_plan",
+        "        if holder is not None and holder.uid != unit.metadata.uid:",
+        "        if holder is not None and holder.name != unit.metadata.name:",
+    ),
+    Mutation(
+        "a prepare runs again when its Job is gone",
+        "gpuruntime.reconcilers.storage_plan",
+        "    if record.has_ended and not asks_to_recover(storage):",
+        "    if record.has_ended and job is not None and not asks_to_recover(storage):",
+        f"{MEDDLING}::test_a_prepare_whose_job_is_removed_is_not_run_again",
+    ),
+    Mutation(
+        "a failed prepare runs again by itself",
+        "gpuruntime.reconcilers.storage_plan",
+        "    if record.has_ended and not asks_to_recover(storage):",
+        "    if record.phase == StepPhase.SUCCEEDED and not asks_to_recover(storage):",
+    ),
+    Mutation(
+        "a copy begins before its source is ready",
+        "gpuruntime.reconcilers.prepares",
+        "        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
+        "        if False:",
+        f"{MEDDLING}::test_a_copy_that_is_asked_for_at_once_begins_when_its_source_is_filled",
+    ),
+    Mutation(
+        "a storage goes while it is mounted",
+        "gpuruntime.reconcilers.storage",
+        "        if storage.status.holder is not None or self.holds.others_pods(storage)"
+        " or is_read:",
+        "        if False:",
+        f"{MEDDLING}::test_a_mounted_storage_that_is_deleted_goes_when_its_unit_is_gone",
+    ),
+    Mutation(
+        "a storage bears no finalizer",
+        "gpuruntime.reconcilers.storage",
+        "        if FINALIZER not in storage.metadata.finalizers:\n            finalizers = (",
+        "        if False:\n            finalizers = (",
+    ),
+    Mutation(
+        "what a storage of the same name left is taken",
+        "gpuruntime.reconcilers.storage_children",
+        "    if owner is not None and owner.uid == storage.metadata.uid:",
+        "    if owner is not None and owner.name == storage.metadata.name:",
+        f"{MEDDLING}::test_the_next_storage_of_a_name_takes_nothing_of_the_one_before",
+    ),
+    Mutation(
+        "a claim that was lost is made again",
+        "gpuruntime.reconcilers.storage_plan",
+        "        return KeepClaim() if _had_volume(storage) else MakeClaim()",
+        "        return MakeClaim()",
+    ),
+    Mutation(
+        "a file server runs on any node",
+        "gpuruntime.reconcilers.accessors",
+        "        return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else "
+        "Placing(is_off=True)",
+        "        return Placing()",
+    ),
+    Mutation(
+        "the Pod comes before its NetworkPolicy",
+        "gpuruntime.reconcilers.running",
+        "            await self._keep_way(unit, key)\n"
+        "            desired = self._desired(unit)\n"
+        "            deployment = await self.deployments[key.namespace].keep"
+        "(unit, key, desired)\n",
+        "            desired = self._desired(unit)\n"
+        "            deployment = await self.deployments[key.namespace].keep"
+        "(unit, key, desired)\n"
+        "            await self._keep_way(unit, key)\n",
+    ),
+)
