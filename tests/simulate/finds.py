@@ -1,7 +1,7 @@
 """What became of each mutation: judged from what processes told of their runs, and shown."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -116,7 +116,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     yield f"{found} of {len(rows)} mutations found"
 
 
-def as_json(rows: Sequence[Row]) -> str:
+def as_json(rows: Iterable[Row]) -> str:
     return json.dumps([_members_of(row) for row in rows], indent=1) + "\n"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.simulate.campaign import Campaign, Processes
-from tests.simulate.finds import as_json, is_well, table, words_of
+from tests.simulate.finds import Row, as_json, is_well, table, words_of
 from tests.simulate.mutations import MUTATIONS
 
 PROCESSES: Final = 2
@@ -31,18 +31,23 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [each for each in MUTATIONS if any(name in each.name for name in given.only)]
     if not chosen:
         parser.error(f"no mutation has such a name: {given.only}")
+    rows: dict[str, Row] = {}
+
+    def tell(row: Row) -> None:
+        """What was judged so far stays known when somebody ends this."""
+        rows[row.name] = row
+        _say(words_of(row))
+        if given.json:
+            given.json.write_text(as_json(rows.values()), encoding="utf-8")
+
     processes = Processes(time.monotonic() + 60.0 * given.minutes)
-    campaign = Campaign(
-        judge=processes.judge,
-        tell=lambda row: _say(words_of(row)),
-        processes=given.processes,
-    )
-    rows = campaign.run(chosen)
-    for line in table(rows):
+    campaign = Campaign(judge=processes.judge, tell=tell, processes=given.processes)
+    judged = campaign.run(chosen)
+    for line in table(judged):
         _say(line)
     if given.json:
-        given.json.write_text(as_json(rows), encoding="utf-8")
-    return 0 if is_well(rows) else 1
+        given.json.write_text(as_json(judged), encoding="utf-8")
+    return 0 if is_well(judged) else 1
 
 
 def _say(line: str) -> None:
