@@ -1,6 +1,7 @@
 import asyncio
 from datetime import UTC, datetime
 from random import Random
+from typing import Never
 
 import attrs
 import pytest
@@ -78,6 +79,17 @@ async def test_a_write_whose_answer_is_lost_is_known_by_its_token(own: Broker) -
             await eventually(lambda: not made.connection.is_connected)
             own.resume()
         assert written.result() == await made.records.read(FUNCTION, "a")
+
+
+async def test_a_write_that_was_lost_is_not_taken_for_the_one_that_stands(declared: Bus) -> None:
+    class Losing(JetStream):
+        async def publish(self, *_: object, **_options: object) -> Never:
+            raise OutcomeUnknownError("no answer")
+
+    stored = await declared.records.write(record("a"), expected=0)
+    records = Records(Losing(declared.connection), declared.names, rng=Random(7))
+    with pytest.raises(OutcomeUnknownError):
+        await records.write(record("a"), expected=stored.revision)
 
 
 class Repeating(JetStream):

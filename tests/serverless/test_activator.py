@@ -2,6 +2,7 @@
 
 import asyncio
 
+from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import FailureClass, State
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.serverless.fleet import Fleet, fleet
@@ -79,6 +80,23 @@ async def test_a_worker_that_drains_ends_what_it_has_in_hand(declared: Bus) -> N
         assert (await ended(declared, "waits")).state is State.SUCCEEDED
 
 
+async def test_an_order_to_drain_is_given_again_until_the_worker_is_gone(declared: Bus) -> None:
+    orders: list[Message] = []
+    control = declared.names.control(FUNCTION, "echo-w-1")
+    async with declared.connection.listening(control, orders.append), fleet(declared) as made:
+        made.ledger.gate.clear()
+        made.scaled.declare()
+        await hears(made)
+        await accept(declared, "long")
+        await wake(declared)
+        await eventually(lambda: bool(made.ledger.starts))
+        made.scaled.change(suspended=True)
+        await eventually(lambda: len(orders) >= 3)
+        assert made.scaled.workers == ["echo-w-1"]
+        made.ledger.gate.set()
+        await ended(declared, "long")
+
+
 async def test_a_burst_gets_as_many_workers_as_it_may_and_each_runs_once(declared: Bus) -> None:
     async with fleet(declared) as made:
         made.ledger.gate.clear()
@@ -132,6 +150,21 @@ async def test_a_function_that_is_declared_again_at_once_keeps_its_invocations(
         await asyncio.sleep(0.2)
         made.scaled.declare()
         assert (await ended(declared, "one")).state is State.SUCCEEDED
+
+
+async def test_a_function_that_was_not_heard_of_yet_keeps_its_invocations(declared: Bus) -> None:
+    async with fleet(declared) as made:
+        await hears(made)
+        made.scaled.transport.hold_watches()
+        made.scaled.declare()
+        await accept(declared, "waits")
+        await wake(declared)
+        await asyncio.sleep(2)
+        waiting = await declared.records.read(FUNCTION, "waits")
+        assert waiting is not None
+        assert waiting.record.state is State.QUEUED
+        made.scaled.transport.release_watches()
+        assert (await ended(declared, "waits")).state is State.SUCCEEDED
 
 
 async def test_what_runs_when_its_function_goes_is_left_to_its_worker(declared: Bus) -> None:

@@ -24,6 +24,16 @@ async def started(stock: int = 6) -> AsyncIterator[Scaled]:
         yield made
 
 
+def make_somebody_elses(made: Scaled, name: str) -> None:
+    body = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": "GPUUnit",
+        "metadata": {"name": name},
+        "spec": {"specName": "g1.1"},
+    }
+    made.cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+
+
 async def test_the_first_invocation_gets_a_worker_and_no_invocation_none() -> None:
     async with started() as made:
         made.declare()
@@ -135,6 +145,18 @@ async def test_a_worker_that_is_silent_is_deleted_all_the_same() -> None:
         assert made.workers == []
 
 
+async def test_no_drain_is_written_on_a_unit_that_has_the_workers_name_by_now() -> None:
+    async with started() as made:
+        made.declare(idleTimeoutSeconds=0)
+        await made.queue(echo=1)
+        await made.make_ready()
+        made.transport.hold_watches()
+        made.delete("echo-w-1")
+        make_somebody_elses(made, "echo-w-1")
+        await made.queue(5, echo=0)
+        assert labels.DRAINING not in made.unit("echo-w-1")["metadata"].get("annotations", {})
+
+
 async def test_work_that_comes_while_the_last_worker_drains_gets_another_one() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=0)
@@ -158,13 +180,7 @@ async def test_the_lowest_free_number_is_used_again() -> None:
 
 async def test_a_name_that_somebody_elses_unit_has_is_passed_over() -> None:
     async with started() as made:
-        body = {
-            "apiVersion": GPU_UNITS.api_version,
-            "kind": "GPUUnit",
-            "metadata": {"name": "echo-w-1"},
-            "spec": {"specName": "g1.1"},
-        }
-        made.cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+        make_somebody_elses(made, "echo-w-1")
         made.declare()
         await made.queue(echo=1)
         assert made.workers == ["echo-w-2"]
@@ -368,6 +384,20 @@ async def test_the_status_tells_of_workers_and_leaves_all_else_to_the_manager() 
         assert made.unit("echo")["status"]["conditions"][0]["reason"] == "DeploymentReady"
 
 
+async def test_no_status_is_written_on_a_unit_that_has_the_templates_name_by_now() -> None:
+    async with started() as made:
+        made.declare()
+        await made.queue(echo=1)
+        made.transport.hold_watches()
+        made.delete("echo")
+        made.declare(is_suspended=True)
+        await made.queue(15, echo=2)
+        assert made.status() == {}
+        made.transport.release_watches()
+        await made.queue(5)
+        assert made.status()["reason"] == "suspended"
+
+
 async def test_what_changes_with_every_call_is_told_every_ten_seconds_at_most() -> None:
     async with started() as made:
         made.declare(idleTimeoutSeconds=3_600, concurrency=100)
@@ -510,6 +540,19 @@ async def test_while_the_broker_is_away_workers_stay_as_they_are() -> None:
         made.activator.readings.forget()
         await asyncio.sleep(600)
         assert (made.workers, made.draining) == (["echo-w-1", "echo-w-2"], [])
+
+
+async def test_the_idle_time_begins_anew_when_the_broker_is_back() -> None:
+    async with started() as made:
+        made.declare(idleTimeoutSeconds=60)
+        await made.queue(echo=2)
+        await made.make_ready()
+        made.activator.readings.forget()
+        await asyncio.sleep(600)
+        await made.queue(50)
+        assert made.draining == []
+        await made.queue(15)
+        assert made.draining == ["echo-w-1", "echo-w-2"]
 
 
 async def test_a_new_leader_gives_the_workers_it_finds_their_idle_time() -> None:
