@@ -1,10 +1,11 @@
 """Runs of events that chance hardly ever brings about: faults aimed at what the script does."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from random import Random
 from typing import Final
 
-from gpuruntime.inventory.hashing import derived_name
+from gpuruntime.inventory.hashing import derived_name, operation_digest
 from gpuruntime.models import labels
 from tests.simulate.kinds import (
     APIS,
@@ -18,7 +19,7 @@ from tests.simulate.kinds import (
     Planned,
     Target,
 )
-from tests.simulate.script import Release, Script
+from tests.simulate.script import SCARCE, Release, Script, Step
 
 # How often a run of events is a part of the plan.
 SHARE: Final = 0.5
@@ -211,6 +212,56 @@ def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Plann
         )
 
 
+def _stock_comes_after_its_pool(rng: Random, script: Script) -> Iterator[Planned]:
+    for pool in script.pools:
+        if pool.is_deleted:
+            yield from _at_all(
+                MANAGERS,
+                pool.begins_at,
+                Kind.LANDS_LATE,
+                Target.CREATE,
+                _named(f"{pool.name}-1"),
+                rng.uniform(35.0, 55.0),
+            )
+
+
+def _storage_comes_after_its_end(rng: Random, script: Script) -> Iterator[Planned]:
+    for storage in script.meddled:
+        if not storage.is_made_again:
+            yield from _at_all(
+                APIS,
+                storage.begins_at,
+                Kind.LANDS_LATE,
+                Target.CREATE,
+                _named(storage.name),
+                rng.uniform(48.0, 58.0),
+            )
+
+
+def _unit_that_came_back_stays_for_a_while(rng: Random, script: Script) -> Iterator[Planned]:
+    for unit in script.units:
+        if unit.operation == "unit-hasty":
+            aim, seconds = f"gpuunits/{unit.name}", rng.uniform(15.0, 25.0)
+            yield from _at_all(
+                MANAGERS, unit.begins_at, Kind.SLOW_BEFORE, Target.DELETE, aim, seconds
+            )
+
+
+def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[Planned]:
+    """Of what was short, so that a late replay may find neither the tombstone nor stock."""
+    for unit in script.units:
+        if unit.spec_name == SCARCE and Step.LATE_REPLAY in unit.steps:
+            for process, skip in product(APIS, range(1, 5)):
+                yield Planned(
+                    at=unit.begins_at,
+                    process=process,
+                    kind=Kind.UNREACHABLE,
+                    target=Target.READ,
+                    skip=skip,
+                    aim=f"operation-{operation_digest(unit.operation)}",
+                )
+
+
 RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
     _unit_comes_after_its_end,
     _claimed_unit_comes_slowly,
@@ -228,6 +279,10 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _claimed_unit_is_not_told_of,
     _twin_is_refused,
     _replicas_see_different_stock,
+    _stock_comes_after_its_pool,
+    _storage_comes_after_its_end,
+    _unit_that_came_back_stays_for_a_while,
+    _tombstone_cannot_be_read,
 )
 
 

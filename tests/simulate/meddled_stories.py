@@ -63,14 +63,18 @@ class MeddledLife:
         await self._until(lambda: self._phase() == StoragePhase.READY)
 
     async def _remove_job(self) -> None:
-        """What was filled stays so."""
+        """What was filled stays so, and is not filled once more."""
         storage = self._storage()
         assert storage is not None
-        await self._ground.kubectl.delete(JOBS, Key(INSTANCE, storage.status.prepare.jobName))
+        job = Key(INSTANCE, storage.status.prepare.jobName)
+        before = self._ground.witness.made[JOBS.kind, str(job)].created
+        await self._ground.kubectl.delete(JOBS, job)
         await asyncio.sleep(PATIENCE_SECONDS)
         after = self._storage()
         is_filled = after is not None and after.status.prepare.phase == StepPhase.SUCCEEDED
         self._demand(is_filled, "filled no more, since its Job is gone")
+        made = self._ground.witness.made[JOBS.kind, str(job)].created
+        self._demand(made == before, "filled once more, since its Job is gone")
 
     async def _be_waited_for(self) -> str:
         """By two units at once, of which the older one is next; by whom it is held then."""

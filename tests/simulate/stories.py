@@ -40,6 +40,9 @@ from tests.simulate.storage_stories import StorageLife
 from tests.simulate.witness import INSTANCE, STOCK, Witness
 
 LOOK_SECONDS: Final = 1.0
+# Together as long as a request lives.
+LATE_REPLAYS: Final = 4
+LATE_REPLAY_SECONDS: Final = 15.0
 # How the tasks of stories are named.
 STORY: Final = "story "
 UNITS: Final = "/gpu-units"
@@ -303,8 +306,11 @@ class UnitLife:
         self._demand_code("operation_conflict", await self._caller.call("POST", UNITS, body))
 
     async def _replay_late(self) -> None:
-        told = await self._caller.call("POST", UNITS, self._story.body)
-        self._demand_code("operation_finished", told)
+        """Until no create of the unit can be on its way any more: one may bring it back."""
+        for _ in range(LATE_REPLAYS):
+            told = await self._caller.call("POST", UNITS, self._story.body)
+            self._demand_code("operation_finished", told)
+            await asyncio.sleep(LATE_REPLAY_SECONDS)
 
     async def _change_image(self) -> None:
         await self._change(image=f"{self._story.image}-new", template={})
