@@ -205,4 +205,51 @@ CORE: Final = (
         '            return attrs.evolve(state, continue_token="")\n',
         "",
     ),
+    Mutation(
+        "a lease is given back while a write may land",
+        "gpuruntime.roles.manager",
+        "            self._elector.gives_back = self._is_settled()",
+        "            self._elector.gives_back = True",
+    ),
+    Mutation(
+        "a replay is answered from a unit that came back",
+        "gpuruntime.inventory.claims",
+        "        await self._demand_unfinished()\n        return unit if is_ours else None",
+        "        if unit is None or not is_ours:\n"
+        "            await self._demand_unfinished()\n"
+        "        return unit if is_ours else None",
+    ),
+    Mutation(
+        "a pool goes while a create of its stock may land",
+        "gpuruntime.reconcilers.pool",
+        "        left = self._unsettled_seconds(pool) if stock.highest > seeded else 0.0",
+        "        left = 0.0",
+    ),
+    Mutation(
+        "a unit of an earlier request is answered as made now",
+        "gpuruntime.inventory.claim_plan",
+        "        is_replay=lost is None or not names_our_stock or not is_of_this_request,",
+        "        is_replay=lost is None or not names_our_stock,",
+    ),
+    Mutation(
+        "a node is forgotten while its Pod is not known",
+        "gpuruntime.reconcilers.unit_status",
+        '    return unit.status.nodeName if runs else ""',
+        '    return ""',
+        "tests/reconcilers/test_unit_status.py"
+        "::test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known",
+    ),
+    Mutation(
+        "stock is missing for an operation that may be finished",
+        "gpuruntime.inventory.claims",
+        "        is_undecided = isinstance(taken, InsufficientCapacityError)",
+        "        is_undecided = False",
+    ),
+    Mutation(
+        "a pool refills from a list that lacks its own creates",
+        "gpuruntime.informer.writer",
+        "        for key, written in draft.written.items():\n",
+        "        for key, written in dict[Key, ObjectT]().items():\n",
+        "tests/informer/test_writer.py::test_a_list_read_while_an_object_was_created_keeps_it",
+    ),
 )

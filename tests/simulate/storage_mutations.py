@@ -17,7 +17,6 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.mount_plan",
         "    return min((unit for unit in units if waits(unit))",
         "    return max((unit for unit in units if waits(unit))",
-        f"{MEDDLING}::test_of_those_who_wait_the_older_one_is_next",
     ),
     Mutation(
         "a storage is taken from its holder",
@@ -66,7 +65,6 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage_plan",
         "    if record.has_ended and not asks_to_recover(storage):",
         "    if record.has_ended and job is not None and not asks_to_recover(storage):",
-        f"{MEDDLING}::test_a_prepare_whose_job_is_removed_is_not_run_again",
     ),
     Mutation(
         "a failed prepare runs again by itself",
@@ -87,7 +85,6 @@ STORAGES: Final = (
         "        if storage.status.holder is not None or self.holds.others_pods(storage)"
         " or is_read:",
         "        if False:",
-        f"{MEDDLING}::test_a_mounted_storage_that_is_deleted_goes_when_its_unit_is_gone",
     ),
     Mutation(
         "a storage bears no finalizer",
@@ -126,5 +123,18 @@ STORAGES: Final = (
         "            deployment = await self.deployments[key.namespace].keep"
         "(unit, key, desired)\n"
         "            await self._keep_way(unit, key)\n",
+    ),
+    Mutation(
+        "a storage comes back by a create after its deletion",
+        "gpuruntime.reconcilers.storage",
+        "        if await self._has_come_late(storage):",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage is given back while a request may yet mount it",
+        "gpuruntime.reconcilers.holds",
+        "            if self._may_start(unit):",
+        "            if False:",
+        "tests/reconcilers/test_holds.py",
     ),
 )
