@@ -31,6 +31,14 @@ def container_of(role: str) -> dict[str, Any]:
     return container
 
 
+def secrets_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """By the places where the one container has them, which none may write to."""
+    volumes = {volume["name"]: volume.get("secret") for volume in spec["volumes"]}
+    mounts = [mount for mount in spec["containers"][0]["volumeMounts"] if volumes[mount["name"]]]
+    assert all(mount["readOnly"] for mount in mounts)
+    return {mount["mountPath"]: volumes[mount["name"]] for mount in mounts}
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_has_its_own_account_and_no_right_that_it_does_not_need(role: str) -> None:
     spec, container = pod_of(role)["spec"], container_of(role)
@@ -53,6 +61,19 @@ def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports["operations"] == loaded.operations.listen.port
     assert ports.get("http", loaded.listen.port) == loaded.listen.port
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(role: str) -> None:
+    spec = pod_of(role)["spec"]
+    assert secrets_of(spec) == {
+        "/etc/gpuruntime-secrets": {
+            "secretName": f"gpuruntime-{role}",
+            "optional": True,
+            "defaultMode": 0o440,
+        }
+    }
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
 
 
 @pytest.mark.parametrize("role", ROLES)

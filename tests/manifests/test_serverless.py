@@ -1,5 +1,6 @@
 """The roles that functions need, as Pods: held in, and without a right that they do not use."""
 
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from gpuruntime import settings
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.results import ResultsRole
 from tests.manifests.test_access import documents as access
+from tests.manifests.test_control_plane import secrets_of
 
 ROLES = {"activator": ActivatorRole, "results": ResultsRole}
+FILE = re.compile(r"(\w+)\.yaml")
 FOLDER = Path(__file__).parents[2] / "manifests" / "serverless"
 
 
@@ -78,12 +81,17 @@ def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
     assert loaded.shutdownGrace < pod_of(role).get("terminationGracePeriodSeconds", 30)
 
 
-def test_results_run_before_anybody_has_made_their_secret(
-    results: dict[str, dict[str, Any]],
-) -> None:
-    volumes = results["Deployment"]["spec"]["template"]["spec"]["volumes"]
-    [secret] = [volume["secret"] for volume in volumes if "secret" in volume]
-    assert (secret["optional"], secret["defaultMode"]) == (True, 0o440)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(role: str) -> None:
+    spec = pod_of(role)
+    assert secrets_of(spec) == {
+        "/etc/gpuruntime-secrets": {
+            "secretName": f"gpuruntime-{role}",
+            "optional": True,
+            "defaultMode": 0o440,
+        }
+    }
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -93,6 +101,17 @@ def test_the_policy_of_a_role_is_for_its_pods(role: str) -> None:
     labels = parts["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert selector.items() <= labels.items()
     assert parts["Deployment"]["spec"]["selector"]["matchLabels"] == selector
+
+
+def test_what_the_page_on_functions_says_of_each_role_is_taken_by_it(tmp_path: Path) -> None:
+    page = (FOLDER.parents[1] / "docs/functions.md").read_text()
+    blocks = [block.partition("\n```")[0] for block in page.split("```yaml\n# ")[1:]]
+    said = {name: block for block in blocks for name in FILE.findall(block.splitlines()[0])}
+    assert said.keys() == {"kustomization", "manager", "api", "activator", "results"}
+    del said["kustomization"]
+    for name, block in said.items():
+        (tmp_path / name).write_text(f"# {block}")
+        assert settings.load(str(tmp_path / name), flags={}, environment={}).nats.url
 
 
 def test_the_image_is_that_of_this_version() -> None:
