@@ -58,8 +58,10 @@ def cluster(session: nox.Session) -> None:
 @nox.session
 def node(session: nox.Session) -> None:
     """The suites against one real node: real Pods. Needs root, and leaves no trace of it."""
+    if os.geteuid() != 0:
+        session.error("a real node needs root: run `nox -s node` as root")
     install(session, "tests", "local", "postgres")
-    for room in ("cluster", "node", "files"):
+    for room in ("cluster", "node", "files", "serverless"):
         session.run("python", "-m", f"tests.{room}.binaries")
     session.run("python", "-m", "tests.node.stock_images")
     enclosed = ("python", "-m", "tests.node.enclosure", "python", "-m")
