@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,24 +57,31 @@ def run(command: Sequence[str]) -> int:
     """The exit code of the command, or 1 where it leaves a trace on the machine."""
     if os.getuid() != 0:
         raise EnclosureError("a real node needs root: run `nox -s node` as root")
-    before = traces.take()
-    with _place() as place, cgroups.cgroup(place.name):
-        code = _enclosed(place, command)
-    left = _left_since(before)
+
+    def enclosed() -> int:
+        with _place() as place, cgroups.cgroup(place.name):
+            return _enclosed(place, command)
+
+    return watched(enclosed)
+
+
+def watched(
+    enclosed: Callable[[], int],
+    *,
+    take: Callable[[], traces.Traces] = traces.take,
+    settling_seconds: float = SETTLING_SECONDS,
+) -> int:
+    """Its exit code, or 1 where what is taken afterwards differs from what was before."""
+    before = take()
+    code = enclosed()
+    deadline = time.monotonic() + settling_seconds
+    # The kernel takes a moment to end what was in the namespaces.
+    while (left := traces.differences(before, take())) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
     for line in left:
         sys.stderr.write(f"{line}\n")
     sys.stderr.write(f"traces of the node: {len(left) or 'none'}\n")
     return code or (1 if left else 0)
-
-
-def _left_since(before: traces.Traces) -> list[str]:
-    """The kernel takes a moment to end what was in the namespaces."""
-    deadline = time.monotonic() + SETTLING_SECONDS
-    while left := traces.differences(before, traces.take()):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(POLL_SECONDS)
-    return left
 
 
 @contextmanager
@@ -82,6 +89,7 @@ def _place() -> Iterator[Path]:
     sweep(PLACES)
     prefix = f"{cgroups.PREFIX}{os.getpid()}-"
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=PLACES))
+    place.chmod(0o711)  # programs that refuse to be root have folders in it
     try:
         yield place
     finally:
@@ -102,7 +110,13 @@ def _enclosed(place: Path, command: Sequence[str]) -> int:
     """Asked to end, we end the first process, and the kernel everything that it started."""
     unshare = ["unshare", *NAMESPACES, "--kill-child", "--propagation", "slave", "--"]
     inside = [sys.executable, "-m", "tests.node.enclosure", "--inside", *command]
-    environment = {**os.environ, FOLDER: str(place)}
+    # What anybody makes for a while goes with the place; logs of tests stay.
+    environment = {
+        **os.environ,
+        FOLDER: str(place),
+        "TMPDIR": str(place),
+        "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),
+    }
     process = subprocess.Popen([*unshare, *inside], env=environment)
     signal.signal(signal.SIGTERM, lambda *_: process.kill())
     while True:

@@ -1,6 +1,8 @@
 """The node itself: real Pods run, are reached, are held to their limits, and survive restarts."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,10 @@ pytestmark = pytest.mark.node
 
 SERVER = ("python", "-m", "http.server", "8080")
 HUNGRY = ("python", "-c", "held = bytearray(512 << 20); held[::4096] = b'x' * len(held[::4096])")
+
+
+def test_what_is_made_for_a_while_goes_with_the_enclosure(place: Path) -> None:
+    assert Path(tempfile.gettempdir()) == place
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.node import cgroups, enclosure
-from tests.node.traces import differences
+from tests.node.traces import FILES, Traces, differences
 
 ROOT = Path(__file__).parents[2]
 BEFORE = {"mounts": frozenset({"/", "/proc"}), "rules": frozenset({"-A FORWARD"})}
@@ -25,6 +25,51 @@ def test_what_came_and_what_went_are_both_told() -> None:
         "mounts: lost: /proc",
         "rules: lost: -A FORWARD",
     ]
+
+
+def test_somebody_s_process_that_has_ended_is_no_trace_and_a_new_one_is() -> None:
+    before = {"processes": frozenset({"theirs (1)"})}
+    after = {"processes": frozenset({"kubelet (2)"})}
+    assert differences(before, after) == ["processes: left behind: kubelet (2)"]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_a_node_s"),
+    [
+        ("/run/containerd/containerd.sock", True),
+        ("/run/netns/cni-1", True),
+        ("/run/xtables.lock", True),
+        ("/var/lib/kubelet", True),
+        ("/var/log/pods/default_server", True),
+        ("/run/user/1000", False),
+        ("/run/sshd.pid", False),
+        ("/var/lib/apt/lists", False),
+    ],
+)
+def test_only_files_of_a_node_count(path: str, is_a_node_s: bool) -> None:
+    assert bool(FILES.search(path)) is is_a_node_s
+
+
+@pytest.mark.parametrize(
+    ("code", "leaves", "ends_with"), [(0, True, 1), (0, False, 0), (3, True, 3)]
+)
+def test_a_trace_fails_a_run_that_went_well(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    leaves: bool,
+    ends_with: int,
+) -> None:
+    def take() -> Traces:
+        return {"files": frozenset(path.name for path in tmp_path.iterdir())}
+
+    def enclosed() -> int:
+        if leaves:
+            (tmp_path / "left").touch()
+        return code
+
+    assert enclosure.watched(enclosed, take=take, settling_seconds=0.0) == ends_with
+    assert ("files: left behind: left" in capsys.readouterr().err) is leaves
 
 
 def test_cgroups_are_removed_from_the_leaves_up(tmp_path: Path) -> None:
