@@ -1,27 +1,27 @@
 """The control plane as Pods on a real node, from the manifests as an operator would lay over."""
 
 import json
-import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.cluster.product import MANIFESTS, until
-from tests.node import pods
+from tests.node import overlay, pods
 from tests.node.caller import PatientCaller
+from tests.node.overlay import SYSTEM, Part
 
-SYSTEM = "runtime-system"
 INSTANCE = "runtime-instance"
 STOCK = "runtime-stock"
 ADDRESS = f"http://gpuruntime-api.{SYSTEM}.svc.cluster.local:8080"
-ROLES = ("manager", "api")
 # A shell as the first process of a Pod hears no SIGTERM that it does not trap.
 RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
 # Two cores for everything: what a unit does not ask for is little here.
 MANAGER = {"podDefaults": {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}}
+CONTROL_PLANE = {"manager": Part(settings=MANAGER)}
+# Two cores, on which everything else runs meanwhile.
+ROLLOUT_SECONDS = 180
 
 
 class Deployment:
@@ -32,26 +32,26 @@ class Deployment:
         self.caller = PatientCaller(ADDRESS)
         self._folder = folder
 
-    def apply(self, **manager: Any) -> None:
-        """Again with other settings of the manager is a rollout of it."""
-        base = MANIFESTS / "control-plane"
-        configuration = yaml.safe_load((base / "manager-configuration.yaml").read_text())
-        self._folder.mkdir(exist_ok=True)
-        document = yaml.safe_dump({**configuration, **MANAGER, **manager})
-        (self._folder / "manager.yaml").write_text(document)
-        (self._folder / "kustomization.yaml").write_text(yaml.safe_dump(_overlay(self._folder)))
+    def apply(self, parts: Mapping[str, Part] = CONTROL_PLANE) -> None:
+        """Again with others is a rollout of the roles that they are of."""
+        overlay.write(self._folder, parts)
         self.plane.kubectl("apply", "-k", str(self._folder))
-        self.wait_until_rolled_out()
+        self.wait_until_rolled_out(*overlay.bases_of(parts))
 
-    def wait_until_rolled_out(self) -> None:
-        for role in ROLES:
-            self._wait_for_rollout(role)
+    def remove(self, base: str) -> None:
+        """What one folder of the manifests has brought."""
+        self.plane.kubectl("delete", "-k", str(MANIFESTS / base), "--ignore-not-found")
+
+    def wait_until_rolled_out(self, *bases: str) -> None:
+        for base in bases or ("control-plane",):
+            for role in overlay.BASES[base]:
+                self._wait_for_rollout(role)
         until(lambda: pods.answers(f"{ADDRESS}/api/v1/health"), bool)
 
     def _wait_for_rollout(self, role: str) -> None:
         target = ("-n", SYSTEM, f"deployment/gpuruntime-{role}")
         try:
-            self.plane.kubectl("rollout", "status", *target, "--timeout=60s")
+            self.plane.kubectl("rollout", "status", *target, f"--timeout={ROLLOUT_SECONDS}s")
         except ControlPlaneError as error:
             selector = f"app.kubernetes.io/name=gpuruntime-{role}"
             said = self.plane.kubectl("logs", "-n", SYSTEM, "-l", selector, "--tail=5")
@@ -108,17 +108,3 @@ class Deployment:
             ),
         )
         return view
-
-
-def _overlay(folder: Path) -> dict[str, Any]:
-    return {
-        "resources": [os.path.relpath(MANIFESTS / "control-plane", folder)],
-        "configMapGenerator": [
-            {
-                "name": "gpuruntime-manager",
-                "namespace": SYSTEM,
-                "behavior": "replace",
-                "files": ["manager.yaml"],
-            }
-        ],
-    }

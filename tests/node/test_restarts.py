@@ -1,14 +1,16 @@
 """Parts end and come back: nothing is lost, nothing is doubled, and callers just ask again."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.product import until
 from tests.node import pods
-from tests.node.deployment import ADDRESS, INSTANCE, SYSTEM, Deployment
+from tests.node.deployment import ADDRESS, INSTANCE, Deployment
 from tests.node.load import load
 from tests.node.node import Node
+from tests.node.overlay import SYSTEM
 from tests.node.stock_images import PYTHON
 
 pytestmark = pytest.mark.node
@@ -23,7 +25,7 @@ STEADY = "steady"
 def steady(product: Deployment) -> Iterator[Deployment]:
     """With one unit that serves all the while."""
     product.clear()
-    product.seed(SPEC, 3, memory="64Mi")
+    product.seed(SPEC, 5, memory="64Mi")
     product.claim(SPEC, STEADY, image=PYTHON, template=TEMPLATE)
     product.ready(STEADY)
     yield product
@@ -62,7 +64,7 @@ def test_a_program_of_the_node_is_killed(
     real_node.kill(program)
     real_node.start(program)
     real_node.wait_until_ready()
-    assert unharmed.ready(STEADY)["readyReplicas"] == 1
+    claim_another(unharmed, f"after-{program}")
 
 
 @pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
@@ -91,25 +93,31 @@ def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
 
 
 def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deployment) -> None:
+    before = unharmed.plane.audit_size()
     with load(ADDRESS, "killed") as running:
         until(lambda: len(running.names), lambda count: count > 10)
         pod = unharmed.pods("api")[0]["metadata"]["name"]
         unharmed.plane.kubectl("delete", "pod", pod, "-n", SYSTEM, "--force", "--grace-period=0")
         unharmed.wait_until_rolled_out()
     assert running.failures == []
-    assert_each_is_there_once(unharmed, running.names)
+    assert pools_made_since(unharmed, before) == Counter(running.names)
 
 
 def test_a_rolling_update_fails_no_request(unharmed: Deployment) -> None:
+    before = unharmed.plane.audit_size()
     with load(ADDRESS, "rolled") as running:
         until(lambda: len(running.names), lambda count: count > 10)
         unharmed.plane.kubectl("rollout", "restart", "-n", SYSTEM, "deployment/gpuruntime-api")
         unharmed.wait_until_rolled_out()
     assert running.failures == []
-    assert_each_is_there_once(unharmed, running.names)
+    assert pools_made_since(unharmed, before) == Counter(running.names)
 
 
-def assert_each_is_there_once(product: Deployment, names: list[str]) -> None:
-    found = product.plane.kubectl("get", "stockpools", "-A", "-o", "name").splitlines()
-    there = [one.rpartition("/")[2] for one in found]
-    assert sorted(name for name in there if name in set(names)) == sorted(names)
+def pools_made_since(product: Deployment, size: int) -> Counter[str]:
+    """How often each was, by the log of the API server."""
+    return Counter(
+        event["objectRef"]["name"]
+        for event in product.plane.audit_events(size)
+        if (event["verb"], event["objectRef"].get("resource")) == ("create", "stockpools")
+        and event["responseStatus"]["code"] == 201
+    )

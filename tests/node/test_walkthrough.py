@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.node import pods
-from tests.node.deployment import ADDRESS, SYSTEM, Deployment
+from tests.node.deployment import ADDRESS, Deployment
+from tests.node.overlay import SYSTEM
 from tests.walkthrough import UNIT
 
 pytestmark = pytest.mark.node

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import attrs
+
 from tests.cluster.processes import Keeper
 from tests.cluster.product import NOWHERE, until
 
@@ -22,17 +24,27 @@ URL_VARIABLE = "GPURUNTIME_TEST_POSTGRES_URL"
 USER = "gpuruntime"
 PASSWORD = "p%ss/w#rd@?"
 DEBIAN = Path("/usr/lib/postgresql")
+PORT = 5432
 
 
 class MissingDatabaseError(Exception):
     """The message is one line and names the remedy."""
 
 
+@attrs.frozen(kw_only=True)
+class Network:
+    """Where it listens beside its socket, and whom it lets in there: a CIDR."""
+
+    address: str
+    clients: str
+
+
 class Database:
     """Its data outlives a kill, and it comes back at the same place."""
 
-    def __init__(self, keeper: Keeper, folder: Path) -> None:
+    def __init__(self, keeper: Keeper, folder: Path, network: Network | None = None) -> None:
         self.folder = folder
+        self._network = network
         self._keeper = keeper
         self._data = folder / "data"
         self._starts = 0
@@ -44,6 +56,10 @@ class Database:
         """Whole, with its password."""
         secret = quote(PASSWORD, safe="")
         return f"postgresql://{USER}:{secret}@/postgres?host={self.folder}"
+
+    def url_at(self, address: str) -> str:
+        """The same for those who come over the network."""
+        return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@{address}:{PORT}/postgres"
 
     @property
     def bare_url(self) -> str:
@@ -60,13 +76,23 @@ class Database:
             [*self._as_somebody, *argv, *flags], cwd=self.folder, check=False, capture_output=True
         )
         assert done.returncode == 0, done.stderr.decode()
+        if self._network:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {self._network.clients} scram-sha-256\n")
 
     def start(self) -> None:
         """Returns at once; `wait` waits until it answers."""
         self._starts += 1
         self._is_up = True
-        flags = ["-k", str(self.folder), "-c", "listen_addresses=", "-c", "fsync=off"]
-        argv = [str(program("postgres")), "-D", str(self._data), *flags]
+        address = self._network.address if self._network else ""
+        settings = {
+            "listen_addresses": address,
+            "fsync": "off",
+            "dynamic_shared_memory_type": "mmap",  # in its folder, and gone with it
+        }
+        flags = ["-k", str(self.folder), "-p", str(PORT)]
+        chosen = [word for each in settings.items() for word in ("-c", "=".join(each))]
+        argv = [str(program("postgres")), "-D", str(self._data), *flags, *chosen]
         self._keeper.start(self._name, [*self._as_somebody, *argv], self._log)
 
     def wait(self) -> None:
@@ -113,11 +139,12 @@ class Database:
 
 
 @contextmanager
-def database() -> Iterator[Database]:
+def database(network: Network | None = None) -> Iterator[Database]:
+    """On its socket alone, if nothing else is asked for."""
     folder = Path(tempfile.mkdtemp(prefix="gpuruntime-postgres-"))
     keeper = Keeper(folder, NOWHERE)
     try:
-        made = Database(keeper, folder)
+        made = Database(keeper, folder, network)
         made.make()
         made.start()
         made.wait()
