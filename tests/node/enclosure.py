@@ -127,10 +127,11 @@ def _enclosed(place: Path, command: Sequence[str]) -> int:
 
 
 def _furnish(place: Path) -> None:
+    # First, and noted nowhere: mount makes a folder under /run for its notes.
+    _run("mount", "--no-mtab", "-t", "tmpfs", "tmpfs", "/run")
     _cover_kernel_settings(place / "settings")
     for path in OVERLAYS:
         _overlay(Path(path), place / "overlays" / path.strip("/").replace("/", "-"))
-    _run("mount", "-t", "tmpfs", "tmpfs", "/run")
     _renew_sys(place / "cgroups")
     _run("mount", "--make-rshared", "/")
     _connect()

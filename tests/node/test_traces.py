@@ -39,6 +39,7 @@ def test_somebody_s_process_that_has_ended_is_no_trace_and_a_new_one_is() -> Non
         ("/run/containerd/containerd.sock", True),
         ("/run/netns/cni-1", True),
         ("/run/xtables.lock", True),
+        ("/run/mount", True),
         ("/var/lib/kubelet", True),
         ("/var/log/pods/default_server", True),
         ("/run/user/1000", False),

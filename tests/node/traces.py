@@ -15,7 +15,7 @@ PROGRAMS = frozenset(
 )
 FOLDERS = ("/run", "/var/lib", "/etc/cni", "/var/log/pods", "/var/log/containers")
 # Other people make files there as well, and end programs of their own.
-FILES = re.compile(r"gpuruntime|kube|containerd|runc|cni|netns|xtables|/var/log/")
+FILES = re.compile(r"gpuruntime|kube|containerd|runc|cni|netns|xtables|mount|/var/log/")
 COMING_AND_GOING = frozenset({"processes"})
 SYSCTLS = ("net", "vm", "kernel/keys", "kernel/panic", "kernel/panic_on_oops")
 # They move by themselves: counters, and what the kernel derives from the load.
