@@ -1,8 +1,8 @@
-"""Which storage is meant by a name: the one that was there when the request was accepted.
+"""Which storage is meant by a name: never another tenant's that has come to it since.
 
-A name may come to be another storage's, and that another tenant's. So a unit bears the uids of
-what it was given to mount, and a storage that of what it was given to copy, as an annotation.
-What is named in objects that bear none, as kubectl writes them, is known by its name.
+A unit bears the uids of what it was given to mount, and a storage that of what it was given to
+copy, as an annotation: these are what was meant, whoever they belong to. Any other storage of the
+name, such as one that was made again, is meant as long as it is not another tenant's.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,9 @@ def uid_marks(uids: Mapping[str, str]) -> dict[str, str]:
 def mistaken(taker: KubernetesObject, storage: GPUStorage) -> str:
     """Why the storage of that name is not the one that was meant; empty where it is.
 
-    By name alone nobody is given what is another tenant's. Who has no tenant was made by somebody
-    who may mix them, and so was what has none.
+    Who has no tenant was made by somebody who may mix them, and so was what has none.
     """
-    asked = uids_asked(taker).get(storage.metadata.name)
-    if asked is not None:
-        is_meant = asked == storage.metadata.uid
-        return "" if is_meant else "is another one than was asked for"
+    if uids_asked(taker).get(storage.metadata.name) == storage.metadata.uid:
+        return ""
     mine, its = tenant_of(taker), tenant_of(storage)
     return "is another tenant's" if mine and its and mine != its else ""

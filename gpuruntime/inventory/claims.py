@@ -164,7 +164,7 @@ class Attempt:
         """The uids of the storages; of a worker's, those that its function was given."""
         order = self._order
         names = [mount.name for mount in order.request.storageMounts]
-        found = await self._storages.demand_all(names, order.scope, order.storage_uids)
+        found = await self._storages.demand_all(names, order.scope)
         return found if order.is_callers else order.storage_uids
 
     def _demand_free_function(self, name: str) -> None:

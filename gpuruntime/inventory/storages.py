@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import attrs
@@ -57,7 +56,6 @@ from gpuruntime.models.strict import Problem, StrictError
 _Edit: TypeAlias = Callable[[GPUStorage], GPUStorage]
 
 NONCE_BITS: Final = 64
-NO_UIDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -166,13 +164,8 @@ class Storages:
             self._demand_unused(storage)
             await self._deletions.delete(GPU_STORAGES, storage)
 
-    async def demand_all(
-        self,
-        names: Iterable[str],
-        scope: Scope = EVERYTHING,
-        expected: Mapping[str, str] = NO_UIDS,
-    ) -> dict[str, str]:
-        """The uids of what is to be mounted or copied, by name, of the `expected` ones if any.
+    async def demand_all(self, names: Iterable[str], scope: Scope = EVERYTHING) -> dict[str, str]:
+        """The uids of what is to be mounted or copied, by name.
 
         Read live, since a name may be another storage's by now. Raises StorageNotFoundError, or
         KubeError.
@@ -180,15 +173,12 @@ class Storages:
         uids = {}
         for name in names:
             found = _in_scope(await self._named.live(name), scope)
-            uid = found.metadata.uid
             if provenance.is_terminating(found):
                 raise StorageNotFoundError(
                     f"storage {name} is being deleted: choose another one, "
                     "or create it again once it is gone"
                 )
-            if expected.get(name, uid) != uid:
-                raise _not_found(name)
-            uids[name] = uid
+            uids[name] = found.metadata.uid
         return uids
 
     async def _attempt(self, order: StorageOrder) -> StorageCreation:

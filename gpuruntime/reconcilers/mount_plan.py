@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from gpuruntime.inventory.asked_storages import mistaken, uids_asked
+from gpuruntime.inventory.asked_storages import mistaken
 from gpuruntime.models import provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.phases import StoragePhase, UnitPhase, phase_of, storage_phase_of
@@ -65,7 +65,7 @@ def mounts_of(
         storage = stored(mount.name)
         blocked = _unready(unit, mount.name, storage)
         if blocked is not None or storage is None:
-            return blocked or _missing(unit, mount.name)
+            return blocked or _missing(mount.name)
         holder = storage.status.holder
         if holder is not None and holder.uid != unit.metadata.uid:
             return _held(mount.name, _why(holder, rivals.get(mount.name, ())))
@@ -135,7 +135,7 @@ def with_held_mounts(unit: GPUUnit, stored: Stored) -> GPUUnit:
 
 def _unready(unit: GPUUnit, name: str, storage: GPUStorage | None) -> Blocked | None:
     if storage is None:
-        return _missing(unit, name)
+        return _missing(name)
     if not _is_held_by(unit, storage) and (fault := mistaken(unit, storage)):
         return Blocked(
             reason=MountReason.STORAGE_MISSING,
@@ -145,7 +145,7 @@ def _unready(unit: GPUUnit, name: str, storage: GPUStorage | None) -> Blocked | 
         return Blocked(
             reason=MountReason.STORAGE_MISSING,
             message=f"storage {name} is being deleted: take it out of storageMounts, "
-            f"or create it again once it is gone{_known(unit, name)}",
+            "or create it again once it is gone",
         )
     phase = storage_phase_of(storage.status.conditions)
     if phase is StoragePhase.READY:
@@ -159,17 +159,11 @@ def _unready(unit: GPUUnit, name: str, storage: GPUStorage | None) -> Blocked | 
     )
 
 
-def _missing(unit: GPUUnit, name: str) -> Blocked:
-    create = f"create it{_known(unit, name)}"
+def _missing(name: str) -> Blocked:
     return Blocked(
         reason=MountReason.STORAGE_MISSING,
-        message=f"storage {name} does not exist: {create}, or take it out of storageMounts",
+        message=f"storage {name} does not exist: create it, or take it out of storageMounts",
     )
-
-
-def _known(unit: GPUUnit, name: str) -> str:
-    """What it takes beside another storage of the name: that will not be the one asked for."""
-    return " and set storageMounts anew" if name in uids_asked(unit) else ""
 
 
 def _is_held_by(unit: GPUUnit, storage: GPUStorage) -> bool:

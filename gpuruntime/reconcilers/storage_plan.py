@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from gpuruntime.inventory.asked_storages import mistaken, uids_asked
+from gpuruntime.inventory.asked_storages import mistaken
 from gpuruntime.models import provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.phases import StepPhase
@@ -175,18 +175,15 @@ def wrong_source(
     storage: GPUStorage, name: str, found: GPUStorage | None
 ) -> StorageVerdict | None:
     """Where what is to be copied is not there, is not the one that was meant, or ends."""
-    again = "delete this one, and make it from what is there"
     if found is None:
         fault, remedy = "does not exist", "create it, or delete this one"
     elif fault := mistaken(storage, found):
-        remedy = again
+        remedy = "delete this one, and make it from what is there"
     elif provenance.is_terminating(found):
         fault = "is being deleted"
         remedy = "create it again once it is gone, or delete this one"
     else:
         return None
-    # The next one of its name will not be the one that was meant.
-    remedy = again if name in uids_asked(storage) else remedy
     return source_missing(f"storage {name} to copy from {fault}: {remedy}")
 
 

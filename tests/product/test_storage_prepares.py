@@ -246,7 +246,7 @@ async def made_again(ground: Ground, name: str, **members: Any) -> None:
     await ground.ready(short, **members)
 
 
-async def test_a_copy_is_filled_with_what_it_was_asked_from_and_with_no_later_one(
+async def test_a_copy_is_filled_with_nothing_of_another_tenant_that_has_come_to_the_name(
     on: Open,
 ) -> None:
     async with on() as ground:
@@ -255,9 +255,9 @@ async def test_a_copy_is_filled_with_what_it_was_asked_from_and_with_no_later_on
         await ground.storage(name, lambda view: view["reason"] == "SourceNotReady")
         assert (await ground.call("DELETE", f"/gpu-storages/{source}")).status == 204
         await made_again(ground, source, tenant="b")
-        view = await ground.storage(name, lambda view: "another one" in view["message"])
+        view = await ground.storage(name, lambda view: "another tenant" in view["message"])
         assert view["message"] == (
-            f"storage {source} to copy from is another one than was asked for: "
+            f"storage {source} to copy from is another tenant's: "
             "delete this one, and make it from what is there"
         )
         await ground.touch(ground.path(GPU_STORAGES, name), "once the name is another's")

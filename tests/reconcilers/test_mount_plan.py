@@ -227,7 +227,14 @@ def of_tenant(tenant: str, **more: Any) -> GPUStorage:
     ("one", "found", "words"),
     [
         (marked(unit("a", "s"), uids="s=uid-s"), storage("s"), ""),
-        (marked(unit("a", "s"), uids="s=gone"), storage("s"), "is another one than was asked for"),
+        # One that was made again is meant as well, unless it is another tenant's.
+        (marked(unit("a", "s"), uids="s=gone"), storage("s"), ""),
+        (marked(unit("a", "s"), uids="s=gone", tenant="a"), of_tenant("a"), ""),
+        (
+            marked(unit("a", "s"), uids="s=gone", tenant="a"),
+            of_tenant("b"),
+            "is another tenant's",
+        ),
         # What was there, and was given to its unit, is what was meant, whoever it belongs to.
         (marked(unit("a", "s"), uids="s=uid-s", tenant="a"), of_tenant("b"), ""),
         (marked(unit("a", "s"), uids="t=gone", tenant="a"), of_tenant("a"), ""),
@@ -243,7 +250,7 @@ def of_tenant(tenant: str, **more: Any) -> GPUStorage:
         (marked(unit("a", "s"), tenant="a"), of_tenant("b", held_by="a"), ""),
     ],
 )
-def test_a_unit_is_given_the_storage_that_was_meant_and_no_other_of_its_name(
+def test_a_unit_is_given_the_storage_that_was_meant_and_no_other_tenants_of_its_name(
     one: GPUUnit, found: GPUStorage, words: str
 ) -> None:
     mounts = looked(one, found)
