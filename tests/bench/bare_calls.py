@@ -1,6 +1,6 @@
 """The hops of an invocation and nothing around them: what the chain of the product is held to.
 
-As a program it is one of two processes: `front URL` answers calls over HTTP, `worker URL SOCKET`
+As a program it is one of two processes: `front URL` answers calls over HTTP, `worker URL [SOCKET]`
 takes them from the queue. Neither checks, bounds or retries anything.
 """
 
@@ -133,11 +133,14 @@ async def serve(url: str) -> None:
     await asyncio.Event().wait()
 
 
-async def work(url: str, path: str) -> None:
+async def work(url: str, path: str = "") -> None:
+    if not path:
+        await Worker(await connect(url), None).run()
+        return
     connector = aiohttp.UnixConnector(path=path, force_close=True)
     async with aiohttp.ClientSession(connector=connector) as session:
         await Worker(await connect(url), session).run()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[2]) if sys.argv[1] == "front" else work(*sys.argv[2:4]))
+    asyncio.run(serve(sys.argv[2]) if sys.argv[1] == "front" else work(*sys.argv[2:]))

@@ -102,7 +102,10 @@ def product(program: Programs, url: str, socket: Path) -> str:
 
 
 async def queue_alone(url: str) -> float:
-    """The median of the hops through the queue, without HTTP and without a framework."""
+    """The median of the hops through the queue, without HTTP and without a framework.
+
+    Both ends are in this process, so that nothing but the broker is waited for.
+    """
     ends = [await connect(url), await connect(url)]
     front = Front(ends[0])
     await front.start()
@@ -115,10 +118,25 @@ async def queue_alone(url: str) -> float:
     return seconds
 
 
+async def queue_rate(url: str) -> float:
+    """A second, of the same hops; each end is a process of its own, as those of the product."""
+    end = await connect(url)
+    front = Front(end)
+    await front.start()
+    argv = [sys.executable, "-m", "tests.bench.bare_calls", "worker", url]
+    worker = await asyncio.create_subprocess_exec(*argv)
+    try:
+        return median([await rate_of(lambda: front.call(PAYLOAD)) for _ in range(ROUNDS)])
+    finally:
+        worker.kill()
+        await worker.wait()
+        await end._nc.close()
+
+
 async def measured(made: Broker, folder: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"rate": [], "bare rate": [], "alone": [], "bare alone": []}
     async with bus(made.url, "bench"), aiohttp.ClientSession() as session:
-        alone = await queue_alone(made.url)
+        alone, rate = await queue_alone(made.url), await queue_rate(made.url)
         with echo_and_bare_loop(folder, made.url) as (socket, bare), programs(folder) as program:
             address = await asyncio.to_thread(product, program, made.url, socket)
             ask = {"serverlessRequestID": FUNCTION, "mode": "sync", "payload": PAYLOAD}
@@ -134,7 +152,7 @@ async def measured(made: Broker, folder: Path) -> dict[str, list[float]]:
                 found["rate"].append(await rate_of(lambda: post(address, ask)))
                 found["bare alone"].append(await seconds_of(lambda: post(bare, PAYLOAD)))
                 found["alone"].append(await seconds_of(lambda: post(address, ask)))
-    return {**found, "queue": [alone]}
+    return {**found, "queue": [alone], "queue rate": [rate]}
 
 
 def cold() -> list[tuple[float, float]]:
@@ -188,6 +206,13 @@ def warm_rows() -> Iterator[Row]:
         value=median(ratios),
         unit="ratio",
         at_least=0.5,
+    )
+    hops = found["queue rate"][0]
+    yield Row(name="its hops through the queue alone, 64 callers", value=hops, unit="1/s")
+    yield Row(
+        name="invocations ÷ hops through the queue, 64 callers",
+        value=median(found["rate"]) / hops,
+        unit="ratio",
     )
     alone, queue = median(found["alone"]), found["queue"][0]
     yield Row(name="synchronous invocation, one caller, p50", value=1000 * alone, unit="ms")
