@@ -25,7 +25,9 @@ from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.inventory.cluster import INSTANCE, STOCK, SYSTEM
 
 
-class _Tap(Watch):
+class Tap(Watch):
+    """Hears of each change in the step that makes it."""
+
     def __init__(self, hear: Callable[[Change], None]) -> None:
         super().__init__(Selection(), 0)
         self._hear = hear
@@ -94,4 +96,4 @@ class Onlooker:
         collection = server.store.collection(kind)
         for stored in collection.present():
             held[stored.path] = codec.decode(stored.body, model)
-        collection.watches.add(_Tap(hear))
+        collection.watches.add(Tap(hear))

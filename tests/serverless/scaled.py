@@ -39,6 +39,17 @@ DEFAULTS = ActivatorOptions()
 
 
 @attrs.frozen(kw_only=True)
+class Wire:
+    """How long a request takes each way, and an event until it is heard."""
+
+    latency: Callable[[], float] = lambda: 0.0
+    watch_lag: Callable[[], float] = lambda: 0.0
+
+
+AT_ONCE = Wire()
+
+
+@attrs.frozen(kw_only=True)
 class Scaled:
     cluster: Cluster
     activator: Activator
@@ -147,11 +158,16 @@ class Scaled:
 
 
 @asynccontextmanager
-async def scaled(cluster: Cluster, *, seed: int = 1) -> AsyncIterator[Scaled]:
+async def scaled(
+    cluster: Cluster, *, seed: int = 1, wire: Wire = AT_ONCE
+) -> AsyncIterator[Scaled]:
     """Leading, with its caches full, and without a broker that it could ask."""
     nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
     queue = Queue(nowhere, NAMES, rng=Random(seed))
-    async with composed(cluster, queue, seed=seed) as made, asyncio.TaskGroup() as tasks:
+    async with (
+        composed(cluster, queue, seed=seed, wire=wire) as made,
+        asyncio.TaskGroup() as tasks,
+    ):
         working = tasks.create_task(made.activator.controller.run())
         made.activator.waker.begin()
         made.activator.readings.adopt({})
@@ -167,10 +183,16 @@ async def composed(
     seed: int = 1,
     options: ActivatorOptions = DEFAULTS,
     now: Callable[[], datetime] = clock,
+    wire: Wire = AT_ONCE,
 ) -> AsyncIterator[Scaled]:
     """With its caches full; whoever entered runs of it what the test is about."""
     async with asyncio.TaskGroup() as tasks:
-        transport = FaultyTransport(InProcessTransport(cluster.server), tasks=tasks)
+        transport = FaultyTransport(
+            InProcessTransport(cluster.server),
+            tasks=tasks,
+            latency=wire.latency,
+            watch_lag=wire.watch_lag,
+        )
         client, registry = Client(transport), Registry()
         units, caches, informers = _caches(client, seed)
         means = Means(
