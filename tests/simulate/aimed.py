@@ -262,6 +262,20 @@ def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[Planned]:
                 )
 
 
+def _leader_stops_while_a_create_may_land(rng: Random, script: Script) -> Iterator[Planned]:
+    for rush in script.rushes:
+        yield from _at_all(
+            MANAGERS,
+            rush.begins_at,
+            Kind.LANDS_LATE,
+            Target.CREATE,
+            _named(f"{rush.name}-1"),
+            rng.uniform(35.0, 55.0),
+        )
+        stops_at = rush.begins_at + rng.uniform(3.0, 12.0)
+        yield Planned(at=stops_at, process=LEADER, kind=Kind.STOP, seconds=10.0)
+
+
 RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
     _unit_comes_after_its_end,
     _claimed_unit_comes_slowly,
@@ -283,6 +297,7 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _storage_comes_after_its_end,
     _unit_that_came_back_stays_for_a_while,
     _tombstone_cannot_be_read,
+    _leader_stops_while_a_create_may_land,
 )
 
 
