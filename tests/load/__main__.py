@@ -22,6 +22,7 @@ from tests.bench.connections import Address
 from tests.bench.product import address_of
 from tests.bench.rows import Row
 from tests.cluster import binaries
+from tests.cluster.auditing import audited, told
 from tests.cluster.controlplane import control_plane
 from tests.cluster.product import Installation, installation
 from tests.load import logs, report
@@ -31,12 +32,16 @@ from tests.load.report import MANAGER, Memory
 from tests.load.stages import Size, Stages
 from tests.load.watching import Stretch, Watched, watched
 
+# What the api's own audit does not read is given this long to come right.
+GRACES_SECONDS = 330.0
+
 
 class Run:
     """Tells what it finds stretch by stretch."""
 
     def __init__(self, size: Size, made: Installation) -> None:
         self._size = size
+        self._made = made
         self._product = started(made)
         self._mirrors = Mirrors(address_of(made.plane), made)
         apis = [Address(each.process.address) for each in self._product if each.name != MANAGER]
@@ -59,8 +64,9 @@ class Run:
         async with watched("deleting", self._product) as stretch:
             deleted = await self._stages.delete()
         self._tell(stretch, report.deleting(stretch, deleted))
-        breaches = len(await self._stages.breaches())
-        self._show("in all", report.soundness(self._stretches, breaches, self._grave()))
+        breaches = await self._stages.breaches()
+        breaches += told(await audited(self._made, watch_seconds=GRACES_SECONDS))
+        self._show("in all", report.soundness(self._stretches, len(breaches), self._grave()))
 
     @property
     def missed(self) -> int:

@@ -1,16 +1,22 @@
 """One installation on the real control plane for the suites that share it: two apis, a manager."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import Final
 
 import attrs
 import pytest
 
+from tests.cluster.auditing import audited, told
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import Caller, Installation, Process, installation
 from tests.product import ground
 from tests.product.fleet import Fleet, manned
+
+# The longest that a rule allows anything, and a little more.
+GRACES_SECONDS: Final = 330.0
 
 _numbers = itertools.count(1)
 
@@ -43,6 +49,7 @@ def product(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
     """Whoever stops a part of it needs an installation of their own."""
     with installation(cluster, tmp_path_factory.mktemp("product")) as made:
         yield running(made)
+        demand_sound(made)
 
 
 @pytest.fixture
@@ -64,6 +71,7 @@ def fleet(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     """At rest; whoever disturbs it leaves it at rest, with a manager of this version."""
     with installation(cluster, tmp_path_factory.mktemp("fleet"), "fleet") as made:
         yield manned(made)
+        demand_sound(made)
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +84,7 @@ def volumes(
         for process in (manager, api):
             process.wait_until_ready()
         yield made, api
+        demand_sound(made)
 
 
 @pytest.fixture(
@@ -91,6 +100,13 @@ def on(request: pytest.FixtureRequest) -> Open:
         return lambda: ground.embedded(prefix)
     made, api = request.getfixturevalue("volumes")
     return lambda: ground.real(made, api, prefix)
+
+
+def demand_sound(made: Installation) -> None:
+    """Whatever the tests did to it: what may come right by itself is given its time."""
+    report = asyncio.run(audited(made, watch_seconds=GRACES_SECONDS))
+    assert not told(report)
+    assert not report.suspicion_count
 
 
 def running(made: Installation) -> Product:
