@@ -1,5 +1,6 @@
 """Claims of volumes, the classes they are made by, and the Jobs that fill them."""
 
+from datetime import datetime
 from typing import Final
 
 import attrs
@@ -74,6 +75,7 @@ class JobSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class JobStatus:
+    startTime: datetime | None = None
     conditions: tuple[Condition, ...] = ()
 
 
@@ -90,6 +92,10 @@ class Job:
     @property
     def has_failed(self) -> bool:
         return self._is("Failed")
+
+    @property
+    def is_running(self) -> bool:
+        return not (self.spec.suspend or self.has_succeeded or self.has_failed)
 
     @property
     def words(self) -> str:

@@ -1,6 +1,8 @@
 """What fills a storage, once: recorded, shut in, and only then run."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
 
 import attrs
 import structlog
@@ -8,6 +10,7 @@ import structlog
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
 from gpuruntime.models import labels
+from gpuruntime.models.cluster import EVENTS
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.network import NetworkPolicy
@@ -25,7 +28,7 @@ from gpuruntime.models.storages import (
 )
 from gpuruntime.models.strict import Problem
 from gpuruntime.models.volumes import JOBS, Job
-from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.caches import STORAGE, Caches
 from gpuruntime.reconcilers.child_keeper import (
     REFUSALS,
     ChildKeeper,
@@ -50,7 +53,9 @@ from gpuruntime.reconcilers.storage_plan import (
 log = structlog.get_logger()
 
 # Kubernetes puts it on the Pods of a Job.
-JOB_NAME = "batch.kubernetes.io/job-name"
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+# A Job makes its Pod at once, unless it may not.
+OVERDUE: Final = timedelta(seconds=10)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -60,6 +65,7 @@ class Prepares:
     options: UnitOptions
     holds: Holds
     policies: ChildKeeper[NetworkPolicy]
+    now: Callable[[], datetime]
 
     async def step(self, storage: GPUStorage, volume: StorageVerdict) -> PrepareStep:
         """A run that is recorded already is begun here, as often as it takes."""
@@ -67,6 +73,9 @@ class Prepares:
         words = await self._words(storage, job)
         waits = self._waits(storage, volume) or await self._waits_for_pod(storage)
         step = prepare_step(storage, job, waits=waits, words=words)
+        if job is not None and job.is_running and not self._pods_of(job):
+            # No event tells of the Pod that is not made.
+            step = attrs.evolve(step, verdict=attrs.evolve(step.verdict, is_refused=True))
         if step.makes_job and step.status == storage.status.prepare:
             return await self.begin(storage, step)
         return step
@@ -156,8 +165,9 @@ class Prepares:
         """What its Pod says; looked for once more before a failure is recorded without."""
         if job is None:
             return ""
-        helpers = self.caches.helper_pods_of(storage.metadata.key)
-        pods = [pod for pod in helpers if _is_of(pod, job)]
+        pods = self._pods_of(job)
+        if not pods and job.is_running:
+            return await self._refusal(job)
         # Once its Pod has ended, the Job's own end is a moment away, and says it all at once.
         failure = failure_of(
             pod for pod in pods if job.has_failed or pod.status.phase not in ENDED
@@ -166,6 +176,29 @@ class Prepares:
         if is_unexplained and not storage.status.prepare.has_ended:
             failure = failure_of(await self._live_pods(f"{JOB_NAME}={job.metadata.name}"))
         return failure.message if failure else ""
+
+    def _pods_of(self, job: Job) -> list[Pod]:
+        helpers = self.caches.pods[job.metadata.namespace].store.by_index(
+            STORAGE, job.metadata.labels.get(labels.STORAGE, "")
+        )
+        return [pod for pod in helpers if _is_of(pod, job)]
+
+    async def _refusal(self, job: Job) -> str:
+        """Why a Job has no Pod yet: a quota's words, or an admission's, are in an Event alone."""
+        started = job.status.startTime
+        if started is None or self.now() - started < OVERDUE:
+            return ""
+        fields = f"involvedObject.uid={job.metadata.uid},reason=FailedCreate"
+        try:
+            page = await self.client.list_page(
+                EVENTS, namespace=job.metadata.namespace, field_selector=fields
+            )
+        except REFUSALS:
+            return ""
+        told = sorted(
+            (event.last_seen_at, event.message) for event in page.items if event.last_seen_at
+        )
+        return told[-1][1] if told else ""
 
     async def _live_pods(self, label_selector: str) -> tuple[Pod, ...]:
         namespace = self.options.instance_namespace

@@ -217,6 +217,7 @@ class Reconcilers:
                 policies=self._keeper(
                     policies, NETWORK_POLICIES, StorageReason.NETWORK_POLICY_SYNC_FAILED
                 ),
+                now=around.now,
             ),
             accessors=self._accessors(holds),
             tombstones=self._tombstones,
