@@ -16,6 +16,7 @@ import attrs
 
 from gpuruntime.kube.client import Client
 from gpuruntime.local.cluster import ClusterOptions, EmbeddedCluster
+from gpuruntime.local.simulation import Pace
 from gpuruntime.local.transport import InProcessTransport
 from gpuruntime.models import labels
 from gpuruntime.models.pods import PODS
@@ -46,6 +47,8 @@ TOO_MUCH: Final = "600"
 HOST_PATH: Final = "kubernetes.io/host-path"
 POLL_SECONDS: Final = 0.1
 WAIT_SECONDS: Final = 60.0
+# On the embedded cluster: long enough to look at what waits for the end of a Pod.
+STOP_SECONDS: Final = 10.0
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -274,7 +277,8 @@ def condition(view: Any, type_: str) -> Document:
 @asynccontextmanager
 async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[Ground]:
     """Of its own, in virtual time."""
-    cluster = EmbeddedCluster(now=_virtual_now, options=ClusterOptions())
+    pace = Pace(stop_seconds=STOP_SECONDS)
+    cluster = EmbeddedCluster(now=_virtual_now, options=ClusterOptions(pace=pace))
     settings = Settings(
         listen=Address("127.0.0.1", 0),
         operations=OperationsSettings(listen=Address("127.0.0.1", 0)),
