@@ -27,9 +27,10 @@ class Fate(Enum):
 
     ANSWERED = frozenset({"succeeded"})
     REFUSED = frozenset({"dead_lettered"})
-    # By the clock of a replica that is wrong its time may not be over.
-    LATE = frozenset({"expired", "succeeded"})
+    LATE = frozenset({"expired"})
     TAKEN_BACK = frozenset({"cancelled", "succeeded"})
+    # Accepted by a replica whose clock is wrong, and taken back.
+    MISDATED = frozenset({"cancelled", "expired", "succeeded"})
     ORPHANED = frozenset({"failed"})
     OVERTAKEN = frozenset({"failed", "succeeded"})
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, assert_never
 
 import attrs
@@ -14,6 +15,7 @@ from tests.simulate.function_script import SERVED, Call, Fate, FunctionStep, Fun
 from tests.simulate.invocations import Invocations
 from tests.simulate.reports import is_ready
 from tests.simulate.script import ENVELOPES
+from tests.simulate.virtual import true_time
 from tests.simulate.witness import STOCK, Witness
 
 UNITS: Final = "/gpu-units"
@@ -24,6 +26,8 @@ LOOK_SECONDS: Final = 1.0
 MANY_ATTEMPTS: Final = 100
 ATTEMPT_SECONDS: Final = 30
 FIRST_IMAGE: Final = "serve:1"
+# More than a request that is late: a clock that is wrong.
+MISDATED_BY: Final = timedelta(seconds=300)
 
 
 class Ground(Protocol):
@@ -93,7 +97,7 @@ class FunctionLife:
             case FunctionStep.IMAGE:
                 await self._change_image(calls)
             case FunctionStep.EXPIRE:
-                await self._sleep((attrs.evolve(calls[0], fate=Fate.LATE, life_seconds=5),))
+                await self._expire(attrs.evolve(calls[0], fate=Fate.LATE, life_seconds=5))
             case FunctionStep.CANCEL:
                 await self._cancel(attrs.evolve(calls[0], seconds=10.0, fate=Fate.TAKEN_BACK))
             case _:
@@ -185,13 +189,35 @@ class FunctionLife:
             await self._until_ended(call)
 
     async def _cancel(self, call: Call) -> None:
-        """A replay of a cancel whose answer was lost finds that it has ended."""
         await self._send(call)
+        await self._take_back(call)
+        await self._until_ended(call)
+
+    async def _expire(self, call: Call) -> None:
+        """By a clock that is wrong its time may be over in hours: then it is not waited for."""
+        await self._change(suspended=True)
+        await self._ground.until(lambda: not self._workers)
+        await self._send(call)
+        await asyncio.sleep(call.life_seconds)
+        await self._change(suspended=False)
+        if await self._is_misdated(call):
+            call = attrs.evolve(call, fate=Fate.MISDATED)
+            await self._take_back(call)
+        await self._until_ended(call)
+
+    async def _is_misdated(self, call: Call) -> bool:
+        path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
+        answer = (await self._caller.call("GET", path)).answer
+        self._demand(answer.status == 200, f"{call.name} read: {answer}")
+        accepted_at = datetime.fromisoformat(answer.data["acceptedAt"])
+        return abs(true_time() - accepted_at) > MISDATED_BY
+
+    async def _take_back(self, call: Call) -> None:
+        """A replay of a cancel whose answer was lost finds that it has ended."""
         path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
         answer = (await self._caller.call("DELETE", path)).answer
         is_known = answer.status == 204 or answer.code == "already_finished"
         self._demand(is_known, f"{call.name} taken back: {answer}")
-        await self._until_ended(call)
 
     async def _change_image(self, calls: tuple[Call, ...]) -> None:
         image = f"serve:{calls[0].name}"
