@@ -16,6 +16,7 @@ FUNCTIONS: Final = (
         "gpuruntime.worker.fence",
         "    if record.state.is_terminal:\n        return Drop",
         "    if False:\n        return Drop",
+        "tests/worker/test_fence.py::test_what_has_ended_is_never_started_again",
     ),
     Mutation(
         "workers are claimed beyond their limit",
