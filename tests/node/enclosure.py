@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cluster.keeper import die_with_parent
 from tests.node import cgroups, traces
 
 FOLDER = "GPURUNTIME_NODE_FOLDER"
@@ -62,6 +63,7 @@ def run(command: Sequence[str]) -> int:
         with _place() as place, cgroups.cgroup(place.name):
             return _enclosed(place, command)
 
+    sweep(PLACES)
     return watched(enclosed)
 
 
@@ -86,7 +88,6 @@ def watched(
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    sweep(PLACES)
     prefix = f"{cgroups.PREFIX}{os.getpid()}-"
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=PLACES))
     place.chmod(0o711)  # programs that refuse to be root have folders in it
@@ -107,7 +108,7 @@ def sweep(places: Path) -> None:
 
 
 def _enclosed(place: Path, command: Sequence[str]) -> int:
-    """Asked to end, we end the first process, and the kernel everything that it started."""
+    """When we end, also when killed, the first process does: the kernel ends what it started."""
     unshare = ["unshare", *NAMESPACES, "--kill-child", "--propagation", "slave", "--"]
     inside = [sys.executable, "-m", "tests.node.enclosure", "--inside", *command]
     # What anybody makes for a while goes with the place; logs of tests stay.
@@ -117,7 +118,11 @@ def _enclosed(place: Path, command: Sequence[str]) -> int:
         "TMPDIR": str(place),
         "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),
     }
-    process = subprocess.Popen([*unshare, *inside], env=environment)
+    process = subprocess.Popen(
+        [*unshare, *inside],
+        env=environment,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - one thread
+    )
     signal.signal(signal.SIGTERM, lambda *_: process.kill())
     while True:
         try:
