@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any
 
 from tests.cluster.product import WAIT_SECONDS, Answer, Caller, until
@@ -44,7 +45,7 @@ def _patiently(send: Callable[[], Answer]) -> Answer:
     while True:
         try:
             answer = send()
-        except OSError as error:  # refused, reset, or cut off within the answer
+        except (OSError, HTTPException) as error:  # refused, reset, or cut off within the answer
             answer = Answer(503, {}, str(error))
         if answer.status not in AGAIN or time.monotonic() > deadline:
             return answer

@@ -6,9 +6,12 @@ It comes up inside an enclosure, which takes all of it away again.
 import json
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.processes import Keeper, tail_of
@@ -34,9 +37,11 @@ class Node:
         self.logs = logs
         self._keeper = keeper
         self._commands = configuration.commands(layout)
+        self._started_at = 0.0
 
     def start(self, name: str) -> None:
         """The same command again after a kill: same data."""
+        self._started_at = time.time()
         self._keeper.start(name, self._commands[name], self._log(name))
 
     def kill(self, name: str) -> None:
@@ -55,16 +60,25 @@ class Node:
         self.ctr("images", "import", str(archive))
 
     def wait_until_ready(self) -> None:
+        """By what the kubelet says since the last start of anything."""
         self._wait("containerd", self._has_runtime)
         self._wait("kubelet", self._is_ready)
         self.pretend_gpus()
 
     def pretend_gpus(self, count: int = GPUS) -> None:
-        """Nobody checks that there is a device behind a resource of an unknown vendor."""
+        """Nobody checks that there is a device behind a resource of an unknown vendor.
+
+        A kubelet that has just started takes them away once.
+        """
         resources = {"nvidia.com/gpu": str(count)}
         patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
         target = ("node", NAME, "--subresource=status", "--type=merge")
-        self.plane.kubectl("patch", *target, "-p", patch)
+
+        def holds() -> bool:
+            self.plane.kubectl("patch", *target, "-p", patch)
+            return resources.items() <= dict(self._status()["allocatable"]).items()
+
+        self._wait("kubelet", holds)
 
     def log_tails(self) -> dict[str, str]:
         return {name: tail_of(self._log(name)) for name in self._commands}
@@ -99,11 +113,19 @@ class Node:
 
     def _is_ready(self) -> bool:
         try:
-            node = self.plane.request("GET", f"/api/v1/nodes/{NAME}")
+            conditions = self._status().get("conditions", [])
         except OSError:  # not registered yet
             return False
-        conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
-        return conditions.get("Ready") == "True"
+        return any(
+            one["type"] == "Ready"
+            and one["status"] == "True"
+            and datetime.fromisoformat(one["lastHeartbeatTime"]).timestamp() > self._started_at
+            for one in conditions
+        )
+
+    def _status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.plane.request("GET", f"/api/v1/nodes/{NAME}")["status"]
+        return status
 
 
 @contextmanager

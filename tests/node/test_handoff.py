@@ -1,5 +1,6 @@
 """A full node: every GPU is held by stock, and a claim runs in that place."""
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,6 +22,8 @@ WARM = "docker.io/library/warm:1"
 PHASES = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt", "readyAt")
 # Kubernetes' own moments are whole seconds.
 GRAIN_SECONDS = 1.0
+# Of two busy cores, between what was done and who hears of it.
+SLACK_SECONDS = 3.0
 
 
 @pytest.fixture
@@ -43,7 +46,10 @@ def gpus_in_use(product: Deployment) -> int:
 def claim_patiently(product: Deployment, name: str) -> None:
     body = {"operationID": f"unit-{name}", "name": name, "specName": "crowd.1"}
     wanted = {**body, "image": BUSYBOX, "template": RESTS}
-    until(lambda: product.caller.post("/gpu-units", wanted).status, lambda status: status == 201)
+    until(
+        lambda: product.caller.post("/gpu-units", wanted).status,
+        lambda status: status in (200, 201),
+    )
 
 
 @pytest.mark.parametrize("gpus", [1, GPUS])
@@ -61,9 +67,11 @@ def test_a_claim_on_a_full_node_runs_in_the_place_of_its_stock(
     assert all(later - sooner > -GRAIN_SECONDS for sooner, later in pairwise(phases)), unit[
         "timeline"
     ]
-    assert abs((phases[-1] - phases[0]) - took) < GRAIN_SECONDS + 0.5, (took, unit["timeline"])
-    stock = empty.caller.get(f"/gpu-units?lifecycle=stock&specName=full.{gpus}").data
-    assert len(stock) == GPUS // gpus - 1
+    assert abs((phases[-1] - phases[0]) - took) < SLACK_SECONDS, (took, unit["timeline"])
+    empty.caller.until(
+        f"/gpu-units?lifecycle=stock&specName=full.{gpus}",
+        lambda stock: len(stock) == GPUS // gpus - 1,
+    )
 
 
 def test_eight_claims_all_run_on_a_full_node(empty: Deployment) -> None:
@@ -86,10 +94,15 @@ def test_a_claim_from_a_warm_pool_starts_without_a_pull(
     assert empty.caller.post("/operator/stockpools", body).status == 202
     empty.caller.until("/operator/stockpools/warm", lambda seen: seen["available"] == 1)
     empty.claim("warm.1", "warmed", image=WARM, template=RESTS)
-    unit = empty.ready("warmed")
-    events = empty.plane.kubectl(
-        "get", "events", "-n", INSTANCE, "--field-selector=reason=Pulled", "-o", "json"
-    )
-    assert "already present on machine" in events
-    assert "warmed" in events
-    assert unit["image"] == WARM
+    assert empty.ready("warmed")["image"] == WARM
+    told = until(lambda: events_of(empty, "warmed"), lambda events: "Pulled" in events)
+    assert "already present on machine" in told["Pulled"]
+    assert "Pulling" not in told
+
+
+def events_of(product: Deployment, unit: str) -> dict[str, str]:
+    """What was told of its Pod, by reason."""
+    [pod] = product.pods_of(INSTANCE, f"runtime.lokiwager.io/unit={unit}")
+    selector = f"--field-selector=involvedObject.uid={pod['metadata']['uid']}"
+    found = product.plane.kubectl("get", "events", "-n", INSTANCE, selector, "-o", "json")
+    return {event["reason"]: event["message"] for event in json.loads(found)["items"]}
