@@ -132,7 +132,7 @@ def _has_one_worker_for_storage(self: Any, _: Any) -> bool:
 
 def _has_its_socket_off_storages(self: Any, _: Any) -> bool:
     socket = (self.get("serverless") or {}).get("framework", {}).get("socketPath", DEFAULT_SOCKET)
-    folder = socket[: socket.rindex("/") + 1]
+    folder = f"{socket.rpartition('/')[0]}/"
     paths = [mount["mountPath"] for mount in self.get("storageMounts", [])]
     are_apart = not any(folder.startswith(f"{path}/") or path.startswith(folder) for path in paths)
     return are_apart or not self.get("serverless")

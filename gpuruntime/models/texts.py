@@ -20,7 +20,11 @@ _WITHOUT_NUL = r"^[^\x00]*$"  # ends a text where the kernel takes it over
 _URL_PATH = r"^/[!-~]*$"
 _SEGMENT = "/([^/:.][^/:]*|[.][^/:.][^/:]*|[.][.][^/:]+)"  # neither empty nor `.` nor `..`
 PATH_BELOW_ROOT: Final = f"^({_SEGMENT})+$"
-_PATH_IN_FOLDER = f"^({_SEGMENT}){{2,}}$"
+# As bytes of ASCII, since the kernel counts those, and without what ends a text or a line.
+_PLAIN_SEGMENT = (
+    r"/([ -,\-0-9;-~][ -.0-9;-~]*|[.][ -,\-0-9;-~][ -.0-9;-~]*|[.][.][ -.0-9;-~]+)"
+)
+_PATH_IN_FOLDER = f"^({_PLAIN_SEGMENT}){{2,}}$"
 
 Name: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=DNS_LABEL)]
 OptionalName: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=_OPTIONAL_LABEL)]

@@ -386,6 +386,14 @@ BOUNDS: Final = (
     created("no workers", function(maxWorkers=0), denied="spec.serverless.maxWorkers"),
     created("1000 workers", function(maxWorkers=1000)),
     created("1001 workers", function(maxWorkers=1001), denied="spec.serverless.maxWorkers"),
+    created("a socket that is no path", function(framework={"socketPath": "s"}), denied=SOCKET),
+    created("a socket of no name", function(framework={"socketPath": ""}), denied=SOCKET),
+    created(
+        "a socket with a NUL", function(framework={"socketPath": "/run/a\0/s"}), denied=SOCKET
+    ),
+    created("a socket of two lines", listening("/run/a\n/s"), denied=SOCKET),
+    created("a socket beyond ASCII", listening("/run/ä/s"), denied=SOCKET),
+    created("a socket with spaces, dots and signs", listening("/run/a b/..c~-+.s")),
     created(
         "a socket without a folder",
         function(framework={"socketPath": "/framework.sock"}),
