@@ -30,7 +30,7 @@ class TlsSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionSettings:
-    """Of `listen`: how long a connection may ask nothing, and how many are held."""
+    """Of `listen`: how long a connection may ask nothing or too slowly, and how many are held."""
 
     headTimeout: Seconds = Seconds(15.0)
     idleTimeout: Seconds = Seconds(75.0)

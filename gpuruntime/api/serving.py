@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionLimits:
-    """`head_seconds`: from a connection's start, or a head's first byte, to the head's end."""
+    """`head_seconds`: from a head's first byte to its end; `idle_seconds`: to its first byte."""
 
     head_seconds: float = 15.0
     # Longer than the proxies in front of it keep theirs, which is a minute with most of them.
@@ -90,8 +90,6 @@ class _Connection(web.RequestHandler):
         assert self._manager is not None
         if len(self._manager.connections) > self._limits.most:
             self._refuse()
-        else:
-            self._await_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._forget_head()

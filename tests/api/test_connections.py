@@ -78,7 +78,7 @@ async def _dribble(writer: asyncio.StreamWriter, sent: bytes, pause: float) -> N
 
 async def test_a_connection_that_asks_nothing_is_ended(connect: Connect) -> None:
     taken = await seconds_to_the_end(await connect())
-    assert taken == pytest.approx(LIMITS.head_seconds, abs=NEAR)
+    assert taken == pytest.approx(LIMITS.idle_seconds, abs=NEAR)
 
 
 async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another_one(

@@ -100,7 +100,7 @@ class World:
         made, chosen = self.made, self._schedule
         made.activator.hearing_since = asyncio.get_running_loop().time()
         made.activator.readings._source = self  # type: ignore[assignment]  # as the broker would
-        made.let_consumer_stand(FUNCTION, most_in_hand=chosen.most * chosen.concurrency)
+        made.let_consumer_stand(FUNCTION)
         made.declare(
             FUNCTION,
             maxWorkers=chosen.most,
