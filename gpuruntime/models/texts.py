@@ -21,9 +21,7 @@ _URL_PATH = r"^/[!-~]*$"
 _SEGMENT = "/([^/:.][^/:]*|[.][^/:.][^/:]*|[.][.][^/:]+)"  # neither empty nor `.` nor `..`
 PATH_BELOW_ROOT: Final = f"^({_SEGMENT})+$"
 # As bytes of ASCII, since the kernel counts those, and without what ends a text or a line.
-_PLAIN_SEGMENT = (
-    r"/([ -,\-0-9;-~][ -.0-9;-~]*|[.][ -,\-0-9;-~][ -.0-9;-~]*|[.][.][ -.0-9;-~]+)"
-)
+_PLAIN_SEGMENT = r"/([ -,\-0-9;-~][ -.0-9;-~]*|[.][ -,\-0-9;-~][ -.0-9;-~]*|[.][.][ -.0-9;-~]+)"
 _PATH_IN_FOLDER = f"^({_PLAIN_SEGMENT}){{2,}}$"
 
 Name: TypeAlias = Annotated[str, Schema(maxLength=LONGEST_LABEL, pattern=DNS_LABEL)]

@@ -64,7 +64,7 @@ class Api:
         if asked == "INFO":
             return Reply(b"{}")
         if asked.startswith("DIRECT.GET."):
-            return self._get_directly(asked.removeprefix("DIRECT.GET."))
+            return self._get_directly(asked.removeprefix("DIRECT.GET."), data, reply)
         if asked.startswith("CONSUMER.MSG.NEXT."):
             return self._pull(asked.removeprefix("CONSUMER.MSG.NEXT."), data, reply)
         verb = next((each for each in self._verbs if asked.startswith(f"{each}.")), None)
@@ -122,21 +122,33 @@ class Api:
             raise no_message()
         return {"message": _told(found)}
 
-    def _get_directly(self, asked: str) -> Reply:
+    def _get_directly(self, asked: str, data: bytes, reply: str) -> Reply:
         name, _, subject = asked.partition(".")
         stream = self.streams.get(name)
         if stream is None or not stream.config.get("allow_direct"):
             return no_responders()
+        if not subject:
+            return self._get_batch(stream, json.loads(data), reply)
         found = stream.messages.last(subject)
-        if found is None:
-            return Reply(b"", {"Status": "404", "Description": "Message Not Found"})
-        told = {
-            "Nats-Stream": name,
-            "Nats-Subject": found.subject,
-            "Nats-Sequence": str(found.sequence),
-            "Nats-Time-Stamp": found.stored_at.isoformat(),
-        }
-        return Reply(found.data, {**found.headers, **told})
+        return _shown(stream, found) if found else _status(404, "Message Not Found")
+
+    def _get_batch(self, stream: Stream, asked: Document, reply: str) -> Reply:
+        """All but the end are sent from here."""
+        if asked["seq"] < 0:
+            return _status(408, "Bad Request")
+        found = list(stream.messages.matching(asked["seq"], asked["next_by_subj"]))
+        if not found:
+            return _status(404, "Message Not Found")
+        room, left = asked["max_bytes"], len(found)
+        for message in found[: asked["batch"]]:
+            left -= 1
+            shown = _shown(stream, message)
+            headers = {**shown.headers, "Nats-Num-Pending": str(left)}
+            self._sending.send(reply, shown.data, "", headers, reply)
+            room -= len(message.data)
+            if room <= 0:
+                break
+        return _status(204, "EOB", **{"Nats-Num-Pending": str(left)})
 
     def _delete(self, names: list[str], asked: Document) -> Document:
         self._stream(names[0]).messages.delete(asked["seq"])
@@ -174,6 +186,20 @@ class Api:
 
 def no_responders() -> Reply:
     return Reply(b"", {"Status": "503"})
+
+
+def _shown(stream: Stream, message: Message) -> Reply:
+    told = {
+        "Nats-Stream": stream.name,
+        "Nats-Subject": message.subject,
+        "Nats-Sequence": str(message.sequence),
+        "Nats-Time-Stamp": message.stored_at.isoformat(),
+    }
+    return Reply(message.data, {**message.headers, **told})
+
+
+def _status(code: int, text: str, **headers: str) -> Reply:
+    return Reply(b"", {"Status": str(code), "Description": text, **headers})
 
 
 def _told(message: Message) -> Document:

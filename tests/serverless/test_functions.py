@@ -99,7 +99,8 @@ async def has_failed(api: Site) -> bool:
 async def test_what_workers_have_in_hand_is_told_however_many_there_are(api: Site) -> None:
     ledger = Ledger()
     ledger.gate.clear()
-    async with working(api.bus, ledger.handle, concurrency=20):
+    # Only workers that are units count, and this is the one that there is.
+    async with working(api.bus, ledger.handle, name="unit-of-echo", concurrency=20):
         for number in range(20):
             await api.ingress.acceptance.accept(asked(f"n{number}"))
         async with asyncio.timeout(10):

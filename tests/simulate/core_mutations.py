@@ -208,7 +208,7 @@ CORE: Final = (
     Mutation(
         "a lease is given back while a write may land",
         "gpuruntime.roles.manager",
-        "            self._elector.gives_back = self._is_settled()",
+        "            self._elector.gives_back = self._ends_clean()",
         "            self._elector.gives_back = True",
     ),
     Mutation(

@@ -41,9 +41,9 @@ WORKERS: Final = (
     Mutation(
         "a failed container is claimed anew",
         PLAN,
-        "        if worker.phase is WorkerPhase.ADRIFT and worker.since_seconds >= "
-        "LASTING_SECONDS",
-        "        if worker.phase in (WorkerPhase.ADRIFT, WorkerPhase.FAILED)",
+        "        if worker.phase is WorkerPhase.ADRIFT\n"
+        "        and worker.since_seconds >= LASTING_SECONDS\n",
+        "        if worker.phase in (WorkerPhase.ADRIFT, WorkerPhase.FAILED)\n",
         SCALING,
     ),
     Mutation(

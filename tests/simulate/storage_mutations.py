@@ -27,7 +27,7 @@ STORAGES: Final = (
     Mutation(
         "a storage is given back while Pods mount it",
         "gpuruntime.reconcilers.holds",
-        "        if any(pod.mounts(claim) for pod in page.items):",
+        "        if any(_uses(pod, storage) for pod in page.items):",
         "        if False:",
     ),
     Mutation(
@@ -107,9 +107,8 @@ STORAGES: Final = (
     ),
     Mutation(
         "a file server runs on any node",
-        "gpuruntime.reconcilers.accessors",
-        "        return Placing(node=pod.spec.nodeName) if pod.spec.nodeName else "
-        "Placing(is_off=True)",
+        "gpuruntime.reconcilers.placing_plan",
+        "        return Placing(node=(current_pod(placed) or placed[0]).spec.nodeName)",
         "        return Placing()",
     ),
     Mutation(
