@@ -148,7 +148,9 @@ class StorageReconciler:
         message = "; ".join(f"{each.field}: {each.message}" for each in problems)
         verdict = StorageVerdict(reason=StorageReason.INVALID_SPEC, message=message)
         serves = self.accessors.is_there(storage) and self.claims.is_there(storage)
-        return await self._report_without_volume(storage, verdict, serves=serves)
+        result = await self._report_without_volume(storage, verdict, serves=serves)
+        await self.claims.shelter(storage)
+        return result
 
     async def _report_without_volume(
         self, storage: GPUStorage, verdict: StorageVerdict, *, serves: bool

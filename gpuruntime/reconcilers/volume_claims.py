@@ -57,7 +57,7 @@ class VolumeClaims:
         return claim is not None and _is_own(claim, storage) and claim.status.phase == "Bound"
 
     async def shelter(self, storage: GPUStorage) -> None:
-        """One that an earlier version has made is owned, and could go from under a Pod."""
+        """One that an earlier version has made, or that was just made, is owned."""
         claim = self.claims.store.get(storage.metadata.key)
         if claim is not None and _is_own(claim, storage):
             await self._sheltered(storage, claim)

@@ -44,26 +44,48 @@ async def test_a_storage_of_the_default_class_gets_a_volume_of_its_own(on: Open)
         assert "ownerReferences" not in claim["metadata"]
 
 
+async def own(ground: Ground, name: str) -> str:
+    """The claim is its storage's as an earlier version has made it; the storage's uid."""
+    storage = (await ground.kube.get(ground.path(GPU_STORAGES, name))).ok()
+    uid: str = storage["metadata"]["uid"]
+    owner = {
+        "apiVersion": GPU_STORAGES.api_version,
+        "kind": "GPUStorage",
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    marks = {"ownerReferences": [owner], "annotations": {labels.OWNER_UID: None}}
+    (await ground.kube.patch(ground.claim_path(name), {"metadata": marks})).ok()
+    return uid
+
+
 async def test_a_claim_of_an_earlier_version_is_taken_from_the_collector(on: Open) -> None:
     """Which would take it from under a Pod where the storage is deleted in the foreground."""
     async with on() as ground:
         name = await ground.ready("models")
-        storage = (await ground.kube.get(ground.path(GPU_STORAGES, name))).ok()
-        owner = {
-            "apiVersion": GPU_STORAGES.api_version,
-            "kind": "GPUStorage",
-            "name": name,
-            "uid": storage["metadata"]["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-        marks = {"ownerReferences": [owner], "annotations": {labels.OWNER_UID: None}}
-        (await ground.kube.patch(ground.claim_path(name), {"metadata": marks})).ok()
+        uid = await own(ground, name)
         claim = await ground.kube.settled(
             ground.claim_path(name), lambda claim: "ownerReferences" not in claim["metadata"]
         )
-        assert claim["metadata"]["annotations"][labels.OWNER_UID] == owner["uid"]
+        assert claim["metadata"]["annotations"][labels.OWNER_UID] == uid
         assert is_ready(await ground.storage(name, lambda _: True))
+
+
+async def test_a_claim_is_taken_from_the_collector_whatever_is_asked_of_its_storage(
+    on: Open,
+) -> None:
+    async with on() as ground:
+        name, path = await ground.ready("models"), ground.path(GPU_STORAGES, ground.name("models"))
+        copy = await ground.write_storage("copy", {"prepare": {"fromStorageName": name}})
+        circle = {"spec": {"prepare": {"fromStorageName": copy}}}
+        (await ground.kube.patch(path, circle)).ok()
+        await ground.storage(name, lambda view: view["reason"] == "InvalidSpec")
+        await own(ground, name)
+        await ground.kube.settled(
+            ground.claim_path(name), lambda claim: "ownerReferences" not in claim["metadata"]
+        )
 
 
 async def test_what_a_storage_left_whose_finalizer_somebody_removed_is_kept_and_told(
@@ -208,6 +230,9 @@ async def test_a_claim_that_is_removed_under_a_pod_is_told_while_something_can_b
         assert told["phase"] == "Ready"
         # What serves its files is a way to save them.
         (await ground.kube.get(ground.path(DEPLOYMENTS, f"storage-accessor-{name}"))).ok()
+        assert (await ground.call("DELETE", f"/gpu-units/{unit}")).status == 204
+        (await ground.kube.delete(ground.path(GPU_STORAGES, name))).ok()
+        await ground.kube.gone(ground.path(GPU_STORAGES, name))
 
 
 async def test_a_storage_that_is_deleted_while_it_is_held_does_not_look_sound(on: Open) -> None:
