@@ -21,7 +21,10 @@ OWN: Final = (
     (re.compile(r"\bgpu-\d+\b"), "<node>"),
     (re.compile(r'(?<=shape\\":\\")[0-9a-f]+'), "<digest>"),
 )
-DROPPED: Final = frozenset({"managedFields", "resourceVersion", "selfLink"})
+# The number that Kubernetes' own controller gives a roll-out, and counts on where it lags: what
+# was rolled out shows in the Pods and ReplicaSets that were made.
+_REVISION: Final = "deployment.kubernetes.io/revision"
+DROPPED: Final = frozenset({"managedFields", "resourceVersion", "selfLink", _REVISION})
 KINDS: Final = (
     ("gpuunits", "/apis/runtime.lokiwager.io/v1alpha1", True),
     ("stockpools", "/apis/runtime.lokiwager.io/v1alpha1", True),
