@@ -63,12 +63,13 @@ class Storm:
     async def run(self, until: asyncio.Event) -> None:
         harms = (self.kill_worker, self.pause_worker, self.kill_broker, self.delete_consumer)
         while not until.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._rng.uniform(0.5, 2.0)):
-                    await until.wait()
-            harm = self._rng.choice(harms)
-            await harm()
-            self.seen[harm.__name__] += 1
+            # Each once in a round: none is left out by chance.
+            for harm in self._rng.sample(harms, len(harms)):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._rng.uniform(0.5, 2.0)):
+                        await until.wait()
+                await harm()
+                self.seen[harm.__name__] += 1
 
     async def kill_worker(self) -> None:
         self._fleet.replace(self._rng.randrange(WORKERS))
