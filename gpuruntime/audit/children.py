@@ -23,6 +23,8 @@ COLLECT_SECONDS: Final = 120.0
 DELETE_SECONDS: Final = 180.0
 # A Pod that was told to end by its Deployment's end is ending soon after.
 END_SECONDS: Final = 60.0
+# Phases of a claim that has no volume yet.
+_UNBOUND: Final = frozenset({"", "Pending"})
 
 
 def one_owner(child: Child, facts: Facts) -> Iterator[Finding]:
@@ -152,7 +154,7 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
 def _held_by_annotation(claim: VolumeClaim, facts: Facts) -> Iterator[Finding]:
     """Its storage is not among its owners: what is owned may be taken from under a Pod.
 
-    Allows the moment in which a claim is made, or was by an earlier version.
+    Allows a claim without a volume, on which nothing can be, and the moment in which it gets one.
     """
     uid = claim.storage_uid
     if not uid:
@@ -166,7 +168,9 @@ def _held_by_annotation(claim: VolumeClaim, facts: Facts) -> Iterator[Finding]:
             "save what is on it, and delete it",
             allowed_seconds=COLLECT_SECONDS,
         )
-    elif any(owner.uid == uid for owner in claim.metadata.ownerReferences):
+    elif claim.status.phase not in _UNBOUND and any(
+        owner.uid == uid for owner in claim.metadata.ownerReferences
+    ):
         yield _of_child(
             claim,
             "is owned by its storage: a deletion in the foreground would take it from its Pods",

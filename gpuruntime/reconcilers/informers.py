@@ -111,9 +111,8 @@ class Informers:
             namespace=instance,
             indexes={**stores.STORAGE_INDEXES, HOLDER: by_holder},
         )
-        self.claims: Informer[VolumeClaim] = self._of(
-            VOLUME_CLAIMS, namespace=instance, selector=OURS
-        )
+        # Whosever they are: one that stands where a storage's is to be keeps it waiting.
+        self.claims: Informer[VolumeClaim] = self._of(VOLUME_CLAIMS, namespace=instance)
         self.classes: Informer[StorageClass] = self._of(STORAGE_CLASSES)
         self.jobs: Informer[Job] = self._of(JOBS, namespace=instance, selector=OURS)
 

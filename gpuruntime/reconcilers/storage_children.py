@@ -110,7 +110,7 @@ def labels_of_storage(storage: GPUStorage) -> dict[str, str]:
 def claim_of(storage: GPUStorage) -> JsonObject:
     """As it is made: owned, so that one which comes when its storage is gone does not stay.
 
-    Once it is there the reference goes: what is owned may be taken before its owner is gone.
+    Before it is mounted the reference goes: what is owned may be taken before its owner is gone.
     """
     spec: JsonObject = {
         "accessModes": ["ReadWriteOnce"],

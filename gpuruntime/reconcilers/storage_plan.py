@@ -88,6 +88,12 @@ def claim_move(
     return KeepClaim()
 
 
+def may_be_mounted(claim: VolumeClaim, storage_class: StorageClass | None) -> bool:
+    """It has its volume, or gets it with the first Pod."""
+    binds_late = storage_class is not None and storage_class.binds_late
+    return binds_late or claim.status.phase not in ("", "Pending")
+
+
 def volume_verdict(
     storage: GPUStorage,
     claim: VolumeClaim | None,
@@ -292,7 +298,7 @@ def _progressing(record: PrepareStatus, words: str = "") -> StorageVerdict:
 def _pending(
     name: str, claim: VolumeClaim | None, storage_class: StorageClass | None
 ) -> StorageVerdict:
-    if claim is not None and storage_class is not None and storage_class.binds_late:
+    if claim is not None and may_be_mounted(claim, storage_class):
         message = f"claim {name} gets its volume with the first Pod that mounts it"
         return StorageVerdict(is_true=True, reason=StorageReason.VOLUME_READY, message=message)
     message = f"claim {name} waits for its volume"

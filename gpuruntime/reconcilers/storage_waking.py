@@ -43,8 +43,8 @@ class StorageWaker:
         informers.units.add_handler(self._on_unit)
         informers.pods[namespace].add_handler(self._on_pod)
         informers.classes.add_handler(self._on_class)
+        informers.claims.add_handler(self._on_claim)
         for helpers in (
-            informers.claims,
             informers.jobs,
             informers.services,
             informers.policies,
@@ -91,6 +91,11 @@ class StorageWaker:
         if trouble(old) != trouble(new) or new is None or is_placed or has_ended:
             self._wake_by_label(pod)
             self._wake_held(unit_name(pod))
+
+    def _on_claim(self, key: Key, *_: object) -> None:
+        """Whosever it is: somebody else's keeps the storage of its name waiting."""
+        if self._is_leading and key in self._informers.storages.store:
+            self.storages.add(key)
 
     def _on_helper(self, _: Key, old: Any, new: Any) -> None:
         value = new or old

@@ -24,6 +24,7 @@ from gpuruntime.reconcilers.storage_plan import (
     MakeClaim,
     StorageVerdict,
     claim_move,
+    may_be_mounted,
     volume_verdict,
 )
 
@@ -57,7 +58,7 @@ class VolumeClaims:
         return claim is not None and _is_own(claim, storage) and claim.status.phase == "Bound"
 
     async def shelter(self, storage: GPUStorage) -> None:
-        """One that an earlier version has made, or that was just made, is owned."""
+        """Also one that an earlier version has made."""
         claim = self.claims.store.get(storage.metadata.key)
         if claim is not None and _is_own(claim, storage):
             await self._sheltered(storage, claim)
@@ -87,10 +88,15 @@ class VolumeClaims:
         return await self._sheltered(storage, made)
 
     async def _sheltered(self, storage: GPUStorage, claim: VolumeClaim) -> VolumeClaim:
-        """Without its storage among its owners, before anything is on it."""
+        """Without its storage among its owners, before anything is on it.
+
+        Not while Kubernetes binds it: a patch between its writes makes them conflict, and it
+        tries again after its period of 15 s.
+        """
         owners = claim.metadata.ownerReferences
         others = [codec.to_json(each) for each in owners if each.uid != storage.metadata.uid]
-        if len(others) == len(owners) or provenance.is_terminating(claim):
+        is_bare = not may_be_mounted(claim, self._class_of(claim))
+        if is_bare or len(others) == len(owners) or provenance.is_terminating(claim):
             return claim
         marks: JsonObject = {"annotations": claim_marks(storage), "ownerReferences": others}
         try:

@@ -629,6 +629,10 @@ ALLOWED: dict[str, Corruption] = {
     "a volume that came to grief under its Pod": told(
         "storages", STORAGE, phase="Failed", conditions=ready("VolumeLost")
     ),
+    "a claim of its storage's own that has no volume yet": both(
+        told("claims", STORAGE, phase="Pending"),
+        disowned("claims", STORAGE, ownerReferences=storage_metadata(STORAGE).ownerReferences),
+    ),
     "a copy of what a unit mounts": plus("pods", copying_pod("copy")),
     "a pool of more than it was made for": both(
         *(plus("stock", stock_unit(ordinal)) for ordinal in (5, 6)),

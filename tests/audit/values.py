@@ -37,7 +37,7 @@ from gpuruntime.models.units import (
     StorageMount,
     Timeline,
 )
-from gpuruntime.models.volumes import Job, JobStatus, VolumeClaim
+from gpuruntime.models.volumes import Job, JobStatus, VolumeClaim, VolumeClaimStatus
 from gpuruntime.models.workloads import Deployment
 
 STOCK, INSTANCE, SYSTEM = "runtime-stock", "runtime-instance", "runtime-system"
@@ -46,6 +46,7 @@ LATER = MADE + timedelta(hours=1)
 OURS = {labels.MANAGED_BY: labels.MANAGER, labels.APP_NAME: labels.UNIT_APP}
 STORAGE = "data"
 JOB = f"storage-prepare-{STORAGE}-1"
+BOUND = VolumeClaimStatus(phase="Bound")
 
 
 def ready(reason: str = "DeploymentReady", *, generation: int = 1) -> tuple[Condition, ...]:
@@ -284,7 +285,7 @@ def sound() -> Snapshot:
         ),
         policies=(NetworkPolicy(metadata=child_metadata("demo")),),
         pods=(unit_pod("demo"), server_pod()),
-        claims=(VolumeClaim(metadata=claim_metadata()),),
+        claims=(VolumeClaim(metadata=claim_metadata(), status=BOUND),),
         jobs=(job(),),
         tombstones=(tombstone("old", name="old", uid="uid-old"),),
     )

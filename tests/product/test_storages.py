@@ -1,5 +1,7 @@
 """Volumes of storages, on the real control plane and on the embedded one: made, grown, lost."""
 
+import asyncio
+
 import pytest
 
 from gpuruntime.models import labels
@@ -7,6 +9,7 @@ from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.volumes import STORAGE_CLASSES
 from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.storage import LOOK_AGAIN_SECONDS
 from tests.conformance.objects import VOLUMES
 from tests.product.conftest import Open
 from tests.product.ground import Document, Ground, condition, embedded, is_ready
@@ -117,11 +120,26 @@ async def test_a_storage_takes_a_volume_that_somebody_made_for_it(on: Open) -> N
         waiting = await ground.storage(name, lambda view: view["reason"] == "VolumePending")
         await ground.storage(name, lambda view: f"there is no class {of}" in view["message"])
         assert waiting["phase"] == "Pending"
+        claim = (await ground.kube.get(ground.claim_path(name))).ok()
+        assert claim["metadata"]["ownerReferences"], "Kubernetes would bind a patched one later"
         meant = {"namespace": ground.namespace, "name": name}
         made = volume(of, storageClassName=of, claimRef=meant)
         (await ground.kube.post(VOLUMES.path(), made)).ok(201)
         view = await ground.storage(name, is_ready)
         assert view["capacity"] == "2Gi"
+        claim = (await ground.kube.get(ground.claim_path(name))).ok()
+        assert "ownerReferences" not in claim["metadata"]
+
+
+async def test_a_storage_gets_its_volume_without_waiting_for_a_look_of_kubernetes(
+    on: Open,
+) -> None:
+    """Whose controller looks again after 15 s at what it could not write."""
+    async with on() as ground:
+        begun = asyncio.get_running_loop().time()
+        for number in range(5):
+            await ground.ready(f"models-{number}")
+        assert asyncio.get_running_loop().time() - begun < 10.0
 
 
 async def test_a_storage_grows_where_its_class_lets_it(on: Open) -> None:
@@ -271,7 +289,9 @@ async def test_somebody_elses_claim_is_named_and_left_alone(on: Open) -> None:
         kept = (await ground.kube.get(path)).ok()
         assert kept["spec"]["resources"]["requests"]["storage"] == "1Gi"
         (await ground.kube.delete(path)).ok()
+        begun = asyncio.get_running_loop().time()
         await ground.storage(name, is_ready)
+        assert asyncio.get_running_loop().time() - begun < LOOK_AGAIN_SECONDS / 2
 
 
 async def test_a_name_that_is_free_again_gets_a_volume_of_its_own(on: Open) -> None:
