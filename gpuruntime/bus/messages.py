@@ -18,6 +18,10 @@ VERSION: Final = "v1"
 NULL: Final = msgspec.Raw(b"null")
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+# Said of an invocation that nobody ever took.
+NEVER_TAKEN: Final = (
+    "no worker took it before its deadline: status.serverless of its function says what is missing"
+)
 T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder()
@@ -125,11 +129,12 @@ class Record:
 
 def expired(record: Record, now: datetime, *, error: str = "") -> Record:
     """What ends an invocation whose deadline has passed, whoever notices it."""
+    why = "the deadline has passed" if record.attempt else NEVER_TAKEN
     return attrs.evolve(
         record,
         state=State.EXPIRED,
         failureClass=FailureClass.EXPIRED,
-        error=error or record.error or "the deadline has passed",
+        error=error or record.error or why,
         completedAt=now,
     )
 

@@ -1,5 +1,6 @@
 from datetime import UTC, datetime
 
+import attrs
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,12 +8,14 @@ from hypothesis import strategies as st
 
 from gpuruntime.bus.errors import MalformedMessageError
 from gpuruntime.bus.messages import (
+    NEVER_TAKEN,
     DeadLetter,
     FailureClass,
     Invocation,
     Record,
     State,
     encode,
+    expired,
     read,
     read_invocation,
 )
@@ -47,6 +50,13 @@ def test_an_invocation_comes_back_with_its_payload_byte_for_byte() -> None:
 
 def test_a_record_comes_back_as_it_was() -> None:
     assert read(encode(RECORD), Record) == RECORD
+
+
+def test_what_expires_says_whether_anybody_ever_took_it() -> None:
+    queued = attrs.evolve(RECORD, state=State.QUEUED, attempt=0)
+    assert expired(queued, NOW).error == NEVER_TAKEN
+    assert expired(RECORD, NOW).error == "the deadline has passed"
+    assert expired(attrs.evolve(RECORD, error="status 500"), NOW).error == "status 500"
 
 
 def test_the_words_on_the_wire_are_those_of_the_contract() -> None:
