@@ -1,29 +1,57 @@
 """The metrics of one role: a Meter over a registry of its own, written as Prometheus text."""
 
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.metrics import MetricWrapperBase
 
-PREFIX = "gpuruntime_"
+from gpuruntime.observe.catalogue import CATALOGUE
+from gpuruntime.observe.metric import Kind, Metric, RoleName
+
 # From one in-memory lookup to a slow image pull.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 # A metric with more series than this has a label that should not be one.
 MOST_SERIES = 2_000
 OVERFLOW = "other"
+KINDS: Final[dict[Kind, type[MetricWrapperBase]]] = {
+    Kind.COUNTER: Counter,
+    Kind.GAUGE: Gauge,
+    Kind.HISTOGRAM: Histogram,
+}
 
 MetricT = TypeVar("MetricT", bound=MetricWrapperBase)
 
+# When each series began would be a second line for each, and nobody asks.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # half of it has types
+
 
 class Registry:
-    """Implements Meter; several roles in one process each have their own."""
+    """Implements Meter; several roles in one process each have their own.
 
-    def __init__(self) -> None:
+    Of a role it tells from the start whatever can be known beforehand, and of its process.
+    """
+
+    def __init__(
+        self, role: RoleName | None = None, *, catalogue: Iterable[Metric] = CATALOGUE
+    ) -> None:
         self._registry = CollectorRegistry()
+        self._catalogue = {metric.name: metric for metric in catalogue}
         self._metrics: dict[str, MetricWrapperBase] = {}
         # By the labels as the caller spelled them: prometheus_client's own look costs more than
         # all the rest of counting.
         self._series: dict[str, dict[tuple[tuple[str, str], ...], MetricWrapperBase]] = {}
+        if role is not None:
+            ProcessCollector(registry=self._registry)
+            self._tell_from_start(role)
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         self._series_of(Counter, name, labels).inc(amount)
@@ -37,32 +65,43 @@ class Registry:
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
+    def _tell_from_start(self, role: RoleName) -> None:
+        for metric in self._catalogue.values():
+            for labels in metric.series_at_start(role):
+                self._series_of(KINDS[metric.kind], metric.name, labels)
+
     def _series_of(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricT:
         given = tuple(labels.items())
         known = self._series.setdefault(name, {})
         series = known.get(given)
         if series is None:
-            series = self._find(kind, name, labels)
+            series = self._find(name, labels)
             if len(known) < MOST_SERIES:
                 known[given] = series
         if not isinstance(series, kind):
             raise TypeError(f"metric {name} is a {type(series).__name__}, not a {kind.__name__}")
         return series
 
-    def _find(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricWrapperBase:
+    def _find(self, name: str, labels: dict[str, str]) -> MetricWrapperBase:
         metric = self._metrics.get(name)
         if metric is None:
-            metric = self._metrics[name] = self._make(kind, name, labels)
+            metric = self._metrics[name] = self._make(name)
         if not labels:
             return metric
         is_full = len(self._series[name]) >= MOST_SERIES
         return metric.labels(**(dict.fromkeys(labels, OVERFLOW) if is_full else labels))
 
-    def _make(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricWrapperBase:
-        full = name if name.startswith(PREFIX) else PREFIX + name
-        description = name.replace("_", " ")
-        if kind is Histogram:
+    def _make(self, name: str) -> MetricWrapperBase:
+        metric = self._catalogue.get(name)
+        if metric is None:
+            raise LookupError(f"metric {name} is not in the catalogue: describe it there")
+        labels = [label.name for label in metric.labels]
+        if metric.kind is Kind.HISTOGRAM:
             return Histogram(
-                full, description, list(labels), registry=self._registry, buckets=BUCKETS
+                metric.full_name,
+                metric.help,
+                labels,
+                registry=self._registry,
+                buckets=metric.buckets or BUCKETS,
             )
-        return kind(full, description, list(labels), registry=self._registry)
+        return KINDS[metric.kind](metric.full_name, metric.help, labels, registry=self._registry)

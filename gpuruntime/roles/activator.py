@@ -16,6 +16,7 @@ from gpuruntime.kube.watch import Selection
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.cluster import transport_of
 from gpuruntime.roles.election import elector_of
@@ -46,7 +47,7 @@ class ActivatorRole:
         self._settings = settings
         self._transport = transport
         self._process = process or Process()
-        self._registry = Registry()
+        self._registry = Registry(RoleName.ACTIVATOR)
         self._informers: dict[str, Informer[Any]] = {}
         self._elector: Elector | None = None
         self._activator: Activator | None = None

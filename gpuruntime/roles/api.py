@@ -38,6 +38,7 @@ from gpuruntime.models.network import SERVICES
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster import transport_of
@@ -77,7 +78,7 @@ class Api:
         self._settings = settings
         self._transport = transport
         self._process = process or Process()
-        self._registry = Registry()
+        self._registry = Registry(RoleName.API)
         self._token_file = _token_file(settings, self._registry)
         self._informers: dict[str, Informer[Any]] = {}
         self._stop = asyncio.Event()

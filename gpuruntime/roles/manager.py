@@ -10,6 +10,7 @@ import structlog
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
+from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import Term
@@ -41,7 +42,7 @@ class Manager:
         self._settings = settings
         self._transport = transport
         self._process = process or Process()
-        self._registry = Registry()
+        self._registry = Registry(RoleName.MANAGER)
         self._reconcilers: Reconcilers | None = None
         self._client: Client | None = None
         self._elector: Elector | None = None

@@ -6,6 +6,7 @@ from typing import Final
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.broker import connection_options_of
 from gpuruntime.roles.process import Process
@@ -26,7 +27,7 @@ class ResultsRole:
             raise ConfigurationError("nats.url is empty: say where the broker is")
         self._settings = settings
         self._process = process or Process()
-        self._registry = Registry()
+        self._registry = Registry(RoleName.RESULTS)
         self._options = ResultsOptions(stream_retention_seconds=settings.results.streamRetention)
         self._results: Results | None = None
 

@@ -14,6 +14,7 @@ from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.functions import Framework
 from gpuruntime.models.names import is_dns_label
+from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.broker import connection_options_of
 from gpuruntime.roles.standing import standing
@@ -40,7 +41,7 @@ class WorkerRole:
         self._reread = reread
         self._options = worker_options_of(settings)
         self._names = Names(settings.nats.subjectPrefix)
-        self._registry = Registry()
+        self._registry = Registry(RoleName.WORKER)
         self._worker: Worker | None = None
 
     async def run(self) -> None:

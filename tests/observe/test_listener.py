@@ -18,7 +18,7 @@ async def fetch(port: int, path: str) -> tuple[int, str]:
 
 async def test_a_role_tells_that_it_lives_why_it_is_not_ready_and_what_it_counted() -> None:
     registry = Registry()
-    registry.count("things_total")
+    registry.count("events_sent_total")
     reason = "caches have not synced"
     async with operations_listener(
         host="127.0.0.1", port=0, registry=registry, not_ready=lambda: reason
@@ -27,7 +27,7 @@ async def test_a_role_tells_that_it_lives_why_it_is_not_ready_and_what_it_counte
         assert await fetch(port, "/readyz") == (503, "caches have not synced\n")
         reason = ""
         assert await fetch(port, "/readyz") == (200, "ok\n")
-        assert "gpuruntime_things_total 1.0" in (await fetch(port, "/metrics"))[1]
+        assert "gpuruntime_events_sent_total 1.0" in (await fetch(port, "/metrics"))[1]
 
 
 async def test_a_drain_is_answered_when_it_has_ended_and_only_where_there_is_one() -> None:

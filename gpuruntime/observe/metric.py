@@ -1,0 +1,76 @@
+"""What a metric is: its name and kind, what it says, and what keeps its labels few."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+import attrs
+
+PREFIX: Final = "gpuruntime_"
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class RoleName(StrEnum):
+    MANAGER = "manager"
+    API = "api"
+    ACTIVATOR = "activator"
+    RESULTS = "results"
+    WORKER = "worker"
+
+
+@attrs.frozen(slots=True)
+class Label:
+    """Its values are known, for all roles or for each, or something bounds them.
+
+    `bound` says by what, or tells many values in few words.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    bound: str = ""
+    by_role: Mapping[RoleName, tuple[str, ...]] = attrs.field(factory=dict)
+
+    def values_in(self, role: RoleName) -> tuple[str, ...]:
+        """Empty where nobody can know them beforehand."""
+        return self.by_role.get(role, self.values)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """In any role."""
+        return frozenset(self.values).union(*self.by_role.values())
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Metric:
+    """`name` is what rooms count by; `roles` are those that tell of it.
+
+    One that is told only where a part is configured has nothing to say without it.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    roles: tuple[RoleName, ...]
+    labels: tuple[Label, ...] = ()
+    buckets: tuple[float, ...] = ()
+    is_told_from_start: bool = True
+
+    @property
+    def full_name(self) -> str:
+        return PREFIX + self.name
+
+    def series_at_start(self, role: RoleName) -> Iterator[dict[str, str]]:
+        """The labels of each series that is there before anything happens: `rate()` and alerts
+        miss the first of what begins with it.
+        """
+        if role not in self.roles or not self.is_told_from_start:
+            return
+        names = [label.name for label in self.labels]
+        for values in product(*(label.values_in(role) for label in self.labels)):
+            yield dict(zip(names, values, strict=True))
