@@ -35,13 +35,22 @@ class Informer(Generic[ObjectT]):
         *,
         rng: Random,
         selection: Selection = EVERYTHING,
+        mirror: str = "",
         indexes: Mapping[str, Index[ObjectT]] | None = None,
         meter: Meter = NullMeter(),
         is_checked: bool = False,
     ) -> None:
-        """Checked means: compared with the server about every hour, at the price of a list."""
+        """Checked means: compared with the server about every hour, at the price of a list.
+
+        Two informers of one process and kind have mirrors of different names, for its metrics.
+        """
         source = Source(
-            client=client, resource=resource, selection=selection, rng=rng, meter=meter
+            client=client,
+            resource=resource,
+            selection=selection,
+            rng=rng,
+            meter=meter,
+            mirror=mirror or resource.plural,
         )
         self._handlers: list[Handler[ObjectT]] = []
         self._writer = Writer(resource.type, indexes or {}, self._handlers)

@@ -22,11 +22,14 @@ PAGE_LIMIT = 500
 
 @attrs.frozen(kw_only=True, slots=True)
 class Source(Generic[ObjectT]):
+    """`mirror` names it in metrics: one process may mirror two selections of a kind."""
+
     client: Client
     resource: Resource[ObjectT]
     selection: Selection
     rng: Random
     meter: Meter
+    mirror: str
 
     async def page(self, continue_token: str) -> Page[ObjectT]:
         return await self.client.list_page(
@@ -65,13 +68,14 @@ class Source(Generic[ObjectT]):
             selection=self.selection,
             rng=self.rng,
             meter=self.meter,
+            mirror=self.mirror,
         )
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        self.meter.count(name, amount, resource=str(self), **labels)
+        self.meter.count(name, amount, mirror=self.mirror, **labels)
 
     def gauge(self, name: str, value: float) -> None:
-        self.meter.gauge(name, value, resource=str(self))
+        self.meter.gauge(name, value, mirror=self.mirror)
 
     def __str__(self) -> str:
         return str(self.resource)

@@ -19,6 +19,31 @@ RECONCILED: Final = {
 RESOURCE: Final = Label("resource", bound="the kinds that we read and write")
 VERB: Final = Label("verb", bound="the verbs of Kubernetes")
 ERROR: Final = Label("error", bound="the classes of errors of requests")
+# What each role follows; where two are of one kind, the kind would not tell them apart.
+MIRROR: Final = Label(
+    "mirror",
+    by_role={
+        RoleName.MANAGER: (
+            "stock",
+            "units",
+            "pools",
+            "deployments-stock",
+            "deployments-instance",
+            "pods-stock",
+            "pods-instance",
+            "services",
+            "policies",
+            "tombstones",
+            "priorities",
+            "storages",
+            "claims",
+            "classes",
+            "jobs",
+        ),
+        RoleName.API: ("stock", "units", "pools", "storages", "nodes", "quotas", "services"),
+        RoleName.ACTIVATOR: ("stock", "units", "pools", "storages"),
+    },
+)
 LEASE: Final = Label("lease", bound="one, as configured")
 QUEUE: Final = Label("queue", by_role=RECONCILED)
 CONTROLLER: Final = Label("controller", by_role=RECONCILED)
@@ -142,42 +167,42 @@ CLUSTER_METRICS: Final = (
         kind=Kind.COUNTER,
         help="Changes that watches told of.",
         roles=OF_CLUSTER,
-        labels=(RESOURCE, Label("type", ("ADDED", "MODIFIED", "DELETED"))),
+        labels=(MIRROR, Label("type", ("ADDED", "MODIFIED", "DELETED"))),
     ),
     Metric(
         name="informer_watch_restarts_total",
         kind=Kind.COUNTER,
         help="Watch windows that ended: `ended` in time, or by an error.",
         roles=OF_CLUSTER,
-        labels=(RESOURCE, Label("cause", bound="`ended`, and the classes of errors")),
+        labels=(MIRROR, Label("cause", bound="`ended`, and the classes of errors")),
     ),
     Metric(
         name="informer_relists_total",
         kind=Kind.COUNTER,
         help="Lists after the first one: the server had forgotten where the watch was.",
         roles=OF_CLUSTER,
-        labels=(RESOURCE,),
+        labels=(MIRROR,),
     ),
     Metric(
         name="informer_failures_total",
         kind=Kind.COUNTER,
         help="Lists and watches that failed.",
         roles=OF_CLUSTER,
-        labels=(RESOURCE, ERROR),
+        labels=(MIRROR, ERROR),
     ),
     Metric(
         name="informer_failures_in_a_row",
         kind=Kind.GAUGE,
         help="How often a mirror has failed since it was last well.",
         roles=OF_CLUSTER,
-        labels=(RESOURCE,),
+        labels=(MIRROR,),
     ),
     Metric(
         name="informer_divergence_total",
         kind=Kind.COUNTER,
         help="Objects of which a mirror differed from the server, and was mended by a new list.",
         roles=OF_CLUSTER,
-        labels=(RESOURCE,),
+        labels=(MIRROR,),
     ),
     Metric(
         name="workqueue_depth",

@@ -73,11 +73,14 @@ class Informers:
     def __init__(self, around: Surroundings) -> None:
         options = around.options
         stock, instance = options.stock_namespace, options.instance_namespace
+        # Namespaces have any names, and metrics always the same.
+        places = (("stock", stock), ("instance", instance))
         self._around = around
         self.stock: Informer[GPUUnit] = self._of(
-            GPU_UNITS, namespace=stock, indexes=stores.STOCK_INDEXES
+            "stock", GPU_UNITS, namespace=stock, indexes=stores.STOCK_INDEXES
         )
         self.units: Informer[GPUUnit] = self._of(
+            "units",
             GPU_UNITS,
             namespace=instance,
             indexes={
@@ -88,33 +91,41 @@ class Informers:
             },
         )
         self.pools: Informer[StockPool] = self._of(
-            STOCK_POOLS, namespace=stock, indexes=stores.POOL_INDEXES
+            "pools", STOCK_POOLS, namespace=stock, indexes=stores.POOL_INDEXES
         )
         self.deployments: dict[str, Informer[Deployment]] = {
-            each: self._of(DEPLOYMENTS, namespace=each, selector=OURS)
-            for each in (stock, instance)
+            each: self._of(f"deployments-{place}", DEPLOYMENTS, namespace=each, selector=OURS)
+            for place, each in places
         }
         self.pods: dict[str, Informer[Pod]] = {
-            each: self._of(PODS, namespace=each, selector=OURS, indexes=POD_INDEXES)
-            for each in (stock, instance)
+            each: self._of(
+                f"pods-{place}", PODS, namespace=each, selector=OURS, indexes=POD_INDEXES
+            )
+            for place, each in places
         }
-        self.services: Informer[Service] = self._of(SERVICES, namespace=instance, selector=OURS)
+        self.services: Informer[Service] = self._of(
+            "services", SERVICES, namespace=instance, selector=OURS
+        )
         self.policies: Informer[NetworkPolicy] = self._of(
-            NETWORK_POLICIES, namespace=instance, selector=OURS
+            "policies", NETWORK_POLICIES, namespace=instance, selector=OURS
         )
         self.tombstones: Informer[ConfigMap] = self._of(
-            CONFIG_MAPS, namespace=options.system_namespace, selector=TOMBSTONE_SELECTOR
+            "tombstones",
+            CONFIG_MAPS,
+            namespace=options.system_namespace,
+            selector=TOMBSTONE_SELECTOR,
         )
-        self.priorities: Informer[PriorityClass] = self._of(PRIORITY_CLASSES)
+        self.priorities: Informer[PriorityClass] = self._of("priorities", PRIORITY_CLASSES)
         self.storages: Informer[GPUStorage] = self._of(
+            "storages",
             GPU_STORAGES,
             namespace=instance,
             indexes={**stores.STORAGE_INDEXES, HOLDER: by_holder},
         )
         # Whosever they are: one that stands where a storage's is to be keeps it waiting.
-        self.claims: Informer[VolumeClaim] = self._of(VOLUME_CLAIMS, namespace=instance)
-        self.classes: Informer[StorageClass] = self._of(STORAGE_CLASSES)
-        self.jobs: Informer[Job] = self._of(JOBS, namespace=instance, selector=OURS)
+        self.claims: Informer[VolumeClaim] = self._of("claims", VOLUME_CLAIMS, namespace=instance)
+        self.classes: Informer[StorageClass] = self._of("classes", STORAGE_CLASSES)
+        self.jobs: Informer[Job] = self._of("jobs", JOBS, namespace=instance, selector=OURS)
 
     def all(self) -> tuple[Informer[Any], ...]:
         return (
@@ -160,7 +171,13 @@ class Informers:
         return [name for name in wanted if Key("", name) not in self.priorities.store]
 
     def _of(
-        self, resource: Any, *, namespace: str = "", selector: str = "", indexes: Any = None
+        self,
+        mirror: str,
+        resource: Any,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        indexes: Any = None,
     ) -> Any:
         is_everything = not (namespace or selector)
         return Informer(
@@ -170,6 +187,7 @@ class Informers:
             selection=EVERYTHING
             if is_everything
             else Selection(namespace=namespace, label_selector=selector),
+            mirror=mirror,
             indexes=indexes,
             meter=self._around.meter,
             is_checked=True,

@@ -27,6 +27,7 @@ def mirrors(
             resource,
             rng=process.rng,
             selection=selection,
+            mirror=name,
             indexes=indexes,
             meter=registry,
             is_checked=is_checked,

@@ -15,19 +15,19 @@ from tests.kube.things import THINGS, Thing
 
 
 class CountingMeter:
-    """Sums by name, and by name and the values of its labels but the resource."""
+    """Sums by name, and by name and the values of its labels but the mirror."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
-        details = [value for label, value in sorted(labels.items()) if label != "resource"]
+        details = [value for label, value in sorted(labels.items()) if label != "mirror"]
         for title in {name, " ".join([name, *details])}:
             self.sums[title] = self.sums.get(title, 0) + amount
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
-        self.gauges[name] = value if "resource" in labels else -1
+        self.gauges[name] = value if "mirror" in labels else -1
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         pass

@@ -1,10 +1,14 @@
 import asyncio
 import gc
 from itertools import pairwise
+from random import Random
 
 import pytest
 
+from gpuruntime.informer.informer import Informer
 from gpuruntime.informer.reflector import ANNOUNCEMENTS_WITHOUT_PAUSE, EVENTS_WITHOUT_PAUSE
+from gpuruntime.kube.client import Client
+from gpuruntime.meter import NullMeter
 from gpuruntime.models.metadata import Key
 from tests.informer.fronts import DirectTransport
 from tests.informer.harness import Followed, running
@@ -19,7 +23,7 @@ from tests.informer.model import (
     say_then_go_on,
     sorted_objects,
 )
-from tests.kube.things import KEY, Thing, thing
+from tests.kube.things import KEY, THINGS, Thing, thing
 
 pytestmark = pytest.mark.looptime
 
@@ -246,3 +250,23 @@ async def test_what_keeps_failing_is_counted_and_shown(
         failures = followed.meter.sums["informer_failures_total ForbiddenError"]
         assert failures == len(server.called("list"))
         assert followed.meter.gauges["informer_failures_in_a_row"] == failures
+
+
+async def test_two_mirrors_of_one_kind_are_told_apart() -> None:
+    class LastGauges(NullMeter):
+        def __init__(self) -> None:
+            self.failures: dict[str, float] = {}
+
+        def gauge(self, name: str, value: float, /, **labels: str) -> None:
+            if name == "informer_failures_in_a_row":
+                self.failures[labels["mirror"]] = value
+
+    well, ill, meter = ModelServer(), ModelServer(), LastGauges()
+    ill.script("list", *[refuse(403, "Forbidden")] * 100)
+    mirrors = {"here": well, "there": ill, "": well}
+    informers = [
+        Informer(Client(DirectTransport(server)), THINGS, rng=Random(7), mirror=name, meter=meter)
+        for name, server in mirrors.items()
+    ]
+    async with running(*informers):
+        assert meter.failures == {"here": 0, "there": len(ill.called("list")), "things": 0}

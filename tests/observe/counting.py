@@ -50,7 +50,7 @@ def _of(call: ast.Call, where: str) -> Iterator[Counting]:
     own = {keyword.arg for keyword in call.keywords if keyword.arg}
     is_whole = call.func.attr != "gauge_from" and all(keyword.arg for keyword in call.keywords)
     if _last_name(call.func.value).endswith("source"):
-        own.add("resource")
+        own.add("mirror")
     for node in ast.walk(call.args[0]):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             kind = VERBS[call.func.attr]

@@ -1,0 +1,87 @@
+"""What the roles really tell at /metrics, held to the catalogue."""
+
+import re
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import Metric as Family
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpuruntime.observe.catalogue import CATALOGUE
+from gpuruntime.observe.metric import Kind, Label, Metric, RoleName
+from gpuruntime.observe.metrics import OVERFLOW
+from tests.cluster.product import Caller, Process
+from tests.roles.programs import Programs
+
+STOCK = {"operationID": "stock", "specName": "a1", "replicas": 2}
+UNIT = {"operationID": "unit", "name": "unit", "specName": "a1", "image": "python:3.12"}
+ADDRESS = re.compile(r'"address": "(http://[^"]+)", "event": "operations listening"')
+# By what a role alone tells, even before it has done anything.
+SIGNS = {
+    "gpuruntime_audit_breaches": RoleName.MANAGER,
+    "gpuruntime_serverless_workers": RoleName.ACTIVATOR,
+    "gpuruntime_results_stored": RoleName.RESULTS,
+    "gpuruntime_serverless_sync_wait_seconds": RoleName.API,
+}
+Families = dict[str, Family]
+
+
+def scraped(dev: Process) -> Iterator[tuple[RoleName, Families]]:
+    for address in ADDRESS.findall(dev.log.read_text()):
+        with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        [role] = (role for sign, role in SIGNS.items() if sign in families)
+        yield role, families
+
+
+@pytest.fixture
+def told(program: Programs) -> dict[RoleName, Families]:
+    """After a unit was claimed and became ready."""
+    dev = program.dev()
+    caller = Caller(dev.address)
+    assert caller.post("/operator/stock-units", STOCK).status == 202
+    caller.until("/operator/jobs/stock", lambda job: job["ready"] == 2)
+    assert caller.post("/gpu-units", UNIT).status == 201
+    caller.until("/gpu-units/unit", lambda unit: unit["phase"] == "Ready")
+    return dict(scraped(dev))
+
+
+def faults_of(role: RoleName, family: Family, metric: Metric | None) -> Iterator[str]:
+    if metric is None or role not in metric.roles:
+        yield f"{role}: {family.name} is not in the catalogue"
+        return
+    if family.documentation != metric.help or family.type != metric.kind:
+        yield f"{role}: {family.name} has another kind or help"
+    known = {label.name: label for label in metric.labels}
+    for sample in family.samples:
+        labels = {name: value for name, value in sample.labels.items() if name != "le"}
+        if labels.keys() != known.keys():
+            yield f"{role}: {sample} has other labels"
+        for name, value in labels.items():
+            if not is_expected(known[name], role, value):
+                yield f"{role}: {sample} has an unknown {name}"
+
+
+def is_expected(label: Label, role: RoleName, value: str) -> bool:
+    values = label.values_in(role)
+    return value != OVERFLOW and (not values or value in values)
+
+
+def test_roles_tell_what_the_catalogue_says_of_them(told: dict[RoleName, Families]) -> None:
+    assert told.keys() == set(RoleName) - {RoleName.WORKER}
+    by_family = {
+        metric.full_name.removesuffix("_total")
+        if metric.kind is Kind.COUNTER
+        else metric.full_name: metric
+        for metric in CATALOGUE
+    }
+    faults = [
+        fault
+        for role, families in told.items()
+        for name, family in families.items()
+        if not name.startswith(("process_", "python_"))
+        for fault in faults_of(role, family, by_family.get(name))
+    ]
+    assert not faults
