@@ -17,7 +17,6 @@ from gpuruntime.api.allowances import Allowances, Limits
 from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.authentication import Door, Guard, OpenDoor, guarded
 from gpuruntime.api.connection import Connection
-from gpuruntime.api.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.api.dead_letter_routes import dead_letter_routes
 from gpuruntime.api.dispatch import expected, web_handler
 from gpuruntime.api.file_patience import FileLimits
@@ -39,6 +38,7 @@ from gpuruntime.api.unit_index import UnitIndex
 from gpuruntime.api.unit_logs import UnitLogs
 from gpuruntime.api.unit_routes import unit_routes
 from gpuruntime.audit.auditor import Auditor
+from gpuruntime.inventory.counts import UnitCounts, active_state_of, stock_state_of
 from gpuruntime.inventory.inventory import Inventory
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.inventory.stores import Caches, Store

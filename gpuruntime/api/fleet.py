@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from gpuruntime.api.counts import StockState, UnitCounts
+from gpuruntime.inventory.counts import StockState, UnitCounts
 from gpuruntime.inventory.stores import Store
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import Node, ResourceQuota

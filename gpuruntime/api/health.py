@@ -7,8 +7,8 @@ from enum import StrEnum
 import attrs
 
 from gpuruntime.api.connection import Connection
-from gpuruntime.api.counts import StockState
 from gpuruntime.api.fleet import Fleet, gpu_products_of
+from gpuruntime.inventory.counts import StockState
 
 
 class HealthStatus(StrEnum):
