@@ -38,7 +38,7 @@ from gpuruntime.api.unit_index import UnitIndex
 from gpuruntime.api.unit_logs import UnitLogs
 from gpuruntime.api.unit_routes import unit_routes
 from gpuruntime.audit.auditor import Auditor
-from gpuruntime.inventory.counts import UnitCounts, active_state_of, stock_state_of
+from gpuruntime.inventory.counts import Counts, active_state_of, spec_name_of, stock_state_of
 from gpuruntime.inventory.inventory import Inventory
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.inventory.stores import Caches, Store
@@ -121,8 +121,8 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
     fleet = Fleet(
         nodes=backend.nodes,
         quotas=backend.quotas,
-        stock=UnitCounts(caches.stock, stock_state_of),
-        active=UnitCounts(caches.units, active_state_of),
+        stock=Counts(caches.stock, stock_state_of, group_of=spec_name_of),
+        active=Counts(caches.units, active_state_of, group_of=spec_name_of),
         gpu_resource=options.gpu_resource,
     )
     health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)

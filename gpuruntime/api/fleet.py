@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from gpuruntime.inventory.counts import StockState, UnitCounts
+from gpuruntime.inventory.counts import Counts, StockState
 from gpuruntime.inventory.stores import Store
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import Node, ResourceQuota
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
+from gpuruntime.models.units import GPUUnit
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -91,8 +92,8 @@ class Fleet:
         *,
         nodes: Store[Node],
         quotas: Store[ResourceQuota],
-        stock: UnitCounts,
-        active: UnitCounts,
+        stock: Counts[GPUUnit],
+        active: Counts[GPUUnit],
         gpu_resource: str,
     ) -> None:
         self._nodes = nodes
@@ -115,7 +116,7 @@ class Fleet:
         return sorted(views, key=lambda node: node.name)
 
     def _specs(self) -> Iterator[SpecView]:
-        for spec_name in sorted(self.stock.spec_names | self.active.spec_names):
+        for spec_name in sorted(self.stock.groups | self.active.groups):
             yield SpecView(
                 specName=spec_name,
                 stock=_stock_counts(self.stock.of(spec_name)),

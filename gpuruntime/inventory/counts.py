@@ -1,14 +1,18 @@
-"""How many units of each specName are in which state, kept as they come and go."""
+"""How many objects of each sort there are, kept as they come and go."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.models import provenance
-from gpuruntime.models.metadata import Key
+from gpuruntime.models.metadata import Key, KubernetesObject
 from gpuruntime.models.phases import UnitPhase, phase_of
+from gpuruntime.models.pools import StockPool
 from gpuruntime.models.units import GPUUnit
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class StockState(StrEnum):
@@ -32,22 +36,46 @@ def active_state_of(unit: GPUUnit) -> str:
     return phase_of(unit.status.conditions)
 
 
-class UnitCounts:
-    """Counts what the cache has, and hears of every change from then on."""
+def spec_name_of(value: GPUUnit | StockPool) -> str:
+    return value.spec.specName
 
-    def __init__(self, cache: Cache[GPUUnit], state_of: Callable[[GPUUnit], str]) -> None:
+
+def no_group(_: KubernetesObject) -> str:
+    return ""
+
+
+def one(_: KubernetesObject) -> int:
+    return 1
+
+
+class Counts(Generic[ObjectT]):
+    """Counts what the cache has, and hears of every change from then on: a look costs nothing.
+
+    By group and state; each object counts as one, unless there is another amount of it.
+    """
+
+    def __init__(
+        self,
+        cache: Cache[ObjectT],
+        state_of: Callable[[ObjectT], str],
+        *,
+        group_of: Callable[[ObjectT], str] = no_group,
+        amount_of: Callable[[ObjectT], int] = one,
+    ) -> None:
         self._state_of = state_of
-        self._by_spec: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._group_of = group_of
+        self._amount_of = amount_of
+        self._by_group: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._all: Counter[str] = Counter()
-        for unit in cache.store.values():
-            self._add(unit, +1)
+        for value in cache.store.values():
+            self._add(value, +1)
         cache.add_handler(self._heed)
 
-    def of(self, spec_name: str) -> Mapping[str, int]:
-        return self._by_spec.get(spec_name, Counter())
+    def of(self, group: str) -> Mapping[str, int]:
+        return self._by_group.get(group, Counter())
 
     def in_state(self, state: str) -> int:
-        """Over all specNames."""
+        """Over all groups."""
         return self._all[state]
 
     @property
@@ -55,19 +83,20 @@ class UnitCounts:
         return self._all.total()
 
     @property
-    def spec_names(self) -> set[str]:
-        return set(self._by_spec)
+    def groups(self) -> set[str]:
+        return set(self._by_group)
 
-    def _heed(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+    def _heed(self, _: Key, old: ObjectT | None, new: ObjectT | None) -> None:
         if old is not None:
             self._add(old, -1)
         if new is not None:
             self._add(new, +1)
 
-    def _add(self, unit: GPUUnit, amount: int) -> None:
-        spec_name, state = unit.spec.specName, self._state_of(unit)
-        counted = self._by_spec[spec_name]
+    def _add(self, value: ObjectT, sign: int) -> None:
+        group, state = self._group_of(value), self._state_of(value)
+        amount = sign * self._amount_of(value)
+        counted = self._by_group[group]
         counted[state] += amount
         self._all[state] += amount
         if not counted.total():
-            del self._by_spec[spec_name]
+            del self._by_group[group]

@@ -47,6 +47,7 @@ MIRROR: Final = Label(
 LEASE: Final = Label("lease", bound="one, as configured")
 QUEUE: Final = Label("queue", by_role=RECONCILED)
 CONTROLLER: Final = Label("controller", by_role=RECONCILED)
+SPEC: Final = Label("spec", bound="the specNames of the pools that there are, and `other`")
 RULES: Final = (
     "one-state",
     "known-reasons",
@@ -261,6 +262,46 @@ CLUSTER_METRICS: Final = (
 )
 
 OBJECT_METRICS: Final = (
+    Metric(
+        name="stock_units",
+        kind=Kind.GAUGE,
+        help="Stock units by state; `available` ones can be claimed now.",
+        roles=MANAGER,
+        labels=(SPEC, Label("state", ("available", "claimed", "progressing", "failed"))),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="stock_wanted",
+        kind=Kind.GAUGE,
+        help="Unclaimed stock units that pools with `refill: Always` keep there, in all.",
+        roles=MANAGER,
+        labels=(SPEC,),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="units",
+        kind=Kind.GAUGE,
+        help="Active units by phase.",
+        roles=MANAGER,
+        labels=(SPEC, Label("phase", ("Progressing", "Ready", "Suspended", "Failed"))),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="storages",
+        kind=Kind.GAUGE,
+        help="Storages by phase.",
+        roles=MANAGER,
+        labels=(Label("phase", ("Pending", "Ready", "Failed")),),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="pools",
+        kind=Kind.GAUGE,
+        help="Pools by phase.",
+        roles=MANAGER,
+        labels=(Label("phase", ("Progressing", "Ready", "Empty", "Failed")),),
+        is_told_from_start=False,
+    ),
     Metric(
         name="audit_breaches",
         kind=Kind.GAUGE,

@@ -50,7 +50,8 @@ class Label:
 class Metric:
     """`name` is what rooms count by; `roles` are those that tell of it.
 
-    One that is told only where a part is configured has nothing to say without it.
+    One that is not told from the start is told only where there is something to say: where a
+    part is configured, or while this process leads.
     """
 
     name: str

@@ -1,8 +1,11 @@
 """The metrics of one role: a Meter over a registry of its own, written as Prometheus text."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nlargest
+from operator import itemgetter
 from typing import Final, TypeVar
 
+import attrs
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -13,6 +16,8 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from gpuruntime.observe.catalogue import CATALOGUE
 from gpuruntime.observe.metric import Kind, Metric, RoleName
@@ -62,6 +67,13 @@ class Registry:
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         self._series_of(Histogram, name, labels).observe(seconds)
 
+    def gauge_from(self, name: str, look: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """`look` is asked at each scrape, and what it does not tell of is no more.
+
+        By the values of the labels, in the order of the catalogue.
+        """
+        self._registry.register(_Looked(self._described(name), look))
+
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
@@ -92,9 +104,7 @@ class Registry:
         return metric.labels(**(dict.fromkeys(labels, OVERFLOW) if is_full else labels))
 
     def _make(self, name: str) -> MetricWrapperBase:
-        metric = self._catalogue.get(name)
-        if metric is None:
-            raise LookupError(f"metric {name} is not in the catalogue: describe it there")
+        metric = self._described(name)
         labels = [label.name for label in metric.labels]
         if metric.kind is Kind.HISTOGRAM:
             return Histogram(
@@ -105,3 +115,29 @@ class Registry:
                 buckets=metric.buckets or BUCKETS,
             )
         return KINDS[metric.kind](metric.full_name, metric.help, labels, registry=self._registry)
+
+    def _described(self, name: str) -> Metric:
+        metric = self._catalogue.get(name)
+        if metric is None:
+            raise LookupError(f"metric {name} is not in the catalogue: describe it there")
+        return metric
+
+
+@attrs.frozen(eq=False)
+class _Looked(Collector):
+    """Of more series than a metric may have, those with the greatest values."""
+
+    metric: Metric
+    look: Callable[[], Mapping[tuple[str, ...], float]]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = [label.name for label in self.metric.labels]
+        family = GaugeMetricFamily(self.metric.full_name, self.metric.help, labels=labels)
+        rows = self.look().items()
+        for values, value in nlargest(MOST_SERIES, rows, key=itemgetter(1)):
+            family.add_metric(values, value)
+        yield family
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Without a look: nothing may be there yet."""
+        yield GaugeMetricFamily(self.metric.full_name, self.metric.help)

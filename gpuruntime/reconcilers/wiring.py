@@ -19,6 +19,7 @@ from gpuruntime.models.resources import Resource
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.accessors import Accessors
+from gpuruntime.reconcilers.census import Census
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, LiveT
 from gpuruntime.reconcilers.deletions import Sweeper, Undertaker
 from gpuruntime.reconcilers.holds import Holds
@@ -53,6 +54,7 @@ class Reconcilers:
         self._around = around
         self.informers = Informers(around)
         self._caches = self.informers.caches()
+        self.census = Census(self._caches)
         self._waker = Waker(
             self.informers, stock_namespace=around.options.stock_namespace, meter=around.meter
         )

@@ -1,7 +1,7 @@
 """The manager: caches on every replica, reconcilers on the one that leads."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
 
@@ -12,6 +12,7 @@ from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
 from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.reconcilers.census import Rows
 from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
@@ -76,6 +77,7 @@ class Manager:
         fence = elector.fence if elector else None
         self._client = client = Client(transport, meter=self._registry, fence=fence)
         self._reconcilers = reconcilers = self._make_reconcilers(client)
+        self._tell_of_objects(reconcilers)
         async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
@@ -90,6 +92,19 @@ class Manager:
             self._is_clean_term = elector.follows_clean_end
         self._led_since = asyncio.get_running_loop().time()
         await reconcilers.run()
+
+    def _tell_of_objects(self, reconcilers: Reconcilers) -> None:
+        """The leader alone, so that the sum over all replicas is right."""
+
+        def if_leading(look: Callable[[], Rows]) -> Callable[[], Rows]:
+            return lambda: look() if reconcilers.is_leading else {}
+
+        registry, census = self._registry, reconcilers.census
+        registry.gauge_from("stock_units", if_leading(census.stock_units))
+        registry.gauge_from("stock_wanted", if_leading(census.stock_wanted))
+        registry.gauge_from("units", if_leading(census.units))
+        registry.gauge_from("storages", if_leading(census.storages))
+        registry.gauge_from("pools", if_leading(census.pools))
 
     def _term(self) -> Term:
         age = asyncio.get_running_loop().time() - self._led_since

@@ -22,6 +22,14 @@ CATALOGUE = (
         labels=(Label("goal", by_role={RoleName.API: ("a", "b"), RoleName.MANAGER: ("c",)}),),
     ),
     Metric(
+        name="places",
+        kind=Kind.GAUGE,
+        help="Places.",
+        roles=(RoleName.MANAGER,),
+        labels=(Label("place", bound="places"), Label("kind", bound="kinds")),
+        is_told_from_start=False,
+    ),
+    Metric(
         name="long_seconds",
         kind=Kind.HISTOGRAM,
         help="Takes minutes.",
@@ -111,3 +119,26 @@ def test_an_unbounded_label_ends_in_one_series_for_the_rest() -> None:
     text = registry.text().decode()
     assert 'gpuruntime_moves_total{goal="other",origin="other"} 10.0' in text
     assert f'origin="{MOST_SERIES + 5}"' not in text
+
+
+def test_a_gauge_that_is_looked_up_tells_what_there_is_at_each_scrape() -> None:
+    registry = registry_of()
+    rows: dict[tuple[str, ...], float] = {("a", "x"): 2.0, ("b", "x"): 1.0}
+    registry.gauge_from("places", lambda: rows)
+    assert b'gpuruntime_places{kind="x",place="a"} 2.0' in registry.text()
+    del rows["a", "x"]
+    text = registry.text().decode()
+    assert 'place="a"' not in text
+    assert 'gpuruntime_places{kind="x",place="b"} 1.0' in text
+    assert "# HELP gpuruntime_places Places.\n" in text
+
+
+def test_of_too_many_series_the_greatest_are_told() -> None:
+    registry = registry_of()
+    rows: dict[tuple[str, ...], float]
+    rows = {(str(number), "x"): float(number) for number in range(MOST_SERIES + 10)}
+    registry.gauge_from("places", lambda: rows)
+    text = registry.text().decode()
+    assert text.count("gpuruntime_places{") == MOST_SERIES
+    assert 'place="9"' not in text
+    assert 'place="10"' in text

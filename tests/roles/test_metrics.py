@@ -1,8 +1,10 @@
 """What the roles really tell at /metrics, held to the catalogue."""
 
 import re
+import tempfile
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client import Metric as Family
@@ -12,7 +14,7 @@ from gpuruntime.observe.catalogue import CATALOGUE
 from gpuruntime.observe.metric import Kind, Label, Metric, RoleName
 from gpuruntime.observe.metrics import OVERFLOW
 from tests.cluster.product import Caller, Process
-from tests.roles.programs import Programs
+from tests.roles.programs import programs
 
 STOCK = {"operationID": "stock", "specName": "a1", "replicas": 2}
 UNIT = {"operationID": "unit", "name": "unit", "specName": "a1", "image": "python:3.12"}
@@ -36,10 +38,14 @@ def scraped(dev: Process) -> Iterator[tuple[RoleName, Families]]:
         yield role, families
 
 
-@pytest.fixture
-def told(program: Programs) -> dict[RoleName, Families]:
+@pytest.fixture(scope="module")
+def told() -> dict[RoleName, Families]:
     """After a unit was claimed and became ready."""
-    dev = program.dev()
+    with tempfile.TemporaryDirectory(prefix="metrics-") as folder, programs(Path(folder)) as made:
+        return told_by(made.dev())
+
+
+def told_by(dev: Process) -> dict[RoleName, Families]:
     caller = Caller(dev.address)
     assert caller.post("/operator/stock-units", STOCK).status == 202
     caller.until("/operator/jobs/stock", lambda job: job["ready"] == 2)
@@ -85,3 +91,17 @@ def test_roles_tell_what_the_catalogue_says_of_them(told: dict[RoleName, Familie
         for fault in faults_of(role, family, by_family.get(name))
     ]
     assert not faults
+
+
+def test_the_leading_manager_tells_of_stock_and_units(told: dict[RoleName, Families]) -> None:
+    def value(name: str, **labels: str) -> float:
+        [found] = (
+            sample.value
+            for sample in told[RoleName.MANAGER][f"gpuruntime_{name}"].samples
+            if sample.labels == labels
+        )
+        return found
+
+    assert value("stock_units", spec="a1", state="available") == 1
+    assert value("units", spec="a1", phase="Ready") == 1
+    assert value("storages", phase="Failed") == 0
