@@ -303,6 +303,14 @@ OBJECT_METRICS: Final = (
         is_told_from_start=False,
     ),
     Metric(
+        name="unit_stage_seconds",
+        kind=Kind.HISTOGRAM,
+        help="How long active units took to each stage of their timeline until first ready.",
+        roles=MANAGER,
+        labels=(Label("stage", ("claim", "create", "schedule", "start", "ready", "total")),),
+        buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200),
+    ),
+    Metric(
         name="audit_breaches",
         kind=Kind.GAUGE,
         help="Breaches of each invariant that the leading manager sees; all but 0 is a fault.",

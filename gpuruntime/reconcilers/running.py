@@ -12,13 +12,14 @@ from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.pods import PODS
 from gpuruntime.models.reasons import UnitReason
-from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitStatus, child_key
+from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitStatus, Timeline, child_key
 from gpuruntime.models.workloads import Deployment
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
@@ -28,6 +29,7 @@ from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, asleep, with_h
 from gpuruntime.reconcilers.notes import tell, unit_note
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement, has_worker
+from gpuruntime.reconcilers.stages import stages_of
 from gpuruntime.reconcilers.unit_status import (
     Verdict,
     beside,
@@ -61,6 +63,7 @@ class Runner:
     secrets: WorkerSecrets
     recorder: EventRecorder
     now: Callable[[], datetime]
+    meter: Meter = NullMeter()
 
     async def run(self, unit: GPUUnit, mounts: Mountable | None = None) -> Result:
         """What the cluster refuses, or another owner holds, is told in the status."""
@@ -149,11 +152,20 @@ class Runner:
             # Deleted meanwhile: its children go with it.
             return
         self._cache_of(key).write_through(written)
+        if not self._is_stock(key):
+            self._measure_start(unit.status.timeline, status.timeline)
         if status.phase != unit.status.phase:
             log.info("phase changed", phase=str(status.phase), reason=str(verdict.reason))
         note = unit_note(unit, status, is_stock=self._is_stock(key))
         if note is not None:
             tell(self.recorder, GPU_UNITS, unit, note)
+
+    def _measure_start(self, before: Timeline, now: Timeline) -> None:
+        """Once in the life of a unit: its timeline tells the first start alone."""
+        if before.readyAt is not None or now.readyAt is None:
+            return
+        for stage, seconds in stages_of(now).items():
+            self.meter.observe("unit_stage_seconds", seconds, stage=stage)
 
     def deployment_of(self, unit: GPUUnit) -> Deployment | None:
         return self.deployments[unit.metadata.namespace].owned(child_key(unit), unit)

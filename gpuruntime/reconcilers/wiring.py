@@ -265,6 +265,7 @@ class Reconcilers:
             ),
             recorder=self._recorder,
             now=around.now,
+            meter=around.meter,
         )
 
     def _undertake(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:

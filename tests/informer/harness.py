@@ -20,6 +20,8 @@ class CountingMeter:
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
+        # How often, by name and the values of its labels.
+        self.observations: dict[str, int] = {}
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         details = [value for label, value in sorted(labels.items()) if label != "mirror"]
@@ -29,8 +31,9 @@ class CountingMeter:
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         self.gauges[name] = value if "mirror" in labels else -1
 
-    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        pass
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:  # noqa: ARG002
+        title = " ".join([name, *labels.values()])
+        self.observations[title] = self.observations.get(title, 0) + 1
 
 
 class Heard:

@@ -8,11 +8,14 @@ import pytest
 
 from gpuruntime.audit.audit import RULES
 from gpuruntime.bus.messages import Mode, State
+from gpuruntime.inventory.counts import StockState
 from gpuruntime.inventory.errors import InventoryError
+from gpuruntime.models.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.observe import control_metrics, function_metrics
 from gpuruntime.observe.catalogue import CATALOGUE
 from gpuruntime.observe.metric import Kind, Metric, RoleName
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.reconcilers.stages import STAGES, TOTAL
 from gpuruntime.serverless.errors import ServerlessError
 from gpuruntime.worker.hold import Loss
 from tests.observe.counting import countings
@@ -76,6 +79,11 @@ def test_known_values_of_labels_are_those_of_the_code() -> None:
     assert set(function_metrics.REFUSED) == codes_of(ServerlessError)
     assert set(function_metrics.ENDS) == ends
     equal("serverless_invocations_total", "mode", Mode)
+    equal("unit_stage_seconds", "stage", (*STAGES, TOTAL))
+    equal("stock_units", "state", StockState)
+    equal("units", "phase", UnitPhase)
+    equal("storages", "phase", StoragePhase)
+    equal("pools", "phase", PoolPhase)
     assert {*Loss, *ends} <= values_of("worker_deliveries_total", "end")
 
 

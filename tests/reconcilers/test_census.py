@@ -4,9 +4,15 @@ import pytest
 
 from gpuruntime.models.pools import STOCK_POOLS
 from tests.inventory.cluster import STOCK
-from tests.reconcilers.world import World, becomes, living, managing, until
+from tests.reconcilers.world import Manager, World, becomes, living, managing, quiet, until
 
 pytestmark = pytest.mark.looptime
+
+
+def stages(manager: Manager) -> dict[str, int]:
+    """How often each was measured."""
+    observed = manager.meter.observations
+    return {title: times for title, times in observed.items() if "unit_stage_seconds" in title}
 
 
 async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> None:
@@ -45,3 +51,21 @@ async def test_a_spec_that_no_pool_has_any_more_is_told_no_more() -> None:
         world.delete(STOCK_POOLS, STOCK, "p")
         await until(lambda: not census.stock_units())
         assert census.stock_wanted() == {}
+
+
+async def test_the_stages_of_a_unit_are_measured_once_when_it_is_first_ready() -> None:
+    world = World()
+    world.add_pool(replicas=1)
+    world.add_unit("unit")
+    async with living(world), managing(world) as manager:
+        await becomes(world, "unit", "Ready")
+        await until(lambda: bool(stages(manager)))
+        measured = stages(manager)
+        assert measured["unit_stage_seconds ready"] == 1
+        assert measured["unit_stage_seconds total"] == 1
+        world.change("unit", suspended=True)
+        await becomes(world, "unit", "Suspended")
+        world.change("unit", suspended=False)
+        await becomes(world, "unit", "Ready")
+        await quiet(world)
+        assert stages(manager) == measured
