@@ -77,6 +77,7 @@ class Connection:
         return self.session
 
     async def run(self) -> None:
+        self._meter.gauge("bus_connected", 0)
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()

@@ -145,7 +145,8 @@ class Units:
             raise
         finally:
             taken = asyncio.get_running_loop().time() - started
-            self._means.meter.observe("inventory_create_seconds", taken, outcome=outcome)
+            self._means.meter.count("claims_total", outcome=outcome)
+            self._means.meter.observe("claim_seconds", taken, outcome=outcome)
 
     def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
         """A worker goes on working for its function; a function has one unit that declares it."""

@@ -115,6 +115,8 @@ class Elector:
 
         Whatever writes under the fence has to have ended before it is cancelled.
         """
+        self._tell(is_leading=False)
+        self._meter.count("lease_failures_total", 0, lease=self._options.key.name)
         try:
             await self._acquire()
             await self._keep()

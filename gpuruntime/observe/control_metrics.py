@@ -16,6 +16,7 @@ RECONCILED: Final = {
     RoleName.MANAGER: ("unit", "stock", "pool", "storage", "deletion"),
     RoleName.ACTIVATOR: ("function",),
 }
+ROLE: Final = Label("role", by_role={role: (role,) for role in RoleName})
 RESOURCE: Final = Label("resource", bound="the kinds that we read and write")
 VERB: Final = Label("verb", bound="the verbs of Kubernetes")
 ERROR: Final = Label("error", bound="the classes of errors of requests")
@@ -105,8 +106,37 @@ REFUSALS: Final = (
     "timeout",
     "too_many_requests",
 )
+CLAIMED: Final = Label(
+    "outcome",
+    ("created", "replayed", "stopped", *REFUSALS),
+    bound="`created`, `replayed`, `stopped`, or the code that the caller sees",
+)
 
 PROCESS_METRICS: Final = (
+    Metric(
+        name="build_info",
+        kind=Kind.GAUGE,
+        help="1; the labels say what runs.",
+        roles=EVERY_ROLE,
+        labels=(ROLE, Label("version", bound="one")),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="ready",
+        kind=Kind.GAUGE,
+        help="1 while /readyz says so.",
+        roles=EVERY_ROLE,
+        labels=(ROLE,),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="leading",
+        kind=Kind.GAUGE,
+        help="1 while this process does the leader's work: elected, and with its caches full.",
+        roles=ELECTED,
+        labels=(ROLE,),
+        is_told_from_start=False,
+    ),
     Metric(
         name="loop_lag_seconds",
         kind=Kind.HISTOGRAM,
@@ -149,6 +179,13 @@ PROCESS_METRICS: Final = (
 )
 
 CLUSTER_METRICS: Final = (
+    Metric(
+        name="kubernetes_connected",
+        kind=Kind.GAUGE,
+        help="1 while the API server is heard; not told with `kubernetes.mode: off`.",
+        roles=API,
+        is_told_from_start=False,
+    ),
     Metric(
         name="kube_requests_total",
         kind=Kind.COUNTER,
@@ -332,17 +369,18 @@ REQUEST_METRICS: Final = (
         ),
     ),
     Metric(
-        name="inventory_create_seconds",
+        name="claims_total",
+        kind=Kind.COUNTER,
+        help="Requests for a unit by outcome; of a function no stock is claimed.",
+        roles=CLAIMING,
+        labels=(CLAIMED,),
+    ),
+    Metric(
+        name="claim_seconds",
         kind=Kind.HISTOGRAM,
         help="How long a request for a unit took to its end.",
         roles=CLAIMING,
-        labels=(
-            Label(
-                "outcome",
-                ("created", "replayed", "stopped", *REFUSALS),
-                bound="`created`, `replayed`, `stopped`, or the code that the caller sees",
-            ),
-        ),
+        labels=(CLAIMED,),
     ),
     Metric(
         name="inventory_claim_conflicts_total",

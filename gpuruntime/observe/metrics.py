@@ -54,6 +54,7 @@ class Registry:
         # By the labels as the caller spelled them: prometheus_client's own look costs more than
         # all the rest of counting.
         self._series: dict[str, dict[tuple[tuple[str, str], ...], MetricWrapperBase]] = {}
+        self.role = role.value if role is not None else ""
         if role is not None:
             ProcessCollector(registry=self._registry)
             self._tell_from_start(role)

@@ -48,6 +48,7 @@ class ActivatorRole:
         self._transport = transport
         self._process = process or Process()
         self._registry = Registry(RoleName.ACTIVATOR)
+        self._registry.gauge_from("leading", self._told_leading)
         self._informers: dict[str, Informer[Any]] = {}
         self._elector: Elector | None = None
         self._activator: Activator | None = None
@@ -134,6 +135,9 @@ class ActivatorRole:
             ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
         )
         return mirrors(client, table, self._process, self._registry, is_checked=True)
+
+    def _told_leading(self) -> Mapping[tuple[str, ...], float]:
+        return {(self._registry.role,): float(self._is_leading)}
 
     def _not_ready(self) -> str:
         if self._is_stopping:

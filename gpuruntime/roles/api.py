@@ -85,6 +85,8 @@ class Api:
         self._drained = asyncio.Event()
         self._queue = queue_of(self._settings.nats, self._process, self._registry, role="api")
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
+        if self._is_enabled:
+            self._registry.gauge_from("kubernetes_connected", self._told_connected)
         # Where it listens, once it does.
         self.address = ""
         self.listening = asyncio.Event()
@@ -256,6 +258,9 @@ class Api:
             and bool(self._informers)
             and all(each.synced.is_set() and each.error is None for each in self._needed())
         )
+
+    def _told_connected(self) -> Mapping[tuple[str, ...], float]:
+        return {(): float(self._connection().is_connected)}
 
     def _needed(self) -> list[Informer[Any]]:
         return [self._informers[name] for name in NEEDED if self._informers]

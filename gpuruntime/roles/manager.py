@@ -77,7 +77,7 @@ class Manager:
         fence = elector.fence if elector else None
         self._client = client = Client(transport, meter=self._registry, fence=fence)
         self._reconcilers = reconcilers = self._make_reconcilers(client)
-        self._tell_of_objects(reconcilers)
+        self._tell_of_leading(reconcilers)
         async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
@@ -93,13 +93,14 @@ class Manager:
         self._led_since = asyncio.get_running_loop().time()
         await reconcilers.run()
 
-    def _tell_of_objects(self, reconcilers: Reconcilers) -> None:
-        """The leader alone, so that the sum over all replicas is right."""
+    def _tell_of_leading(self, reconcilers: Reconcilers) -> None:
+        """Of the objects the leader alone, so that the sum over all replicas is right."""
 
         def if_leading(look: Callable[[], Rows]) -> Callable[[], Rows]:
             return lambda: look() if reconcilers.is_leading else {}
 
         registry, census = self._registry, reconcilers.census
+        registry.gauge_from("leading", lambda: {(registry.role,): float(reconcilers.is_leading)})
         registry.gauge_from("stock_units", if_leading(census.stock_units))
         registry.gauge_from("stock_wanted", if_leading(census.stock_wanted))
         registry.gauge_from("units", if_leading(census.units))

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 import structlog
 
@@ -29,6 +30,7 @@ async def standing(
     `drain` is for roles that a Pod's preStop hook drains, ahead of the signal.
     """
     address = settings.operations.listen
+    _tell_of_itself(registry, not_ready)
     clock = asyncio.get_running_loop().time
     with GarbagePauses(registry, clock):
         async with (
@@ -49,3 +51,9 @@ async def standing(
             lag = measure_loop_lag(registry, clock=clock, busy=time.thread_time)
             tasks.create_task(lag, name="loop-lag")
             yield tasks
+
+
+def _tell_of_itself(registry: Registry, not_ready: Callable[[], str]) -> None:
+    role = registry.role
+    registry.gauge("build_info", 1, role=role, version=version("gpuruntime"))
+    registry.gauge_from("ready", lambda: {(role,): float(not not_ready())})

@@ -4,6 +4,7 @@ import re
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def told_by(dev: Process) -> dict[RoleName, Families]:
     caller = Caller(dev.address)
     assert caller.post("/operator/stock-units", STOCK).status == 202
     caller.until("/operator/jobs/stock", lambda job: job["ready"] == 2)
+    assert caller.post("/gpu-units", {**UNIT, "specName": "a2"}).status == 409
     assert caller.post("/gpu-units", UNIT).status == 201
     caller.until("/gpu-units/unit", lambda unit: unit["phase"] == "Ready")
     return dict(scraped(dev))
@@ -93,15 +95,34 @@ def test_roles_tell_what_the_catalogue_says_of_them(told: dict[RoleName, Familie
     assert not faults
 
 
-def test_the_leading_manager_tells_of_stock_and_units(told: dict[RoleName, Families]) -> None:
-    def value(name: str, **labels: str) -> float:
-        [found] = (
-            sample.value
-            for sample in told[RoleName.MANAGER][f"gpuruntime_{name}"].samples
-            if sample.labels == labels
-        )
-        return found
+def value(families: Families, name: str, **labels: str) -> float:
+    [found] = (
+        sample.value
+        for sample in families[f"gpuruntime_{name}"].samples
+        if sample.labels == labels
+    )
+    return found
 
-    assert value("stock_units", spec="a1", state="available") == 1
-    assert value("units", spec="a1", phase="Ready") == 1
-    assert value("storages", phase="Failed") == 0
+
+def test_the_leading_manager_tells_of_stock_and_units(told: dict[RoleName, Families]) -> None:
+    families = told[RoleName.MANAGER]
+    assert value(families, "stock_units", spec="a1", state="available") == 1
+    assert value(families, "units", spec="a1", phase="Ready") == 1
+    assert value(families, "storages", phase="Failed") == 0
+
+
+def test_each_role_says_what_it_is_and_that_it_is_well(told: dict[RoleName, Families]) -> None:
+    for role, families in told.items():
+        assert value(families, "build_info", role=role, version=version("gpuruntime")) == 1
+        assert value(families, "ready", role=role) == 1
+    for role in (RoleName.MANAGER, RoleName.ACTIVATOR):
+        assert value(told[role], "leading", role=role) == 1
+    for role in (RoleName.API, RoleName.ACTIVATOR, RoleName.RESULTS):
+        assert value(told[role], "bus_connected") == 1
+    assert value(told[RoleName.API], "kubernetes_connected") == 1
+
+
+def test_requests_for_units_are_told_by_outcome(told: dict[RoleName, Families]) -> None:
+    families = told[RoleName.API]
+    assert value(families, "claims", outcome="insufficient_capacity") == 1
+    assert value(families, "claims", outcome="timeout") == 0
