@@ -250,6 +250,14 @@ CLUSTER_METRICS: Final = (
         labels=(QUEUE,),
     ),
     Metric(
+        name="workqueue_oldest_seconds",
+        kind=Kind.GAUGE,
+        help="How long the key that is next has waited; of a queue that stands still it grows.",
+        roles=ELECTED,
+        labels=(QUEUE,),
+        is_told_from_start=False,
+    ),
+    Metric(
         name="workqueue_adds_total",
         kind=Kind.COUNTER,
         help="Keys that were added, each once however often before it was handed out.",

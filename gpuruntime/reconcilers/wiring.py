@@ -91,6 +91,12 @@ class Reconcilers:
         return self._waker.is_leading
 
     @property
+    def queues(self) -> tuple[WorkQueue[Key], ...]:
+        waker = self._waker
+        storages = self._storage_waker.storages
+        return (waker.units, waker.stock, waker.pools, storages, self._grave_queue)
+
+    @property
     def unsynced(self) -> list[str]:
         """Which mirrors have not been read once."""
         waiting = (each for each in self.informers.all() if not each.synced.is_set())

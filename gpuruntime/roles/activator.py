@@ -20,6 +20,7 @@ from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.cluster import transport_of
 from gpuruntime.roles.election import elector_of
+from gpuruntime.roles.gauges import tell_ages
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.queues import queue_of
@@ -82,6 +83,7 @@ class ActivatorRole:
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             self._activator = activator = self._make_activator(client, queue, tasks)
+            tell_ages(self._registry, activator.queues)
             if elector is not None:
                 tasks.create_task(elector.run(), name="elector")
             for name, informer in self._informers.items():

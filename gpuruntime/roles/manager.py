@@ -18,6 +18,7 @@ from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import transport_of
 from gpuruntime.roles.election import elector_of
+from gpuruntime.roles.gauges import tell_ages
 from gpuruntime.roles.mirrors import waits_for
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.translation import unit_options_of
@@ -78,6 +79,7 @@ class Manager:
         self._client = client = Client(transport, meter=self._registry, fence=fence)
         self._reconcilers = reconcilers = self._make_reconcilers(client)
         self._tell_of_leading(reconcilers)
+        tell_ages(self._registry, reconcilers.queues)
         async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:

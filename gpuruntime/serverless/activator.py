@@ -95,6 +95,10 @@ class Activator:
         )
         self._survey_due = asyncio.Event()
 
+    @property
+    def queues(self) -> tuple[WorkQueue[str], ...]:
+        return (self._keys,)
+
     async def run(self) -> None:
         """From here on this process leads; its caches have what there is."""
         connection, names = self._queue.connection, self._queue.names

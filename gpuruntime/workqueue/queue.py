@@ -60,6 +60,13 @@ class WorkQueue(Generic[KeyT]):
         """Keys that could be handed out at once."""
         return len(self._ready) + len(self._backlog)
 
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the next key of either lane has waited: no other has waited much longer."""
+        now = asyncio.get_running_loop().time()
+        heads = [next(iter(lane)) for lane in (self._ready, self._backlog) if lane]
+        return max((now - self._dirty[key] for key in heads), default=0.0)
+
     def add(self, key: KeyT, *, is_backlog: bool = False) -> None:
         """A key of the backlog waits behind all others, until it is added as anything else."""
         if self._is_shut_down:

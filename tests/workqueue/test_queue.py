@@ -270,3 +270,31 @@ async def test_workers_that_come_and_go_lose_no_key_and_never_share_one(
             worker.cancel()
 
     assert set(served) == {str(number) for number in range(50)}
+
+
+async def test_the_age_of_a_queue_is_that_of_the_key_which_is_next() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    assert queue.oldest_seconds == 0
+    queue.add("late", is_backlog=True)
+    await asyncio.sleep(2)
+    queue.add("a")
+    queue.add("b")
+    await asyncio.sleep(1)
+    assert queue.oldest_seconds == 3
+    queue.add("late")
+    assert await queue.get() == "a"
+    assert queue.oldest_seconds == 1
+    assert await queue.get() == "b"
+    assert queue.oldest_seconds == 3
+
+
+async def test_a_key_that_is_worked_on_again_is_as_old_as_its_last_change() -> None:
+    queue: WorkQueue[str] = WorkQueue("test")
+    queue.add("a")
+    await asyncio.sleep(5)
+    await queue.get()
+    assert queue.oldest_seconds == 0
+    queue.add("a")
+    await asyncio.sleep(1)
+    queue.done("a")
+    assert queue.oldest_seconds == 1
