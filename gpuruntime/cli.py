@@ -57,6 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_audit_flags(audit)
     audit.set_defaults(command=_audit)
     commands.add_parser("crds", help="print the CRDs as YAML").set_defaults(command=_crds)
+    manifests = commands.add_parser("manifests", help="print what installs the product, as YAML")
+    manifests.add_argument(
+        "overlay", nargs="?", choices=["minimal", "full"], default="minimal", help="(minimal)"
+    )
+    manifests.set_defaults(command=_manifests)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
     return parser
 
@@ -178,6 +183,13 @@ def _crds(_: argparse.Namespace) -> int:
     from gpuruntime.models import crds
 
     print(crds.render(), end="")  # noqa: T201 - the command's answer
+    return 0
+
+
+def _manifests(options: argparse.Namespace) -> int:
+    from gpuruntime.manifests import overlays
+
+    print(overlays.render(overlays.Overlay(options.overlay)), end="")  # noqa: T201 - the command's answer
     return 0
 
 

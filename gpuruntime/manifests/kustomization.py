@@ -1,0 +1,198 @@
+"""The manifests put together as `kubectl kustomize` does it, where there is no kubectl.
+
+What our own kustomizations say is understood, and anything else is refused: this is no kustomize.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+import yaml
+
+from gpuruntime.errors import ConfigurationError
+
+Document: TypeAlias = dict[str, Any]
+
+FILE: Final = "kustomization.yaml"
+KNOWN: Final = frozenset(
+    {
+        *("apiVersion", "kind", "resources", "components", "configMapGenerator"),
+        *("patches", "images", "sortOptions"),
+    }
+)
+# By what the entries of a list are known, where a patch merges lists.
+MERGE_KEYS: Final = {
+    "containers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+}
+# Digits and letters that could make a word are others in the names of generated ConfigMaps.
+HASH_LENGTH: Final = 10
+HASH_LETTERS: Final = str.maketrans("013ae", "ghkmt")
+
+
+@attrs.frozen
+class _Made:
+    """What a generator made gets the hash of its contents into its name, at the very end."""
+
+    body: Document
+    is_generated: bool = False
+
+
+def documents(folder: Path) -> list[Document]:
+    """In the order of the resources, what they are patched with and named by put in."""
+    made = _made(folder)
+    names = {_key(each.body): _hashed_name(each.body) for each in made if each.is_generated}
+    return [_renamed(each, names) for each in made]
+
+
+def _made(folder: Path) -> list[_Made]:
+    said = yaml.safe_load((folder / FILE).read_text(encoding="utf-8"))
+    if unknown := said.keys() - KNOWN:
+        raise ConfigurationError(f"{folder / FILE}: not understood: {', '.join(sorted(unknown))}")
+    made = [
+        each
+        for name in (*said.get("resources", ()), *said.get("components", ()))
+        for each in _resources(folder / name)
+    ]
+    for given in said.get("configMapGenerator", ()):
+        made = _with_generated(made, _config_map(folder, given), given.get("behavior", "create"))
+    for given in said.get("patches", ()):
+        [patch] = _read(folder / given["path"])
+        made = [_patched(each, patch) for each in made]
+    tags = {image["name"]: image["newTag"] for image in said.get("images", ())}
+    return [attrs.evolve(each, body=_tagged(each.body, tags)) for each in made]
+
+
+def _resources(path: Path) -> Iterator[_Made]:
+    if path.is_dir():
+        yield from _made(path)
+    else:
+        yield from (_Made(body) for body in _read(path))
+
+
+def _read(path: Path) -> list[Document]:
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def _key(body: Document) -> tuple[str, str, str]:
+    metadata = body["metadata"]
+    return body["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _config_map(folder: Path, given: Document) -> Document:
+    data = {}
+    for file in given["files"]:
+        name, _, path = file.rpartition("=")
+        data[name or path] = (folder / path).read_text(encoding="utf-8")
+    metadata = {"name": given["name"], "namespace": given["namespace"]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def _with_generated(made: list[_Made], body: Document, behavior: str) -> list[_Made]:
+    """One that replaces another takes its place."""
+    keys = [_key(each.body) for each in made]
+    if (behavior == "replace") is not (_key(body) in keys):
+        raise ConfigurationError(f"{behavior} of ConfigMap {body['metadata']['name']}: not so")
+    fresh = _Made(body, is_generated=True)
+    if behavior != "replace":
+        return [*made, fresh]
+    return [fresh if _key(each.body) == _key(body) else each for each in made]
+
+
+def _patched(made: _Made, patch: Document) -> _Made:
+    if _key(made.body) != _key(patch):
+        return made
+    return attrs.evolve(made, body=_merged(made.body, patch))
+
+
+def _merged(value: Document, patch: Document) -> Document:
+    merged = dict(value)
+    for name, change in patch.items():
+        there = merged.get(name)
+        if isinstance(there, dict) and isinstance(change, dict):
+            merged[name] = _merged(there, change)
+        elif isinstance(there, list) and name in MERGE_KEYS:
+            merged[name] = _merged_list(there, change, MERGE_KEYS[name])
+        else:
+            merged[name] = change
+    return merged
+
+
+def _merged_list(there: list[Document], changes: list[Document], key: str) -> list[Document]:
+    """What is new comes first."""
+    by_key = {change[key]: change for change in changes}
+    known = {each[key] for each in there}
+    fresh = [change for change in changes if change[key] not in known]
+    return [*fresh, *(_merged(each, by_key.get(each[key], {})) for each in there)]
+
+
+def _tagged(value: Any, tags: Document) -> Any:
+    match value:
+        case {"image": str(image), **rest} if image in tags:
+            return {**rest, "image": f"{image}:{tags[image]}"}
+        case dict():
+            return {name: _tagged(member, tags) for name, member in value.items()}
+        case list():
+            return [_tagged(member, tags) for member in value]
+        case _:
+            return value
+
+
+def _hashed_name(body: Document) -> str:
+    """As kustomize names it, which hashes no name: nothing is rolled for having come this way."""
+    name: str = body["metadata"]["name"]
+    content = {"kind": "ConfigMap", "name": "", "data": body["data"]}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&":  # as Go writes them
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{name}-{digest[:HASH_LENGTH].translate(HASH_LETTERS)}"
+
+
+def _renamed(made: _Made, names: dict[tuple[str, str, str], str]) -> Document:
+    """Volumes alone name ConfigMaps here."""
+    body = made.body
+    if made.is_generated:
+        return {**body, "metadata": {**body["metadata"], "name": names[_key(body)]}}
+    namespace = body["metadata"].get("namespace", "")
+    there = {name: new for (_, at, name), new in names.items() if at == namespace}
+    renamed: Document = _pointed(body, there)
+    return renamed
+
+
+def _pointed(value: Any, names: dict[str, str]) -> Any:
+    match value:
+        case {"configMap": {"name": str(name), **more}, **rest} if name in names:
+            return {**rest, "configMap": {**more, "name": names[name]}}
+        case dict():
+            return {name: _pointed(member, names) for name, member in value.items()}
+        case list():
+            return [_pointed(member, names) for member in value]
+        case _:
+            return value
+
+
+def text_of(given: Iterable[Document]) -> str:
+    """To the byte as `kubectl kustomize` prints it."""
+    return yaml.dump_all(given, Dumper=_Dumper)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Every word in its place, lines as lines, and double quotes where a text looks otherwise."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        plain = self.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # PyYAML has no types for it
+        style = "|" if "\n" in text else '"' if plain != _TEXT else None
+        return self.represent_scalar(_TEXT, text, style=style)
+
+
+_TEXT: Final = "tag:yaml.org,2002:str"
+_Dumper.add_representer(str, _Dumper.represent_text)
