@@ -16,16 +16,19 @@ from gpuruntime.reconcilers.storage_children import Placing, accessor_deployment
 from gpuruntime.settings import NamespaceSettings
 from tests import specs
 from tests.dry_runs import written_once
-from tests.manifests.test_access import documents
-from tests.manifests.test_control_plane import documents as control_plane
+from tests.manifests.overlays import documents
 
 DEFAULTS = NamespaceSettings()
 OF_UNITS = [DEFAULTS.stock, DEFAULTS.instance]
 
 
 def only(kind: str, namespace: str) -> dict[str, Any]:
-    (one,) = (each for each in documents(kind) if each["metadata"]["namespace"] == namespace)
+    (one,) = found(kind, namespace)
     return one
+
+
+def found(kind: str, namespace: str) -> list[dict[str, Any]]:
+    return [each for each in documents(kind) if each["metadata"]["namespace"] == namespace]
 
 
 def counted(namespace: str) -> set[tuple[str, str]]:
@@ -82,16 +85,16 @@ def test_a_stranger_gets_what_a_quota_counts(namespace: str) -> None:
     assert limits.keys() == {"type", "default", "defaultRequest"}, "it bounds nobody's envelope"
 
 
-@pytest.mark.parametrize("namespace", OF_UNITS)
-def test_the_namespaces_of_units_are_closed_to_begin_with(namespace: str) -> None:
-    assert only("NetworkPolicy", namespace)["spec"] == {
-        "podSelector": {},
-        "policyTypes": ["Ingress", "Egress"],
+@pytest.mark.parametrize("namespace", [DEFAULTS.system, *OF_UNITS])
+def test_a_namespace_is_closed_to_begin_with(namespace: str) -> None:
+    policies = {
+        each["metadata"]["name"]: each["spec"] for each in found("NetworkPolicy", namespace)
     }
+    assert policies["closed"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
 def test_file_servers_know_the_api_by_the_label_that_it_is_run_with() -> None:
-    (api,) = control_plane("Deployment", "api.yaml")
+    (api,) = (each for each in documents("Deployment") if "-api" in each["metadata"]["name"])
     assert api["spec"]["template"]["metadata"]["labels"][labels.APP_NAME] == labels.API_APP
 
 

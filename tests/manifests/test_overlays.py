@@ -9,6 +9,7 @@ import yaml
 from gpuruntime import settings
 from gpuruntime.access_settings import AuthMode
 from gpuruntime.cli import main
+from gpuruntime.models import labels
 from gpuruntime.results_settings import StoreKind
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.results import ResultsRole
@@ -19,6 +20,7 @@ FOLDERS = {
     "minimal": ("crds", "base", "control-plane"),
     "full": ("crds", "base", "control-plane", "serverless", "authentication"),
 }
+SIZES = {"cpu", "memory", "ephemeral-storage"}
 CLUSTER_WIDE = {
     *("CustomResourceDefinition", "Namespace", "PriorityClass", "ClusterRole"),
     "ClusterRoleBinding",
@@ -107,6 +109,37 @@ def test_a_role_is_mounted_the_configuration_that_is_there_under_a_name_of_its_c
         [name] = (each["configMap"]["name"] for each in volumes if "configMap" in each)
         assert maps[name].keys() == {f"{role}.yaml"}
         assert name.startswith(f"gpuruntime-{role}-")
+
+
+def test_every_container_is_probed_sized_and_on_a_root_that_it_cannot_write(overlay: str) -> None:
+    for role, deployment in deployments(overlay).items():
+        container = container_of(deployment)
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys(), role
+        assert container["resources"]["requests"].keys() == SIZES, role
+        assert container["resources"]["limits"].keys() == SIZES, role
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert ":" in container["image"], "which version"
+        mounts = container["volumeMounts"]
+        assert all(mount["readOnly"] for mount in mounts)
+
+
+def test_every_role_outlasts_a_node_that_is_drained(overlay: str) -> None:
+    budgets = {
+        each["spec"]["selector"]["matchLabels"][labels.APP_NAME]: each["spec"]["minAvailable"]
+        for each in documents("PodDisruptionBudget", overlay)
+    }
+    for name, deployment in deployments(overlay).items():
+        labelled = deployment["spec"]["template"]["metadata"]["labels"]
+        assert budgets[labelled[labels.APP_NAME]] < deployment["spec"]["replicas"], name
+
+
+def test_the_operations_of_every_pod_can_be_read_by_name(overlay: str) -> None:
+    services = {one["metadata"]["name"]: one["spec"] for one in documents("Service", overlay)}
+    for role in ROLES[overlay]:
+        spec = services[f"gpuruntime-{role}-operations"]
+        assert spec["clusterIP"] == "None", "each Pod by itself"
+        assert spec["ports"] == [{"name": "operations", "port": 8081, "targetPort": "operations"}]
+        assert spec["selector"] == {labels.APP_NAME: f"gpuruntime-{role}"}
 
 
 def test_what_full_configures_is_taken_by_its_roles() -> None:

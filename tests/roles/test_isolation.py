@@ -33,7 +33,7 @@ from gpuruntime.settings import (
     OperationsSettings,
     Settings,
 )
-from tests.manifests.test_access import documents
+from tests.manifests.overlays import documents
 from tests.policies import Document, Endpoint, Network, selects
 
 pytestmark = pytest.mark.looptime
@@ -239,7 +239,7 @@ def network_of(server: Server) -> Network:
         },
         policies=tuple(
             policy
-            for namespace in (STOCK, INSTANCE)
+            for namespace in (STOCK, INSTANCE, SYSTEM)
             for policy in listed(server, NETWORK_POLICIES, namespace)
         ),
     )
