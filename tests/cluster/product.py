@@ -15,12 +15,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
 import yaml
 
+from gpuruntime.manifests import kustomization
 from tests.cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.cluster.processes import Keeper, tail_of
 
@@ -30,6 +32,15 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 POLL_SECONDS = 0.05
 WAIT_SECONDS = 60.0
 NOWHERE = Path("/nonexistent")
+# What processes need of the manifests, as Pods do.
+ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
+FURNISHING = {
+    "base": ACCESS
+    | {
+        *("Namespace", "ResourceQuota", "LimitRange", "PriorityClass", "NetworkPolicy"),
+    },
+    "serverless": ACCESS,
+}
 
 
 class ProcessError(Exception):
@@ -211,19 +222,14 @@ class Installation:
         return str(answer["status"]["token"])
 
     def documents(self) -> Iterator[Any]:
-        """The cluster's own objects are shared but for roles, which name this one's accounts."""
-        for file in yaml.safe_load((MANIFESTS / "base/kustomization.yaml").read_text())[
-            "resources"
-        ]:
-            if not file.endswith(".yaml"):
-                continue
-            for document in yaml.safe_load_all((MANIFESTS / "base" / file).read_text()):
-                renamed = json.loads(json.dumps(document).replace('"runtime-', f'"{self.name}-'))
-                if renamed["kind"] in ("ClusterRole", "ClusterRoleBinding"):
-                    renamed["metadata"]["name"] += f"-{self.name}"
-                if renamed["kind"] == "ClusterRoleBinding":
-                    renamed["roleRef"]["name"] += f"-{self.name}"
-                yield renamed
+        """The cluster's own objects are shared but for those that name this one's accounts."""
+        for document in furnishing():
+            renamed = json.loads(json.dumps(document).replace('"runtime-', f'"{self.name}-'))
+            if renamed["kind"].startswith("ClusterRole"):
+                renamed["metadata"]["name"] += f"-{self.name}"
+            if renamed["kind"] == "ClusterRoleBinding":
+                renamed["roleRef"]["name"] += f"-{self.name}"
+            yield renamed
 
 
 class Caller:
@@ -266,6 +272,16 @@ def installation(plane: ControlPlane, logs: Path, name: str = "runtime") -> Iter
         yield made
     finally:
         keeper.close()
+
+
+@cache
+def furnishing() -> tuple[Any, ...]:
+    return tuple(
+        document
+        for folder, kinds in FURNISHING.items()
+        for document in kustomization.documents(MANIFESTS / folder)
+        if document["kind"] in kinds
+    )
 
 
 def request(method: str, url: str, body: object = None) -> Answer:

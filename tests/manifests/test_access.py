@@ -1,36 +1,33 @@
 """What the roles may do in a cluster: enough for the code, and nothing that reaches further."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from gpuruntime.models.reviews import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from gpuruntime.roles.dev import PRIORITIES
 from gpuruntime.settings import NamespaceSettings, PriorityClassSettings
+from tests.manifests.overlays import NAMES, documents
 
-BASE = Path(__file__).parents[2] / "manifests" / "base"
-TOO_MUCH = {"*", "escalate", "impersonate", "bind", "deletecollection"}
+TOO_MUCH = {"*", "escalate", "impersonate", "bind", "deletecollection", "approve", "sign"}
 OUT_OF_BOUNDS = {
     "*",
     "pods/exec",
     "pods/attach",
+    "pods/portforward",
+    "pods/proxy",
+    "pods/ephemeralcontainers",
+    "services/proxy",
     "nodes/proxy",
     "serviceaccounts/token",
 }
+READ = ["list", "watch"]
 
 
-def documents(kind: str) -> list[dict[str, Any]]:
-    found = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
-    files = [BASE / name for name in found if name.endswith(".yaml")]
-    every = (one for file in files for one in yaml.safe_load_all(file.read_text()))
-    return [one for one in every if one["kind"] == kind]
-
-
-def rules() -> list[tuple[str, dict[str, Any]]]:
+def rules(overlay: str = "full") -> list[tuple[str, dict[str, Any]]]:
     return [
         (f"{role['metadata']['name']} {role['metadata'].get('namespace', '')}", rule)
-        for role in documents("Role") + documents("ClusterRole")
+        for role in documents("Role", overlay) + documents("ClusterRole", overlay)
         for rule in role["rules"]
     ]
 
@@ -40,6 +37,7 @@ def test_no_rule_reaches_further_than_its_purpose(role: str, rule: dict[str, Any
     assert not TOO_MUCH & set(rule["verbs"]), role
     assert not OUT_OF_BOUNDS & set(rule["resources"]), role
     assert "*" not in rule["apiGroups"], role
+    assert rule.keys() == {"apiGroups", "resources", "verbs"}, role
 
 
 def test_only_the_manager_touches_secrets_and_finds_none_that_it_does_not_name() -> None:
@@ -47,24 +45,53 @@ def test_only_the_manager_touches_secrets_and_finds_none_that_it_does_not_name()
         (role, set(rule["verbs"])) for role, rule in rules() if "secrets" in rule["resources"]
     ]
     assert found == [
-        ("gpuruntime-manager runtime-instance", {"get", "create", "patch", "delete"}),
+        ("gpuruntime-manager-functions runtime-instance", {"get", "create", "patch", "delete"}),
     ]
 
 
-def test_the_whole_cluster_is_only_read() -> None:
-    verbs = {
-        verb
+def test_without_functions_nobody_touches_secrets() -> None:
+    assert not [role for role, rule in rules("minimal") if "secrets" in rule["resources"]]
+
+
+def test_the_whole_cluster_is_only_read_and_asked_about_callers() -> None:
+    found = {
+        (role["metadata"]["name"], resource): rule["verbs"]
         for role in documents("ClusterRole")
         for rule in role["rules"]
-        for verb in rule["verbs"]
+        for resource in rule["resources"]
     }
-    assert verbs == {"list", "watch"}
+    assert found == {
+        ("gpuruntime-manager", "priorityclasses"): READ,
+        ("gpuruntime-manager", "storageclasses"): READ,
+        ("gpuruntime-api", "nodes"): READ,
+        ("gpuruntime-api-reviews", TOKEN_REVIEWS.plural): ["create"],
+        ("gpuruntime-api-reviews", SUBJECT_ACCESS_REVIEWS.plural): ["create"],
+    }
 
 
-def test_each_account_is_bound_to_its_own_roles_alone() -> None:
-    for binding in documents("RoleBinding") + documents("ClusterRoleBinding"):
-        names = {subject["name"] for subject in binding["subjects"]}
-        assert names == {binding["roleRef"]["name"]} == {binding["metadata"]["name"]}
+@pytest.mark.parametrize("overlay", NAMES)
+def test_each_account_is_bound_to_its_own_roles_alone(overlay: str) -> None:
+    bindings = documents("RoleBinding", overlay) + documents("ClusterRoleBinding", overlay)
+    accounts = {each["metadata"]["name"] for each in documents("ServiceAccount", overlay)}
+    for binding in bindings:
+        [subject] = binding["subjects"]
+        role = binding["roleRef"]["name"]
+        assert role == binding["metadata"]["name"]
+        assert role == subject["name"] or role.startswith(f"{subject['name']}-")
+        assert subject["name"] in accounts
+    bound = {(each["roleRef"]["name"], each["metadata"].get("namespace")) for each in bindings}
+    roles = documents("Role", overlay) + documents("ClusterRole", overlay)
+    assert bound == {
+        (each["metadata"]["name"], each["metadata"].get("namespace")) for each in roles
+    }
+
+
+@pytest.mark.parametrize("overlay", NAMES)
+def test_each_process_has_an_account_and_nothing_else_has(overlay: str) -> None:
+    pods = [one["spec"]["template"]["spec"] for one in documents("Deployment", overlay)]
+    accounts = {each["metadata"]["name"] for each in documents("ServiceAccount", overlay)}
+    assert {each["serviceAccountName"] for each in pods} == accounts
+    assert len(pods) == len(accounts)
 
 
 def test_namespaces_are_those_of_the_configuration() -> None:
