@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import hdrs
 from multidict import CIMultiDict, MultiMapping
 
+from gpuruntime.api.marks import POLICY
 from gpuruntime.models.strict import Problem, StrictError
 
 _OF_ONE_CONNECTION: Final = frozenset(
@@ -27,10 +28,13 @@ _NOT_BACK: Final = (
     | {"set-cookie", "www-authenticate", "proxy-authenticate"}
     | {"authentication-info", "proxy-authentication-info"}
     | {"clear-site-data", "strict-transport-security", "alt-svc", "service-worker-allowed"}
+    | {"cache-control", "expires", "pragma", "access-control-allow-origin"}
 )
-# Whoever may write files must not run scripts as a page of this host.
-SANDBOX: Final = "sandbox allow-scripts allow-forms allow-downloads allow-popups allow-modals"
-POLICY: Final = "Content-Security-Policy"
+# Whoever may write files must not run scripts as a page of this host, nor show them within one.
+SANDBOX: Final = (
+    "sandbox allow-scripts allow-forms allow-downloads allow-popups allow-modals; "
+    "frame-ancestors 'none'"
+)
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Half of a surrogate pair stands for a byte that is not UTF-8.
 _UNSENDABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")

@@ -17,18 +17,13 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from gpuruntime.api.errors import BodyTooLargeError, DeadlineError, UnsupportedMediaTypeError
+from gpuruntime.api.marks import REQUEST_ID, put_marks
 from gpuruntime.api.problems import KNOWN, bug_answer, problem_answer
 from gpuruntime.api.routing import JSON, Route
 from gpuruntime.meter import Meter
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-REQUEST_ID: Final = "X-Request-Id"
-MARKS: Final = {
-    str(hdrs.SERVER): "gpuruntime",
-    "X-Content-Type-Options": "nosniff",
-    str(hdrs.CACHE_CONTROL): "no-store",
-}
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _ID_KEY: Final = web.RequestKey("request_id", str)
 _NO_ROUTE = "unknown"
@@ -69,9 +64,7 @@ def new_request_id(rng: Random) -> str:
 
 async def mark(request: web.Request, response: web.StreamResponse) -> None:
     """Before the head of any answer leaves, also of a streamed one."""
-    response.headers[REQUEST_ID] = request.get(_ID_KEY, "")
-    kept = response.headers.get(hdrs.CACHE_CONTROL, MARKS[hdrs.CACHE_CONTROL])
-    response.headers.update({**MARKS, hdrs.CACHE_CONTROL: kept})
+    put_marks(response, request.get(_ID_KEY, ""), is_encrypted=request.secure)
 
 
 def access(meter: Meter) -> Middleware:

@@ -16,7 +16,8 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from gpuruntime.api.errors import MalformedRequestError, NotServingError
-from gpuruntime.api.middleware import MARKS, REQUEST_ID, new_request_id
+from gpuruntime.api.marks import marks, put_marks
+from gpuruntime.api.middleware import new_request_id
 from gpuruntime.api.problems import problem_answer
 
 log = structlog.get_logger()
@@ -122,13 +123,19 @@ class _Connection(web.RequestHandler):
         log.debug("no request came in time", peer=self.peername)
         self.force_close()
 
+    @property
+    def _is_encrypted(self) -> bool:
+        transport = self.transport
+        return transport is not None and transport.get_extra_info("sslcontext") is not None
+
     def _refuse(self) -> None:
         """Before a request: some of those that wait for an answer will read this one."""
         error = NotServingError("this replica holds as many connections as it can: come again")
         answer = problem_answer(error, hdrs.METH_ANY)
-        marks = {**MARKS, REQUEST_ID: new_request_id(self._rng), hdrs.CONNECTION: "close"}
+        given = marks(new_request_id(self._rng), is_encrypted=self._is_encrypted)
+        headers = {**answer.headers, **given, str(hdrs.CONNECTION): "close"}
         body = answer.body if isinstance(answer.body, bytes) else b""
-        lines = [f"{name}: {value}" for name, value in {**answer.headers, **marks}.items()]
+        lines = [f"{name}: {value}" for name, value in headers.items()]
         head = "\r\n".join((f"HTTP/1.1 {answer.status} {answer.reason}", *lines))
         if isinstance(self.transport, asyncio.WriteTransport):
             self.transport.write(f"{head}\r\n\r\n".encode() + body)
@@ -148,7 +155,7 @@ class _Connection(web.RequestHandler):
         words = _words(exc)
         log.debug("request is not HTTP", peer=request.remote, reason=words)
         answer = problem_answer(MalformedRequestError(words), hdrs.METH_ANY)
-        answer.headers.update({**MARKS, REQUEST_ID: new_request_id(self._rng)})
+        put_marks(answer, new_request_id(self._rng), is_encrypted=self._is_encrypted)
         answer.force_close()
         return answer
 

@@ -1,12 +1,16 @@
 """The document and a page that shows it, from this process alone: no other host is asked."""
 
-from collections.abc import Callable, Iterable
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Final
 
 from swagger_ui_bundle import swagger_ui_path
 
 from gpuruntime.api.access import OPEN
+from gpuruntime.api.marks import POLICY
 from gpuruntime.api.openapi import openapi_document
 from gpuruntime.api.routing import HTML, JSON, LOCAL, Answer, Call, Form, NoQuery, Reply, Route
 from gpuruntime.models import codec
@@ -18,7 +22,21 @@ _ASSETS: Final = {
     "swagger-ui-bundle.js": "text/javascript",
     "favicon-32x32.png": "image/png",
 }
-_HTML: Final = b"""<!doctype html>
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_SCRIPT: Final = """
+SwaggerUIBundle({url: "../openapi.json", dom_id: "#page", validatorUrl: null});
+"""
+_SCRIPT_HASH: Final = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+# Scripts of this host and the one in the page, and requests to this host alone; the page's styles
+# and pictures are written into it.
+_PAGE_POLICY: Final = {
+    POLICY: (
+        f"default-src 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+_HTML: Final = f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -29,12 +47,10 @@ _HTML: Final = b"""<!doctype html>
 <body>
 <div id="page"></div>
 <script src="swagger-ui-bundle.js"></script>
-<script>
-SwaggerUIBundle({url: "../openapi.json", dom_id: "#page", validatorUrl: null});
-</script>
+<script>{_SCRIPT}</script>
 </body>
 </html>
-"""
+""".encode()
 
 
 def with_document(routes: Iterable[Route], *, version: str, is_guarded: bool) -> tuple[Route, ...]:
@@ -47,7 +63,10 @@ def with_document(routes: Iterable[Route], *, version: str, is_guarded: bool) ->
     described = (
         *routes,
         _route("getDocument", DOCUMENT, document, JSON, "The OpenAPI document of this service"),
-        _route("showDocument", PAGE, lambda: _HTML, HTML, "The document as a page to try"),
+        _route(
+            *("showDocument", PAGE, lambda: _HTML, HTML, "The document as a page to try"),
+            headers=_PAGE_POLICY,
+        ),
     )
     assets = (
         _route(name, f"/swagger/{name}", partial(_asset, name), media_type, "A file of the page")
@@ -57,10 +76,16 @@ def with_document(routes: Iterable[Route], *, version: str, is_guarded: bool) ->
 
 
 def _route(
-    name: str, path: str, read: Callable[[], bytes], media_type: str, summary: str
+    name: str,
+    path: str,
+    read: Callable[[], bytes],
+    media_type: str,
+    summary: str,
+    *,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> Route:
     async def handler(_: Call[NoQuery, None]) -> Reply:
-        return Reply(data=read())
+        return Reply(data=read(), headers=headers)
 
     return Route(
         name=name,

@@ -12,6 +12,7 @@ from gpuruntime.observe.metrics import Registry
 
 # A collector that asks every minute keeps its connection; one that asks nothing is ended.
 IDLE_SECONDS = 75.0
+MARKS = {"Server": "gpuruntime", "X-Content-Type-Options": "nosniff"}
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -40,6 +41,7 @@ async def operations_listener(
         return web.Response(body=registry.text(), headers={"Content-Type": METRICS_TYPE})
 
     app = web.Application()
+    app.on_response_prepare.append(_mark)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
@@ -57,6 +59,11 @@ async def operations_listener(
         yield await listen(runner, host=host, port=port, purpose="operations.listen")
     finally:
         await runner.cleanup()
+
+
+async def _mark(_: web.Request, response: web.StreamResponse) -> None:
+    """Nobody is told which versions run here."""
+    response.headers.update(MARKS)
 
 
 def _draining(

@@ -64,3 +64,14 @@ async def test_a_port_in_use_is_named_with_its_setting() -> None:
                 host="127.0.0.1", port=port, registry=Registry(), not_ready=str
             ):
                 pass
+
+
+async def test_no_answer_tells_which_versions_run_here() -> None:
+    async with (
+        operations_listener(host="127.0.0.1", port=0, registry=Registry(), not_ready=str) as port,
+        aiohttp.ClientSession() as session,
+    ):
+        for path in ("/healthz", "/metrics", "/nowhere"):
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                assert answer.headers["Server"] == "gpuruntime"
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
