@@ -30,14 +30,26 @@ class TlsSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionSettings:
-    """Of `listen`: how long a connection may ask nothing or too slowly, and how many are held."""
+    """Of `listen`: how long a connection may ask nothing or too slowly, and how many are held.
+
+    Of a body, `bodyIdleTimeout` is for each piece and `bodyTimeout` for all of it; files have
+    times of their own. `answerTimeout` is for a caller to take its answer. `mostRequests` may be
+    in hand, of all callers together.
+    """
 
     headTimeout: Seconds = Seconds(15.0)
+    bodyIdleTimeout: Seconds = Seconds(10.0)
+    bodyTimeout: Seconds = Seconds(30.0)
+    answerTimeout: Seconds = Seconds(60.0)
     idleTimeout: Seconds = Seconds(75.0)
     most: int = 8192
+    mostRequests: int = 4096
 
     def __attrs_post_init__(self) -> None:
-        refuse(("most", self.most < 1, "must be at least 1"))
+        refuse(
+            ("most", self.most < 1, "must be at least 1"),
+            ("mostRequests", self.mostRequests < 1, "must be at least 1"),
+        )
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -16,7 +16,9 @@ from gpuruntime.api.accessors import Accessors, Way, directly
 from gpuruntime.api.allowances import Allowances, Limits
 from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.authentication import Door, Guard, OpenDoor, guarded
+from gpuruntime.api.bodies import BodyLimits
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.crowd import Crowd
 from gpuruntime.api.dead_letter_routes import dead_letter_routes
 from gpuruntime.api.dispatch import expected, web_handler
 from gpuruntime.api.file_patience import FileLimits
@@ -61,6 +63,8 @@ class ApiOptions:
     deadline_seconds: float = 65.0
     files: FileLimits = FileLimits()
     limits: Limits = Limits()
+    bodies: BodyLimits = BodyLimits()
+    most_requests: int = 4096
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -95,11 +99,11 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     described = with_document(
         routes_of(backend, options), version=options.version, is_guarded=backend.guard.asks
     )
-    door = Door(backend.guard, Allowances(options.limits))
+    door = Door(backend.guard, Allowances(options.limits), Crowd(options.most_requests))
     for route in described:
         handler = bounded(
             route,
-            web_handler(route, backend.connection),
+            web_handler(route, backend.connection, options.bodies),
             body_limit=BODY_LIMIT,
             deadline_seconds=options.deadline_seconds,
         )

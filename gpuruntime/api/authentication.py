@@ -12,6 +12,7 @@ from multidict import MultiMapping
 
 from gpuruntime.api.access import ANYBODY, Access, Open, Principal
 from gpuruntime.api.allowances import Allowances
+from gpuruntime.api.crowd import Crowd
 from gpuruntime.api.errors import UnauthenticatedError
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -54,10 +55,11 @@ class OpenDoor:
 
 @attrs.frozen(slots=True)
 class Door:
-    """A guard, and what each caller that it knows may ask for."""
+    """A guard, what each caller that it knows may ask for, and what all of them may together."""
 
     guard: Guard
     allowances: Allowances
+    crowd: Crowd
 
 
 def guarded(
@@ -73,6 +75,11 @@ def guarded(
     guard = door.guard
 
     async def admitted(request: web.Request) -> web.StreamResponse:
+        """Whoever is not known yet takes a place too: to judge callers is work."""
+        with door.crowd.place():
+            return await served(request)
+
+    async def served(request: web.Request) -> web.StreamResponse:
         principal = await guard.principal_of(request.headers)
         request[PRINCIPAL] = principal
         if not guard.asks:

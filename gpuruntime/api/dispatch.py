@@ -1,26 +1,24 @@
 """From a route to what aiohttp calls: read the request, call the handler, encode its reply."""
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler as WebHandler
 
+from gpuruntime.api.bodies import BodyLimits, read_body
 from gpuruntime.api.connection import Connection, demand_cluster
 from gpuruntime.api.documents import read_document
-from gpuruntime.api.errors import DeadlineError
 from gpuruntime.api.queries import QueryReader
 from gpuruntime.api.routing import Answer, AnyQuery, Call, Encoded, Form, Reply, Route
-from gpuruntime.models.strict import Problem, StrictError
 
-# Of routes without a deadline as well: what they bound by themselves comes after the body.
-BODY_SECONDS: Final = 65.0
 _encoder = msgspec.json.Encoder()
 
 
-def web_handler(route: Route, connection: Callable[[], Connection]) -> WebHandler:
+def web_handler(
+    route: Route, connection: Callable[[], Connection], bodies: BodyLimits
+) -> WebHandler:
     """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
 
     queries: QueryReader[Any] = QueryReader(route.query)
@@ -28,7 +26,7 @@ def web_handler(route: Route, connection: Callable[[], Connection]) -> WebHandle
 
     async def handle(request: web.Request) -> web.StreamResponse:
         query = AnyQuery() if is_any else queries.read(request.rel_url.raw_query_string)
-        body = await _body(request, route)
+        body = await _body(request, route, bodies)
         if route.needs_cluster:
             demand_cluster(connection())
         reply = await route.handler(Call(request=request, query=query, body=body))
@@ -69,25 +67,7 @@ async def expected(_: web.Request) -> None:
     """Nothing yet: a body is asked for when all that can refuse it unread has agreed."""
 
 
-async def ask_for_body(request: web.Request) -> None:
-    """Of whoever waits to be asked; nothing of the answer may have left yet."""
-    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
-
-
-async def _body(request: web.Request, route: Route) -> Any:
+async def _body(request: web.Request, route: Route, limits: BodyLimits) -> Any:
     if route.body is None:
         return None
-    await ask_for_body(request)
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            data = await request.read()
-    except TimeoutError as error:
-        raise DeadlineError(
-            f"the body did not come within {BODY_SECONDS:g} s: nothing was done, send it again"
-        ) from error
-    except (web.RequestPayloadError, ConnectionError) as error:
-        message = "the body ended early, or is not encoded as its head says"
-        raise StrictError((Problem(field="", message=message),)) from error
-    return read_document(data).parsed(route.body.parse)
+    return read_document(await read_body(request, limits)).parsed(route.body.parse)

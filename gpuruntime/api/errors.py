@@ -51,6 +51,12 @@ class BodyTooLargeError(RequestError):
     code = "body_too_large"
 
 
+class SlowBodyError(RequestError):
+    """The caller did not send what it said that it would, in time."""
+
+    code = "body_timeout"
+
+
 class UnsupportedMediaTypeError(RequestError):
     code = "unsupported_media_type"
 

@@ -21,12 +21,13 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gpuruntime.api.accessors import Accessor
-from gpuruntime.api.dispatch import ask_for_body
+from gpuruntime.api.bodies import ask_for_body
 from gpuruntime.api.errors import (
     BodyTooLargeError,
     CrowdedError,
     DeadlineError,
     RequestError,
+    SlowBodyError,
     UpstreamFaultError,
 )
 from gpuruntime.api.file_headers import back, fault_of
@@ -212,7 +213,7 @@ class _Exchange:
         match self._patience.end:
             case End.SILENT if self._upload.is_awaited:
                 message = f"nothing of the body came for {self._limits.idle_seconds:g} s"
-                return DeadlineError(f"{message}: send it again")
+                return SlowBodyError(f"{message}: send it again")
             case End.SILENT:
                 words = f"said nothing for {self._limits.idle_seconds:g} s"
                 return DeadlineError(f"{self._whose} {words}: what it did is not known")

@@ -27,6 +27,7 @@ _ERRORS: Final = (
     "gpustorage_not_found",
     "accessor_off",
     "method_not_allowed",
+    "body_timeout",
     "body_too_large",
     "upstream_fault",
 )

@@ -12,6 +12,7 @@ from gpuruntime.api.errors import (
     BodyTooLargeError,
     MethodNotAllowedError,
     RequestError,
+    SlowBodyError,
     UnauthenticatedError,
     UnknownPathError,
 )
@@ -35,6 +36,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "invocation_not_found": 404,
     "dead_letter_not_found": 404,
     "method_not_allowed": 405,
+    "body_timeout": 408,
     "operation_conflict": 409,
     "operation_finished": 409,
     "name_taken": 409,
@@ -100,7 +102,10 @@ def problem_answer(error: Known, method: str) -> web.Response:
     if STATUSES[known.code] in ASKS_TO_RETRY:
         asked = getattr(known, "retry_after_seconds", None) or RETRY_AFTER_SECONDS
         headers["Retry-After"] = str(ceil(asked))
-    return _answer(known.code, str(known), headers=headers)
+    answer = _answer(known.code, str(known), headers=headers)
+    if isinstance(known, SlowBodyError):
+        answer.force_close()  # the rest of the body would be taken for the next request
+    return answer
 
 
 def bug_answer(request_id: str) -> web.Response:

@@ -29,7 +29,7 @@ TEXT: Final = "text/plain"
 LOCAL: Final = ("invalid_request", "timeout", "internal_error")
 CLUSTER: Final = ("forbidden", "too_many_requests", "service_unavailable")
 READ: Final = (*LOCAL, *CLUSTER)
-WRITE: Final = (*READ, "body_too_large", "unsupported_media_type")
+WRITE: Final = (*READ, "body_timeout", "body_too_large", "unsupported_media_type")
 
 
 @attrs.frozen(slots=True)

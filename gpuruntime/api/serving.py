@@ -2,11 +2,12 @@
 
 Such bytes reach no middleware: aiohttp answers them by itself, as text and with a traceback in
 the log. Here they are answered like any other bad request. Bodies stay as they were sent, since
-none of a compressed one is ever wanted. Connections on which nothing is asked, or too slowly, are
-ended, and no more of them are held than there is room for.
+none of a compressed one is ever wanted. Connections on which nothing is asked, too slowly, or
+whose answers nobody takes, are ended, and no more of them are held than there is room for.
 """
 
 import asyncio
+from http import HTTPStatus
 from random import Random
 from typing import Any
 
@@ -25,9 +26,13 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionLimits:
-    """`head_seconds`: from a head's first byte to its end; `idle_seconds`: to its first byte."""
+    """`head_seconds`: from a head's first byte to its end; `idle_seconds`: to its first byte.
+
+    `answer_seconds`: until a caller has taken an answer, or the end of one that is streamed.
+    """
 
     head_seconds: float = 15.0
+    answer_seconds: float = 60.0
     # Longer than the proxies in front of it keep theirs, which is a minute with most of them.
     idle_seconds: float = 75.0
     most: int = 8192
@@ -117,6 +122,22 @@ class _Connection(web.RequestHandler):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Nobody waits for who takes nothing, nor again for who was slow to send."""
+        try:
+            async with asyncio.timeout(self._limits.answer_seconds):
+                finished = await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            log.debug("answer not taken in time", peer=self.peername)
+            if self.transport is not None:
+                self.transport.abort()
+            return resp, True
+        if resp.status == HTTPStatus.REQUEST_TIMEOUT:
+            self.force_close()
+        return finished
 
     def _end_late(self) -> None:
         self._late = None

@@ -13,6 +13,8 @@ from gpuruntime.observe.metrics import Registry
 # A collector that asks every minute keeps its connection; one that asks nothing is ended.
 IDLE_SECONDS = 75.0
 MARKS = {"Server": "gpuruntime", "X-Content-Type-Options": "nosniff"}
+# Of connections that wait to be taken; one more is dropped, and its caller tries for a second.
+BACKLOG = 1024
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -85,7 +87,7 @@ async def listen(
     tls: ssl.SSLContext | None = None,
 ) -> int:
     """The port that was taken, which tells a caller who asked for port 0."""
-    site = web.TCPSite(runner, host or None, port, ssl_context=tls)
+    site = web.TCPSite(runner, host or None, port, ssl_context=tls, backlog=BACKLOG)
     try:
         await site.start()
     except OSError as error:

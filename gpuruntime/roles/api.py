@@ -47,7 +47,12 @@ from gpuruntime.roles.process import Process
 from gpuruntime.roles.queues import queue_of
 from gpuruntime.roles.result_stores import result_store
 from gpuruntime.roles.token_file import TokenFile
-from gpuruntime.roles.translation import caller_limits_of, file_limits_of, namespaces_of
+from gpuruntime.roles.translation import (
+    body_limits_of,
+    caller_limits_of,
+    file_limits_of,
+    namespaces_of,
+)
 from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
 from gpuruntime.serverless.result_store import ResultReader
 from gpuruntime.settings import KubernetesMode, Settings
@@ -203,6 +208,8 @@ class Api:
             gpu_resource=self._settings.gpuResource,
             files=file_limits_of(self._settings),
             limits=caller_limits_of(self._settings),
+            bodies=body_limits_of(self._settings),
+            most_requests=self._settings.connections.mostRequests,
         )
         return make_app(backend, options)
 

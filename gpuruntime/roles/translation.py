@@ -5,6 +5,7 @@ import ipaddress
 import attrs
 
 from gpuruntime.api.allowances import Limits
+from gpuruntime.api.bodies import BodyLimits
 from gpuruntime.api.file_patience import FileLimits
 from gpuruntime.api.serving import ConnectionLimits
 from gpuruntime.inventory.options import Namespaces
@@ -32,8 +33,16 @@ def caller_limits_of(settings: Settings) -> Limits:
 def connection_limits_of(settings: Settings) -> ConnectionLimits:
     given = settings.connections
     return ConnectionLimits(
-        head_seconds=given.headTimeout, idle_seconds=given.idleTimeout, most=given.most
+        head_seconds=given.headTimeout,
+        answer_seconds=given.answerTimeout,
+        idle_seconds=given.idleTimeout,
+        most=given.most,
     )
+
+
+def body_limits_of(settings: Settings) -> BodyLimits:
+    given = settings.connections
+    return BodyLimits(idle_seconds=given.bodyIdleTimeout, longest_seconds=given.bodyTimeout)
 
 
 def file_limits_of(settings: Settings) -> FileLimits:

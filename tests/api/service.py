@@ -157,6 +157,7 @@ async def service(
     now: Callable[[], datetime] = clock,
     guard: Guard | None = None,
     limits: Limits = LIMITS,
+    most_requests: int = 4096,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live.
 
@@ -192,7 +193,11 @@ async def service(
             guard=guard or OpenDoor(),
         )
         options = ApiOptions(
-            version="1.2.3", deadline_seconds=deadline_seconds, files=files, limits=limits
+            version="1.2.3",
+            deadline_seconds=deadline_seconds,
+            files=files,
+            limits=limits,
+            most_requests=most_requests,
         )
         app = make_app(backend, options)
         routes = with_document(

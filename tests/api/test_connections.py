@@ -17,11 +17,18 @@ pytestmark = pytest.mark.looptime
 LIMITS = ConnectionLimits(head_seconds=15.0, idle_seconds=75.0, most=3)
 HEAD = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 BODY = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 40\r\n\r\n"
+BIG = HEAD.replace(b"GET /", b"GET /much")
+# More than the buffers of two sockets take.
+MUCH = 32 * 2**20
 # Bytes are on their way in no time here, and the loop's clock goes on only while all wait.
 NEAR = 1.0
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect: TypeAlias = Callable[[], Awaitable[Streams]]
+
+
+async def _much(_: web.Request) -> web.Response:
+    return web.Response(body=b"a" * MUCH)
 
 
 async def _echo(request: web.Request) -> web.Response:
@@ -32,6 +39,7 @@ async def _echo(request: web.Request) -> web.Response:
 async def connect() -> AsyncIterator[Connect]:
     app = web.Application()
     app.router.add_route("*", "/", _echo)
+    app.router.add_route("GET", "/much", _much)
     runner = Runner(app, rng=Random(1), limits=LIMITS, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -107,6 +115,22 @@ async def test_the_next_head_on_a_kept_connection_has_its_time_from_its_first_by
     await asyncio.sleep(30.0)
     taken = await seconds_to_the_end(streams, HEAD, pause=2.0)
     assert taken == pytest.approx(LIMITS.head_seconds, abs=NEAR)
+
+
+async def test_a_caller_that_takes_nothing_of_its_answer_is_not_waited_for(
+    connect: Connect,
+) -> None:
+    reader, writer = await connect()
+    writer.write(BIG)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is a socket's
+    await asyncio.sleep(LIMITS.answer_seconds - NEAR)
+    await asyncio.sleep(2 * NEAR)
+    writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+    received = 0
+    with suppress(ConnectionError):
+        while piece := await reader.read(2**20):
+            received += len(piece)
+    assert 0 < received < MUCH
 
 
 async def test_a_slow_body_is_no_late_head(connect: Connect) -> None:

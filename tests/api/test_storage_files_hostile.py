@@ -221,11 +221,11 @@ async def test_a_body_that_is_too_large_is_413_before_or_while_it_comes() -> Non
         await assert_let_go(upstream)
 
 
-async def test_a_body_that_never_comes_is_504() -> None:
+async def test_a_body_that_never_comes_is_408() -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = until_closed
         received = await send(api, request("PUT", "/a", b"Content-Length: 9", body=b"abc"))
-        assert (statuses(received), error_of(received)["code"]) == ([504], "timeout")
+        assert (statuses(received), error_of(received)["code"]) == ([408], "body_timeout")
         assert "nothing of the body came" in error_of(received)["message"]
         await assert_let_go(upstream)
 
