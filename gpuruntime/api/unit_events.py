@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import attrs
 
 from gpuruntime.inventory.errors import bounded
+from gpuruntime.inventory.scopes import tenant_of
 from gpuruntime.inventory.shared_reads import list_all
 from gpuruntime.kube.client import Client
 from gpuruntime.models import labels
@@ -79,14 +80,15 @@ class UnitEvents:
 
 
 async def pods_of(client: Client, unit: GPUUnit) -> list[Pod]:
-    """Newest last. Raises KubeError."""
+    """Newest last, and none that another tenant's unit of this name has left. Raises KubeError."""
     pods = await list_all(
         client,
         PODS,
         namespace=unit.metadata.namespace,
         label_selector=f"{labels.UNIT}={unit.metadata.name}",
     )
-    return sorted(pods, key=lambda pod: pod.metadata.creationTimestamp or _BEFORE_ALL)
+    own = (pod for pod in pods if tenant_of(pod) == tenant_of(unit))
+    return sorted(own, key=lambda pod: pod.metadata.creationTimestamp or _BEFORE_ALL)
 
 
 def event_view(event: Event) -> EventView:

@@ -7,10 +7,13 @@ import pytest
 
 from gpuruntime.api.access import Principal, Role
 from gpuruntime.api.token_guard import TokenGuard
+from gpuruntime.models import labels
 from gpuruntime.models.labels import STORAGE_UIDS
+from gpuruntime.models.pods import PODS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from tests.api.service import INVOCATIONS, STORAGES, UNITS, Answer, Service, service, unit_order
+from tests.api.test_events import add_event
 from tests.inventory.cluster import INSTANCE, Cluster
 
 pytestmark = pytest.mark.looptime
@@ -210,6 +213,23 @@ async def test_a_unit_that_changed_hands_is_judged_as_it_is_now(callers: Callers
     assert (await callers.call("a", "PUT", f"{UNITS}/name", {"suspended": True})).status == 404
     assert (await callers.call("a", "DELETE", f"{UNITS}/name")).status == 404
     assert (await callers.call("b", "DELETE", f"{UNITS}/name")).status == 204
+
+
+async def test_a_pod_that_another_tenants_unit_of_the_name_has_left_is_nobodys(
+    callers: Callers,
+) -> None:
+    """It ends while the name is another one's already: its log and its events are not theirs."""
+    await callers.unit("b", "name")
+    for name, tenant in (("old", "a"), ("older", "")):
+        labelled = {labels.UNIT: "name", **({labels.TENANT: tenant} if tenant else {})}
+        pod = {"metadata": {"name": name, "labels": labelled}, "spec": {"containers": []}}
+        pod["spec"] = {"containers": [{"name": "runtime", "image": "x"}]}
+        made = callers.cluster.call("POST", PODS.path(namespace=INSTANCE), pod)
+        add_event(callers.cluster, f"of-{name}", made["metadata"]["uid"], seconds=1, kind="Pod")
+    log = await callers.call("b", "GET", f"{UNITS}/name/logs")
+    assert log.code == "not_found"
+    assert "has no Pod" in log.body["error"]["message"]
+    assert (await callers.call("b", "GET", f"{UNITS}/name/events")).data == []
 
 
 async def test_dead_letters_are_asked_for_by_function(callers: Callers) -> None:
