@@ -7,6 +7,7 @@ from typing import Any, Final
 import yaml
 
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.yaml_faults import fault_of
 
 _BOOLEAN: Final = "tag:yaml.org,2002:bool"
 
@@ -18,20 +19,12 @@ def read_mapping(path: str) -> dict[str, object]:
     except OSError as error:
         raise ConfigurationError(f"configuration {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"configuration {path}: not YAML: {_reason(error)}") from error
+        raise ConfigurationError(f"configuration {path}: not YAML: {fault_of(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ConfigurationError(f"configuration {path}: must be a mapping of keys")
     return document
-
-
-def _reason(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """Where it is and what, without the line itself: a secret may stand there."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and error.problem:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -12,6 +12,7 @@ import attrs
 import yaml
 
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.yaml_faults import fault_of
 
 Members: TypeAlias = dict[str, Any]
 
@@ -85,8 +86,7 @@ def _merge_file(merged: _Merged, file: Path, text: str) -> None:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        fault = " ".join(str(error).split())
-        raise ConfigurationError(f"kubeconfig {file}: not YAML: {fault}") from error
+        raise ConfigurationError(f"kubeconfig {file}: not YAML: {fault_of(error)}") from None
     if not isinstance(document, dict):
         raise ConfigurationError(f"kubeconfig {file}: not a mapping: is this a kubeconfig?")
     merged.current_context = merged.current_context or str(document.get("current-context") or "")
