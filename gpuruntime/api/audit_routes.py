@@ -4,56 +4,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-import attrs
-
 from gpuruntime.api.access import AUDIT, Access, Place, Verb
 from gpuruntime.api.routing import READ, Answer, Call, NoQuery, Reply, Route
 from gpuruntime.api.stock_routes import OPERATOR
 from gpuruntime.audit.audit import RULES
 from gpuruntime.audit.auditor import Auditor, Report
 from gpuruntime.audit.breach import Breach
+from gpuruntime.models.operator_views import AuditedObject, AuditView, BreachView, RuleView
 
 # The counts are of all; nobody reads further than this at once.
 MOST_LISTED: Final = 100
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class RuleView:
-    """An invariant; one that needs what this process does not read is not checked by it."""
-
-    name: str
-    description: str
-    checked: bool
-    breaches: int
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class AuditedObject:
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class BreachView:
-    """What is wrong, of which objects, and what to do about it."""
-
-    rule: str
-    objects: list[AuditedObject]
-    message: str
-    remedy: str
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class AuditView:
-    """`suspicions` are too young to be breaches: caches may lag, and some things take a while."""
-
-    rules: list[RuleView]
-    breaches: list[BreachView]
-    suspicions: int
-    checkedAt: datetime
-    objects: int
 
 
 def audit_route(auditor: Auditor, now: Callable[[], datetime]) -> Route:

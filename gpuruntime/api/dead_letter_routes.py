@@ -8,12 +8,8 @@ from gpuruntime.api.access import DEAD_LETTERS, Access, Verb
 from gpuruntime.api.invocation_routes import QUEUED, REPLAYED, SERVERLESS, TAG
 from gpuruntime.api.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of
 from gpuruntime.api.routing import READ, Answer, Call, Form, NoQuery, Reply, Route
-from gpuruntime.api.serverless_views import (
-    AcceptedView,
-    DeadLetterView,
-    accepted_view,
-    dead_letter_view,
-)
+from gpuruntime.api.serverless_views import accepted_view, dead_letter_view
+from gpuruntime.models.serverless_views import AcceptedView, DeadLetterView
 from gpuruntime.models.strict import Problem, StrictError
 from gpuruntime.serverless.ingress import Ingress
 from gpuruntime.serverless.requests import FunctionID

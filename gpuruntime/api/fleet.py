@@ -2,86 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import attrs
-
 from gpuruntime.inventory.counts import Counts, StockState
 from gpuruntime.inventory.stores import Store
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import Node, ResourceQuota
+from gpuruntime.models.operator_views import (
+    ActiveCounts,
+    FleetView,
+    GpuProductView,
+    NodeView,
+    QuotaView,
+    SpecView,
+    StockCounts,
+)
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
 from gpuruntime.models.units import GPUUnit
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class NodeView:
-    """GPUs in numbers; cpu and memory as the node itself writes them."""
-
-    name: str
-    ready: bool
-    schedulable: bool
-    gpuProduct: str
-    gpuCapacity: int
-    gpuAllocatable: int
-    cpuAllocatable: str
-    memoryAllocatable: str
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class GpuProductView:
-    """GPUs of one make, over all nodes that have them."""
-
-    product: str
-    nodes: int
-    gpuCapacity: int
-    gpuAllocatable: int
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class StockCounts:
-    """Stock units of one specName; `available` ones can be claimed now."""
-
-    total: int
-    available: int
-    claimed: int
-    progressing: int
-    failed: int
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class ActiveCounts:
-    """Units of one specName that serve somebody, by phase."""
-
-    total: int
-    ready: int
-    progressing: int
-    suspended: int
-    failed: int
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class SpecView:
-    specName: str
-    stock: StockCounts
-    active: ActiveCounts
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class QuotaView:
-    """A ResourceQuota of one of our namespaces, in quantities by resource name."""
-
-    namespace: str
-    name: str
-    hard: dict[str, str]
-    used: dict[str, str]
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class FleetView:
-    nodes: list[NodeView]
-    gpuProducts: list[GpuProductView]
-    specs: list[SpecView]
-    quotas: list[QuotaView]
 
 
 class Fleet:

@@ -4,7 +4,8 @@ from gpuruntime.api.access import FUNCTIONS, Access, Verb
 from gpuruntime.api.invocation_routes import SERVERLESS, TAG
 from gpuruntime.api.pages import PageQuery, cursor_after, position_of
 from gpuruntime.api.routing import READ, Answer, Call, Form, Reply, Route
-from gpuruntime.api.serverless_views import FunctionView, function_view
+from gpuruntime.api.serverless_views import function_view
+from gpuruntime.models.serverless_views import FunctionView
 from gpuruntime.serverless.functions import Functions
 
 

@@ -2,41 +2,11 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from enum import StrEnum
-
-import attrs
 
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.fleet import Fleet, gpu_products_of
 from gpuruntime.inventory.counts import StockState
-
-
-class HealthStatus(StrEnum):
-    OK = "ok"
-    # It answers, and has to refuse what needs the cluster.
-    DEGRADED = "degraded"
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class HealthView:
-    """Counts are as of the caches, so of the moment in which the cluster was last heard."""
-
-    status: HealthStatus
-    version: str
-    startedAt: datetime
-    uptimeSeconds: float
-    kubernetesConnected: bool
-    kubernetesError: str
-    cacheSynced: bool
-    queueConnected: bool
-    activeUnitCount: int
-    stockUnitCount: int
-    readyStockCount: int
-    nodeCount: int
-    readyNodeCount: int
-    totalGPUCapacity: int
-    totalGPUAllocatable: int
-    gpuProducts: list[str]
+from gpuruntime.models.operator_views import HealthStatus, HealthView
 
 
 class Health:

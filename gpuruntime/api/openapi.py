@@ -7,11 +7,12 @@ from typing import Final
 import attrs
 
 from gpuruntime.api.access import Open
-from gpuruntime.api.problems import ASKS_TO_RETRY, STATUSES, ErrorBody
+from gpuruntime.api.problems import ASKS_TO_RETRY, STATUSES
 from gpuruntime.api.queries import hints_of
 from gpuruntime.api.routing import JSON, Answer, Form, Route
 from gpuruntime.api.schemas import Components, default_of
 from gpuruntime.models.json import JsonObject, JsonValue
+from gpuruntime.models.views import ErrorBody
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _TEXT: Final[JsonObject] = {"type": "string"}

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Final
 
-import attrs
 import msgspec
 from aiohttp import web
 
@@ -18,6 +17,7 @@ from gpuruntime.api.errors import (
 )
 from gpuruntime.inventory.errors import InventoryError
 from gpuruntime.models.strict import Problem, StrictError
+from gpuruntime.models.views import ErrorBody, ErrorDetail, ErrorView
 from gpuruntime.serverless.errors import ServerlessError
 
 INVALID_REQUEST: Final = "invalid_request"
@@ -65,28 +65,6 @@ INVALID: Final = ', error="invalid_token"'
 Told = RequestError | InventoryError | ServerlessError | StrictError
 Known = Told | web.HTTPException
 KNOWN: Final = (RequestError, InventoryError, ServerlessError, StrictError, web.HTTPException)
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class ErrorDetail:
-    """One field at fault: its path in the body, or the name of a parameter or header."""
-
-    field: str
-    message: str
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class ErrorView:
-    """`code` is what to branch on; the message is for people."""
-
-    code: str
-    message: str
-    details: tuple[ErrorDetail, ...] = ()
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class ErrorBody:
-    error: ErrorView
 
 
 def problem_answer(error: Known, method: str) -> web.Response:

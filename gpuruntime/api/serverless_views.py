@@ -1,93 +1,17 @@
-"""What callers see of invocations, functions and dead letters."""
+"""What callers see of invocations, functions and dead letters, as it comes from records."""
 
-from datetime import datetime
-from typing import Any
-
-import attrs
-
-from gpuruntime.bus.messages import DeadLetter, FailureClass, Mode, State
+from gpuruntime.bus.messages import DeadLetter
 from gpuruntime.bus.names import Names
+from gpuruntime.models.serverless_views import (
+    AcceptedView,
+    DeadLetterView,
+    FunctionView,
+    InvocationView,
+    WorkersView,
+)
 from gpuruntime.serverless.acceptance import Accepted
 from gpuruntime.serverless.functions import Function
 from gpuruntime.serverless.invocations import Outcome
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class AcceptedView:
-    """An invocation that is known and has a record, and where its message is."""
-
-    invocationID: str
-    serverlessRequestID: str
-    mode: Mode
-    subject: str
-    stream: str
-    sequence: int
-    duplicate: bool
-    acceptedAt: datetime
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class InvocationView:
-    """An invocation as it stands; once it has ended, with what the function answered."""
-
-    invocationID: str
-    serverlessRequestID: str
-    mode: Mode
-    state: State
-    series: int
-    attempt: int
-    workerName: str
-    statusCode: int | None
-    contentType: str
-    headers: dict[str, str]
-    body: Any
-    error: str
-    failureClass: FailureClass | None
-    acceptedAt: datetime
-    deadlineAt: datetime
-    startedAt: datetime | None
-    completedAt: datetime | None
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class WorkersView:
-    desired: int
-    ready: int
-    busy: int
-    draining: int
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class FunctionView:
-    """A function with its work as the queue has it, and its workers as last written down."""
-
-    serverlessRequestID: str
-    unitName: str
-    namespace: str
-    suspended: bool
-    minAvailableCount: int
-    maxWorkers: int
-    concurrency: int
-    timeoutSeconds: int
-    queueDepth: int
-    running: int
-    oldestWaitSeconds: float
-    workers: WorkersView
-    reason: str
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class DeadLetterView:
-    """An invocation that has run out of attempts, or a message that was none."""
-
-    deadLetterID: str
-    serverlessRequestID: str
-    invocationID: str
-    series: int
-    attempt: int
-    failureClass: FailureClass
-    error: str
-    deadAt: datetime
 
 
 def accepted_view(accepted: Accepted, names: Names) -> AcceptedView:

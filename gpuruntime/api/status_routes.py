@@ -1,10 +1,11 @@
 """The routes that tell how the service and the fleet are doing."""
 
 from gpuruntime.api.access import INVENTORY, OPEN, Access, Place, Verb
-from gpuruntime.api.fleet import Fleet, FleetView
-from gpuruntime.api.health import Health, HealthView
+from gpuruntime.api.fleet import Fleet
+from gpuruntime.api.health import Health
 from gpuruntime.api.routing import LOCAL, READ, Answer, Call, NoQuery, Reply, Route
 from gpuruntime.api.stock_routes import OPERATOR
+from gpuruntime.models.operator_views import FleetView, HealthView
 
 
 def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:

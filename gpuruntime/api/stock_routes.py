@@ -11,10 +11,10 @@ from gpuruntime.api.access import Verb, pool_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after, cursor_after_key, key_of, position_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
-from gpuruntime.api.views import PoolView, pool_view
+from gpuruntime.api.views import pool_view
 from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.inventory import Inventory
-from gpuruntime.inventory.jobs import Job, Jobs
+from gpuruntime.inventory.jobs import Jobs
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.inventory.pools import Pools
 from gpuruntime.inventory.requests import (
@@ -25,7 +25,9 @@ from gpuruntime.inventory.requests import (
     parse_seed_stock,
     parse_update_pool,
 )
+from gpuruntime.models.operator_views import Job
 from gpuruntime.models.pools import StockPool
+from gpuruntime.models.views import PoolView
 
 OPERATOR: Final = "/api/v1/operator"
 POOLS: Final = f"{OPERATOR}/stockpools"

@@ -9,7 +9,7 @@ from gpuruntime.api.access import Verb, storage_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after_key, key_of
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
-from gpuruntime.api.storage_views import StorageView, storage_view
+from gpuruntime.api.storage_views import storage_view
 from gpuruntime.api.tenancy import owned
 from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.options import Namespaces
@@ -21,6 +21,7 @@ from gpuruntime.inventory.storage_requests import (
 )
 from gpuruntime.inventory.storages import Storages
 from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.views import StorageView
 
 STORAGES: Final = "/api/v1/gpu-storages"
 STORAGE: Final = f"{STORAGES}/{{name}}"

@@ -1,50 +1,13 @@
-"""What callers see of storages."""
-
-from datetime import datetime
-
-import attrs
+"""What callers see of storages, as it comes from objects."""
 
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of
-from gpuruntime.models.phases import StoragePhase, storage_phase_of
+from gpuruntime.models.phases import storage_phase_of
 from gpuruntime.models.reasons import ConditionType
-from gpuruntime.models.storages import (
-    Accessor,
-    AccessorStatus,
-    GPUStorage,
-    Holder,
-    Prepare,
-    PrepareStatus,
-)
+from gpuruntime.models.storages import GPUStorage
+from gpuruntime.models.views import StorageView
 
 _NO_CONDITION = Condition(type=ConditionType.READY)
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class StorageView:
-    """A storage as it is wished for and as it is; `phase` follows from `conditions`."""
-
-    name: str
-    namespace: str
-    tenant: str
-    operationID: str
-    size: str
-    storageClassName: str
-    prepare: Prepare | None
-    accessor: Accessor
-    phase: StoragePhase
-    reason: str
-    message: str
-    conditions: tuple[Condition, ...]
-    claimName: str
-    capacity: str
-    holder: Holder | None
-    mountedBy: tuple[str, ...]
-    prepareStatus: PrepareStatus
-    accessorStatus: AccessorStatus
-    generation: int
-    observedGeneration: int
-    createdAt: datetime | None
 
 
 def storage_view(storage: GPUStorage) -> StorageView:

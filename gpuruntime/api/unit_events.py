@@ -13,23 +13,9 @@ from gpuruntime.models.cluster import EVENTS, Event
 from gpuruntime.models.moments import rfc3339_micro
 from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.views import EventView
 
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class EventView:
-    """`objectKind` and `objectName` tell what it is about: the unit, or a Pod of it."""
-
-    type: str
-    reason: str
-    message: str
-    objectKind: str
-    objectName: str
-    component: str
-    count: int
-    firstSeenAt: datetime | None
-    lastSeenAt: datetime | None
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -16,11 +16,11 @@ import msgspec
 from gpuruntime.api.views import unit_view
 from gpuruntime.inventory.ordering import Ordered, Place
 from gpuruntime.inventory.stores import Cache, Store
-from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.views import Lifecycle
 
 # A lifecycle and, beside it, nothing or one filter and its value.
 Facet: TypeAlias = tuple[Lifecycle, str, str]

@@ -34,9 +34,9 @@ from gpuruntime.api.routing import (
     Route,
 )
 from gpuruntime.api.tenancy import asked_tenants, owned
-from gpuruntime.api.unit_events import EventView, UnitEvents
+from gpuruntime.api.unit_events import UnitEvents
 from gpuruntime.api.unit_index import Filter, UnitIndex
-from gpuruntime.api.views import UnitView, unit_view
+from gpuruntime.api.views import unit_view
 from gpuruntime.inventory.changes import etag_of
 from gpuruntime.inventory.claims import Timings
 from gpuruntime.inventory.options import Namespaces
@@ -46,11 +46,12 @@ from gpuruntime.inventory.requests import (
     parse_create_unit,
     parse_update_unit,
 )
-from gpuruntime.inventory.units import Lifecycle, Units
+from gpuruntime.inventory.units import Units
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.schemas import Schema
 from gpuruntime.models.texts import LabelValue, SpecName
 from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.views import EventView, Lifecycle, UnitView
 
 UNITS: Final = "/api/v1/gpu-units"
 UNIT: Final = f"{UNITS}/{{name}}"

@@ -1,98 +1,16 @@
-"""What callers see of units and pools: the answers' models, and how they come from objects.
-
-The models of answers have no slots, so that their members are sent in the order of their fields.
-"""
-
-from datetime import datetime
+"""What callers see of units and pools, as it comes from objects."""
 
 import attrs
 
-from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels, provenance
 from gpuruntime.models.conditions import Condition, condition_of
-from gpuruntime.models.functions import Serverless
-from gpuruntime.models.phases import PoolPhase, UnitPhase, phase_of, pool_phase_of
+from gpuruntime.models.phases import phase_of, pool_phase_of
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.reasons import ConditionType
-from gpuruntime.models.templates import Template
-from gpuruntime.models.units import Access, GPUUnit, StorageMount, Timeline
+from gpuruntime.models.units import GPUUnit, Timeline
+from gpuruntime.models.views import Lifecycle, PoolView, SourceStock, UnitView
 
 _NO_CONDITION = Condition(type=ConditionType.READY)
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class SourceStock:
-    """The stock unit whose envelope the unit took over."""
-
-    name: str
-    namespace: str
-    uid: str
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class UnitView:
-    """A unit as it is wished for and as it is; `phase` follows from `conditions`."""
-
-    name: str
-    namespace: str
-    lifecycle: Lifecycle
-    tenant: str
-    specName: str
-    image: str
-    cpu: str
-    memory: str
-    gpu: int
-    gpuProduct: str
-    template: Template
-    access: Access
-    storageMounts: tuple[StorageMount, ...]
-    serverless: Serverless | None
-    suspended: bool
-    phase: UnitPhase
-    reason: str
-    message: str
-    conditions: tuple[Condition, ...]
-    readyReplicas: int
-    generation: int
-    observedGeneration: int
-    nodeName: str
-    serviceName: str
-    accessURL: str
-    operationID: str
-    sourceStock: SourceStock | None
-    timeline: Timeline
-    createdAt: datetime | None
-
-
-@attrs.frozen(kw_only=True, slots=False)
-class PoolView:
-    """A pool as it is wished for, and how its stock stands."""
-
-    name: str
-    namespace: str
-    operationID: str
-    specName: str
-    cpu: str
-    memory: str
-    gpu: int
-    gpuProduct: str
-    replicas: int
-    refill: str
-    image: str
-    template: Template
-    phase: PoolPhase
-    reason: str
-    message: str
-    conditions: tuple[Condition, ...]
-    available: int
-    claimed: int
-    progressing: int
-    failed: int
-    seeded: int
-    consumed: int
-    generation: int
-    observedGeneration: int
-    createdAt: datetime | None
 
 
 def unit_view(unit: GPUUnit, lifecycle: Lifecycle) -> UnitView:

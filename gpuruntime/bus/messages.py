@@ -13,6 +13,10 @@ import msgspec
 from gpuruntime.bus.errors import MalformedMessageError
 from gpuruntime.bus.names import is_invocation_id
 from gpuruntime.models.codec import MalformedObjectError, decode
+from gpuruntime.models.invocations import FailureClass, Mode, State
+
+# Of messages too, and read from here by whoever reads messages.
+__all__ = ["FailureClass", "Mode", "State"]
 
 VERSION: Final = "v1"
 NULL: Final = msgspec.Raw(b"null")
@@ -25,38 +29,6 @@ NEVER_TAKEN: Final = (
 T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder()
-
-
-class Mode(StrEnum):
-    ASYNC = "async"
-    SYNC = "sync"
-
-
-class State(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-    DEAD_LETTERED = "dead_lettered"
-
-    @property
-    def is_terminal(self) -> bool:
-        return self not in (State.QUEUED, State.RUNNING)
-
-
-class FailureClass(StrEnum):
-    MALFORMED_MESSAGE = "malformed_message"
-    NO_WORKER_TEMPLATE = "no_worker_template"
-    INSUFFICIENT_CAPACITY = "insufficient_capacity"
-    ACTIVATION_TIMEOUT = "activation_timeout"
-    FRAMEWORK_ERROR = "framework_error"
-    FRAMEWORK_TIMEOUT = "framework_timeout"
-    WORKER_LOST = "worker_lost"
-    RETRY_EXHAUSTED = "retry_exhausted"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
 
 
 class WorkerState(StrEnum):

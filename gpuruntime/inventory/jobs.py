@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from enum import StrEnum
 from itertools import islice
 
 import attrs
@@ -19,6 +18,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import provenance
 from gpuruntime.models.conditions import Condition, condition_of
 from gpuruntime.models.metadata import Key
+from gpuruntime.models.operator_views import Job, JobStatus
 from gpuruntime.models.phases import PoolPhase, pool_phase_of
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.reasons import ConditionType, PoolReason
@@ -26,33 +26,6 @@ from gpuruntime.models.units import GPUUnit
 
 # Nothing but a change of the pool's spec brings such a job further.
 _FAILURES = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)
-
-
-class JobStatus(StrEnum):
-    # No manager has looked at it yet.
-    PENDING = "pending"
-    # Units are being created.
-    RUNNING = "running"
-    # All units were created as objects; whether they are ready is told by `ready`.
-    SUCCEEDED = "succeeded"
-    # No unit will be created; `error` says why.
-    FAILED = "failed"
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class Job:
-    operationID: str
-    type: str
-    status: JobStatus
-    objectName: str
-    objectNamespace: str
-    requested: int
-    created: int
-    ready: int
-    consumed: int
-    error: str
-    createdAt: datetime | None
-    updatedAt: datetime | None
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
 
 import attrs
 
@@ -32,14 +31,7 @@ from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import is_dns_label
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
-
-
-class Lifecycle(StrEnum):
-    """Units that serve somebody, units that wait in stock, or both."""
-
-    INSTANCE = "instance"
-    STOCK = "stock"
-    ALL = "all"
+from gpuruntime.models.views import Lifecycle
 
 
 class Units:

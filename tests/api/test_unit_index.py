@@ -9,12 +9,12 @@ from gpuruntime.api.unit_index import Filter, UnitIndex
 from gpuruntime.informer.store import Store
 from gpuruntime.informer.writer import Handler, Writer
 from gpuruntime.inventory.scopes import tenant_of
-from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import Key, ObjectMeta
 from gpuruntime.models.phases import UnitPhase, phase_of
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
+from gpuruntime.models.views import Lifecycle
 
 SPECS, TENANTS = ("g1", "g2"), ("", "blue", "red")
 PHASES = (None, UnitPhase.READY, UnitPhase.PROGRESSING, UnitPhase.FAILED)

@@ -9,10 +9,11 @@ import pytest
 
 from gpuruntime.inventory.bodies import OPERATION_TYPE, SEED_STOCK_UNITS
 from gpuruntime.inventory.errors import JobNotFoundError
-from gpuruntime.inventory.jobs import JobStatus, highest_ordinal, job_of
+from gpuruntime.inventory.jobs import highest_ordinal, job_of
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import ObjectMeta
+from gpuruntime.models.operator_views import JobStatus
 from gpuruntime.models.pools import STOCK_POOLS, StockPool, StockPoolSpec, StockPoolStatus
 from gpuruntime.models.reasons import PoolReason
 from tests.inventory.cluster import STOCK, Cluster, replica

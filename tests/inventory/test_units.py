@@ -13,11 +13,11 @@ from gpuruntime.inventory.errors import (
     UnknownOutcomeError,
 )
 from gpuruntime.inventory.requests import parse_update_unit
-from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models import labels
 from gpuruntime.models.names import label_value_of
 from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.views import Lifecycle
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
 from tests.inventory.cluster import INSTANCE, STOCK, SYSTEM, Cluster, Document, notes, replica
 

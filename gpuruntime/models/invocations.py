@@ -1,0 +1,35 @@
+"""Invocations in words: how they are asked for, how they stand, and why they fail."""
+
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    ASYNC = "async"
+    SYNC = "sync"
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    DEAD_LETTERED = "dead_lettered"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self not in (State.QUEUED, State.RUNNING)
+
+
+class FailureClass(StrEnum):
+    MALFORMED_MESSAGE = "malformed_message"
+    NO_WORKER_TEMPLATE = "no_worker_template"
+    INSUFFICIENT_CAPACITY = "insufficient_capacity"
+    ACTIVATION_TIMEOUT = "activation_timeout"
+    FRAMEWORK_ERROR = "framework_error"
+    FRAMEWORK_TIMEOUT = "framework_timeout"
+    WORKER_LOST = "worker_lost"
+    RETRY_EXHAUSTED = "retry_exhausted"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
