@@ -30,6 +30,7 @@ from gpuruntime.api.health import Health
 from gpuruntime.api.invocation_routes import invocation_routes
 from gpuruntime.api.log_routes import log_route
 from gpuruntime.api.middleware import bounded, mark, middlewares
+from gpuruntime.api.origins import Origins
 from gpuruntime.api.routing import Route
 from gpuruntime.api.status_routes import status_routes
 from gpuruntime.api.stock_routes import stock_routes
@@ -65,6 +66,7 @@ class ApiOptions:
     limits: Limits = Limits()
     bodies: BodyLimits = BodyLimits()
     most_requests: int = 4096
+    origins: Origins = Origins()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -99,7 +101,12 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     described = with_document(
         routes_of(backend, options), version=options.version, is_guarded=backend.guard.asks
     )
-    door = Door(backend.guard, Allowances(options.limits), Crowd(options.most_requests))
+    door = Door(
+        backend.guard,
+        Allowances(options.limits),
+        Crowd(options.most_requests),
+        options.origins,
+    )
     for route in described:
         handler = bounded(
             route,

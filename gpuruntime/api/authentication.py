@@ -14,6 +14,7 @@ from gpuruntime.api.access import ANYBODY, Access, Open, Principal
 from gpuruntime.api.allowances import Allowances
 from gpuruntime.api.crowd import Crowd
 from gpuruntime.api.errors import UnauthenticatedError
+from gpuruntime.api.origins import Origins
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,11 +56,15 @@ class OpenDoor:
 
 @attrs.frozen(slots=True)
 class Door:
-    """A guard, what each caller that it knows may ask for, and what all of them may together."""
+    """A guard, and what bounds those it lets in: each that it knows, and all of them together.
+
+    Where nobody is asked who calls, it matters whose page does.
+    """
 
     guard: Guard
     allowances: Allowances
     crowd: Crowd
+    origins: Origins = Origins()
 
 
 def guarded(
@@ -83,6 +88,7 @@ def guarded(
         principal = await guard.principal_of(request.headers)
         request[PRINCIPAL] = principal
         if not guard.asks:
+            door.origins.demand(request.method, request.headers)
             return await handler(request)
         structlog.contextvars.bind_contextvars(caller=principal.name)
         with door.allowances.use(principal.name, asyncio.get_running_loop().time()):

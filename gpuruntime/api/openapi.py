@@ -22,6 +22,8 @@ _SCHEME: Final = "token"
 _BEARER: Final[JsonObject] = {"type": "http", "scheme": "bearer"}
 # What any route may end with where callers are asked who they are.
 _GUARDED: Final = ("unauthenticated", "forbidden", "too_many_requests", "service_unavailable")
+# And where they are not: a page of another origin is refused.
+_UNGUARDED: Final = ("forbidden",)
 _METHODS: Final = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
 
 
@@ -50,7 +52,9 @@ def openapi_document(
 
 
 def _operation(route: Route, components: Components, *, is_guarded: bool) -> JsonObject:
-    asks = is_guarded and not isinstance(route.access, Open)
+    is_open = isinstance(route.access, Open)
+    asks = is_guarded and not is_open
+    further = () if is_open else _GUARDED if is_guarded else _UNGUARDED
     body: JsonObject = {}
     if route.body:
         schema = components.request(route.body.model)
@@ -63,7 +67,7 @@ def _operation(route: Route, components: Components, *, is_guarded: bool) -> Jso
         "parameters": list(_parameters(route, components)),
         **({"security": [{_SCHEME: []}]} if asks else {}),
         **body,
-        "responses": dict(sorted(_responses(route, components, _GUARDED if asks else ()))),
+        "responses": dict(sorted(_responses(route, components, further))),
     }
 
 

@@ -14,6 +14,7 @@ from gpuruntime.api.app import ApiOptions, Backend, make_app
 from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.kubernetes_guard import KubernetesGuard
+from gpuruntime.api.origins import Origins
 from gpuruntime.api.token_guard import TokenGuard
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
@@ -210,6 +211,7 @@ class Api:
             limits=caller_limits_of(self._settings),
             bodies=body_limits_of(self._settings),
             most_requests=self._settings.connections.mostRequests,
+            origins=Origins(is_local=_is_for_this_machine(self._settings)),
         )
         return make_app(backend, options)
 
@@ -300,6 +302,12 @@ class Api:
 def _token_file(settings: Settings, meter: Meter) -> TokenFile | None:
     is_token = settings.auth.mode is AuthMode.TOKEN
     return TokenFile(settings.auth.tokenFile, meter) if is_token else None
+
+
+def _is_for_this_machine(settings: Settings) -> bool:
+    """Nobody is asked, and nobody said that others may call: then only this machine does."""
+    auth = settings.auth
+    return auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
 
 
 def _refuse_open_doors(settings: Settings) -> None:

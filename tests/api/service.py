@@ -17,6 +17,7 @@ from gpuruntime.api.app import ApiOptions, Backend, make_app, routes_of
 from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.file_patience import FileLimits
+from gpuruntime.api.origins import Origins
 from gpuruntime.api.routing import Route
 from gpuruntime.api.serving import Runner
 from gpuruntime.api.swagger import with_document
@@ -41,6 +42,7 @@ STORAGES = "/api/v1/gpu-storages"
 INVOCATIONS = "/api/v1/serverless/invocations"
 FILE_LIMITS = FileLimits()
 LIMITS = Limits()
+ORIGINS = Origins()
 WELL = Connection(is_connected=True, is_synced=True)
 
 
@@ -158,6 +160,7 @@ async def service(
     guard: Guard | None = None,
     limits: Limits = LIMITS,
     most_requests: int = 4096,
+    origins: Origins = ORIGINS,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live.
 
@@ -198,6 +201,7 @@ async def service(
             files=files,
             limits=limits,
             most_requests=most_requests,
+            origins=origins,
         )
         app = make_app(backend, options)
         routes = with_document(
