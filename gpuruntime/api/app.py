@@ -28,6 +28,8 @@ from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.function_routes import function_routes
 from gpuruntime.api.health import Health
 from gpuruntime.api.invocation_routes import invocation_routes
+from gpuruntime.api.live_routes import live_routes
+from gpuruntime.api.live_streams import Changes, StreamLimits, Streams
 from gpuruntime.api.log_routes import log_route
 from gpuruntime.api.middleware import bounded, mark, middlewares
 from gpuruntime.api.origins import Origins
@@ -66,6 +68,7 @@ class ApiOptions:
     limits: Limits = Limits()
     bodies: BodyLimits = BodyLimits()
     most_requests: int = 4096
+    streams: StreamLimits = StreamLimits()
     origins: Origins = Origins()
 
 
@@ -92,22 +95,36 @@ class Backend:
     guard: Guard = attrs.field(factory=OpenDoor)
 
 
+@attrs.frozen(kw_only=True, slots=True)
+class Orders:
+    """What is kept sorted and counted as the caches change, for whatever routes show it."""
+
+    index: UnitIndex
+    fleet: Fleet
+
+
 def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     app = web.Application(
         client_max_size=BODY_LIMIT,
         middlewares=middlewares(rng=backend.rng, meter=backend.meter),
     )
     app.on_response_prepare.append(mark)
+    orders = orders_of(backend, options)
     described = with_document(
-        routes_of(backend, options), version=options.version, is_guarded=backend.guard.asks
+        routes_of(backend, options, orders),
+        version=options.version,
+        is_guarded=backend.guard.asks,
     )
+    streams = Streams(Changes(backend.caches), backend.connection, options.streams)
+    app.on_shutdown.append(streams.end)
+    live = _live_routes(backend, orders, streams)
     door = Door(
         backend.guard,
         Allowances(options.limits),
         Crowd(options.most_requests),
         options.origins,
     )
-    for route in described:
+    for route in (*described, *live):
         handler = bounded(
             route,
             web_handler(route, backend.connection, options.bodies),
@@ -127,8 +144,8 @@ def _methods_of(route: Route) -> tuple[str, ...]:
     return ("GET", "HEAD") if route.method == "GET" else (route.method,)
 
 
-def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
-    inventory, caches, client = backend.inventory, backend.caches, backend.client
+def orders_of(backend: Backend, options: ApiOptions) -> Orders:
+    caches = backend.caches
     fleet = Fleet(
         nodes=backend.nodes,
         quotas=backend.quotas,
@@ -136,6 +153,25 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
         active=Counts(caches.units, active_state_of, group_of=spec_name_of),
         gpu_resource=options.gpu_resource,
     )
+    return Orders(index=UnitIndex(units=caches.units, stock=caches.stock), fleet=fleet)
+
+
+def _live_routes(backend: Backend, orders: Orders, streams: Streams) -> tuple[Route, ...]:
+    return live_routes(
+        streams,
+        inventory=backend.inventory,
+        index=orders.index,
+        fleet=orders.fleet,
+        connection=backend.connection,
+    )
+
+
+def routes_of(
+    backend: Backend, options: ApiOptions, orders: Orders | None = None
+) -> tuple[Route, ...]:
+    """Those that the document describes."""
+    orders = orders or orders_of(backend, options)
+    inventory, client, fleet = backend.inventory, backend.client, orders.fleet
     health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)
     return (
         *status_routes(health, fleet),
@@ -143,7 +179,7 @@ def routes_of(backend: Backend, options: ApiOptions) -> tuple[Route, ...]:
         *stock_routes(inventory, options.namespaces),
         *unit_routes(
             inventory.units,
-            UnitIndex(units=caches.units, stock=caches.stock),
+            orders.index,
             UnitEvents(client),
             options.namespaces,
         ),

@@ -43,7 +43,7 @@ class Fleet:
         return FleetView(
             nodes=nodes,
             gpuProducts=gpu_products_of(nodes),
-            specs=list(self._specs()),
+            specs=self.specs(),
             quotas=sorted(self._quota_views(), key=lambda quota: (quota.namespace, quota.name)),
         )
 
@@ -51,13 +51,15 @@ class Fleet:
         views = (node_view(node, self._gpu_resource) for node in self._nodes.values())
         return sorted(views, key=lambda node: node.name)
 
-    def _specs(self) -> Iterator[SpecView]:
-        for spec_name in sorted(self.stock.groups | self.active.groups):
-            yield SpecView(
+    def specs(self) -> list[SpecView]:
+        return [
+            SpecView(
                 specName=spec_name,
                 stock=_stock_counts(self.stock.of(spec_name)),
                 active=_active_counts(self.active.of(spec_name)),
             )
+            for spec_name in sorted(self.stock.groups | self.active.groups)
+        ]
 
     def _quota_views(self) -> Iterator[QuotaView]:
         for quota in self._quotas.values():

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
+from gpuruntime.api.live_pages import LivePage
+from gpuruntime.api.pages import cursor_after_key
 from gpuruntime.api.views import unit_view
 from gpuruntime.inventory.ordering import Ordered, Place
 from gpuruntime.inventory.stores import Cache, Store
@@ -84,12 +86,26 @@ class UnitIndex:
             cache.add_handler(partial(self._heed, lifecycle, cache.store))
 
     def page(self, wanted: Filter, *, limit: int, after: Key | None = None) -> UnitPage:
+        entries, following = self._entries_of(wanted, limit, after)
+        views = [entry.view or entry.encoded() for entry in entries]
+        return UnitPage(views=views, next=following)
+
+    def live_page(self, wanted: Filter, *, limit: int, after: Key | None = None) -> LivePage:
+        """Of one lifecycle, since names stand for units there."""
+        entries, following = self._entries_of(wanted, limit, after)
+        views = {entry.unit.metadata.name: entry.view or entry.encoded() for entry in entries}
+        return LivePage(views=views, next=cursor_after_key(following))
+
+    def _entries_of(
+        self, wanted: Filter, limit: int, after: Key | None
+    ) -> tuple[list[_Entry], Key | None]:
+        """Of one page, and the key after which the next one begins."""
         place = _place_of(after) if after else ()
         parts = [self._found(facets, place, limit + 1) for facets in wanted.alternatives()]
         found = _merged(parts, limit + 1)
         kept = found[:limit]
         following = kept[-1].unit.metadata.key if len(found) > limit else None
-        return UnitPage(views=[entry.view or entry.encoded() for entry in kept], next=following)
+        return kept, following
 
     def _found(self, facets: list[Facet], place: Place, count: int) -> list[_Entry]:
         rows = [self._rows[facet] for facet in facets if facet in self._rows]

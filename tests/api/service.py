@@ -17,6 +17,7 @@ from gpuruntime.api.app import ApiOptions, Backend, make_app, routes_of
 from gpuruntime.api.authentication import Guard, OpenDoor
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.file_patience import FileLimits
+from gpuruntime.api.live_streams import StreamLimits
 from gpuruntime.api.origins import Origins
 from gpuruntime.api.routing import Route
 from gpuruntime.api.serving import Runner
@@ -42,6 +43,7 @@ STORAGES = "/api/v1/gpu-storages"
 INVOCATIONS = "/api/v1/serverless/invocations"
 FILE_LIMITS = FileLimits()
 LIMITS = Limits()
+STREAMS = StreamLimits()
 ORIGINS = Origins()
 WELL = Connection(is_connected=True, is_synced=True)
 
@@ -160,6 +162,7 @@ async def service(
     guard: Guard | None = None,
     limits: Limits = LIMITS,
     most_requests: int = 4096,
+    streams: StreamLimits = STREAMS,
     origins: Origins = ORIGINS,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live.
@@ -201,6 +204,7 @@ async def service(
             files=files,
             limits=limits,
             most_requests=most_requests,
+            streams=streams,
             origins=origins,
         )
         app = make_app(backend, options)

@@ -105,6 +105,7 @@ async def test_another_site_changes_nothing_through_an_operators_browser() -> No
             ("POST", "/api/v1/gpu-storages/models/recover"),
             ("POST", "/api/v1/serverless/dead-letters/1/redrive"),
             ("GET", UNITS),
+            ("GET", "/console/events/units"),
         ):
             for headers in (foreign, {"Host": "evil.example"}):
                 async with api.client.request(method, path, headers=headers) as response:
