@@ -18,6 +18,7 @@ from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.authentication import Door, Guard, OpenDoor, guarded
 from gpuruntime.api.bodies import BodyLimits
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.console_files import console_files
 from gpuruntime.api.crowd import Crowd
 from gpuruntime.api.dead_letter_routes import dead_letter_routes
 from gpuruntime.api.dispatch import expected, web_handler
@@ -117,14 +118,14 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     )
     streams = Streams(Changes(backend.caches), backend.connection, options.streams)
     app.on_shutdown.append(streams.end)
-    live = _live_routes(backend, orders, streams)
+    console = (*console_files(), *_live_routes(backend, orders, streams))
     door = Door(
         backend.guard,
         Allowances(options.limits),
         Crowd(options.most_requests),
         options.origins,
     )
-    for route in (*described, *live):
+    for route in (*described, *console):
         handler = bounded(
             route,
             web_handler(route, backend.connection, options.bodies),

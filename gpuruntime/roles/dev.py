@@ -204,6 +204,7 @@ def welcome(address: str, *, has_functions: bool) -> tuple[str, ...]:
     )
     return (
         f"api          {address}",
+        f"console      {address}/console/",
         f"swagger      {address}/swagger/index.html",
         "try",
         f"  curl -X POST {units}/operator/stock-units {header} -d '{stock}'",

@@ -1,0 +1,52 @@
+// Elements from values: texts become text nodes, so no text is ever read as markup.
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.flat().filter((child) => child || child === 0));
+  return made;
+}
+
+export function button(label, press, attributes = {}) {
+  return element("button", { type: "button", onclick: press, ...attributes }, label);
+}
+
+export function badge(word, kind) {
+  return element("span", { class: "badge", "data-kind": kind }, word);
+}
+
+const KINDS = {
+  Ready: "good",
+  Succeeded: "good",
+  succeeded: "good",
+  Progressing: "moving",
+  Pending: "moving",
+  Running: "moving",
+  queued: "moving",
+  running: "moving",
+  Failed: "bad",
+  failed: "bad",
+  dead_lettered: "bad",
+  expired: "bad",
+};
+
+export function phaseBadge(phase) {
+  return badge(phase, KINDS[phase] ?? "still");
+}
+
+/** Words for whoever cannot see what changed; politely, one after the other. */
+export function say(words) {
+  const said = document.getElementById("said");
+  said.textContent = words;
+}
+
+let numbered = 0;
+
+export function freshId(stem) {
+  numbered += 1;
+  return `${stem}-${numbered}`;
+}

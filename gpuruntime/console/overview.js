@@ -1,0 +1,69 @@
+// How all of it stands: totals, stock and units by spec, and what failed.
+
+import { call } from "./api.js";
+import { element } from "./elements.js";
+import { sharesBar } from "./shares.js";
+import { LiveTable } from "./table.js";
+import { unitColumns } from "./units.js";
+
+const EVERY_MS = 15_000;
+const MOST_FAILED = 20;
+
+export function overviewPlace({ watch, poll, heedFleet, isBound }) {
+  const totals = element("dl", { class: "totals", "aria-label": "Totals" });
+  const specs = specTable();
+  const failed = new LiveTable({ label: "Failed units", columns: unitColumns(), nothing: "No unit has failed." });
+  const more = element("p", { class: "muted", hidden: true }, element("a", { href: "#/units?phase=Failed" }, "All failed units"));
+
+  heedFleet((fleet) => specs.show(fleet.specs));
+  watch("units", new URLSearchParams({ phase: "Failed", limit: MOST_FAILED }), (name, data) => {
+    if (name !== "page" && name !== "change") return;
+    failed.change(data.put, data.names);
+    more.hidden = !data.next;
+  });
+  poll(async () => {
+    const { data } = await call("GET", "/health");
+    totals.replaceChildren(...totalsOf(data));
+  }, EVERY_MS);
+
+  const bySpec = element("section", { "aria-labelledby": "specs" }, element("div", { class: "head" }, element("h2", { id: "specs" }, "Stock and units by spec")), specs.node);
+  bySpec.hidden = isBound();
+  return element(
+    "div",
+    {},
+    element("div", { class: "head" }, element("h1", {}, "Overview")),
+    totals,
+    bySpec,
+    element("section", { "aria-labelledby": "failed" }, element("div", { class: "head" }, element("h2", { id: "failed" }, "Failed units")), failed.node, more),
+  );
+}
+
+function totalsOf(health) {
+  const tile = (word, value, kind) => element("div", { "data-kind": kind }, element("dt", {}, word), element("dd", {}, value));
+  const away = health.nodeCount - health.readyNodeCount;
+  return [
+    tile("active units", String(health.activeUnitCount)),
+    tile("stock, ready to claim", `${health.readyStockCount} of ${health.stockUnitCount}`),
+    tile("nodes ready", `${health.readyNodeCount} of ${health.nodeCount}`, away ? "bad" : null),
+    tile("GPUs allocatable", `${health.totalGPUAllocatable} of ${health.totalGPUCapacity}`),
+    tile("queue of functions", health.queueConnected ? "connected" : "off"),
+  ];
+}
+
+function specTable() {
+  const number = (label, read) => ({ label, class: "number", cell: (spec) => element("span", {}, String(read(spec))) });
+  return new LiveTable({
+    label: "Stock and units by spec",
+    keyOf: (spec) => spec.specName,
+    nothing: "There is neither stock nor a unit. Begin with a pool.",
+    columns: [
+      { label: "Spec", class: "narrow", cell: (spec) => element("a", { href: `#/units?specName=${encodeURIComponent(spec.specName)}` }, spec.specName) },
+      { label: "Stock", cell: (spec) => sharesBar(spec.stock) },
+      number("Units", (spec) => spec.active.total),
+      number("Ready", (spec) => spec.active.ready),
+      number("Progressing", (spec) => spec.active.progressing),
+      number("Suspended", (spec) => spec.active.suspended),
+      number("Failed", (spec) => spec.active.failed),
+    ],
+  });
+}
