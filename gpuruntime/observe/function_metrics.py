@@ -11,6 +11,7 @@ RESULTS: Final = (RoleName.RESULTS,)
 WORKER: Final = (RoleName.WORKER,)
 OF_BROKER: Final = (RoleName.API, RoleName.ACTIVATOR, RoleName.RESULTS, RoleName.WORKER)
 ENDS: Final = ("succeeded", "failed", "expired", "cancelled", "dead_lettered")
+FUNCTION: Final = Label("function", bound="the functions that are declared")
 # How an invocation is refused: the code that its caller sees.
 REFUSED: Final = (
     "already_finished",
@@ -107,6 +108,29 @@ INVOCATION_METRICS: Final = (
 
 SCALING_METRICS: Final = (
     Metric(
+        name="serverless_function_depth",
+        kind=Kind.GAUGE,
+        help="Invocations of a function that wait or run.",
+        roles=ACTIVATOR,
+        labels=(FUNCTION,),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="serverless_function_oldest_wait_seconds",
+        kind=Kind.GAUGE,
+        help="How long the oldest waiting invocation of a function has waited.",
+        roles=ACTIVATOR,
+        labels=(FUNCTION,),
+        is_told_from_start=False,
+    ),
+    Metric(
+        name="serverless_dead_letters",
+        kind=Kind.GAUGE,
+        help="Dead letters of all functions that nobody has redriven or discarded.",
+        roles=ACTIVATOR,
+        is_told_from_start=False,
+    ),
+    Metric(
         name="serverless_depth",
         kind=Kind.GAUGE,
         help="Invocations of all functions that wait or run, as the leading activator reads it.",
@@ -160,6 +184,13 @@ SCALING_METRICS: Final = (
 )
 
 RESULT_METRICS: Final = (
+    Metric(
+        name="serverless_invocations_ended_total",
+        kind=Kind.COUNTER,
+        help="Invocations that came to an end, by state; one that is redriven ends again.",
+        roles=RESULTS,
+        labels=(Label("state", ENDS),),
+    ),
     Metric(
         name="results_stored_total",
         kind=Kind.COUNTER,

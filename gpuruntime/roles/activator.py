@@ -84,6 +84,7 @@ class ActivatorRole:
         ) as tasks:
             self._activator = activator = self._make_activator(client, queue, tasks)
             tell_ages(self._registry, activator.queues)
+            self._tell_of_functions(activator)
             if elector is not None:
                 tasks.create_task(elector.run(), name="elector")
             for name, informer in self._informers.items():
@@ -137,6 +138,11 @@ class ActivatorRole:
             ("storages", GPU_STORAGES, instance, STORAGE_INDEXES),
         )
         return mirrors(client, table, self._process, self._registry, is_checked=True)
+
+    def _tell_of_functions(self, activator: Activator) -> None:
+        registry = self._registry
+        registry.gauge_from("serverless_function_depth", activator.function_depths)
+        registry.gauge_from("serverless_function_oldest_wait_seconds", activator.function_waits)
 
     def _told_leading(self) -> Mapping[tuple[str, ...], float]:
         return {(self._registry.role,): float(self._is_leading)}

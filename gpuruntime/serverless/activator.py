@@ -5,9 +5,9 @@ Only the one process that leads runs this.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import structlog
@@ -34,10 +34,14 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
 
+# By the values of a metric's labels.
+Rows: TypeAlias = Mapping[tuple[str, ...], float]
+
 # Each waits for the cluster or the broker most of its time.
 AT_ONCE: Final = 64
 SURVEY_SECONDS: Final = 10.0
 MEASURE_SECONDS: Final = 5.0
+DEAD_LETTERS_SECONDS: Final = 30.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -68,6 +72,7 @@ class Activator:
         self._queue = queue
         self._units = caches.units
         self._meter = meter
+        self._now = means.now
         self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
         namespace = means.options.namespaces.instance
         self._beats = Beats(names, uids_in(caches.units, namespace))
@@ -95,6 +100,15 @@ class Activator:
         )
         self._survey_due = asyncio.Event()
 
+    def function_depths(self) -> Rows:
+        memories = self._scaler.memories
+        return {(name,): memory.status.depth for name, memory in memories.items()}
+
+    def function_waits(self) -> Rows:
+        """Of each function whose oldest invocation waits, and 0 of the others."""
+        now, memories = self._now(), self._scaler.memories
+        return {(name,): memory.oldest_wait_seconds(now) for name, memory in memories.items()}
+
     @property
     def queues(self) -> tuple[WorkQueue[str], ...]:
         return (self._keys,)
@@ -116,6 +130,7 @@ class Activator:
                 tasks.create_task(self._follow_sessions(), name="sessions")
                 tasks.create_task(self._survey(), name="consumers")
                 tasks.create_task(self._measure(), name="measure")
+                tasks.create_task(self._count_dead_letters(), name="dead letters")
 
     async def drain(self) -> None:
         await self.controller.drain()
@@ -215,3 +230,10 @@ class Activator:
             oldest = max((status.oldestWaitSeconds for status in statuses), default=0)
             self._meter.gauge("serverless_oldest_wait_seconds", oldest)
             await asyncio.sleep(MEASURE_SECONDS)
+
+    async def _count_dead_letters(self) -> None:
+        while True:
+            with suppress(BusError):
+                count = await self._depths.dead_letters()
+                self._meter.gauge("serverless_dead_letters", count)
+            await asyncio.sleep(DEAD_LETTERS_SECONDS)

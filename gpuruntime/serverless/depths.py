@@ -40,6 +40,7 @@ class Backlog:
 
 @attrs.frozen(kw_only=True, slots=True)
 class _State:
+    messages: int = 0
     subjects: dict[str, int] = attrs.field(factory=dict)
 
 
@@ -97,6 +98,11 @@ class Depths:
             depths |= {subject.rpartition(".")[2]: count for subject, count in subjects.items()}
             if len(subjects) < page.limit or not subjects:
                 return depths
+
+    async def dead_letters(self) -> int:
+        """How many there are, of all functions."""
+        answer = await self._jetstream.call(f"STREAM.INFO.{self._names.dead_letters}")
+        return _told(answer, _StreamPage).state.messages
 
     async def backlog(self, function: str, *, busy: int) -> Backlog:
         """`busy`: how many its workers say that they have in hand.

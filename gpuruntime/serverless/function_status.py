@@ -80,7 +80,6 @@ class FunctionStatus:
         self.units.write_through(written)
 
     async def _oldest_wait(self, seen: Observed, depth: int, memory: Memory) -> float:
-        """Between two answers of the broker the wait goes on."""
         if not depth:
             memory.oldest_at = None
         elif memory.asks_for_oldest(asyncio.get_running_loop().time(), PERIOD_SECONDS):
@@ -90,9 +89,7 @@ class FunctionStatus:
                 memory.oldest_at = backlog.oldest_at
             except BusError as error:
                 log.debug("oldest wait unknown", reason=str(error))
-        if memory.oldest_at is None:
-            return 0.0
-        return max((self.now() - memory.oldest_at).total_seconds(), 0.0)
+        return memory.oldest_wait_seconds(self.now())
 
 
 def _in_outline(status: ServerlessStatus) -> ServerlessStatus:

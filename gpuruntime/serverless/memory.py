@@ -111,6 +111,10 @@ class Memory:
     def tells_in_seconds(self, now: float, period_seconds: float) -> float:
         return 0.0 if self.told_at is None else max(self.told_at + period_seconds - now, 0.0)
 
+    def oldest_wait_seconds(self, now: datetime) -> float:
+        """Between two answers of the broker the wait goes on."""
+        return max((now - self.oldest_at).total_seconds(), 0.0) if self.oldest_at else 0.0
+
     def asks_for_oldest(self, now: float, period_seconds: float) -> bool:
         """Yes at once, and then once in a period."""
         if self._asked_at is not None and now - self._asked_at < period_seconds:

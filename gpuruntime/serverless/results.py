@@ -184,6 +184,7 @@ class Results:
                 stored, parts, written_at=delivery.stored_at
             )
         if is_kept:
+            self._meter.count("serverless_invocations_ended_total", state=stored.record.state)
             await self._ack(delivery)
             return
         longest = self._options.longest_pause_seconds

@@ -205,3 +205,8 @@ async def test_the_status_tells_how_long_the_oldest_waits(declared: Bus) -> None
         await eventually(lambda: made.scaled.status().get("depth") == 1)
         assert made.scaled.status()["oldestWaitSeconds"] >= 1
         assert made.scaled.status()["reason"] == "insufficient_capacity"
+        activator = made.scaled.activator
+        assert activator.function_depths() == {(FUNCTION,): 1}
+        [(names, seconds)] = activator.function_waits().items()
+        assert names == (FUNCTION,)
+        assert seconds >= 1

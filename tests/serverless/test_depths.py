@@ -29,6 +29,13 @@ async def test_every_function_that_has_invocations_is_told_at_once(declared: Bus
     assert await depths_of(declared).read() == {FUNCTION: 3, "other": 1}
 
 
+async def test_dead_letters_of_all_functions_are_counted(declared: Bus) -> None:
+    assert await depths_of(declared).dead_letters() == 0
+    for function, letter in ((FUNCTION, "dl-1"), (FUNCTION, "dl-2"), ("other", "dl-1")):
+        await declared.jetstream.publish(declared.names.dead_letter(function, letter), b"{}")
+    assert await depths_of(declared).dead_letters() == 3
+
+
 async def test_more_functions_than_one_answer_holds_are_all_told(declared: Bus) -> None:
     for number in range(MANY):
         await declared.connection.publish(declared.names.invoke(f"f{number}"), b"")

@@ -58,6 +58,12 @@ class Replica:
                 return int(float(line.split()[1]))
         return 0
 
+    def ended(self, state: str) -> int:
+        """So many in this state, as it counts them."""
+        name = f'gpuruntime_serverless_invocations_ended_total{{state="{state}"}} '
+        lines = self._metrics.text().decode().splitlines()
+        return sum(int(float(line.removeprefix(name))) for line in lines if line.startswith(name))
+
 
 @asynccontextmanager
 async def replica(
@@ -150,6 +156,7 @@ async def test_without_a_store_the_end_stays_in_the_stream_alone(declared: Bus) 
         await all_done(declared)
         assert await state_of(declared, "a") is State.FAILED
         assert await state_of(declared, "b") is State.EXPIRED
+        assert [one.ended(state) for state in ("failed", "expired", "succeeded")] == [1, 1, 0]
         assert one.results.not_ready == ""
 
 
