@@ -232,8 +232,11 @@ class Activator:
             await asyncio.sleep(MEASURE_SECONDS)
 
     async def _count_dead_letters(self) -> None:
+        """While the broker is away, or its streams are not made yet, soon again."""
         while True:
+            pause = MEASURE_SECONDS
             with suppress(BusError):
                 count = await self._depths.dead_letters()
                 self._meter.gauge("serverless_dead_letters", count)
-            await asyncio.sleep(DEAD_LETTERS_SECONDS)
+                pause = DEAD_LETTERS_SECONDS
+            await asyncio.sleep(pause)
