@@ -48,7 +48,7 @@ def tests(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """The suites against a real control plane, which is built first where none is at hand."""
     install(session, "tests", "local", "postgres")
-    for made in ("tests.cluster.binaries", "tests.files.binaries"):
+    for made in ("tests.cluster.binaries", "tests.files.binaries", "tests.monitoring.binaries"):
         session.run("python", "-m", made)
     # What a thread of the fault proxy leaves to the collector is no matter of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
