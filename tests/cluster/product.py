@@ -32,12 +32,15 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 POLL_SECONDS = 0.05
 WAIT_SECONDS = 60.0
 NOWHERE = Path("/nonexistent")
+# Of the whole cluster, and of the accounts in one installation's namespaces.
+OF_ACCOUNTS = ("ClusterRole", "ValidatingAdmissionPolicy")
 # What processes need of the manifests, as Pods do.
 ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 FURNISHING = {
     "base": ACCESS
     | {
         *("Namespace", "ResourceQuota", "LimitRange", "PriorityClass", "NetworkPolicy"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     },
     "serverless": ACCESS,
 }
@@ -224,11 +227,14 @@ class Installation:
     def documents(self) -> Iterator[Any]:
         """The cluster's own objects are shared but for those that name this one's accounts."""
         for document in furnishing():
-            renamed = json.loads(json.dumps(document).replace('"runtime-', f'"{self.name}-'))
-            if renamed["kind"].startswith("ClusterRole"):
+            text = json.dumps(document).replace('"runtime-', f'"{self.name}-')
+            renamed = json.loads(text.replace(":runtime-", f":{self.name}-"))
+            if renamed["kind"].startswith(OF_ACCOUNTS):
                 renamed["metadata"]["name"] += f"-{self.name}"
             if renamed["kind"] == "ClusterRoleBinding":
                 renamed["roleRef"]["name"] += f"-{self.name}"
+            if renamed["kind"] == "ValidatingAdmissionPolicyBinding":
+                renamed["spec"]["policyName"] += f"-{self.name}"
             yield renamed
 
 

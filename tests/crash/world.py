@@ -59,6 +59,7 @@ STARTS: Final = BoundedSemaphore(3)
 
 # What an honest caller takes as an invitation to send the same again.
 AGAIN: Final = frozenset({429, 503, 504})
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 COLLECTIONS: Final = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -70,6 +71,8 @@ COLLECTIONS: Final = {
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
     "LimitRange": "/api/v1/namespaces/{}/limitranges",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
 }
 
 

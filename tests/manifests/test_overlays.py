@@ -23,7 +23,7 @@ FOLDERS = {
 SIZES = {"cpu", "memory", "ephemeral-storage"}
 CLUSTER_WIDE = {
     *("CustomResourceDefinition", "Namespace", "PriorityClass", "ClusterRole"),
-    "ClusterRoleBinding",
+    *("ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
 }
 # The place of the address in the environment that the manifests of `full` give.
 BROKER = {"GPURUNTIME_NATS_URL": "nats://nats.nats.svc:4222"}
