@@ -10,7 +10,16 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bench import claiming, creating, invoking, listing, local_server, managing, resting
+from tests.bench import (
+    besieging,
+    claiming,
+    creating,
+    invoking,
+    listing,
+    local_server,
+    managing,
+    resting,
+)
 from tests.bench.rows import Row
 
 EVENTS_A_SECOND = 2_000
@@ -82,6 +91,7 @@ def main() -> int:
         queue_rows,
         local_server.rows,
         listing.rows,
+        besieging.rows,
         creating.rows,
         claiming.rows,
         managing.rows,
