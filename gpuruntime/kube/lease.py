@@ -26,11 +26,12 @@ from gpuruntime.kube.errors import (
     NotFoundError,
     NotLeadingError,
 )
+from gpuruntime.kube.events import reference_to
 from gpuruntime.kube.transport import Transport
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.cluster import LEASES, Lease
+from gpuruntime.models.cluster import LEASES, Lease, ObjectReference
 from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key
+from gpuruntime.models.metadata import Key, ObjectMeta
 from gpuruntime.models.moments import rfc3339_micro
 
 log = get_logger()
@@ -97,6 +98,19 @@ class Elector:
         self._seen_version = ""
         self._rival = ""
         self._rival_until = NEVER
+
+    @property
+    def lease(self) -> ObjectReference:
+        """Which it is, as far as it was seen."""
+        key = self._options.key
+        own = (
+            self._own.metadata if self._own else ObjectMeta(namespace=key.namespace, name=key.name)
+        )
+        return reference_to(LEASES, own)
+
+    @property
+    def identity(self) -> str:
+        return self._options.identity
 
     @property
     def is_leading(self) -> bool:

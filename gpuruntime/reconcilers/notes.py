@@ -3,18 +3,15 @@
 A claim that goes well is told once, by its unit's Ready; stock is told of only where it fails.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-import attrs
-
-from gpuruntime.kube.events import EventRecorder, reference_to
+from gpuruntime.kube.notes import Note
 from gpuruntime.models import provenance
 from gpuruntime.models.conditions import Condition, condition_of
-from gpuruntime.models.metadata import KubernetesObject
 from gpuruntime.models.pools import StockPool, StockPoolStatus
-from gpuruntime.models.reasons import ConditionType, PoolReason, UnitReason
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.reasons import ConditionType, PoolReason, StorageReason, UnitReason
+from gpuruntime.models.storages import GPUStorage, GPUStorageStatus
 from gpuruntime.models.units import GPUUnit, GPUUnitStatus
 
 COMPONENT: Final = "gpuruntime-manager"
@@ -29,28 +26,30 @@ POOL_FAULTS: Final = frozenset(
         PoolReason.SPEC_CONFLICT,
     }
 )
-
-
-@attrs.frozen(slots=True)
-class Note:
-    reason: str
-    message: str
-    is_warning: bool = False
-
-
-def tell(
-    recorder: EventRecorder, resource: Resource[Any], about: KubernetesObject, note: Note
-) -> None:
-    """Never waits: the Event is sent when there is time."""
-    reference = reference_to(resource, about.metadata)
-    recorder.record(reference, note.reason, note.message, is_warning=note.is_warning)
+STORAGE_FAULTS: Final = frozenset(
+    {
+        StorageReason.EXPANSION_REFUSED,
+        StorageReason.INVALID_SPEC,
+        StorageReason.NETWORK_POLICY_SYNC_FAILED,
+        StorageReason.PREPARE_FAILED,
+        StorageReason.PREPARE_SYNC_FAILED,
+        StorageReason.VOLUME_LOST,
+        StorageReason.VOLUME_SYNC_FAILED,
+    }
+)
+ON_THEIR_WAY: Final = frozenset(
+    {UnitReason.DEPLOYMENT_PROGRESSING, StorageReason.PREPARE_PROGRESSING}
+)
+# The API server's own words, for a quota and for an admission alike.
+_IS_FORBIDDEN: Final = " is forbidden: "
 
 
 def unit_note(unit: GPUUnit, status: GPUUnitStatus, *, is_stock: bool) -> Note | None:
     """What the step from the unit's status to a new one has to tell."""
-    ready = _turned(unit.status.conditions, status.conditions)
+    before, after = unit.status.conditions, status.conditions
+    ready = _turned(before, after)
     if ready is None or ready.reason == UnitReason.DEPLOYMENT_PROGRESSING:
-        return None
+        return _refusal(before, after, ConditionType.READY)
     is_good = ready.reason in GOOD
     if is_good and is_stock:
         return None
@@ -68,10 +67,48 @@ def pool_note(pool: StockPool, status: StockPoolStatus) -> Note | None:
     return None
 
 
-def _turned(before: Iterable[Condition], after: Iterable[Condition]) -> Condition | None:
-    """The new Ready, where its reason is another one: words alone are no news."""
-    old, new = (condition_of(each, ConditionType.READY) for each in (before, after))
+def storage_notes(storage: GPUStorage, status: GPUStorageStatus) -> Iterator[Note]:
+    """What the step from the storage's status to a new one has to tell."""
+    before, after = storage.status.conditions, status.conditions
+    if ready := _turned(before, after):
+        is_fault = ready.reason in STORAGE_FAULTS
+        if is_fault or ready.reason == StorageReason.VOLUME_READY:
+            yield Note(ready.reason, ready.message, is_warning=is_fault)
+    prepared = _turned(before, after, ConditionType.PREPARED)
+    if prepared and _is(before, ConditionType.PREPARED, StorageReason.PREPARE_FAILED):
+        yield Note("PrepareRecovering", "it is filled again, as somebody asked")
+    if refused := _refusal(before, after, ConditionType.PREPARED):
+        yield refused
+    accessor = _turned(before, after, ConditionType.ACCESSOR_READY)
+    if accessor and accessor.reason == StorageReason.ACCESSOR_FAILED:
+        yield Note(accessor.reason, accessor.message, is_warning=True)
+
+
+def _turned(
+    before: Iterable[Condition],
+    after: Iterable[Condition],
+    type_: ConditionType = ConditionType.READY,
+) -> Condition | None:
+    """The new condition, where its reason is another one: words alone are no news."""
+    old, new = (condition_of(each, type_) for each in (before, after))
     return new if new is not None and (old is None or old.reason != new.reason) else None
+
+
+def _refusal(
+    before: Iterable[Condition], after: Iterable[Condition], type_: ConditionType
+) -> Note | None:
+    """Of what is on its way, and gets no Pod: those words are news, whatever Pod they name."""
+    old, new = (condition_of(each, type_) for each in (before, after))
+    if new is None or new.reason not in ON_THEIR_WAY or _IS_FORBIDDEN not in new.message:
+        return None
+    if old is not None and _IS_FORBIDDEN in old.message:
+        return None
+    return Note("PodRefused", new.message, is_warning=True)
+
+
+def _is(conditions: Iterable[Condition], type_: ConditionType, reason: StorageReason) -> bool:
+    condition = condition_of(conditions, type_)
+    return condition is not None and condition.reason == reason
 
 
 def _arrival(unit: GPUUnit, status: GPUUnitStatus) -> str:

@@ -15,6 +15,7 @@ from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.notes import tell
 from gpuruntime.models import codec, labels, provenance, validation
 from gpuruntime.models.envelopes import Envelope, envelope_of
 from gpuruntime.models.json import JsonObject
@@ -25,7 +26,7 @@ from gpuruntime.models.reasons import PoolReason
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.reconcilers.caches import SOURCE_POOL, Caches
 from gpuruntime.reconcilers.deletions import bury
-from gpuruntime.reconcilers.notes import pool_note, tell
+from gpuruntime.reconcilers.notes import pool_note
 from gpuruntime.reconcilers.options import PodDefaults
 from gpuruntime.reconcilers.pool_plan import ORIGIN, Stocktaking, plan, recordable, take_stock
 from gpuruntime.reconcilers.pool_status import (

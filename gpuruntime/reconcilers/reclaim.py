@@ -11,10 +11,10 @@ from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.notes import Note, tell
 from gpuruntime.models import provenance
 from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
-from gpuruntime.reconcilers.notes import Note, tell
 
 log = structlog.get_logger()
 

@@ -13,6 +13,7 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.kube.notes import tell
 from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
@@ -26,7 +27,7 @@ from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.children import deployment_of, policy_of, service_of
 from gpuruntime.reconcilers.drift import Child
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, asleep, with_held_mounts
-from gpuruntime.reconcilers.notes import tell, unit_note
+from gpuruntime.reconcilers.notes import unit_note
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.pod_template import Placement, has_worker
 from gpuruntime.reconcilers.stages import stages_of

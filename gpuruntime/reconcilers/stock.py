@@ -9,6 +9,7 @@ from gpuruntime.controller.result import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.notes import Note, tell
 from gpuruntime.models import provenance, validation
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS, StockPool
@@ -23,7 +24,6 @@ from gpuruntime.reconcilers.handoff_plan import (
     is_recorded,
     resolve,
 )
-from gpuruntime.reconcilers.notes import Note, tell
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.unit import invalid_verdict
 

@@ -14,6 +14,8 @@ import structlog
 from gpuruntime.controller.result import DONE, Result
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.notes import tell
 from gpuruntime.models import codec, provenance
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import StorageReason
@@ -25,6 +27,7 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildSyncError
 from gpuruntime.reconcilers.deletions import bury
 from gpuruntime.reconcilers.holds import Holds
+from gpuruntime.reconcilers.notes import storage_notes
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.prepares import Prepares
 from gpuruntime.reconcilers.storage_plan import StorageVerdict, ending_verdict, resting_step
@@ -48,6 +51,7 @@ class StorageReconciler:
     prepares: Prepares
     accessors: Accessors
     tombstones: Tombstones
+    recorder: EventRecorder
     now: Callable[[], datetime]
 
     async def reconcile(self, key: Key) -> Result:
@@ -139,9 +143,12 @@ class StorageReconciler:
     async def _write_status(self, storage: GPUStorage, status: GPUStorageStatus) -> GPUStorage:
         if status == storage.status:
             return storage
-        return await self.writes.patch(
+        written = await self.writes.patch(
             storage, {"status": codec.to_json(status)}, subresource="status"
         )
+        for note in storage_notes(storage, status):
+            tell(self.recorder, GPU_STORAGES, storage, note)
+        return written
 
     async def _rest(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Result | None:
         """Until its spec is mended nothing is begun, and what is served goes on being served."""

@@ -13,6 +13,7 @@ from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.notes import Note, tell
 from gpuruntime.models import provenance, validation
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.reasons import UnitReason
@@ -23,7 +24,6 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.function_plan import template_verdict
 from gpuruntime.reconcilers.holds import Holds
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable
-from gpuruntime.reconcilers.notes import Note, tell
 from gpuruntime.reconcilers.reclaim import Reclaimer, may_take_again
 from gpuruntime.reconcilers.running import Runner
 from gpuruntime.reconcilers.start_plan import (

@@ -71,7 +71,7 @@ class Reconcilers:
             retention_seconds=around.retention_seconds,
             now=around.now,
         )
-        self._recorder = EventRecorder(
+        self.recorder = EventRecorder(
             around.client,
             component=COMPONENT,
             now=around.now,
@@ -121,7 +121,7 @@ class Reconcilers:
                 tasks.create_task(controller.run(), name=f"controller {controller}")
             tasks.create_task(self._sweeper.run(), name="sweeper")
             tasks.create_task(self._auditor.run(), name="audit")
-            tasks.create_task(self._recorder.run(), name="events")
+            tasks.create_task(self.recorder.run(), name="events")
 
     def _is_current(self) -> bool:
         return all(informer.error is None for informer in self.informers.all())
@@ -148,7 +148,7 @@ class Reconcilers:
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
                 tasks.create_task(controller.drain(), name="drain")
-        await self._recorder.settle(SETTLE_SECONDS)
+        await self.recorder.settle(SETTLE_SECONDS)
 
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
         around, caches = self._around, self._caches
@@ -173,17 +173,17 @@ class Reconcilers:
                 client=around.client,
                 claims=claims,
                 units=caches.units,
-                recorder=self._recorder,
+                recorder=self.recorder,
             ),
             tombstones=self._tombstones,
             holds=holds,
-            recorder=self._recorder,
+            recorder=self.recorder,
             term=around.term,
             starts=starts,
         )
         storage = self._storage_reconciler(holds, writes)
         stock = StockReconciler(
-            client=around.client, caches=caches, runner=runner, recorder=self._recorder
+            client=around.client, caches=caches, runner=runner, recorder=self.recorder
         )
         pool = PoolReconciler(
             client=around.client,
@@ -191,7 +191,7 @@ class Reconcilers:
             tombstones=self._tombstones,
             defaults=around.options.pod_defaults,
             retention_seconds=around.retention_seconds,
-            recorder=self._recorder,
+            recorder=self.recorder,
             term=around.term,
             now=around.now,
         )
@@ -229,6 +229,7 @@ class Reconcilers:
             ),
             accessors=self._accessors(holds),
             tombstones=self._tombstones,
+            recorder=self.recorder,
             now=around.now,
         )
 
@@ -269,7 +270,7 @@ class Reconcilers:
             secrets=WorkerSecrets(
                 around.client, around.options.sidecar, mint=around.mint, now=around.now
             ),
-            recorder=self._recorder,
+            recorder=self.recorder,
             now=around.now,
             meter=around.meter,
         )

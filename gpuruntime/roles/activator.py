@@ -19,13 +19,13 @@ from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.cluster import transport_of
-from gpuruntime.roles.election import elector_of
+from gpuruntime.roles.election import elector_of, tell_of_term
 from gpuruntime.roles.gauges import tell_ages
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.queues import queue_of
 from gpuruntime.roles.translation import namespaces_of
-from gpuruntime.serverless.activator import Activator, ActivatorOptions
+from gpuruntime.serverless.activator import Activator, ActivatorOptions, recorder_of
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.workers import INDEXES, functions_in
 from gpuruntime.settings import Settings
@@ -96,6 +96,7 @@ class ActivatorRole:
         """Begins with a consistent read: what an earlier leader claimed is known before we act."""
         if elector is not None:
             await elector.leading.wait()
+            tell_of_term(activator.recorder, elector)
         for informer in self._informers.values():
             await informer.synced.wait()
         for name in ("units", "stock"):
@@ -125,7 +126,14 @@ class ActivatorRole:
             retention_seconds=settings.worker.resultRetention,
         )
         units = inventory_of(means, tasks).units
-        return Activator(means, units, queue, options, catch_up=informers["units"].catch_up)
+        return Activator(
+            means,
+            units,
+            queue,
+            options,
+            recorder=recorder_of(means),
+            catch_up=informers["units"].catch_up,
+        )
 
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         namespaces = self._settings.namespaces

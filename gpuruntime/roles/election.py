@@ -2,6 +2,7 @@
 
 import asyncio
 
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
 from gpuruntime.models.metadata import Key
@@ -39,3 +40,8 @@ def elector_of(
     )
     elector.gives_back = False
     return elector
+
+
+def tell_of_term(recorder: EventRecorder, elector: Elector) -> None:
+    """On the Lease, and in the words of Kubernetes' own electors."""
+    recorder.record(elector.lease, "LeaderElection", f"{elector.identity} became leader")

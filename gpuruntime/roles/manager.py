@@ -17,7 +17,7 @@ from gpuruntime.reconcilers.informers import Surroundings
 from gpuruntime.reconcilers.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
 from gpuruntime.roles.cluster import transport_of
-from gpuruntime.roles.election import elector_of
+from gpuruntime.roles.election import elector_of, tell_of_term
 from gpuruntime.roles.gauges import tell_ages
 from gpuruntime.roles.mirrors import waits_for
 from gpuruntime.roles.process import Process
@@ -92,6 +92,7 @@ class Manager:
         if elector is not None:
             await elector.leading.wait()
             self._is_clean_term = elector.follows_clean_end
+            tell_of_term(reconcilers.recorder, elector)
         self._led_since = asyncio.get_running_loop().time()
         await reconcilers.run()
 

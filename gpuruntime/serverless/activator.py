@@ -18,9 +18,11 @@ from gpuruntime.controller.controller import Controller
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.stores import FUNCTION
 from gpuruntime.inventory.units import Units
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.serverless.beats import Beats, uids_in
 from gpuruntime.serverless.consumers import Consumers
 from gpuruntime.serverless.depths import Depths
+from gpuruntime.serverless.function_notes import COMPONENT
 from gpuruntime.serverless.function_status import FunctionStatus
 from gpuruntime.serverless.gone_functions import GoneFunctions
 from gpuruntime.serverless.orphans import Orphans
@@ -42,6 +44,8 @@ AT_ONCE: Final = 64
 SURVEY_SECONDS: Final = 10.0
 MEASURE_SECONDS: Final = 5.0
 DEAD_LETTERS_SECONDS: Final = 30.0
+# What was told last is worth so much of a stop.
+SETTLE_SECONDS: Final = 2.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -56,6 +60,13 @@ class ActivatorOptions:
     orphan_seconds: float = 15.0
 
 
+def recorder_of(means: Means) -> EventRecorder:
+    """It sends while the activator runs."""
+    return EventRecorder(
+        means.client, component=COMPONENT, now=means.now, rng=means.rng, meter=means.meter
+    )
+
+
 class Activator:
     """Made before the informers of its caches run. `catch_up` brings the cache of units to now."""
 
@@ -66,8 +77,10 @@ class Activator:
         queue: Queue,
         options: ActivatorOptions,
         *,
+        recorder: EventRecorder,
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
+        self.recorder = recorder
         caches, meter, names = means.caches, means.meter, queue.names
         self._queue = queue
         self._units = caches.units
@@ -131,9 +144,11 @@ class Activator:
                 tasks.create_task(self._survey(), name="consumers")
                 tasks.create_task(self._measure(), name="measure")
                 tasks.create_task(self._count_dead_letters(), name="dead letters")
+                tasks.create_task(self.recorder.run(), name="events")
 
     async def drain(self) -> None:
         await self.controller.drain()
+        await self.recorder.settle(SETTLE_SECONDS)
 
     def _make_scaler(self, means: Means, units: Units, gone: GoneFunctions) -> Scaler:
         caches, queue = means.caches, self._queue
@@ -145,7 +160,11 @@ class Activator:
             beats=self._beats,
             consumers=self._consumers,
             status=FunctionStatus(
-                client=means.client, units=caches.units, depths=self._depths, now=means.now
+                client=means.client,
+                units=caches.units,
+                depths=self._depths,
+                recorder=self.recorder,
+                now=means.now,
             ),
             gone=gone,
             hearing_since=lambda: self.hearing_since,

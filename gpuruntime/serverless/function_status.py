@@ -12,10 +12,13 @@ from gpuruntime.bus.errors import BusError
 from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.notes import tell
 from gpuruntime.models import codec
 from gpuruntime.models.functions import ServerlessStatus
 from gpuruntime.models.units import GPU_UNITS, GPUUnit
 from gpuruntime.serverless.depths import Depths
+from gpuruntime.serverless.function_notes import function_note
 from gpuruntime.serverless.memory import Memory
 from gpuruntime.serverless.scale_plan import Observed, Plan, status_of
 
@@ -30,6 +33,7 @@ class FunctionStatus:
     client: Client
     units: Cache[GPUUnit]
     depths: Depths
+    recorder: EventRecorder
     now: Callable[[], datetime]
 
     async def report(
@@ -59,6 +63,9 @@ class FunctionStatus:
             return wait
         await self._write(latest, memory.status)
         memory.told_at = loop.time()
+        note = function_note(before, memory.status, spec_name=template.spec.specName)
+        if note is not None:
+            tell(self.recorder, GPU_UNITS, template, note)
         return again
 
     async def _write(self, template: GPUUnit, status: ServerlessStatus) -> None:

@@ -1,5 +1,6 @@
 """What fills a storage, on both servers: it runs once, fails for good, and recovers when asked."""
 
+import asyncio
 from typing import Any
 
 from gpuruntime.models import labels
@@ -43,6 +44,18 @@ async def patch(ground: Ground, name: str, spec: Document) -> None:
 async def recover(ground: Ground, name: str) -> None:
     asked = await ground.call("POST", f"/gpu-storages/{name}/recover")
     assert asked.status == 200, asked
+
+
+async def told(ground: Ground, name: str) -> set[tuple[str, str]]:
+    """The Events about a storage, once they are all sent."""
+    path = f"/api/v1/namespaces/{ground.namespace}/events"
+    query = f"involvedObject.kind=GPUStorage,involvedObject.name={name}"
+    async with asyncio.timeout(30):
+        while True:
+            found = (await ground.kube.get(path, fieldSelector=query)).ok()["items"]
+            if any(each["reason"] == "VolumeReady" for each in found):
+                return {(each["type"], each["reason"]) for each in found}
+            await asyncio.sleep(0.1)
 
 
 async def test_an_image_fills_a_storage_once(on: Open) -> None:
@@ -111,6 +124,11 @@ async def test_a_failed_prepare_stays_failed_with_its_last_words_until_it_is_rec
         names = {each["metadata"]["name"] for each in await ground.jobs(name)}
         assert len(names) == 2
         assert job["metadata"]["name"] not in names
+        assert await told(ground, name) == {
+            ("Warning", "PrepareFailed"),
+            ("Normal", "PrepareRecovering"),
+            ("Normal", "VolumeReady"),
+        }
 
 
 async def test_a_job_that_somebody_removes_before_its_end_fails_the_prepare(on: Open) -> None:

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.kube.notes import Note
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.pools import StockPool, StockPoolSpec, StockPoolStatus
-from gpuruntime.models.reasons import PoolReason, UnitReason
+from gpuruntime.models.reasons import PoolReason, StorageReason, UnitReason
+from gpuruntime.models.storages import GPUStorage, GPUStorageSpec, GPUStorageStatus
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
-from gpuruntime.reconcilers.notes import Note, pool_note, unit_note
+from gpuruntime.reconcilers.notes import STORAGE_FAULTS, pool_note, storage_notes, unit_note
 
 
 def ready(reason: str, message: str = "words") -> tuple[Condition, ...]:
@@ -116,3 +118,82 @@ def test_a_pool_in_use_says_nothing_of_each_claim() -> None:
         (PoolReason.STOCK_READY, PoolReason.STOCK_CONSUMED),
     ):
         assert pool_told({"conditions": ready(before)}, {"conditions": ready(after)}) is None
+
+
+REFUSED = 'pods "unit-demo-1" is forbidden: exceeded quota: runtime'
+REFUSED_AGAIN = REFUSED.replace("demo-1", "demo-2")
+
+
+def refusal_of(before: str, after: str) -> Note | None:
+    unit = GPUUnit(
+        metadata=ObjectMeta(name="demo"),
+        spec=GPUUnitSpec(specName="g1"),
+        status=GPUUnitStatus(conditions=ready("DeploymentProgressing", before)),
+    )
+    status = GPUUnitStatus(conditions=ready("DeploymentProgressing", after))
+    return unit_note(unit, status, is_stock=False)
+
+
+def test_a_quota_that_lets_a_unit_have_no_pod_is_told_once_whatever_the_pod_is_called() -> None:
+    told = Note("PodRefused", REFUSED, is_warning=True)
+    assert refusal_of("the Pod is on its way", REFUSED) == told
+    assert refusal_of(REFUSED, REFUSED_AGAIN) is None
+    assert refusal_of(REFUSED, "the Pod is on its way") is None
+
+
+def conditions(words: str = "words", **reasons: str) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(type=type_, status="False", reason=reason, message=words)
+        for type_, reason in reasons.items()
+    )
+
+
+def storage_told(
+    before: tuple[Condition, ...], after: tuple[Condition, ...]
+) -> list[tuple[str, bool]]:
+    storage = GPUStorage(
+        metadata=ObjectMeta(name="models"),
+        spec=GPUStorageSpec(size="1Gi"),
+        status=GPUStorageStatus(conditions=before),
+    )
+    found = storage_notes(storage, GPUStorageStatus(conditions=after))
+    return [(note.reason, note.is_warning) for note in found]
+
+
+@pytest.mark.parametrize("reason", sorted(STORAGE_FAULTS))
+def test_what_keeps_a_storage_from_being_ready_is_a_warning(reason: str) -> None:
+    failed = conditions(Ready=reason)
+    assert storage_told(conditions(Ready="VolumePending"), failed) == [(reason, True)]
+    assert storage_told((), failed) == [(reason, True)]
+    assert storage_told(failed, failed) == []
+
+
+@pytest.mark.parametrize(
+    "reason", ["VolumePending", "VolumeEnding", "PrepareProgressing", "SourceNotReady"]
+)
+def test_the_way_of_a_storage_is_no_news(reason: str) -> None:
+    assert storage_told((), conditions(Ready=reason)) == []
+
+
+def test_a_storage_is_told_of_when_it_is_ready_and_when_it_is_filled_again() -> None:
+    failed = conditions(Ready="PrepareFailed", Prepared="PrepareFailed")
+    filling = conditions(Ready="PrepareProgressing", Prepared="PrepareProgressing")
+    filled = conditions(Ready="VolumeReady", Prepared="PrepareSucceeded")
+    assert storage_told(failed, filling) == [("PrepareRecovering", False)]
+    assert storage_told(filling, filled) == [("VolumeReady", False)]
+
+
+def test_a_quota_that_lets_nothing_fill_a_storage_is_told_once() -> None:
+    waiting = conditions("the Job is on its way", Prepared=StorageReason.PREPARE_PROGRESSING)
+    refused = conditions(REFUSED, Prepared=StorageReason.PREPARE_PROGRESSING)
+    assert storage_told(waiting, refused) == [("PodRefused", True)]
+    assert storage_told(refused, refused) == []
+
+
+def test_a_file_server_that_cannot_start_is_a_warning_and_one_that_serves_no_news() -> None:
+    off, failed = (
+        conditions(AccessorReady="AccessorOff"),
+        conditions(AccessorReady="AccessorFailed"),
+    )
+    assert storage_told(off, failed) == [("AccessorFailed", True)]
+    assert storage_told(failed, conditions(AccessorReady="AccessorServing")) == []

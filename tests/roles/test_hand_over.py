@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from gpuruntime.local.transport import InProcessTransport
-from gpuruntime.models.cluster import LEASES
+from gpuruntime.models.cluster import EVENTS, LEASES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.reconcilers.start_plan import REQUEST_LIFE_SECONDS
 from gpuruntime.roles.manager import Manager
@@ -77,6 +77,21 @@ async def test_who_follows_nobody_gives_the_lease_back() -> None:
     async with leading(world):
         pass
     assert holder(world) == ""
+
+
+async def test_who_leads_from_now_on_is_told_on_the_lease() -> None:
+    world = World()
+    async with leading(world):
+        (lease,) = world.objects(LEASES, SYSTEM)
+    (event,) = world.objects(EVENTS, SYSTEM)
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == (
+        "Lease",
+        NAME,
+        lease["metadata"]["uid"],
+    )
+    assert (event["type"], event["reason"]) == ("Normal", "LeaderElection")
+    assert event["message"] == "second became leader"
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(1.0, "second"), (REQUEST_LIFE_SECONDS + 1.0, "")])

@@ -26,7 +26,7 @@ from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.storages import GPU_STORAGES
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.serverless.activator import Activator, ActivatorOptions
+from gpuruntime.serverless.activator import Activator, ActivatorOptions, recorder_of
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.workers import INDEXES
 from tests.faults import FaultyTransport
@@ -169,10 +169,12 @@ async def scaled(
         asyncio.TaskGroup() as tasks,
     ):
         working = tasks.create_task(made.activator.controller.run())
+        telling = tasks.create_task(made.activator.recorder.run())
         made.activator.waker.begin()
         made.activator.readings.adopt({})
         yield made
         working.cancel()
+        telling.cancel()
 
 
 @asynccontextmanager
@@ -208,6 +210,7 @@ async def composed(
             inventory_of(means, tasks).units,
             queue,
             options,
+            recorder=recorder_of(means),
             catch_up=units.catch_up,
         )
         runs = [tasks.create_task(each.run()) for each in informers]

@@ -8,6 +8,7 @@ import pytest
 
 from gpuruntime.bus.messages import WorkerState
 from gpuruntime.models import labels
+from gpuruntime.models.cluster import EVENTS
 from gpuruntime.models.units import GPU_UNITS
 from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, refused, slow
 from tests.inventory.cluster import INSTANCE, Cluster, notes
@@ -197,6 +198,12 @@ async def test_a_want_of_stock_is_told_and_ends_with_new_stock() -> None:
         await asyncio.sleep(0.5)
         assert len(made.workers) == 3
         assert made.status()["reason"] == ""
+        told = made.cluster.objects(EVENTS, INSTANCE)
+        assert {each["involvedObject"]["name"] for each in told} == {"echo"}
+        assert [(each["type"], each["reason"]) for each in told] == [
+            ("Warning", "InsufficientCapacity"),
+            ("Normal", "ShortageEnded"),
+        ]
 
 
 async def test_without_stock_nothing_is_asked_of_the_cluster() -> None:
