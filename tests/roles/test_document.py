@@ -1,5 +1,9 @@
-"""The document against the running api: what it promises for any request, good or bad."""
+"""The document against the running api: what it promises for any request, good or bad.
 
+Callers are asked who they are, so that it is also seen whether each route that says so does.
+"""
+
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +29,7 @@ expected-statuses = ["400", "404", "405", "409", "413", "415"]
 # A cursor, a namespace or a unique name is valid by rules that no schema tells.
 LEFT_OUT = "positive_data_acceptance"
 EXAMPLES = 10
+TOKEN = "of-the-document"
 # Without a manager no file server is ever ready, and 503 is all that there is to hear.
 FILES = "/files/"
 
@@ -61,6 +66,16 @@ def add_function(server: str) -> None:
     assert made.status == 201, made.document
 
 
+def asking(program: Programs) -> dict[str, Any]:
+    """One caller that may do everything, and as often as it likes."""
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    path = program.folder / "tokens.yaml"
+    entry = {"name": "document", "role": "operator", "sha256": digest}
+    path.write_text(yaml.safe_dump({"tokens": [entry]}))
+    limits = {"requestsPerSecond": 100_000, "burst": 1_000_000}
+    return {"mode": "token", "tokenFile": str(path), "limits": limits}
+
+
 @pytest.fixture
 def queue() -> Iterator[str]:
     """Its broker; invocations stay queued, as nobody works for the function."""
@@ -75,7 +90,9 @@ def test_no_request_gets_an_answer_that_the_document_does_not_promise(
     server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     add_stock(server, 3)
     add_function(server)
-    api = program.start("api", "--kubeconfig", str(kubeconfig), nats={"url": queue})
+    api = program.start(
+        *("api", "--kubeconfig", str(kubeconfig)), nats={"url": queue}, auth=asking(program)
+    )
     api.wait_until_ready()
     until(lambda: health_of(api), lambda health: health["queueConnected"])
     config = program.folder / "schemathesis.toml"
@@ -86,6 +103,7 @@ def test_no_request_gets_an_answer_that_the_document_does_not_promise(
             *("--checks", "all", "--exclude-checks", LEFT_OUT),
             *("--seed", str(SEED), "--generation-database", "none", "-n", str(EXAMPLES)),
             *("--exclude-path-regex", FILES),
+            *("--header", f"Authorization: Bearer {TOKEN}"),
             *("--continue-on-failure", "--no-color", "--suppress-health-check", "all"),
             f"{api.address}/openapi.json",
         ],
