@@ -1,0 +1,153 @@
+"""What a caller asks for, as values; a mapping of the same JSON members will do as well.
+
+What is left out is as the API has it by default. In a change, what is left out stays as it is,
+and None clears. Whether a request is sound is for the API to say: it names every fault at once.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, TypeAlias, TypeVar
+from uuid import uuid4
+
+import attrs
+
+from gpuruntime.models.functions import Serverless
+from gpuruntime.models.invocations import Mode
+from gpuruntime.models.json import JsonObject
+from gpuruntime.models.pools import Refill
+from gpuruntime.models.storages import Accessor, Prepare
+from gpuruntime.models.templates import Template
+from gpuruntime.models.units import Access, StorageMount
+
+ValueT = TypeVar("ValueT")
+
+
+class Unset(Enum):
+    """The type of UNSET alone."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+Given: TypeAlias = ValueT | Unset | None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NewUnit:
+    """Without an operationID the client makes one up, so that a lost answer makes no second."""
+
+    operationID: str = ""
+    name: str = ""
+    specName: str
+    image: str
+    template: Template = Template()
+    access: Access = Access()
+    storageMounts: tuple[StorageMount, ...] = ()
+    serverless: Serverless | None = None
+    tenant: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitChange:
+    image: Given[str] = UNSET
+    template: Given[Template] = UNSET
+    access: Given[Access] = UNSET
+    storageMounts: Given[tuple[StorageMount, ...]] = UNSET
+    serverless: Given[Serverless] = UNSET
+    suspended: Given[bool] = UNSET
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NewStock:
+    """So many stock units, made once."""
+
+    operationID: str = ""
+    specName: str
+    cpu: str = ""
+    memory: str = ""
+    gpu: int = 0
+    gpuProduct: str = ""
+    replicas: int
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NewPool:
+    operationID: str = ""
+    name: str = ""
+    specName: str
+    image: str = ""
+    cpu: str = ""
+    memory: str = ""
+    gpu: int = 0
+    gpuProduct: str = ""
+    replicas: int
+    template: Template = Template()
+    refill: str = Refill.ALWAYS
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolChange:
+    image: Given[str] = UNSET
+    template: Given[Template] = UNSET
+    replicas: int | Unset = UNSET
+    refill: str | Unset = UNSET
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NewStorage:
+    operationID: str = ""
+    name: str = ""
+    size: str
+    storageClassName: str = ""
+    prepare: Prepare | None = None
+    accessor: Accessor = Accessor()
+    tenant: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageChange:
+    size: str | Unset = UNSET
+    accessor: Given[Accessor] = UNSET
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Invoke:
+    """Without an invocationID the client makes one up: a lost answer then runs nothing twice."""
+
+    invocationID: str = ""
+    serverlessRequestID: str
+    mode: str = Mode.ASYNC
+    contentType: str = "application/json"
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    attributes: Mapping[str, str] = attrs.field(factory=dict)
+    payload: Any = None
+    timeoutSeconds: int | None = None
+
+
+def document_of(request: Any) -> JsonObject:
+    """The JSON members that say more than their defaults; a mapping is taken as it is."""
+    if isinstance(request, Mapping):
+        return dict(request)
+    return {
+        field.name: _plain(value)
+        for field in attrs.fields(type(request))
+        if (value := getattr(request, field.name)) != _default_of(field)
+    }
+
+
+def named(document: JsonObject, member: str) -> JsonObject:
+    """With an id of its own, unless the caller has given one."""
+    return document if document.get(member) else {**document, member: f"client-{uuid4().hex}"}
+
+
+def _plain(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return document_of(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _default_of(field: "attrs.Attribute[Any]") -> Any:
+    default: Any = field.default
+    return default.factory() if hasattr(default, "factory") else default

@@ -1,0 +1,102 @@
+"""Functions over REST: call them, see what became of it, and the letters of the dead."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from gpuruntime.client.messages import Page, Reply, path_of
+from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
+from gpuruntime.client.requests import Invoke, document_of, named
+from gpuruntime.client.retries import Repeat
+from gpuruntime.models.invocations import Mode
+from gpuruntime.models.serverless_views import (
+    AcceptedView,
+    DeadLetterView,
+    FunctionView,
+    InvocationView,
+)
+
+_SERVERLESS: Final = "serverless"
+_INVOCATIONS: Final = "invocations"
+_LETTERS: Final = "dead-letters"
+# A call that is waited for: as long as it may live, and the way of its answer. A function's own
+# time is a day at most.
+_LONGEST_SECONDS: Final = 86_400.0
+_WAY_SECONDS: Final = 30.0
+
+
+class Functions:
+    """Every call raises ClientError."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def list(self, *, limit: int = PAGE_ITEMS) -> AsyncIterator[FunctionView]:
+        async def fetch(cursor: str) -> Page[FunctionView]:
+            query = {"limit": limit, "cursor": cursor}
+            return await self._calls.page(path_of(_SERVERLESS, "functions"), FunctionView, query)
+
+        return every(fetch)
+
+
+class Invocations:
+    """Every call raises ClientError. An id is one of its function, so both name an invocation."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def submit(self, invoke: Invoke | Mapping[str, Any]) -> Reply[AcceptedView]:
+        """Returns as soon as it is in the queue."""
+        document = named({**document_of(invoke), "mode": Mode.ASYNC}, "invocationID")
+        path = path_of(_SERVERLESS, _INVOCATIONS)
+        return await self._calls.post(path, AcceptedView, document, repeat=Repeat.ALWAYS)
+
+    async def call(self, invoke: Invoke | Mapping[str, Any]) -> Reply[InvocationView]:
+        """Returns when it has ended, whichever way; DeadlineError where its time is over first."""
+        document = named({**document_of(invoke), "mode": Mode.SYNC}, "invocationID")
+        asked = document.get("timeoutSeconds")
+        life = asked if isinstance(asked, int) else _LONGEST_SECONDS
+        return await self._calls.post(
+            path_of(_SERVERLESS, _INVOCATIONS),
+            InvocationView,
+            document,
+            repeat=Repeat.UNANSWERED,
+            timeout_seconds=life + _WAY_SECONDS,
+        )
+
+    async def get(self, function: str, invocation: str) -> Reply[InvocationView]:
+        path, query = self._place(function, invocation)
+        return await self._calls.read(path, InvocationView, query)
+
+    async def cancel(self, function: str, invocation: str) -> None:
+        path, query = self._place(function, invocation)
+        await self._calls.delete(path, query)
+
+    def _place(self, function: str, invocation: str) -> tuple[str, Mapping[str, object]]:
+        path = path_of(_SERVERLESS, _INVOCATIONS, invocation)
+        return path, {"serverlessRequestID": function}
+
+
+class DeadLetters:
+    """Every call raises ClientError."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def list(
+        self, function: str = "", *, limit: int = PAGE_ITEMS
+    ) -> AsyncIterator[DeadLetterView]:
+        """The oldest first; of one function, or of all."""
+
+        async def fetch(cursor: str) -> Page[DeadLetterView]:
+            query = {"serverlessRequestID": function, "limit": limit, "cursor": cursor}
+            return await self._calls.page(path_of(_SERVERLESS, _LETTERS), DeadLetterView, query)
+
+        return every(fetch)
+
+    async def redrive(self, letter: str) -> Reply[AcceptedView]:
+        """A letter is redriven once, however often that is asked."""
+        path = path_of(_SERVERLESS, _LETTERS, letter, "redrive")
+        return await self._calls.post(path, AcceptedView, repeat=Repeat.ALWAYS)
+
+    async def discard(self, letter: str) -> None:
+        await self._calls.delete(path_of(_SERVERLESS, _LETTERS, letter))

@@ -1,0 +1,143 @@
+"""Storages over REST, and their files."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+import attrs
+
+from gpuruntime.client.errors import UnreadableAnswerError, UnusableInputError
+from gpuruntime.client.messages import Page, Reply, Request, path_of, problem_of
+from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
+from gpuruntime.client.requests import NewStorage, StorageChange, document_of, named
+from gpuruntime.client.retries import Repeat
+from gpuruntime.models import codec
+from gpuruntime.models.codec import MalformedObjectError
+from gpuruntime.models.views import StorageView
+
+_STORAGES: Final = "gpu-storages"
+# Above the API's own idle time, so that the API is the one that says so.
+_SILENCE_SECONDS: Final = 90.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FileEntry:
+    """As the file server lists it; `mtime` in milliseconds since 1970."""
+
+    name: str
+    path_type: str = "File"
+    size: int | None = None
+    mtime: int = 0
+
+    @property
+    def is_folder(self) -> bool:
+        return self.path_type.endswith("Dir")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Folder:
+    paths: tuple[FileEntry, ...]
+
+
+class Storages:
+    """Every call raises ClientError."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def create(self, storage: NewStorage | Mapping[str, Any]) -> Reply[StorageView]:
+        document = named(document_of(storage), "operationID")
+        path = path_of(_STORAGES)
+        return await self._calls.post(path, StorageView, document, repeat=Repeat.ALWAYS)
+
+    async def get(self, name: str) -> Reply[StorageView]:
+        return await self._calls.read(path_of(_STORAGES, name), StorageView)
+
+    def list(self, *, limit: int = PAGE_ITEMS) -> AsyncIterator[StorageView]:
+        async def fetch(cursor: str) -> Page[StorageView]:
+            query = {"limit": limit, "cursor": cursor}
+            return await self._calls.page(path_of(_STORAGES), StorageView, query)
+
+        return every(fetch)
+
+    async def update(
+        self, name: str, change: StorageChange | Mapping[str, Any], *, if_match: str = ""
+    ) -> Reply[StorageView]:
+        path = path_of(_STORAGES, name)
+        return await self._calls.put(path, StorageView, document_of(change), if_match=if_match)
+
+    async def delete(self, name: str) -> None:
+        await self._calls.delete(path_of(_STORAGES, name))
+
+    async def recover(self, name: str) -> Reply[StorageView]:
+        """Asks for a failed prepare to run again."""
+        path = path_of(_STORAGES, name, "recover")
+        return await self._calls.post(path, StorageView, repeat=Repeat.UNDONE)
+
+    def files(self, name: str) -> "Files":
+        return Files(self._calls, name)
+
+
+class Files:
+    """Of one storage, while its accessor serves them; paths are relative to its root."""
+
+    def __init__(self, calls: Calls, storage: str) -> None:
+        self._transport = calls.transport
+        self._root = path_of(_STORAGES, storage, "files")
+
+    async def list(self, folder: str = "") -> tuple[FileEntry, ...]:
+        path = f"{self._path(folder)}/" if _parts(folder) else self._path("")
+        request = Request(method="GET", path=f"{path}?json")
+        answer = await self._transport.exchange(request)
+        if answer.status != 200:
+            raise problem_of(answer)
+        try:
+            return codec.decode(answer.body, _Folder).paths
+        except MalformedObjectError as error:
+            raise UnreadableAnswerError(f"this is no list of files: {error}") from error
+
+    @asynccontextmanager
+    async def read(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Its pieces while entered; one that breaks off raises LostAnswerError."""
+        request = Request(method="GET", path=self._path(path))
+        async with self._transport.stream(request, silence_seconds=_SILENCE_SECONDS) as stream:
+            yield stream.pieces()
+
+    async def write(self, path: str, pieces: AsyncIterator[bytes]) -> None:
+        """Once: what was sent of it is used up."""
+        await self._change("PUT", path, pieces)
+
+    async def delete(self, path: str) -> None:
+        """A file, or a folder with all that is in it."""
+        await self._change("DELETE", path)
+
+    async def make_folder(self, path: str) -> None:
+        await self._change("MKCOL", path)
+
+    async def _change(
+        self, method: str, path: str, pieces: AsyncIterator[bytes] | None = None
+    ) -> None:
+        if not _parts(path):
+            raise UnusableInputError("the storage itself is no file: name what is below it")
+        request = Request(method=method, path=self._path(path), repeat=Repeat.NEVER)
+        if pieces is None:
+            answer = await self._transport.exchange(request)
+        else:
+            answer = await self._transport.upload(request, pieces)
+        if not 200 <= answer.status < 300:
+            raise problem_of(answer)
+
+    def _path(self, path: str) -> str:
+        """What would lead out of the storage is refused by the API; it does not get that far."""
+        parts = _parts(path)
+        if any(part in ("", ".", "..") for part in parts):
+            raise UnusableInputError(f"{path!r} is no path below a storage")
+        return "/".join((self._root, *(quote(part, safe="") for part in parts))) + (
+            "" if parts else "/"
+        )
+
+
+def _parts(path: str) -> list[str]:
+    trimmed = path.strip("/")
+    return trimmed.split("/") if trimmed else []

@@ -1,0 +1,255 @@
+"""Exchanges with one server: bounded in time and size, and repeated where that is safe."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import attrs
+from aiohttp import hdrs
+from yarl import URL
+
+from gpuruntime.client.credentials import authorization_of, tls_of
+from gpuruntime.client.errors import (
+    ClientError,
+    LostAnswerError,
+    UnreachableServerError,
+    UnreadableAnswerError,
+    UntrustedServerError,
+)
+from gpuruntime.client.messages import JSON, Answer, Request, problem_of
+from gpuruntime.client.options import Options
+from gpuruntime.client.retries import may_repeat, pause_seconds
+from gpuruntime.errors import ConfigurationError
+
+ResultT = TypeVar("ResultT")
+
+# Well below the time after which the API ends a connection that asks nothing.
+_KEEP_SECONDS: Final = 15.0
+_PIECE_BYTES: Final = 64 * 1024
+# Of the body of a problem, where the answer itself is a stream.
+_MOST_PROBLEM_BYTES: Final = 64 * 1024
+_AS_IT_IS: Final = "identity"
+
+
+class Sent:
+    """aiohttp sends some requests again by itself when a kept connection breaks: once is enough.
+
+    What a lost answer allows is decided by what the request is, in `retries`.
+    """
+
+    def __init__(self) -> None:
+        self._is_sent = False
+
+    async def __call__(
+        self,
+        request: aiohttp.ClientRequest,
+        handler: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
+    ) -> aiohttp.ClientResponse:
+        if self._is_sent:
+            raise aiohttp.ServerDisconnectedError
+        self._is_sent = True
+        return await handler(request)
+
+
+@attrs.frozen(slots=True)
+class Stream:
+    """An answer that is read as it comes; its pieces raise LostAnswerError where it breaks off."""
+
+    _response: aiohttp.ClientResponse
+    _server: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _headers(self._response)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except (aiohttp.ClientError, OSError) as error:
+            raise LostAnswerError(f"{self._server}: the answer broke off: {_why(error)}") from (
+                error
+            )
+
+
+class Transport:
+    def __init__(
+        self, session: aiohttp.ClientSession, options: Options, *, rng: random.Random
+    ) -> None:
+        self._session = session
+        self._options = options
+        self._root = root_of(options.server)
+        self._rng = rng
+
+    async def exchange(self, request: Request) -> Answer:
+        """Any status below 429 is an answer here; raises ClientError for whatever else comes."""
+
+        async def once() -> Answer:
+            timeout = request.timeout_seconds or self._options.timeout_seconds
+            async with (
+                self._translated(timeout),
+                asyncio.timeout(timeout),
+                self._sent(request, request.body) as response,
+            ):
+                return await self._whole(response)
+
+        return await self._repeated(request, lambda: self._judged(once))
+
+    @asynccontextmanager
+    async def stream(
+        self, request: Request, *, silence_seconds: float | None = None
+    ) -> AsyncIterator[Stream]:
+        """While entered; raises ClientError for an answer without success.
+
+        The time of an attempt is that until the answer begins; from then on it may be silent for
+        so long, or for ever.
+        """
+        silence = aiohttp.ClientTimeout(
+            total=None, connect=self._options.connect_seconds, sock_read=silence_seconds
+        )
+        opened = await self._repeated(request, lambda: self._begun(request, silence))
+        try:
+            yield Stream(opened, self._options.server)
+        finally:
+            opened.close()
+
+    async def upload(self, request: Request, body: AsyncIterator[bytes]) -> Answer:
+        """Once, and never again: the body is used up. Whoever sends slowly has the time to."""
+        async with (
+            self._translated(self._options.timeout_seconds),
+            self._sent(request, body) as response,
+        ):
+            return await self._whole(response)
+
+    async def _repeated(
+        self, request: Request, attempt: Callable[[], Awaitable[ResultT]]
+    ) -> ResultT:
+        clock = asyncio.get_running_loop().time
+        gives_up_at = clock() + self._options.patience_seconds
+        for number in count(1):
+            try:
+                return await attempt()
+            except ClientError as error:
+                pause = pause_seconds(
+                    number, asked_seconds=error.retry_after_seconds, fraction=self._rng.random()
+                )
+                is_over = number >= self._options.most_attempts or clock() + pause > gives_up_at
+                if is_over or not may_repeat(request.repeat, error):
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError("counting has no end")
+
+    async def _judged(self, once: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What may come right by itself is raised, so that it is asked for again."""
+        answer = await once()
+        if answer.status >= 429:
+            raise problem_of(answer)
+        return answer
+
+    async def _begun(
+        self, request: Request, silence: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        timeout = request.timeout_seconds or self._options.timeout_seconds
+        async with self._translated(timeout), asyncio.timeout(timeout):
+            response = await self._send(request, request.body, silence)
+            if 200 <= response.status < 300:
+                return response
+            async with response:
+                told = await self._whole(response, _MOST_PROBLEM_BYTES)
+        raise problem_of(told)
+
+    @asynccontextmanager
+    async def _sent(self, request: Request, body: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with await self._send(request, body) as response:
+            yield response
+
+    async def _send(
+        self, request: Request, body: Any, timeout: aiohttp.ClientTimeout | None = None
+    ) -> aiohttp.ClientResponse:
+        headers: dict[str, str] = {
+            hdrs.ACCEPT_ENCODING: _AS_IT_IS,
+            hdrs.USER_AGENT: "gpuruntime-client",
+            **({hdrs.CONTENT_TYPE: JSON} if request.body is not None else {}),
+            **request.headers,
+        }
+        if authorization := authorization_of(self._options):
+            headers[hdrs.AUTHORIZATION] = authorization
+        connect = aiohttp.ClientTimeout(total=None, connect=self._options.connect_seconds)
+        return await self._session.request(
+            request.method,
+            URL(self._root + request.target, encoded=True),
+            data=body,
+            headers=headers,
+            allow_redirects=False,  # nobody else is to see the token
+            timeout=timeout or connect,
+            middlewares=(Sent(),),
+        )
+
+    async def _whole(self, response: aiohttp.ClientResponse, most: int = 0) -> Answer:
+        most = most or self._options.most_bytes
+        if response.headers.get(hdrs.CONTENT_ENCODING, _AS_IT_IS).lower() != _AS_IT_IS:
+            raise UnreadableAnswerError("the server's answer is packed, and nobody asked for that")
+        body = bytearray()
+        async for piece in response.content.iter_chunked(_PIECE_BYTES):
+            body += piece
+            if len(body) > most:
+                raise UnreadableAnswerError(f"the server's answer is larger than {most} bytes")
+        return Answer(status=response.status, headers=_headers(response), body=bytes(body))
+
+    @asynccontextmanager
+    async def _translated(self, timeout_seconds: float) -> AsyncIterator[None]:
+        server = self._options.server
+        try:
+            yield
+        except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
+            raise UntrustedServerError(f"{server} is not trusted: {_why(error)}") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UnreachableServerError(f"cannot connect to {server}: {_why(error)}") from error
+        except aiohttp.InvalidURL as error:
+            raise ConfigurationError(f"server {server!r} is no address") from error
+        except TimeoutError as error:
+            raise LostAnswerError(f"{server}: no answer within {timeout_seconds:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise LostAnswerError(f"{server}: no answer: {_why(error)}") from error
+
+
+@asynccontextmanager
+async def connected(
+    options: Options, *, rng: random.Random | None = None
+) -> AsyncIterator[Transport]:
+    """While entered; raises ConfigurationError, and tries no connection."""
+    connector = aiohttp.TCPConnector(ssl=tls_of(options), keepalive_timeout=_KEEP_SECONDS)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=_PIECE_BYTES,
+    ) as session:
+        yield Transport(session, options, rng=rng or random.Random())  # noqa: S311 - spreads load
+
+
+def root_of(server: str) -> str:
+    """Scheme, host, and a path where the API is below one; raises ConfigurationError."""
+    try:
+        parts = urlsplit(server)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_sound = False
+    else:
+        is_sound = is_sound and not (parts.query or parts.fragment or parts.username)
+    if not is_sound:
+        raise ConfigurationError(f"server {server!r}: must be such as https://gpu.example.com")
+    return server.rstrip("/")
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _why(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,96 @@
+"""Units over REST: claim one, see it, change it, and what it says and does."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.client.messages import Page, Reply, Request, path_of
+from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
+from gpuruntime.client.requests import NewUnit, UnitChange, document_of, named
+from gpuruntime.client.retries import Repeat
+from gpuruntime.models.views import EventView, Lifecycle, UnitView
+
+_UNITS: Final = "gpu-units"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitFilter:
+    """Filters hold together; without a lifecycle it is units that serve somebody."""
+
+    phase: str = ""
+    specName: str = ""
+    lifecycle: str = ""
+    tenant: str = ""
+
+
+EVERY_UNIT: Final = UnitFilter()
+
+
+class Units:
+    """Every call raises ClientError."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def create(self, unit: NewUnit | Mapping[str, Any]) -> Reply[UnitView]:
+        document = named(document_of(unit), "operationID")
+        return await self._calls.post(path_of(_UNITS), UnitView, document, repeat=Repeat.ALWAYS)
+
+    async def get(self, name: str, *, lifecycle: str = Lifecycle.INSTANCE) -> Reply[UnitView]:
+        query = {} if lifecycle == Lifecycle.INSTANCE else {"lifecycle": lifecycle}
+        return await self._calls.read(path_of(_UNITS, name), UnitView, query)
+
+    async def page(
+        self, only: UnitFilter = EVERY_UNIT, *, limit: int = PAGE_ITEMS, cursor: str = ""
+    ) -> Page[UnitView]:
+        query = {**attrs.asdict(only), "limit": limit, "cursor": cursor}
+        return await self._calls.page(path_of(_UNITS), UnitView, query)
+
+    def list(
+        self, only: UnitFilter = EVERY_UNIT, *, limit: int = PAGE_ITEMS
+    ) -> AsyncIterator[UnitView]:
+        """All of them, by name; `limit` is that of a page."""
+
+        async def fetch(cursor: str) -> Page[UnitView]:
+            return await self.page(only, limit=limit, cursor=cursor)
+
+        return every(fetch)
+
+    async def update(
+        self, name: str, change: UnitChange | Mapping[str, Any], *, if_match: str = ""
+    ) -> Reply[UnitView]:
+        """With the `etag` of a reply, only while nobody else has changed it: PreconditionError."""
+        return await self._calls.put(
+            path_of(_UNITS, name), UnitView, document_of(change), if_match=if_match
+        )
+
+    async def suspend(self, name: str) -> Reply[UnitView]:
+        return await self.update(name, UnitChange(suspended=True))
+
+    async def resume(self, name: str) -> Reply[UnitView]:
+        return await self.update(name, UnitChange(suspended=False))
+
+    async def delete(self, name: str) -> None:
+        await self._calls.delete(path_of(_UNITS, name))
+
+    def events(self, name: str, *, limit: int = PAGE_ITEMS) -> AsyncIterator[EventView]:
+        """The newest first."""
+        path = path_of(_UNITS, name, "events")
+
+        async def fetch(cursor: str) -> Page[EventView]:
+            query = {"limit": limit, "cursor": cursor}
+            return await self._calls.page(path, EventView, query)
+
+        return every(fetch)
+
+    @asynccontextmanager
+    async def log(
+        self, name: str, *, tail: int | None = None, follow: bool = False, container: str = ""
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Its pieces while entered; with `follow` until the container ends."""
+        query = {"tail": tail, "follow": follow or None, "container": container}
+        request = Request(method="GET", path=path_of(_UNITS, name, "logs"), query=query)
+        async with self._calls.transport.stream(request) as stream:
+            yield stream.pieces()

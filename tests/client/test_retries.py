@@ -1,0 +1,66 @@
+"""What is sent again, and when: a table."""
+
+import pytest
+
+from gpuruntime.client.errors import (
+    BusyError,
+    ClientError,
+    ConflictError,
+    DeadlineError,
+    GatewayError,
+    LostAnswerError,
+    ProblemError,
+    UnreachableServerError,
+    UnreadableAnswerError,
+    UntrustedServerError,
+)
+from gpuruntime.client.retries import LONGEST_PAUSE_SECONDS, Repeat, may_repeat, pause_seconds
+
+
+def told(kind: type[ProblemError], status: int) -> ProblemError:
+    return kind("words", status=status, code="code")
+
+
+UNDONE = [UnreachableServerError("no"), told(BusyError, 503), told(BusyError, 429)]
+UNKNOWN = [LostAnswerError("no"), GatewayError("no"), told(DeadlineError, 504)]
+FINAL = [
+    told(ConflictError, 409),
+    told(ProblemError, 500),
+    UnreadableAnswerError("no"),
+    UntrustedServerError("no"),
+]
+
+
+@pytest.mark.parametrize("error", UNDONE)
+def test_what_was_not_done_is_sent_again_while_there_is_something_to_send(
+    error: ClientError,
+) -> None:
+    again = [each for each in Repeat if may_repeat(each, error)]
+    assert again == [Repeat.ALWAYS, Repeat.UNANSWERED, Repeat.UNDONE]
+
+
+@pytest.mark.parametrize("error", UNKNOWN)
+def test_what_may_have_been_done_is_sent_again_only_where_that_is_the_same(
+    error: ClientError,
+) -> None:
+    again = [each for each in Repeat if may_repeat(each, error)]
+    waits = [] if isinstance(error, DeadlineError) else [Repeat.UNANSWERED]
+    assert again == [Repeat.ALWAYS, *waits]
+
+
+@pytest.mark.parametrize("error", FINAL)
+def test_an_answer_is_an_answer(error: ClientError) -> None:
+    assert not [each for each in Repeat if may_repeat(each, error)]
+
+
+def test_pauses_grow_to_a_bound_and_spread() -> None:
+    pauses = [pause_seconds(n, asked_seconds=None, fraction=1.0) for n in range(1, 12)]
+    assert pauses == sorted(pauses)
+    assert pauses[:3] == [0.2, 0.4, 0.8]
+    assert pauses[-1] == LONGEST_PAUSE_SECONDS
+    assert pause_seconds(1, asked_seconds=None, fraction=0.0) == 0.1
+
+
+def test_a_pause_is_never_shorter_than_the_server_asked_for() -> None:
+    assert pause_seconds(1, asked_seconds=7.0, fraction=0.5) == 7.0
+    assert pause_seconds(9, asked_seconds=1.0, fraction=1.0) == LONGEST_PAUSE_SECONDS
