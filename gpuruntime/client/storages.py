@@ -19,6 +19,7 @@ from gpuruntime.models.views import StorageView
 _STORAGES: Final = "gpu-storages"
 # Above the API's own idle time, so that the API is the one that says so.
 _SILENCE_SECONDS: Final = 90.0
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -104,9 +105,12 @@ class Files:
         async with self._transport.stream(request, silence_seconds=_SILENCE_SECONDS) as stream:
             yield stream.pieces()
 
-    async def write(self, path: str, pieces: AsyncIterator[bytes]) -> None:
-        """Once: what was sent of it is used up."""
-        await self._change("PUT", path, pieces)
+    async def write(
+        self, path: str, pieces: AsyncIterator[bytes], *, size: int | None = None
+    ) -> None:
+        """Once: its bytes are used up. With `size`, what is too large is refused at once."""
+        headers = {} if size is None else {"Content-Length": str(size)}
+        await self._change("PUT", path, pieces, headers)
 
     async def delete(self, path: str) -> None:
         """A file, or a folder with all that is in it."""
@@ -116,11 +120,17 @@ class Files:
         await self._change("MKCOL", path)
 
     async def _change(
-        self, method: str, path: str, pieces: AsyncIterator[bytes] | None = None
+        self,
+        method: str,
+        path: str,
+        pieces: AsyncIterator[bytes] | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
         if not _parts(path):
             raise UnusableInputError("the storage itself is no file: name what is below it")
-        request = Request(method=method, path=self._path(path), repeat=Repeat.NEVER)
+        request = Request(
+            method=method, path=self._path(path), headers=headers, repeat=Repeat.NEVER
+        )
         if pieces is None:
             answer = await self._transport.exchange(request)
         else:

@@ -41,6 +41,10 @@ class Site:
     api: Service
     client: Client
 
+    @property
+    def address(self) -> str:
+        return str(self.api.client.make_url("")).rstrip("/")
+
     def set_status(self, name: str, **condition: Any) -> None:
         path = GPU_UNITS.path(namespace=INSTANCE, name=name, subresource="status")
         status = {"observedGeneration": 9, "conditions": [{**READY, **condition}]}
@@ -242,8 +246,11 @@ async def test_files_go_both_ways_under_their_own_names() -> None:
             async with files.read("a") as read:
                 assert [piece async for piece in read] == [b"half"]
         upstream.script = saying(answer("201 Created"))
-        await files.write("new", pieces())
+        await files.write("new", pieces(), size=6)
         assert upstream.line.startswith("PUT ")
+        assert upstream.head["content-length"] == "6"
+        await files.write("new", pieces())
+        assert upstream.head["transfer-encoding"] == "chunked"
         with pytest.raises(NotFoundError):
             await client.storages.files("other").list()
 
