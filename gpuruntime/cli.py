@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from gpuruntime import settings
+from gpuruntime import client_settings, settings
+from gpuruntime.commands import arguments
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 
 BREACH = 1
@@ -23,7 +24,7 @@ FLAGS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         return int(options.command(options))
     except ConfigurationError as error:
@@ -34,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CLUSTER_ERROR
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    program = argparse.ArgumentParser(
         prog="gpuruntime", description="The control plane of a GPU cloud on Kubernetes."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = program.add_subparsers(required=True, metavar="COMMAND")
     for name, command, text in (
         ("manager", _manager, "reconcile units and pools (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
@@ -63,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     manifests.set_defaults(command=_manifests)
     commands.add_parser("version", help="print the version").set_defaults(command=_version)
-    return parser
+    arguments.register(commands, _client)
+    return program
 
 
 def _add_role_flags(parser: argparse.ArgumentParser) -> None:
@@ -191,6 +193,12 @@ def _manifests(options: argparse.Namespace) -> int:
 
     print(overlays.render(overlays.Overlay(options.overlay)), end="")  # noqa: T201 - the command's answer
     return 0
+
+
+def _client(options: argparse.Namespace) -> int:
+    from gpuruntime.commands import program
+
+    return program.run(options, client_settings.load(vars(options)))
 
 
 def _version(_: argparse.Namespace) -> int:

@@ -1,0 +1,37 @@
+"""What the commands of a client are told about the API: by flags, else by the environment."""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+# The token itself is no flag: whoever lists processes reads those.
+VARIABLES: Final = {
+    "server": "GPURUNTIME_SERVER",
+    "token": "GPURUNTIME_TOKEN",
+    "token_file": "GPURUNTIME_TOKEN_FILE",
+    "ca_file": "GPURUNTIME_CA_FILE",
+}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ClientSettings:
+    """Empty: as the client has it by default."""
+
+    server: str = ""
+    token: str = attrs.field(default="", repr=False)
+    token_file: str = ""
+    ca_file: str = ""
+
+
+def load(
+    flags: Mapping[str, str | None], *, environment: Mapping[str, str] = os.environ
+) -> ClientSettings:
+    """A flag comes before its variable, and a token file before a token."""
+    return ClientSettings(
+        **{
+            name: flags.get(name) or environment.get(variable, "")
+            for name, variable in VARIABLES.items()
+        }
+    )

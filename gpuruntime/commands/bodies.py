@@ -1,0 +1,97 @@
+"""Flags and files as the bodies of requests; whether they are sound is for the API to say."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gpuruntime.client.errors import UnusableInputError
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.json import JsonObject
+from gpuruntime.strict_yaml import read_mapping
+
+_STDIN: Final = "-"
+_STDIN_PATH: Final = "/dev/stdin"
+_ACCESSORS: Final = {
+    "off": {"enabled": False},
+    "read": {"enabled": True, "writable": False},
+    "write": {"enabled": True, "writable": True},
+}
+
+
+def body_of(file: str | None, flags: Mapping[str, Any]) -> JsonObject:
+    """The file's members, and over them what was said by flags; None was not said."""
+    document = read_mapping(_STDIN_PATH if file == _STDIN else file) if file else {}
+    said = {name: value for name, value in flags.items() if value is not None}
+    return {**document, **said}
+
+
+def demand(document: Mapping[str, Any], *needed: str) -> None:
+    """What a person forgot is told at once; raises ConfigurationError."""
+    missing = [name for name in needed if name not in document]
+    if missing:
+        raise ConfigurationError(f"missing: {', '.join(missing)}; say it by a flag, or in a file")
+
+
+def accessor_of(word: str | None) -> Mapping[str, bool] | None:
+    return None if word is None else _ACCESSORS[word]
+
+
+def template_of(
+    words: list[str], ports: Iterable[str] | None, envs: Iterable[str] | None
+) -> JsonObject | None:
+    """None where nothing of it was said."""
+    template: JsonObject = {}
+    if words:
+        template["command"] = words[:1]
+        template["args"] = words[1:]
+    if ports:
+        template["ports"] = [_port(each) for each in ports]
+    if envs:
+        template["envs"] = [_env(each) for each in envs]
+    return template or None
+
+
+def mounts_of(mounts: Iterable[str] | None) -> list[JsonObject] | None:
+    return [_mount(each) for each in mounts] if mounts else None
+
+
+def payload_of(data: str | None, file: str | None) -> Any:
+    """Raises UnusableInputError for what is no JSON, ConfigurationError for no file."""
+    if file:
+        try:
+            data = Path(_STDIN_PATH if file == _STDIN else file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", "") or "is no text"
+            raise ConfigurationError(f"payload {file}: {reason}") from error
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UnusableInputError(
+            f"the payload is no JSON: {error}; a text stands in double quotes"
+        ) from error
+
+
+def _port(text: str) -> JsonObject:
+    name, colon, number = text.partition(":")
+    if not colon or not (number.isascii() and number.isdecimal()):
+        raise UnusableInputError(f"--port {text!r}: must be such as http:8080")
+    return {"name": name, "port": int(number)}
+
+
+def _env(text: str) -> JsonObject:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UnusableInputError(f"--env {text!r}: must be such as NAME=value")
+    return {"name": name, "value": value}
+
+
+def _mount(text: str) -> JsonObject:
+    name, colon, path = text.partition(":")
+    if not colon:
+        raise UnusableInputError(f"--mount {text!r}: must be such as weights:/models")
+    is_read_only = path.endswith(":ro")
+    mount: JsonObject = {"name": name, "mountPath": path.removesuffix(":ro")}
+    return {**mount, "readOnly": True} if is_read_only else mount

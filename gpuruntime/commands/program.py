@@ -1,0 +1,146 @@
+"""Runs one command, and turns whatever comes of it into words and an exit code."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from enum import IntEnum
+from typing import Final
+
+from gpuruntime.client.client import connect
+from gpuruntime.client.errors import (
+    ClientError,
+    GatewayError,
+    LostAnswerError,
+    NotYetError,
+    ProblemError,
+    UnreachableServerError,
+    UntrustedServerError,
+    UnusableInputError,
+)
+from gpuruntime.client.options import DEFAULT_SERVER, Options
+from gpuruntime.client_settings import ClientSettings
+from gpuruntime.commands import files, serverless, status, stock, storages, units
+from gpuruntime.commands.session import Session
+from gpuruntime.commands.terminal import Terminal, standard
+from gpuruntime.errors import ConfigurationError
+
+Command = Callable[[Session], Awaitable[int | None]]
+
+ACTIONS: Final[Mapping[str, Command]] = {
+    "units list": units.list_units,
+    "units get": units.get,
+    "units create": units.create,
+    "units update": units.update,
+    "units suspend": units.suspend,
+    "units resume": units.resume,
+    "units delete": units.delete,
+    "units wait": units.wait,
+    "units logs": units.logs,
+    "units events": units.events,
+    "stock list": units.list_stock,
+    "stock get": units.get_stock,
+    "stock seed": stock.seed,
+    "stock jobs": stock.jobs,
+    "stock job": stock.job,
+    "stock wait": stock.wait,
+    "pools list": stock.list_pools,
+    "pools get": stock.get_pool,
+    "pools create": stock.create_pool,
+    "pools update": stock.update_pool,
+    "pools delete": stock.delete_pools,
+    "pools wait": stock.wait_for_pool,
+    "storages list": storages.list_storages,
+    "storages get": storages.get,
+    "storages create": storages.create,
+    "storages update": storages.update,
+    "storages delete": storages.delete,
+    "storages wait": storages.wait,
+    "storages recover": storages.recover,
+    "storages files ls": files.ls,
+    "storages files get": files.get,
+    "storages files put": files.put,
+    "storages files rm": files.rm,
+    "storages files mkdir": files.mkdir,
+    "functions list": serverless.list_functions,
+    "invoke": serverless.invoke,
+    "invocations get": serverless.get,
+    "invocations wait": serverless.wait,
+    "invocations cancel": serverless.cancel,
+    "dead-letters list": serverless.list_letters,
+    "dead-letters redrive": serverless.redrive,
+    "dead-letters discard": serverless.discard,
+    "status": status.status,
+    "inventory": status.inventory,
+}
+_NO_ANSWER: Final = (UnreachableServerError, UntrustedServerError, LostAnswerError, GatewayError)
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NO_ANSWER = 3
+    IN_VAIN = 4
+    # As shells count the signals INT and PIPE.
+    INTERRUPTED = 130
+    UNHEARD = 141
+
+
+def run(options: argparse.Namespace, settings: ClientSettings) -> int:
+    terminal = standard()
+    try:
+        return asyncio.run(perform(options, settings, terminal))
+    except KeyboardInterrupt:
+        terminal.done_showing()
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more; the interpreter would say so once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.UNHEARD
+
+
+async def perform(
+    options: argparse.Namespace, settings: ClientSettings, terminal: Terminal
+) -> int:
+    try:
+        async with connect(_options(settings)) as client:
+            session = Session(client=client, terminal=terminal, options=options)
+            return await ACTIONS[options.action](session) or ExitCode.DONE
+    except (ClientError, ConfigurationError) as error:
+        terminal.tell(f"gpuruntime {options.action}: {words_of(error)}")
+        return code_of(error)
+    finally:
+        terminal.done_showing()
+
+
+def code_of(error: ClientError | ConfigurationError) -> ExitCode:
+    match error:
+        case ConfigurationError() | UnusableInputError():
+            return ExitCode.USAGE
+        case NotYetError():
+            return ExitCode.IN_VAIN
+        case _ if isinstance(error, _NO_ANSWER):
+            return ExitCode.NO_ANSWER
+        case _:
+            return ExitCode.REFUSED
+
+
+def words_of(error: ClientError | ConfigurationError) -> str:
+    """All that a person needs, in one line."""
+    if isinstance(error, ProblemError) and error.details:
+        faults = "; ".join(f"{each.field}: {each.message}" for each in error.details)
+        return f"{faults} ({error.code}, {error.status})"
+    if isinstance(error, UnreachableServerError):
+        return f"{error}; name the API by --server or GPURUNTIME_SERVER"
+    return str(error)
+
+
+def _options(settings: ClientSettings) -> Options:
+    return Options(
+        server=settings.server or DEFAULT_SERVER,
+        token=settings.token,
+        token_file=settings.token_file,
+        ca_file=settings.ca_file,
+    )

@@ -1,0 +1,98 @@
+"""The verbs of functions, invocations and dead letters."""
+
+from math import ceil
+from typing import Final
+
+from gpuruntime.client import waiting
+from gpuruntime.client.requests import Invoke
+from gpuruntime.commands import bodies, tables
+from gpuruntime.commands.progress import Progress
+from gpuruntime.commands.session import Session
+from gpuruntime.models.invocations import State
+from gpuruntime.models.serverless_views import (
+    AcceptedView,
+    DeadLetterView,
+    FunctionView,
+    InvocationView,
+)
+
+_ENDED_BADLY: Final = 1
+
+
+async def list_functions(session: Session) -> None:
+    await session.listed(
+        FunctionView, session.client.functions.list, lambda view: view.serverlessRequestID
+    )
+
+
+async def invoke(session: Session) -> int:
+    asked = session.options
+    invocation = Invoke(
+        invocationID=asked.id or "",
+        serverlessRequestID=asked.function,
+        payload=bodies.payload_of(asked.data, asked.file),
+        timeoutSeconds=None if asked.life is None else ceil(asked.life),
+    )
+    if asked.sync:
+        return _answered(session, (await session.client.invocations.call(invocation)).data)
+    accepted = (await session.client.invocations.submit(invocation)).data
+    if asked.wait:
+        return _answered(session, await _ended(session, accepted.invocationID))
+    session.one(accepted)
+    return 0
+
+
+async def get(session: Session) -> None:
+    asked = session.options
+    await session.shown(lambda: session.client.invocations.get(asked.function, asked.id))
+
+
+async def wait(session: Session) -> int:
+    return _answered(session, await _ended(session, session.options.id))
+
+
+async def cancel(session: Session) -> None:
+    asked = session.options
+    await session.client.invocations.cancel(asked.function, asked.id)
+    session.terminal.tell(f"invocation {asked.id} is cancelled")
+
+
+async def list_letters(session: Session) -> None:
+    letters = session.client.dead_letters.list(session.options.function)
+    session.many(DeadLetterView, [each async for each in letters])
+
+
+async def redrive(session: Session) -> None:
+    accepted = [
+        (await session.client.dead_letters.redrive(each)).data for each in session.options.ids
+    ]
+    session.many(AcceptedView, accepted)
+
+
+async def discard(session: Session) -> None:
+    for each in session.options.ids:
+        await session.client.dead_letters.discard(each)
+        session.terminal.tell(f"dead letter {each} is discarded")
+
+
+def _answered(session: Session, view: InvocationView) -> int:
+    """What the function said is the answer; what became of the call is told beside it."""
+    if session.options.output != "table":
+        session.one(view)
+    elif view.state == State.SUCCEEDED:
+        session.terminal.answer(tables.as_json(view.body))
+    else:
+        session.one(view, in_full=True)
+    return 0 if view.state == State.SUCCEEDED else _ENDED_BADLY
+
+
+async def _ended(session: Session, invocation: str) -> InvocationView:
+    function = session.options.function
+    progress = Progress(session.terminal, invocation)
+    return await waiting.until_succeeded(
+        session.client,
+        function,
+        invocation,
+        timeout_seconds=session.options.timeout,
+        tell=progress.state,
+    )

@@ -1,0 +1,72 @@
+"""What every command has at hand: the client, the terminal, and what was asked for."""
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.client.client import Client
+from gpuruntime.client.messages import Reply
+from gpuruntime.commands import tables
+from gpuruntime.commands.terminal import Terminal
+
+WATCH_SECONDS: Final = 2.0
+_DOCUMENTS: Final[dict[str, Callable[[Any], str]]] = {
+    "json": tables.as_json,
+    "yaml": tables.as_yaml,
+}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Session:
+    client: Client
+    terminal: Terminal
+    options: argparse.Namespace
+
+    def one(self, view: Any, *, in_full: bool = False) -> None:
+        if self.options.output in _DOCUMENTS:
+            self.terminal.answer(_DOCUMENTS[self.options.output](view))
+        elif in_full:
+            self.terminal.answer(tables.details(view, self.terminal.now()))
+        else:
+            self.many(type(view), [view])
+
+    def many(self, model: type, views: Iterable[Any]) -> None:
+        if self.options.output in _DOCUMENTS:
+            self.terminal.answer(_DOCUMENTS[self.options.output](list(views)))
+            return
+        self.terminal.answer(tables.table(model, views, self.terminal.now()))
+
+    async def listed(
+        self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]
+    ) -> None:
+        """Once; while watched, on and on, each time with what has changed."""
+        seen = {key(view): view async for view in read()}
+        self.many(model, seen.values())
+        while getattr(self.options, "watch", False):
+            await asyncio.sleep(WATCH_SECONDS)
+            now = {key(view): view async for view in read()}
+            for name, view in now.items():
+                if seen.get(name) != view:
+                    self._change(view)
+            for name in seen.keys() - now.keys():
+                self.terminal.tell(f"{name} is gone")
+            seen = now
+
+    async def shown(self, look: Callable[[], Awaitable[Reply[Any]]]) -> None:
+        """Once; while watched, whenever it has changed."""
+        view = (await look()).data
+        self.one(view, in_full=True)
+        while getattr(self.options, "watch", False):
+            await asyncio.sleep(WATCH_SECONDS)
+            before, view = view, (await look()).data
+            if view != before:
+                self._change(view)
+
+    def _change(self, view: Any) -> None:
+        if self.options.output in _DOCUMENTS:
+            self.terminal.answer(_DOCUMENTS[self.options.output](view))
+        else:
+            self.terminal.answer("   ".join(tables.row_of(view, self.terminal.now())))

@@ -1,0 +1,44 @@
+"""How the API and its cluster are doing."""
+
+from typing import Final
+
+from gpuruntime.commands import tables
+from gpuruntime.commands.session import Session
+from gpuruntime.models.operator_views import HealthStatus, NodeView, SpecView
+
+_DEGRADED: Final = 1
+
+
+async def status(session: Session) -> int:
+    view = (await session.client.health()).data
+    if session.options.output == "table":
+        pairs = (
+            ("Status:", view.status),
+            ("Version:", view.version),
+            ("Cluster:", _connected(view.kubernetesConnected, view.kubernetesError)),
+            ("Queue:", _connected(view.queueConnected, "")),
+            ("Units:", f"{view.activeUnitCount} active"),
+            ("Stock:", f"{view.readyStockCount} of {view.stockUnitCount} ready"),
+            ("Nodes:", f"{view.readyNodeCount} of {view.nodeCount} ready"),
+            ("GPUs:", f"{view.totalGPUAllocatable} of {view.totalGPUCapacity} allocatable"),
+        )
+        session.terminal.answer(tables.aligned(pairs))
+    else:
+        session.one(view)
+    return 0 if view.status == HealthStatus.OK else _DEGRADED
+
+
+async def inventory(session: Session) -> None:
+    fleet = (await session.client.inventory()).data
+    if session.options.output != "table":
+        session.one(fleet)
+        return
+    now = session.terminal.now()
+    session.terminal.answer(tables.table(NodeView, fleet.nodes, now))
+    session.terminal.answer("")
+    session.terminal.answer(tables.table(SpecView, fleet.specs, now))
+
+
+def _connected(is_connected: bool, error: str) -> str:
+    words = "connected" if is_connected else "not connected"
+    return f"{words}: {error}" if error else words

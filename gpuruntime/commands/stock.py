@@ -1,0 +1,110 @@
+"""The verbs of stock and of pools."""
+
+from typing import Any
+
+from gpuruntime.client import waiting
+from gpuruntime.commands import bodies
+from gpuruntime.commands.progress import Progress
+from gpuruntime.commands.session import Session
+from gpuruntime.models.operator_views import Job
+from gpuruntime.models.views import PoolView
+
+
+async def seed(session: Session) -> None:
+    asked = session.options
+    document = bodies.body_of(asked.file, {"operationID": asked.operation, **_envelope(asked)})
+    bodies.demand(document, "specName", "replicas")
+    made = await session.client.stock.seed(document)
+    if made.is_replay:
+        session.terminal.tell(f"operation {made.data.operationID} was done before")
+    session.one(await _seeded(session, made.data) if asked.wait else made.data)
+
+
+async def jobs(session: Session) -> None:
+    session.many(Job, [each async for each in session.client.stock.jobs()])
+
+
+async def job(session: Session) -> None:
+    operation = session.options.operation
+    await session.shown(lambda: session.client.stock.job(operation))
+
+
+async def wait(session: Session) -> None:
+    found = await session.client.stock.job(session.options.operation)
+    session.one(await _seeded(session, found.data))
+
+
+async def list_pools(session: Session) -> None:
+    await session.listed(PoolView, session.client.pools.list, lambda view: view.name)
+
+
+async def get_pool(session: Session) -> None:
+    name = session.options.name
+    await session.shown(lambda: session.client.pools.get(name))
+
+
+async def create_pool(session: Session) -> None:
+    asked = session.options
+    document = bodies.body_of(
+        asked.file,
+        {
+            "operationID": asked.operation,
+            "name": asked.name,
+            **_envelope(asked),
+            "image": asked.image,
+            "refill": asked.refill,
+        },
+    )
+    bodies.demand(document, "specName", "replicas")
+    made = await session.client.pools.create(document)
+    await _settled(session, made.data)
+
+
+async def update_pool(session: Session) -> None:
+    asked = session.options
+    flags = {"replicas": asked.replicas, "image": asked.image, "refill": asked.refill}
+    change = bodies.body_of(asked.file, flags)
+    reply = await session.client.pools.update(asked.name, change, if_match=asked.if_match)
+    await _settled(session, reply.data)
+
+
+async def delete_pools(session: Session) -> None:
+    for name in session.options.names:
+        await session.client.pools.delete(name)
+        session.terminal.tell(f"pool {name} is deleted")
+
+
+async def wait_for_pool(session: Session) -> None:
+    session.one(await _ready(session, session.options.name))
+
+
+def _envelope(asked: Any) -> dict[str, Any]:
+    return {
+        "specName": asked.spec,
+        "replicas": asked.replicas,
+        "cpu": asked.cpu,
+        "memory": asked.memory,
+        "gpu": asked.gpu,
+        "gpuProduct": asked.gpu_product,
+    }
+
+
+async def _settled(session: Session, view: PoolView) -> None:
+    session.one(await _ready(session, view.name) if session.options.wait else view)
+
+
+async def _ready(session: Session, name: str) -> PoolView:
+    progress = Progress(session.terminal, name)
+    return await waiting.until_pool_ready(
+        session.client, name, timeout_seconds=session.options.timeout, tell=progress.state
+    )
+
+
+async def _seeded(session: Session, job: Job) -> Job:
+    progress = Progress(session.terminal, job.operationID)
+    return await waiting.until_seeded(
+        session.client,
+        job.operationID,
+        timeout_seconds=session.options.timeout,
+        tell=progress.job,
+    )

@@ -1,0 +1,85 @@
+"""The verbs of storages."""
+
+from gpuruntime.client import waiting
+from gpuruntime.commands import bodies
+from gpuruntime.commands.progress import Progress
+from gpuruntime.commands.session import Session
+from gpuruntime.models.views import StorageView
+
+
+async def list_storages(session: Session) -> None:
+    await session.listed(StorageView, session.client.storages.list, lambda view: view.name)
+
+
+async def get(session: Session) -> None:
+    name = session.options.name
+    await session.shown(lambda: session.client.storages.get(name))
+
+
+async def create(session: Session) -> None:
+    asked = session.options
+    document = bodies.body_of(
+        asked.file,
+        {
+            "operationID": asked.operation,
+            "name": asked.name,
+            "size": asked.size,
+            "storageClassName": asked.storage_class,
+            "prepare": {"fromStorageName": asked.copy} if asked.copy else None,
+            "accessor": bodies.accessor_of(asked.files),
+            "tenant": asked.tenant,
+        },
+    )
+    bodies.demand(document, "size")
+    made = await session.client.storages.create(document)
+    await _settled(session, made.data)
+
+
+async def update(session: Session) -> None:
+    asked = session.options
+    flags = {"size": asked.size, "accessor": bodies.accessor_of(asked.files)}
+    change = bodies.body_of(asked.file, flags)
+    reply = await session.client.storages.update(asked.name, change, if_match=asked.if_match)
+    await _settled(session, reply.data)
+
+
+async def delete(session: Session) -> None:
+    for name in session.options.names:
+        await session.client.storages.delete(name)
+        if session.options.wait:
+            await _gone(session, name)
+        session.terminal.tell(f"storage {name} is deleted")
+
+
+async def wait(session: Session) -> None:
+    name = session.options.name
+    if session.options.state == "deleted":
+        await _gone(session, name)
+        session.terminal.tell(f"storage {name} is deleted")
+        return
+    session.one(await _awaited(session, name, serves_files=session.options.state == "files"))
+
+
+async def recover(session: Session) -> None:
+    reply = await session.client.storages.recover(session.options.name)
+    await _settled(session, reply.data)
+
+
+async def _settled(session: Session, view: StorageView) -> None:
+    """Ready; and with its files served, where it has an accessor."""
+    if session.options.wait:
+        view = await _awaited(session, view.name)
+        if view.accessor.enabled:
+            view = await _awaited(session, view.name, serves_files=True)
+    session.one(view)
+
+
+async def _awaited(session: Session, name: str, *, serves_files: bool = False) -> StorageView:
+    until = waiting.until_accessor_ready if serves_files else waiting.until_storage_ready
+    progress = Progress(session.terminal, name)
+    tell = progress.accessor if serves_files else progress.state
+    return await until(session.client, name, timeout_seconds=session.options.timeout, tell=tell)
+
+
+async def _gone(session: Session, name: str) -> None:
+    await waiting.until_storage_gone(session.client, name, timeout_seconds=session.options.timeout)

@@ -1,0 +1,94 @@
+"""What is printed: an answer on one stream, words about it on the other, and nothing else.
+
+Text of a server never reaches a terminal as it came: what is no printable character is escaped.
+"""
+
+import codecs
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import BinaryIO, Final, TextIO
+
+_ERASE: Final = "\r\x1b[K"
+_BEYOND: Final = 0x10000
+
+
+def plain(text: str, *, keep: str = "") -> str:
+    """Escaped as JSON would, so that text which is JSON means what it meant."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else _escaped(ord(each)) for each in text
+    )
+
+
+def line(text: str) -> str:
+    """As one line."""
+    return plain(" ".join(text.split()))
+
+
+class Terminal:
+    def __init__(
+        self,
+        *,
+        out: TextIO,
+        err: TextIO,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.now = now
+        self._out = out
+        self._err = err
+        self._is_showing = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def binary(self) -> BinaryIO | None:
+        """Where bytes go as they are: nowhere, while somebody looks."""
+        return None if self._out.isatty() else getattr(self._out, "buffer", None)
+
+    def answer(self, text: str) -> None:
+        """Lines, which are printable already but for what `text` may hold of a server's words."""
+        self.done_showing()
+        self._out.write(f"{plain(text, keep=chr(10))}\n")
+        self._out.flush()
+
+    def piece(self, data: bytes) -> None:
+        """Of a log or a file."""
+        if self.binary is not None:
+            self.binary.write(data)
+            self.binary.flush()
+            return
+        text = self._decoder.decode(data).replace("\r\n", "\n")
+        self._out.write(plain(text, keep="\n\t"))
+        self._out.flush()
+
+    def tell(self, text: str) -> None:
+        """One line beside the answer."""
+        self.done_showing()
+        self._err.write(f"{line(text)}\n")
+        self._err.flush()
+
+    def show(self, text: str) -> None:
+        """How far something is: in place where somebody looks, else as one more line."""
+        if not self._err.isatty():
+            self.tell(text)
+            return
+        self._err.write(f"{_ERASE}{line(text)}")
+        self._err.flush()
+        self._is_showing = True
+
+    def done_showing(self) -> None:
+        if self._is_showing:
+            self._err.write("\n")
+            self._is_showing = False
+
+
+def standard() -> Terminal:
+    return Terminal(out=sys.stdout, err=sys.stderr)
+
+
+def _escaped(point: int) -> str:
+    if point < _BEYOND:
+        return f"\\u{point:04x}"
+    above = point - _BEYOND
+    return f"\\u{0xD800 + (above >> 10):04x}\\u{0xDC00 + (above & 0x3FF):04x}"

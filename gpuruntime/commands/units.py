@@ -1,0 +1,133 @@
+"""The verbs of units."""
+
+from functools import partial
+
+from gpuruntime.client import waiting
+from gpuruntime.client.units import UnitFilter
+from gpuruntime.commands import bodies
+from gpuruntime.commands.progress import Progress
+from gpuruntime.commands.session import Session
+from gpuruntime.models.views import EventView, Lifecycle, UnitView
+
+
+async def list_units(session: Session) -> None:
+    asked = session.options
+    await _listed(
+        session,
+        UnitFilter(
+            phase=asked.phase or "",
+            specName=asked.spec or "",
+            lifecycle=asked.lifecycle or "",
+            tenant=asked.tenant or "",
+        ),
+    )
+
+
+async def list_stock(session: Session) -> None:
+    asked = session.options
+    only = UnitFilter(
+        phase=asked.phase or "", specName=asked.spec or "", lifecycle=Lifecycle.STOCK
+    )
+    await _listed(session, only)
+
+
+async def get(session: Session) -> None:
+    asked = session.options
+    await session.shown(lambda: session.client.units.get(asked.name, lifecycle=asked.lifecycle))
+
+
+async def get_stock(session: Session) -> None:
+    name = session.options.name
+    await session.shown(lambda: session.client.units.get(name, lifecycle=Lifecycle.STOCK))
+
+
+async def create(session: Session) -> None:
+    asked = session.options
+    document = bodies.body_of(
+        asked.file,
+        {
+            "operationID": asked.operation,
+            "name": asked.name,
+            "specName": asked.spec,
+            "image": asked.image,
+            "tenant": asked.tenant,
+            "template": bodies.template_of(asked.words, asked.port, asked.env),
+            "storageMounts": bodies.mounts_of(asked.mount),
+            "serverless": {"requestID": asked.function} if asked.function else None,
+        },
+    )
+    bodies.demand(document, "specName", "image")
+    made = await session.client.units.create(document)
+    if made.is_replay:
+        session.terminal.tell(f"operation {made.data.operationID} was done before")
+    await _settled(session, made.data)
+
+
+async def update(session: Session) -> None:
+    asked = session.options
+    change = bodies.body_of(asked.file, {"image": asked.image})
+    reply = await session.client.units.update(asked.name, change, if_match=asked.if_match)
+    await _settled(session, reply.data)
+
+
+async def suspend(session: Session) -> None:
+    await _settled(session, (await session.client.units.suspend(session.options.name)).data)
+
+
+async def resume(session: Session) -> None:
+    await _settled(session, (await session.client.units.resume(session.options.name)).data)
+
+
+async def delete(session: Session) -> None:
+    for name in session.options.names:
+        await session.client.units.delete(name)
+        if session.options.wait:
+            await _gone(session, name)
+        session.terminal.tell(f"unit {name} is deleted")
+
+
+async def wait(session: Session) -> None:
+    name = session.options.name
+    if session.options.state == "deleted":
+        await _gone(session, name)
+        session.terminal.tell(f"unit {name} is deleted")
+        return
+    session.one(await _awaited(session, name, is_suspended=session.options.state == "suspended"))
+
+
+async def logs(session: Session) -> None:
+    asked = session.options
+    async with session.client.units.log(
+        asked.name, tail=asked.tail, follow=asked.follow, container=asked.container
+    ) as pieces:
+        async for piece in pieces:
+            session.terminal.piece(piece)
+
+
+async def events(session: Session) -> None:
+    found = [each async for each in session.client.units.events(session.options.name)]
+    session.many(EventView, found)
+
+
+async def _listed(session: Session, only: UnitFilter) -> None:
+    read = partial(session.client.units.list, only)
+    await session.listed(UnitView, read, lambda view: f"{view.namespace}/{view.name}")
+
+
+async def _settled(session: Session, view: UnitView) -> None:
+    """As it is now, or as it is once what was asked for has come true."""
+    if session.options.wait:
+        view = await _awaited(session, view.name, is_suspended=view.suspended)
+    session.one(view)
+
+
+async def _awaited(session: Session, name: str, *, is_suspended: bool) -> UnitView:
+    until = waiting.until_unit_suspended if is_suspended else waiting.until_unit_ready
+    progress = Progress(session.terminal, name)
+    return await until(
+        session.client, name, timeout_seconds=session.options.timeout, tell=progress.unit
+    )
+
+
+async def _gone(session: Session, name: str) -> None:
+    await waiting.until_unit_gone(session.client, name, timeout_seconds=session.options.timeout)

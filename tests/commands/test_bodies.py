@@ -1,0 +1,66 @@
+"""Flags and files as bodies."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.client.errors import UnusableInputError
+from gpuruntime.commands import bodies
+from gpuruntime.errors import ConfigurationError
+
+
+@pytest.mark.parametrize("text", ["name: a\nsize: 1Gi\n", '{"name": "a", "size": "1Gi"}'])
+def test_a_flag_goes_before_the_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "body"
+    file.write_text(text)
+    body = bodies.body_of(str(file), {"size": "2Gi", "tenant": None, "gpu": 0})
+    assert body == {"name": "a", "size": "2Gi", "gpu": 0}
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2\n", "- a\n", "{", "\x00"])
+def test_a_file_that_is_no_body_is_said_with_its_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "body"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=str(file)):
+        bodies.body_of(str(file), {})
+    with pytest.raises(ConfigurationError, match="none"):
+        bodies.body_of(str(tmp_path / "none"), {})
+
+
+def test_what_runs_in_the_container_is_a_template() -> None:
+    assert bodies.template_of(["sh", "-c", "x"], ["http:80"], ["A=b=c"]) == {
+        "command": ["sh"],
+        "args": ["-c", "x"],
+        "ports": [{"name": "http", "port": 80}],
+        "envs": [{"name": "A", "value": "b=c"}],
+    }
+    assert bodies.template_of([], None, None) is None
+
+
+def test_mounts_are_storages_with_their_places() -> None:
+    assert bodies.mounts_of(["w:/models", "d:/data:ro"]) == [
+        {"name": "w", "mountPath": "/models"},
+        {"name": "d", "mountPath": "/data", "readOnly": True},
+    ]
+
+
+@pytest.mark.parametrize("port", ["80", "http:", "http:x", "http:-1"])
+def test_what_has_another_form_is_said(port: str) -> None:
+    with pytest.raises(UnusableInputError, match="http:8080"):
+        bodies.template_of([], [port], None)
+    with pytest.raises(UnusableInputError, match="NAME=value"):
+        bodies.template_of([], None, ["A"])
+    with pytest.raises(UnusableInputError, match="weights:/models"):
+        bodies.mounts_of(["weights"])
+
+
+def test_a_payload_is_json(tmp_path: Path) -> None:
+    file = tmp_path / "payload"
+    file.write_text('{"a": null}')
+    assert bodies.payload_of("[1]", None) == [1]
+    assert bodies.payload_of(None, str(file)) == {"a": None}
+    assert bodies.payload_of(None, None) is None
+    with pytest.raises(UnusableInputError, match="double quotes"):
+        bodies.payload_of("hello", None)
+    with pytest.raises(ConfigurationError, match="payload"):
+        bodies.payload_of(None, str(tmp_path / "none"))
