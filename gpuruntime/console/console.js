@@ -20,7 +20,14 @@ const PLACES = {
   storages: storagesPlace,
   functions: functionsPlace,
 };
-const TITLES = { overview: "Overview", units: "Units", stock: "Stock", pools: "Pools", storages: "Storages", functions: "Functions" };
+const TITLES = {
+  overview: "Overview",
+  units: "Units",
+  stock: "Stock",
+  pools: "Pools",
+  storages: "Storages",
+  functions: "Functions",
+};
 
 class Console {
   constructor() {
@@ -136,7 +143,12 @@ class Console {
       return;
     }
     if (state === "refused") this.tell("lost", "Not shown", error.message);
-    else if (state === "lost") this.tell("lost", "Not live", `Not connected: ${error.message || "the stream ended"}. What is shown may be old; it is tried again.`);
+    else if (state === "lost")
+      this.tell(
+        "lost",
+        "Not live",
+        `Not connected: ${error.message || "the stream ended"}. What is shown may be old; it is tried again.`,
+      );
     else this.tell("live", "Live", "");
   }
 
@@ -160,7 +172,13 @@ class Console {
     this.leave.hidden = false;
     const { dialog, content, close } = openDialog("Sign in");
     const id = freshId("token");
-    const field = element("input", { id, type: "password", required: true, autocomplete: "off", spellcheck: "false" });
+    const field = element("input", {
+      id,
+      type: "password",
+      required: true,
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     const words = wasGiven ? "The api does not know this token." : "The api asks who calls.";
     const form = element(
       "form",

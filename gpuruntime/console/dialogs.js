@@ -6,7 +6,10 @@ export function openDialog(title, { isWide = false } = {}) {
   const opener = document.activeElement;
   const titleId = freshId("title");
   const heading = element("h2", { id: titleId, tabindex: "-1" }, title);
-  const close = button("Close", () => dialog.close(), { class: "plain close", "aria-label": `Close ${title}` });
+  const close = button("Close", () => dialog.close(), {
+    class: "plain close",
+    "aria-label": `Close ${title}`,
+  });
   const content = element("div", { class: "content" });
   const dialog = element(
     "dialog",
@@ -16,7 +19,8 @@ export function openDialog(title, { isWide = false } = {}) {
   );
   dialog.addEventListener("close", () => {
     dialog.remove();
-    const place = opener?.isConnected && opener !== document.body ? opener : document.getElementById("main");
+    const place =
+      opener?.isConnected && opener !== document.body ? opener : document.getElementById("main");
     place.focus();
   });
   document.body.append(dialog);
@@ -35,8 +39,13 @@ export function problemBox() {
       box.replaceChildren();
     },
     show(error) {
-      const details = (error.details ?? []).map((each) => element("li", {}, each.field ? `${each.field}: ${each.message}` : each.message));
-      box.replaceChildren(element("p", {}, error.message), ...(details.length ? [element("ul", {}, ...details)] : []));
+      const details = (error.details ?? []).map((each) =>
+        element("li", {}, each.field ? `${each.field}: ${each.message}` : each.message),
+      );
+      box.replaceChildren(
+        element("p", {}, error.message),
+        ...(details.length ? [element("ul", {}, ...details)] : []),
+      );
       box.hidden = false;
     },
   };
@@ -80,7 +89,14 @@ export function confirmDialog({ title, text, facts = [], label, isDanger = false
 export function factList(facts) {
   const rows = facts
     .filter(([, value]) => value !== "" && value !== null && value !== undefined)
-    .map(([word, value]) => element("div", {}, element("dt", {}, word), element("dd", {}, value instanceof Node ? value : String(value))));
+    .map(([word, value]) =>
+      element(
+        "div",
+        {},
+        element("dt", {}, word),
+        element("dd", {}, value instanceof Node ? value : String(value)),
+      ),
+    );
   return element("dl", { class: "facts" }, ...rows);
 }
 
@@ -92,7 +108,14 @@ export function formDialog({ title, intro, fields, request, label, send, done })
   const form = element("form", { novalidate: true });
   if (intro) form.append(element("p", { class: "muted" }, intro));
   for (const field of fields) form.append(fieldRow(field, inputs));
-  form.append(element("footer", {}, button("Cancel", close, { class: "plain" }), element("button", { type: "submit", class: "primary" }, "Continue")));
+  form.append(
+    element(
+      "footer",
+      {},
+      button("Cancel", close, { class: "plain" }),
+      element("button", { type: "submit", class: "primary" }, "Continue"),
+    ),
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const bad = [...inputs.values()].find(({ field, input }) => {
@@ -102,13 +125,24 @@ export function formDialog({ title, intro, fields, request, label, send, done })
     });
     problem.clear();
     if (bad) {
-      problem.show({ message: bad.input.value.trim() ? `${bad.field.label}: ${bad.input.validationMessage || "not valid"}` : `${bad.field.label} is needed` });
+      problem.show({
+        message: bad.input.value.trim()
+          ? `${bad.field.label}: ${bad.input.validationMessage || "not valid"}`
+          : `${bad.field.label} is needed`,
+      });
       bad.input.focus();
       return;
     }
     let body;
     try {
-      body = request(Object.fromEntries([...inputs].map(([name, { input }]) => [name, input.type === "checkbox" ? input.checked : input.value.trim()])));
+      body = request(
+        Object.fromEntries(
+          [...inputs].map(([name, { input }]) => [
+            name,
+            input.type === "checkbox" ? input.checked : input.value.trim(),
+          ]),
+        ),
+      );
     } catch (error) {
       problem.show(error);
       return;
@@ -140,7 +174,12 @@ export function formDialog({ title, intro, fields, request, label, send, done })
       .filter(([name]) => name !== "operationID")
       .map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]);
     const back = button("Back", () => edit(), { class: "plain" });
-    content.replaceChildren(element("p", {}, "This will be asked for:"), factList(facts), problem.node, element("footer", {}, back, yes));
+    content.replaceChildren(
+      element("p", {}, "This will be asked for:"),
+      factList(facts),
+      problem.node,
+      element("footer", {}, back, yes),
+    );
     heading.focus();
     yes.focus();
   }
@@ -151,21 +190,60 @@ export function formDialog({ title, intro, fields, request, label, send, done })
 function fieldRow(field, inputs) {
   const id = freshId("field");
   const hintId = field.hint ? `${id}-hint` : null;
-  const shared = { id, name: field.name, "aria-describedby": hintId, autocomplete: "off", spellcheck: "false", required: field.isRequired };
+  const shared = {
+    id,
+    name: field.name,
+    "aria-describedby": hintId,
+    autocomplete: "off",
+    spellcheck: "false",
+    required: field.isRequired,
+  };
   let input;
   if (field.choices) {
-    input = element("select", shared, ...field.choices.map(([value, word]) => element("option", { value, selected: value === field.value }, word)));
+    input = element(
+      "select",
+      shared,
+      ...field.choices.map(([value, word]) =>
+        element("option", { value, selected: value === field.value }, word),
+      ),
+    );
   } else if (field.isLong) {
     input = element("textarea", { ...shared, rows: "4" });
     input.value = field.value ?? "";
   } else if (field.isSwitch) {
     input = element("input", { ...shared, type: "checkbox", required: false });
   } else {
-    input = element("input", { ...shared, type: field.type ?? "text", min: field.min, max: field.max, pattern: field.pattern, value: field.value, list: field.suggestions ? `${id}-list` : null });
+    input = element("input", {
+      ...shared,
+      type: field.type ?? "text",
+      min: field.min,
+      max: field.max,
+      pattern: field.pattern,
+      value: field.value,
+      list: field.suggestions ? `${id}-list` : null,
+    });
   }
   inputs.set(field.name, { field, input });
-  const label = element("label", { for: id }, field.label, field.isRequired ? "" : element("span", { class: "muted" }, " (optional)"));
+  const label = element(
+    "label",
+    { for: id },
+    field.label,
+    field.isRequired ? "" : element("span", { class: "muted" }, " (optional)"),
+  );
   const hint = field.hint ? element("p", { id: hintId, class: "hint" }, field.hint) : "";
-  const known = field.suggestions ? element("datalist", { id: `${id}-list` }, ...field.suggestions.map((value) => element("option", { value }))) : "";
-  return element("div", { class: field.isSwitch ? "field switch" : "field" }, label, input, hint, known);
+  const known = field.suggestions
+    ? element(
+        "datalist",
+        { id: `${id}-list` },
+        ...field.suggestions.map((value) => element("option", { value })),
+      )
+    : "";
+  return element(
+    "div",
+    { class: field.isSwitch ? "field switch" : "field" },
+    label,
+    input,
+    hint,
+    known,
+  );
 }

@@ -1,9 +1,10 @@
 // Functions, what waits for them, and what they could not do. The queue is asked, not watched.
 
-import { call, pathOf } from "./api.js";
-import { confirmDialog, factList, problemBox } from "./dialogs.js";
-import { badge, button, element, freshId, phaseBadge, say } from "./elements.js";
-import { age, lengthOf } from "./moments.js";
+import { call } from "./api.js";
+import { badge, element } from "./elements.js";
+import { lookup } from "./invocations.js";
+import { letterTable } from "./letters.js";
+import { lengthOf } from "./moments.js";
 import { LiveTable } from "./table.js";
 
 const EVERY_MS = 3_000;
@@ -40,7 +41,10 @@ export function functionsPlace({ query, watch, poll }) {
       if (next) letters.table.setAttribute("aria-label", `Dead letters, the oldest ${PAGE}`);
     } catch (error) {
       letters.show([]);
-      letters.empty.textContent = error.status === 400 ? "Name one of your functions to see its dead letters." : error.message;
+      letters.empty.textContent =
+        error.status === 400
+          ? "Name one of your functions to see its dead letters."
+          : error.message;
     }
   }
 
@@ -62,7 +66,11 @@ export function functionsPlace({ query, watch, poll }) {
       "section",
       { "aria-labelledby": "letters" },
       element("div", { class: "head" }, element("h2", { id: "letters" }, "Dead letters"), filter),
-      element("p", { class: "intro muted" }, "Invocations that have run out of attempts. Redriven, they begin anew."),
+      element(
+        "p",
+        { class: "intro muted" },
+        "Invocations that have run out of attempts. Redriven, they begin anew.",
+      ),
       letters.node,
     ),
     lookup(),
@@ -70,7 +78,14 @@ export function functionsPlace({ query, watch, poll }) {
 }
 
 function filterField(of) {
-  const field = element("input", { type: "search", "aria-label": "Dead letters of one function", placeholder: "Of one function", value: of, autocomplete: "off", spellcheck: "false" });
+  const field = element("input", {
+    type: "search",
+    "aria-label": "Dead letters of one function",
+    placeholder: "Of one function",
+    value: of,
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   return element(
     "form",
     {
@@ -91,20 +106,38 @@ function functionTable() {
     keyOf: (each) => each.serverlessRequestID,
     nothing: "There is no function. A unit with serverless.requestID declares one.",
     columns: [
-      { label: "Name", class: "narrow", cell: (each) => element("strong", {}, each.serverlessRequestID) },
+      {
+        label: "Name",
+        class: "narrow",
+        cell: (each) => element("strong", {}, each.serverlessRequestID),
+      },
       { label: "State", cell: functionState },
-      { label: "Queued", class: "number", cell: (each) => element("span", {}, String(each.queueDepth)) },
-      { label: "Running", class: "number", cell: (each) => element("span", {}, String(each.running)) },
-      { label: "Oldest wait", class: "number", cell: (each) => element("span", {}, each.oldestWaitSeconds ? lengthOf(each.oldestWaitSeconds) : "–") },
+      {
+        label: "Queued",
+        class: "number",
+        cell: (each) => String(each.queueDepth),
+      },
+      {
+        label: "Running",
+        class: "number",
+        cell: (each) => String(each.running),
+      },
+      {
+        label: "Oldest wait",
+        class: "number",
+        cell: (each) =>
+          element("span", {}, each.oldestWaitSeconds ? lengthOf(each.oldestWaitSeconds) : "–"),
+      },
       { label: "Workers", cell: workers },
-      { label: "Unit", class: "narrow", cell: (each) => element("span", {}, each.unitName) },
+      { label: "Unit", class: "narrow", cell: (each) => each.unitName },
     ],
   });
 }
 
 function functionState(each) {
   if (each.suspended) return badge("Suspended", "still");
-  if (each.reason) return [badge("Waiting", "bad"), element("span", { class: "why" }, each.reason)];
+  if (each.reason)
+    return [badge("Waiting", "bad"), element("span", { class: "why" }, each.reason)];
   const isBusy = each.queueDepth > 0 || each.running > 0;
   return isBusy ? badge("Busy", "moving") : badge("At rest", "good");
 }
@@ -113,131 +146,10 @@ function workers({ workers: counts, minAvailableCount, maxWorkers }) {
   const words = [`${counts.ready} of ${counts.desired} ready`];
   if (counts.busy) words.push(`${counts.busy} busy`);
   if (counts.draining) words.push(`${counts.draining} draining`);
-  return element("span", {}, words.join(", "), element("span", { class: "muted" }, ` (${minAvailableCount} to ${maxWorkers})`));
-}
-
-function letterTable() {
-  return new LiveTable({
-    label: "Dead letters",
-    keyOf: (letter) => letter.deadLetterID,
-    nothing: "No dead letters.",
-    columns: [
-      { label: "Invocation", class: "narrow", cell: (letter) => element("strong", {}, letter.invocationID || "none") },
-      { label: "Function", class: "narrow", cell: (letter) => element("span", {}, letter.serverlessRequestID) },
-      { label: "Failure", cell: (letter) => [badge(letter.failureClass, "bad"), letter.error ? element("span", { class: "why", title: letter.error }, letter.error) : ""] },
-      { label: "Attempts", class: "number", cell: (letter) => element("span", {}, String(letter.attempt)) },
-      { label: "Age", class: "short number", cell: (letter) => age(letter.deadAt) },
-      {
-        label: "Actions",
-        isQuiet: true,
-        isFixed: true,
-        class: "acts",
-        cell: (now) =>
-          element(
-            "span",
-            { class: "actions" },
-            button("Redrive", () => redrive(now()), { class: "small", "aria-label": `Redrive ${now().invocationID}`, "aria-haspopup": "dialog" }),
-            button("Discard", () => discard(now()), { class: "small", "aria-label": `Discard ${now().invocationID}`, "aria-haspopup": "dialog" }),
-          ),
-      },
-    ],
-  });
-}
-
-function letterFacts(letter) {
-  return [["Invocation", letter.invocationID], ["Function", letter.serverlessRequestID], ["Failure", letter.failureClass], ["Error", letter.error]];
-}
-
-function redrive(letter) {
-  confirmDialog({
-    title: "Redrive this invocation?",
-    text: "It is queued again, with all its attempts.",
-    facts: letterFacts(letter),
-    label: "Redrive",
-    act: () => call("POST", `/serverless/dead-letters${pathOf(letter.deadLetterID)}/redrive`),
-    done: `Invocation ${letter.invocationID} is queued again.`,
-  });
-}
-
-function discard(letter) {
-  confirmDialog({
-    title: "Discard this dead letter?",
-    text: "What was sent is lost, and cannot be run again.",
-    facts: letterFacts(letter),
-    label: "Discard",
-    isDanger: true,
-    act: () => call("DELETE", `/serverless/dead-letters${pathOf(letter.deadLetterID)}`),
-    done: `The dead letter of ${letter.invocationID} is discarded.`,
-  });
-}
-
-function lookup() {
-  const ids = [freshId("field"), freshId("field")];
-  const fields = ids.map((id) => element("input", { id, required: true, autocomplete: "off", spellcheck: "false" }));
-  const problem = problemBox();
-  const found = element("div", { class: "found" });
-
-  async function show(name, id) {
-    problem.clear();
-    found.replaceChildren();
-    try {
-      const { data } = await call("GET", `/serverless/invocations${pathOf(id)}?serverlessRequestID=${encodeURIComponent(name)}`);
-      found.replaceChildren(...invocation(data, () => show(name, id)));
-      say(`Invocation ${id} is ${data.state}.`);
-    } catch (error) {
-      problem.show(error);
-    }
-  }
-
   return element(
-    "section",
-    { "aria-labelledby": "lookup" },
-    element("div", { class: "head" }, element("h2", { id: "lookup" }, "Look up an invocation")),
-    element(
-      "form",
-      {
-        class: "filters",
-        onsubmit: (event) => {
-          event.preventDefault();
-          show(fields[0].value.trim(), fields[1].value.trim());
-        },
-      },
-      element("div", { class: "filter" }, element("label", { for: ids[0] }, "Function"), fields[0]),
-      element("div", { class: "filter" }, element("label", { for: ids[1] }, "Invocation"), fields[1]),
-      element("div", { class: "filter low" }, element("button", { type: "submit" }, "Look up")),
-    ),
-    problem.node,
-    found,
+    "span",
+    {},
+    words.join(", "),
+    element("span", { class: "muted" }, ` (${minAvailableCount} to ${maxWorkers})`),
   );
-}
-
-function invocation(data, again) {
-  const isLive = data.state === "queued" || data.state === "running";
-  const facts = factList([
-    ["State", element("span", {}, phaseBadge(data.state))],
-    ["Attempt", data.attempt],
-    ["Worker", data.workerName],
-    ["Accepted", data.acceptedAt ? new Date(data.acceptedAt).toLocaleString() : ""],
-    ["Completed", data.completedAt ? new Date(data.completedAt).toLocaleString() : ""],
-    ["Failure", data.failureClass],
-    ["Error", data.error],
-    ["Status", data.statusCode],
-  ]);
-  const body = data.body === null || data.body === undefined ? "" : element("pre", { tabindex: "0", "aria-label": "What the function answered" }, JSON.stringify(data.body, null, 2).slice(0, 20_000));
-  return [facts, body, isLive ? element("footer", {}, button("Look again", again), button("Cancel invocation", () => cancel(data, again))) : ""].filter(Boolean);
-}
-
-function cancel(data, again) {
-  confirmDialog({
-    title: "Cancel this invocation?",
-    text: "Queued, it never starts; running, it is broken off.",
-    facts: [["Invocation", data.invocationID], ["Function", data.serverlessRequestID]],
-    label: "Cancel invocation",
-    isDanger: true,
-    act: async () => {
-      await call("DELETE", `/serverless/invocations${pathOf(data.invocationID)}?serverlessRequestID=${encodeURIComponent(data.serverlessRequestID)}`);
-      again();
-    },
-    done: `Invocation ${data.invocationID} is cancelled.`,
-  });
 }

@@ -21,11 +21,33 @@ export class LiveList {
     this.node = element(
       "section",
       { "aria-labelledby": "title" },
-      element("div", { class: "head" }, element("h1", { id: "title" }, title), element("div", { class: "actions" }, ...actions)),
+      element(
+        "div",
+        { class: "head" },
+        element("h1", { id: "title" }, title),
+        element("div", { class: "actions" }, ...actions),
+      ),
       intro ? element("p", { class: "intro muted" }, intro) : "",
-      filters.length ? element("form", { class: "filters", role: "search", "aria-label": `Filter ${title}`, onsubmit: (event) => event.preventDefault() }, ...filters.map((each) => this.filter(each))) : "",
+      filters.length
+        ? element(
+            "form",
+            {
+              class: "filters",
+              role: "search",
+              "aria-label": `Filter ${title}`,
+              onsubmit: (event) => event.preventDefault(),
+            },
+            ...filters.map((each) => this.filter(each)),
+          )
+        : "",
       this.table.node,
-      element("nav", { class: "pager", "aria-label": `Pages of ${title}` }, this.before, this.count, this.after),
+      element(
+        "nav",
+        { class: "pager", "aria-label": `Pages of ${title}` },
+        this.before,
+        this.count,
+        this.after,
+      ),
     );
     this.follow();
   }
@@ -36,9 +58,27 @@ export class LiveList {
     const changed = (event) => this.narrow(name, event.target.value.trim());
     const shared = { id, onchange: changed, autocomplete: "off", spellcheck: "false" };
     const field = choices
-      ? element("select", shared, ...choices.map((choice) => element("option", { value: choice, selected: choice === value }, choice || "any")))
-      : element("input", { ...shared, type: "search", value, placeholder: "any", list: suggestions ? `${id}-list` : null });
-    const known = suggestions ? element("datalist", { id: `${id}-list` }, ...suggestions().map((each) => element("option", { value: each }))) : "";
+      ? element(
+          "select",
+          shared,
+          ...choices.map((choice) =>
+            element("option", { value: choice, selected: choice === value }, choice || "any"),
+          ),
+        )
+      : element("input", {
+          ...shared,
+          type: "search",
+          value,
+          placeholder: "any",
+          list: suggestions ? `${id}-list` : null,
+        });
+    const known = suggestions
+      ? element(
+          "datalist",
+          { id: `${id}-list` },
+          ...suggestions().map((each) => element("option", { value: each })),
+        )
+      : "";
     return element("div", { class: "filter" }, element("label", { for: id }, label), field, known);
   }
 
@@ -76,7 +116,10 @@ export class LiveList {
     const page = this.cursors.length;
     setDisabled(this.before, page === 1);
     setDisabled(this.after, !data.next);
-    this.count.textContent = page === 1 && !data.next ? `${data.names.length} shown` : `Page ${page}, ${data.names.length} shown`;
+    this.count.textContent =
+      page === 1 && !data.next
+        ? `${data.names.length} shown`
+        : `Page ${page}, ${data.names.length} shown`;
   }
 }
 

@@ -12,8 +12,16 @@ const MOST_FAILED = 20;
 export function overviewPlace({ watch, poll, heedFleet, isBound }) {
   const totals = element("dl", { class: "totals", "aria-label": "Totals" });
   const specs = specTable();
-  const failed = new LiveTable({ label: "Failed units", columns: unitColumns(), nothing: "No unit has failed." });
-  const more = element("p", { class: "muted", hidden: true }, element("a", { href: "#/units?phase=Failed" }, "All failed units"));
+  const failed = new LiveTable({
+    label: "Failed units",
+    columns: unitColumns(),
+    nothing: "No unit has failed.",
+  });
+  const more = element(
+    "p",
+    { class: "muted", hidden: true },
+    element("a", { href: "#/units?phase=Failed" }, "All failed units"),
+  );
 
   heedFleet((fleet) => specs.show(fleet.specs));
   watch("units", new URLSearchParams({ phase: "Failed", limit: MOST_FAILED }), (name, data) => {
@@ -26,7 +34,12 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     totals.replaceChildren(...totalsOf(data));
   }, EVERY_MS);
 
-  const bySpec = element("section", { "aria-labelledby": "specs" }, element("div", { class: "head" }, element("h2", { id: "specs" }, "Stock and units by spec")), specs.node);
+  const bySpec = element(
+    "section",
+    { "aria-labelledby": "specs" },
+    element("div", { class: "head" }, element("h2", { id: "specs" }, "Stock and units by spec")),
+    specs.node,
+  );
   bySpec.hidden = isBound();
   return element(
     "div",
@@ -34,12 +47,19 @@ export function overviewPlace({ watch, poll, heedFleet, isBound }) {
     element("div", { class: "head" }, element("h1", {}, "Overview")),
     totals,
     bySpec,
-    element("section", { "aria-labelledby": "failed" }, element("div", { class: "head" }, element("h2", { id: "failed" }, "Failed units")), failed.node, more),
+    element(
+      "section",
+      { "aria-labelledby": "failed" },
+      element("div", { class: "head" }, element("h2", { id: "failed" }, "Failed units")),
+      failed.node,
+      more,
+    ),
   );
 }
 
 function totalsOf(health) {
-  const tile = (word, value, kind) => element("div", { "data-kind": kind }, element("dt", {}, word), element("dd", {}, value));
+  const tile = (word, value, kind) =>
+    element("div", { "data-kind": kind }, element("dt", {}, word), element("dd", {}, value));
   const away = health.nodeCount - health.readyNodeCount;
   return [
     tile("active units", String(health.activeUnitCount)),
@@ -51,13 +71,26 @@ function totalsOf(health) {
 }
 
 function specTable() {
-  const number = (label, read) => ({ label, class: "number", cell: (spec) => element("span", {}, String(read(spec))) });
+  const number = (label, read) => ({
+    label,
+    class: "number",
+    cell: (spec) => String(read(spec)),
+  });
   return new LiveTable({
     label: "Stock and units by spec",
     keyOf: (spec) => spec.specName,
     nothing: "There is neither stock nor a unit. Begin with a pool.",
     columns: [
-      { label: "Spec", class: "narrow", cell: (spec) => element("a", { href: `#/units?specName=${encodeURIComponent(spec.specName)}` }, spec.specName) },
+      {
+        label: "Spec",
+        class: "narrow",
+        cell: (spec) =>
+          element(
+            "a",
+            { href: `#/units?specName=${encodeURIComponent(spec.specName)}` },
+            spec.specName,
+          ),
+      },
       { label: "Stock", cell: (spec) => sharesBar(spec.stock) },
       number("Units", (spec) => spec.active.total),
       number("Ready", (spec) => spec.active.ready),

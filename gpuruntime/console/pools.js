@@ -15,8 +15,17 @@ export function poolsPlace({ query, watch, specNames }) {
     stream: "pools",
     query,
     watch,
-    table: { label: "Pools", columns: poolColumns(), nothing: "There is no pool yet. Make one, and units can be claimed from it." },
-    actions: [button("New pool", () => createPool(specNames()), { class: "primary", "aria-haspopup": "dialog" })],
+    table: {
+      label: "Pools",
+      columns: poolColumns(),
+      nothing: "There is no pool yet. Make one, and units can be claimed from it.",
+    },
+    actions: [
+      button("New pool", () => createPool(specNames()), {
+        class: "primary",
+        "aria-haspopup": "dialog",
+      }),
+    ],
   });
   return list.node;
 }
@@ -26,9 +35,17 @@ function poolColumns() {
     { label: "Name", class: "narrow", cell: (pool) => element("strong", {}, pool.name) },
     { label: "State", cell: stateCell },
     { label: "Spec", cell: (pool) => element("span", { title: envelope(pool) }, pool.specName) },
-    { label: "Wanted", cell: (pool) => element("span", {}, `${pool.replicas} ${pool.refill === "Always" ? "kept up" : "once"}`) },
+    {
+      label: "Wanted",
+      cell: (pool) =>
+        element("span", {}, `${pool.replicas} ${pool.refill === "Always" ? "kept up" : "once"}`),
+    },
     { label: "Stock", cell: sharesBar },
-    { label: "Consumed", class: "number", cell: (pool) => element("span", {}, String(pool.consumed)) },
+    {
+      label: "Consumed",
+      class: "number",
+      cell: (pool) => String(pool.consumed),
+    },
     { label: "Age", class: "short number", cell: (pool) => age(pool.createdAt) },
     {
       label: "Actions",
@@ -39,8 +56,16 @@ function poolColumns() {
         element(
           "span",
           { class: "actions" },
-          button("Resize", () => resizePool(now()), { class: "small", "aria-label": `Resize pool ${now().name}`, "aria-haspopup": "dialog" }),
-          button("Delete", () => deletePool(now()), { class: "small", "aria-label": `Delete pool ${now().name}`, "aria-haspopup": "dialog" }),
+          button("Resize", () => resizePool(now()), {
+            class: "small",
+            "aria-label": `Resize pool ${now().name}`,
+            "aria-haspopup": "dialog",
+          }),
+          button("Delete", () => deletePool(now()), {
+            class: "small",
+            "aria-label": `Delete pool ${now().name}`,
+            "aria-haspopup": "dialog",
+          }),
         ),
     },
   ];
@@ -52,14 +77,53 @@ function createPool(specNames) {
     title: "New pool",
     label: "Create pool",
     fields: [
-      { name: "name", label: "Name", hint: "Lower case letters, digits and hyphens, at most 52. Left out, one is made up.", pattern: "[a-z0-9]([-a-z0-9]*[a-z0-9])?" },
-      { name: "specName", label: "Spec", isRequired: true, suggestions: specNames, hint: "One spec has one envelope: what follows." },
+      {
+        name: "name",
+        label: "Name",
+        hint: "Lower case letters, digits and hyphens, at most 52. Left out, one is made up.",
+        pattern: "[a-z0-9]([\\-a-z0-9]*[a-z0-9])?",
+      },
+      {
+        name: "specName",
+        label: "Spec",
+        isRequired: true,
+        suggestions: specNames,
+        hint: "One spec has one envelope: what follows.",
+      },
       { name: "gpu", label: "GPUs", type: "number", min: 0, max: 10000, value: "1" },
-      { name: "cpu", label: "CPU", hint: "Such as 4 or 500m. Left out, it is the manager's default." },
-      { name: "memory", label: "Memory", hint: "Such as 16Gi. Left out, it is the manager's default." },
-      { name: "replicas", label: "Units", type: "number", min: 0, max: 10000, value: "2", isRequired: true },
-      { name: "refill", label: "Refill", choices: [["Always", "Always: keep so many unclaimed"], ["Never", "Never: make so many once"]], value: "Always" },
-      { name: "image", label: "Image", hint: "What its units run, so that it is on their nodes before a claim." },
+      {
+        name: "cpu",
+        label: "CPU",
+        hint: "Such as 4 or 500m. Left out, it is the manager's default.",
+      },
+      {
+        name: "memory",
+        label: "Memory",
+        hint: "Such as 16Gi. Left out, it is the manager's default.",
+      },
+      {
+        name: "replicas",
+        label: "Units",
+        type: "number",
+        min: 0,
+        max: 10000,
+        value: "2",
+        isRequired: true,
+      },
+      {
+        name: "refill",
+        label: "Refill",
+        choices: [
+          ["Always", "Always: keep so many unclaimed"],
+          ["Never", "Never: make so many once"],
+        ],
+        value: "Always",
+      },
+      {
+        name: "image",
+        label: "Image",
+        hint: "What its units run, so that it is on their nodes before a claim.",
+      },
     ],
     request: (given) => poolBody(operationID, given),
     send: (body) => call("POST", "/operator/stockpools", body),
@@ -68,7 +132,12 @@ function createPool(specNames) {
 }
 
 function poolBody(operationID, given) {
-  const body = { operationID, specName: given.specName, replicas: Number(given.replicas), refill: given.refill };
+  const body = {
+    operationID,
+    specName: given.specName,
+    replicas: Number(given.replicas),
+    refill: given.refill,
+  };
   for (const name of ["name", "cpu", "memory", "image"]) if (given[name]) body[name] = given[name];
   if (given.gpu) body.gpu = Number(given.gpu);
   return body;
@@ -79,7 +148,17 @@ function resizePool(pool) {
     title: `Resize pool ${pool.name}`,
     intro: "Fewer units: those that are not ready go first, claimed ones never.",
     label: "Resize pool",
-    fields: [{ name: "replicas", label: "Units", type: "number", min: 0, max: 10000, value: String(pool.replicas), isRequired: true }],
+    fields: [
+      {
+        name: "replicas",
+        label: "Units",
+        type: "number",
+        min: 0,
+        max: 10000,
+        value: String(pool.replicas),
+        isRequired: true,
+      },
+    ],
     request: (given) => ({ replicas: Number(given.replicas) }),
     send: (body) => call("PUT", `/operator/stockpools${pathOf(pool.name)}`, body),
     done: (body) => `Pool ${pool.name} is to have ${body.replicas} units.`,
@@ -90,7 +169,11 @@ function deletePool(pool) {
   confirmDialog({
     title: `Delete pool ${pool.name}?`,
     text: "Its unclaimed stock goes with it. Units that were claimed from it stay.",
-    facts: [["Spec", pool.specName], ["Available", pool.available], ["Claimed", pool.claimed]],
+    facts: [
+      ["Spec", pool.specName],
+      ["Available", pool.available],
+      ["Claimed", pool.claimed],
+    ],
     label: "Delete pool",
     isDanger: true,
     act: () => call("DELETE", `/operator/stockpools${pathOf(pool.name)}`),

@@ -9,7 +9,8 @@ import { PHASES, envelope, stateCell } from "./units.js";
 export function stockPlace({ query, watch, specNames }) {
   const list = new LiveList({
     title: "Stock",
-    intro: "Units that hold their envelope and serve nobody yet. They come and go with their pool.",
+    intro:
+      "Units that hold their envelope and serve nobody yet. They come and go with their pool.",
     stream: "stock",
     query,
     watch,
@@ -23,10 +24,18 @@ export function stockPlace({ query, watch, specNames }) {
       columns: [
         { label: "Name", class: "narrow", cell: (unit) => element("strong", {}, unit.name) },
         { label: "State", cell: stateCell },
-        { label: "Spec", cell: (unit) => element("span", {}, unit.specName) },
-        { label: "Envelope", class: "narrow", cell: (unit) => element("span", {}, envelope(unit) || "–") },
+        { label: "Spec", cell: (unit) => unit.specName },
+        {
+          label: "Envelope",
+          class: "narrow",
+          cell: (unit) => envelope(unit) || "–",
+        },
         { label: "Timeline", class: "short", cell: timelineBar },
-        { label: "Node", class: "narrow", cell: (unit) => element("span", {}, unit.nodeName || "–") },
+        {
+          label: "Node",
+          class: "narrow",
+          cell: (unit) => unit.nodeName || "–",
+        },
         { label: "Age", class: "short number", cell: (unit) => age(unit.createdAt) },
       ],
     },

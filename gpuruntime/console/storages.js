@@ -15,7 +15,9 @@ export function storagesPlace({ query, watch }) {
     query,
     watch,
     table: { label: "Storages", columns: storageColumns(), nothing: "There is no storage yet." },
-    actions: [button("New storage", createStorage, { class: "primary", "aria-haspopup": "dialog" })],
+    actions: [
+      button("New storage", createStorage, { class: "primary", "aria-haspopup": "dialog" }),
+    ],
   });
   return list.node;
 }
@@ -24,10 +26,22 @@ function storageColumns() {
   return [
     { label: "Name", class: "narrow", cell: (storage) => element("strong", {}, storage.name) },
     { label: "State", cell: stateCell },
-    { label: "Size", class: "short", cell: (storage) => element("span", {}, storage.capacity || storage.size) },
+    {
+      label: "Size",
+      class: "short",
+      cell: (storage) => storage.capacity || storage.size,
+    },
     { label: "Filled", cell: filled },
-    { label: "Mounted by", class: "narrow", cell: (storage) => element("span", {}, storage.mountedBy.join(", ") || "–") },
-    { label: "Tenant", class: "narrow", cell: (storage) => element("span", {}, storage.tenant || "–") },
+    {
+      label: "Mounted by",
+      class: "narrow",
+      cell: (storage) => storage.mountedBy.join(", ") || "–",
+    },
+    {
+      label: "Tenant",
+      class: "narrow",
+      cell: (storage) => storage.tenant || "–",
+    },
     { label: "Age", class: "short number", cell: (storage) => age(storage.createdAt) },
     {
       label: "Actions",
@@ -38,9 +52,17 @@ function storageColumns() {
           "span",
           { class: "actions" },
           storage.prepareStatus.phase === "Failed"
-            ? button("Recover", () => recoverStorage(storage.name), { class: "small", "aria-label": `Recover storage ${storage.name}`, "aria-haspopup": "dialog" })
+            ? button("Recover", () => recoverStorage(storage.name), {
+                class: "small",
+                "aria-label": `Recover storage ${storage.name}`,
+                "aria-haspopup": "dialog",
+              })
             : "",
-          button("Delete", () => deleteStorage(storage), { class: "small", "aria-label": `Delete storage ${storage.name}`, "aria-haspopup": "dialog" }),
+          button("Delete", () => deleteStorage(storage), {
+            class: "small",
+            "aria-label": `Delete storage ${storage.name}`,
+            "aria-haspopup": "dialog",
+          }),
         ),
     },
   ];
@@ -50,7 +72,12 @@ function filled(storage) {
   const { prepare } = storage;
   if (!prepare) return element("span", { class: "muted" }, "as it is");
   const from = prepare.fromImage || prepare.fromStorageName;
-  return element("span", {}, `from ${from}`, element("span", { class: "muted" }, ` ${storage.prepareStatus.phase.toLowerCase()}`));
+  return element(
+    "span",
+    {},
+    `from ${from}`,
+    element("span", { class: "muted" }, ` ${storage.prepareStatus.phase.toLowerCase()}`),
+  );
 }
 
 function createStorage() {
@@ -59,10 +86,30 @@ function createStorage() {
     title: "New storage",
     label: "Create storage",
     fields: [
-      { name: "name", label: "Name", isRequired: true, hint: "Lower case letters, digits and hyphens.", pattern: "[a-z0-9]([-a-z0-9]*[a-z0-9])?" },
-      { name: "size", label: "Size", isRequired: true, value: "10Gi", hint: "It may grow later, and never shrinks." },
-      { name: "storageClassName", label: "Storage class", hint: "Left out, it is the cluster's default." },
-      { name: "fromStorageName", label: "Copy of", hint: "The name of a storage that it is filled from." },
+      {
+        name: "name",
+        label: "Name",
+        isRequired: true,
+        hint: "Lower case letters, digits and hyphens.",
+        pattern: "[a-z0-9]([\\-a-z0-9]*[a-z0-9])?",
+      },
+      {
+        name: "size",
+        label: "Size",
+        isRequired: true,
+        value: "10Gi",
+        hint: "It may grow later, and never shrinks.",
+      },
+      {
+        name: "storageClassName",
+        label: "Storage class",
+        hint: "Left out, it is the cluster's default.",
+      },
+      {
+        name: "fromStorageName",
+        label: "Copy of",
+        hint: "The name of a storage that it is filled from.",
+      },
       { name: "accessor", label: "Serve its files", isSwitch: true },
       { name: "tenant", label: "Tenant" },
     ],
@@ -93,7 +140,10 @@ function deleteStorage(storage) {
   confirmDialog({
     title: `Delete storage ${storage.name}?`,
     text: "All that is in it is lost. While a unit mounts it, it cannot be deleted.",
-    facts: [["Size", storage.capacity || storage.size], ["Mounted by", storage.mountedBy.join(", ")]],
+    facts: [
+      ["Size", storage.capacity || storage.size],
+      ["Mounted by", storage.mountedBy.join(", ")],
+    ],
     label: "Delete storage",
     isDanger: true,
     act: () => call("DELETE", `/gpu-storages${pathOf(storage.name)}`),

@@ -14,7 +14,11 @@ export class LiveTable {
     this.rows = new Map();
     this.body = element("tbody", { role: "rowgroup" });
     const heads = columns.map((column) =>
-      element("th", { scope: "col", role: "columnheader", class: column.class ?? "" }, column.isQuiet ? element("span", { class: "said" }, column.label) : column.label),
+      element(
+        "th",
+        { scope: "col", role: "columnheader", class: column.class ?? "" },
+        column.isQuiet ? element("span", { class: "said" }, column.label) : column.label,
+      ),
     );
     this.table = element(
       "table",
@@ -67,7 +71,11 @@ export class LiveTable {
     const row = { item, cells: [] };
     row.node = element("tr", { role: "row", "data-key": key });
     for (const column of this.columns) {
-      const cell = element("td", { role: "cell", "data-label": column.isQuiet ? "" : column.label, class: column.class ?? "" });
+      const cell = element("td", {
+        role: "cell",
+        "data-label": column.isQuiet ? "" : column.label,
+        class: column.class ?? "",
+      });
       if (column.isFixed) cell.append(column.cell(() => row.item));
       row.cells.push(cell);
     }

@@ -24,7 +24,11 @@ export function stepsOf(timeline) {
     const at = Date.parse(timeline[field]);
     // Two of the clocks count whole seconds, so a step may seem to come before the last.
     const reached = before === null ? at : Math.max(at, before);
-    steps.push({ word, at: timeline[field], seconds: before === null ? 0 : (reached - before) / 1000 });
+    steps.push({
+      word,
+      at: timeline[field],
+      seconds: before === null ? 0 : (reached - before) / 1000,
+    });
     before = reached;
   }
   return steps;
@@ -35,16 +39,23 @@ export function timelineBar(unit) {
   const last = steps.at(-1);
   const isReady = last?.word === "ready";
   // A function is Ready without ever having run itself.
-  if (steps.length < 2 || (unit.phase === "Ready" && !isReady)) return element("span", { class: "muted" }, "–");
+  if (steps.length < 2 || (unit.phase === "Ready" && !isReady))
+    return element("span", { class: "muted" }, "–");
   const total = steps.reduce((sum, step) => sum + step.seconds, 0);
   const spoken = steps.slice(1).map((step) => `${step.word} after ${lengthOf(step.seconds)}`);
-  const bar = element("span", { class: "timeline", role: "img", "aria-label": spoken.join(", "), title: spoken.join("\n") });
+  const bar = element("span", {
+    class: "timeline",
+    role: "img",
+    "aria-label": spoken.join(", "),
+    title: spoken.join("\n"),
+  });
   for (const step of steps.slice(1)) {
     const part = element("span", { "data-step": step.word });
     part.style.flexGrow = String(total ? Math.max((step.seconds / total) * PARTS, 1) : 1);
     bar.append(part);
   }
-  if (!isReady) bar.append(element("span", { "data-step": unit.phase === "Failed" ? "failed" : "open" }));
+  if (!isReady)
+    bar.append(element("span", { "data-step": unit.phase === "Failed" ? "failed" : "open" }));
   const words = isReady ? lengthOf(total) : last.word;
   return element("span", { class: "course" }, bar, element("span", { class: "muted" }, words));
 }
@@ -59,5 +70,7 @@ export function timelineList(unit) {
       element("span", { class: "muted" }, index ? `+${lengthOf(step.seconds)}` : ""),
     ),
   );
-  return rows.length ? element("ol", { class: "steps" }, ...rows) : element("p", { class: "muted" }, "Nothing yet.");
+  return rows.length
+    ? element("ol", { class: "steps" }, ...rows)
+    : element("p", { class: "muted" }, "Nothing yet.");
 }

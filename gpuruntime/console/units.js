@@ -20,31 +20,52 @@ export function stateCell(item) {
 }
 
 export function envelope(item) {
-  const parts = [item.gpu ? `${item.gpu} GPU` : "", item.gpuProduct, item.cpu ? `${item.cpu} CPU` : "", item.memory];
+  const parts = [
+    item.gpu ? `${item.gpu} GPU` : "",
+    item.gpuProduct,
+    item.cpu ? `${item.cpu} CPU` : "",
+    item.memory,
+  ];
   return parts.filter(Boolean).join(", ");
 }
 
 function role(unit) {
   if (!unit.serverless) return unit.tenant;
-  const words = unit.serverless.workerOf ? `worker of ${unit.serverless.requestID}` : `function ${unit.serverless.requestID}`;
+  const words = unit.serverless.workerOf
+    ? `worker of ${unit.serverless.requestID}`
+    : `function ${unit.serverless.requestID}`;
   return unit.tenant ? `${words}, ${unit.tenant}` : words;
 }
 
 export function unitColumns() {
   return [
-    { label: "Name", isFixed: true, class: "narrow", cell: (now) => button(now().name, () => showUnit(now().name), { class: "name", "aria-haspopup": "dialog" }) },
+    {
+      label: "Name",
+      isFixed: true,
+      class: "narrow",
+      cell: (now) =>
+        button(now().name, () => showUnit(now().name), {
+          class: "name",
+          "aria-haspopup": "dialog",
+        }),
+    },
     { label: "State", cell: stateCell },
     { label: "Spec", cell: (unit) => element("span", { title: envelope(unit) }, unit.specName) },
     { label: "Timeline", class: "short", cell: timelineBar },
-    { label: "For", class: "narrow", cell: (unit) => element("span", {}, role(unit) || "–") },
-    { label: "Node", class: "narrow", cell: (unit) => element("span", {}, unit.nodeName || "–") },
+    { label: "For", class: "narrow", cell: (unit) => role(unit) || "–" },
+    { label: "Node", class: "narrow", cell: (unit) => unit.nodeName || "–" },
     { label: "Age", class: "short number", cell: (unit) => age(unit.createdAt) },
     {
       label: "Actions",
       isQuiet: true,
       isFixed: true,
       class: "acts",
-      cell: (now) => button("Delete", () => deleteUnit(now().name), { class: "small", "aria-label": `Delete unit ${now().name}`, "aria-haspopup": "dialog" }),
+      cell: (now) =>
+        button("Delete", () => deleteUnit(now().name), {
+          class: "small",
+          "aria-label": `Delete unit ${now().name}`,
+          "aria-haspopup": "dialog",
+        }),
     },
   ];
 }
@@ -60,14 +81,30 @@ export function unitsPlace({ query, watch, specNames }) {
       { name: "specName", label: "Spec", suggestions: specNames },
       { name: "tenant", label: "Tenant" },
     ],
-    table: { label: "Units", columns: unitColumns(), nothing: "No unit is like this. A new one claims a ready unit of stock." },
-    actions: [openByName(), button("New unit", () => createUnit(specNames()), { class: "primary", "aria-haspopup": "dialog" })],
+    table: {
+      label: "Units",
+      columns: unitColumns(),
+      nothing: "No unit is like this. A new one claims a ready unit of stock.",
+    },
+    actions: [
+      openByName(),
+      button("New unit", () => createUnit(specNames()), {
+        class: "primary",
+        "aria-haspopup": "dialog",
+      }),
+    ],
   });
   return list.node;
 }
 
 function openByName() {
-  const field = element("input", { type: "search", placeholder: "Open by name", "aria-label": "Open a unit by its name", autocomplete: "off", spellcheck: "false" });
+  const field = element("input", {
+    type: "search",
+    placeholder: "Open by name",
+    "aria-label": "Open a unit by its name",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   return element(
     "form",
     {
@@ -89,11 +126,27 @@ function createUnit(specNames) {
     intro: "Claims a ready unit of stock of the spec, and runs the image in its place.",
     label: "Create unit",
     fields: [
-      { name: "name", label: "Name", hint: "Lower case letters, digits and hyphens. Left out, one is made up.", pattern: "[a-z0-9]([-a-z0-9]*[a-z0-9])?" },
+      {
+        name: "name",
+        label: "Name",
+        hint: "Lower case letters, digits and hyphens. Left out, one is made up.",
+        pattern: "[a-z0-9]([\\-a-z0-9]*[a-z0-9])?",
+      },
       { name: "specName", label: "Spec", isRequired: true, suggestions: specNames },
       { name: "image", label: "Image", isRequired: true, hint: "Such as python:3.12" },
-      { name: "command", label: "Command", hint: "Words, parted by blanks. Left out, it is the image's own." },
-      { name: "port", label: "Port", type: "number", min: 1, max: 65535, hint: "Where it serves. The unit is ready when this takes connections." },
+      {
+        name: "command",
+        label: "Command",
+        hint: "Words, parted by blanks. Left out, it is the image's own.",
+      },
+      {
+        name: "port",
+        label: "Port",
+        type: "number",
+        min: 1,
+        max: 65535,
+        hint: "Where it serves. The unit is ready when this takes connections.",
+      },
       { name: "storage", label: "Storage", hint: "The name of a storage, mounted at /data." },
       { name: "tenant", label: "Tenant" },
     ],
@@ -141,7 +194,9 @@ async function showUnit(name) {
 }
 
 function unitFacts(unit) {
-  const mounts = unit.storageMounts.map((each) => `${each.name} at ${each.mountPath}${each.readOnly ? " (read only)" : ""}`);
+  const mounts = unit.storageMounts.map(
+    (each) => `${each.name} at ${each.mountPath}${each.readOnly ? " (read only)" : ""}`,
+  );
   return [
     factList([
       ["State", element("span", {}, phaseBadge(unit.phase))],
@@ -188,9 +243,16 @@ function unitActions(unit, close, problem) {
 
 async function happenings(name) {
   const { data } = await call("GET", `/gpu-units${pathOf(name)}/events?limit=20`);
-  if (data.length === 0) return element("p", { class: "muted" }, "Nothing that the cluster remembers.");
+  if (data.length === 0)
+    return element("p", { class: "muted" }, "Nothing that the cluster remembers.");
   const rows = data.map((each) =>
-    element("li", {}, element("span", { class: "muted" }, `${clockTime(each.lastSeenAt ?? each.at)} `), element("strong", {}, `${each.reason} `), each.message),
+    element(
+      "li",
+      {},
+      element("span", { class: "muted" }, `${clockTime(each.lastSeenAt ?? each.at)} `),
+      element("strong", {}, `${each.reason} `),
+      each.message,
+    ),
   );
   return element("ul", { class: "happenings" }, ...rows);
 }
