@@ -48,8 +48,8 @@ def tests(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """The suites against a real control plane, which is built first where none is at hand."""
     install(session, "tests", "local", "postgres")
-    for made in ("tests.cluster.binaries", "tests.files.binaries", "tests.monitoring.binaries"):
-        session.run("python", "-m", made)
+    for room in ("cluster", "files", "monitoring", "console"):
+        session.run("python", "-m", f"tests.{room}.binaries")
     # What a thread of the fault proxy leaves to the collector is no matter of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
     session.run("pytest", "-m", "cluster", "-W", unclosed, *session.posargs)

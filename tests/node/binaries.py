@@ -81,8 +81,8 @@ def install_tools() -> None:
             f"a real node needs {', '.join(missing)}: install what your distribution calls so"
         )
     sys.stderr.write(f"installing {', '.join(missing)} with apt-get\n")
-    _apt_get("update")
-    _apt_get("install", "--no-install-recommends", *missing)
+    apt_get("update")
+    apt_get("install", "--no-install-recommends", *missing)
 
 
 def _folder() -> Path:
@@ -93,7 +93,7 @@ def _folder() -> Path:
     return binaries.cache("node") / f"{binaries.key([KUBERNETES])}_{digest.hexdigest()[:12]}"
 
 
-def _apt_get(*arguments: str) -> None:
+def apt_get(*arguments: str) -> None:
     _run(["apt-get", "-y", "-qq", *arguments])
 
 

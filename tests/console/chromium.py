@@ -1,0 +1,194 @@
+"""A real browser without a screen, driven over the protocol of its own developer tools."""
+
+import asyncio
+import base64
+import itertools
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+
+PATIENCE_SECONDS = 20.0
+# Root may not use its sandbox, and what it opens here is our own page.
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--remote-debugging-port=0",
+)
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+TEXTS = {"Enter": "\r", " ": " "}
+
+
+class BrowserError(Exception):
+    """The browser, or the page in it, did not do what was asked."""
+
+
+@attrs.define
+class Tab:
+    """One page; `faults` are what went wrong in it without anybody asking."""
+
+    _browser: "Browser"
+    _session: str
+    faults: list[str] = attrs.field(factory=list)
+
+    async def send(self, method: str, **params: Any) -> Any:
+        return await self._browser.send(method, session=self._session, **params)
+
+    async def go(self, url: str) -> None:
+        await self.send("Page.navigate", url=url)
+
+    async def evaluate(self, expression: str) -> Any:
+        answer = await self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        if fault := answer.get("exceptionDetails"):
+            raise BrowserError(f"{expression}: {json.dumps(fault)[:500]}")
+        return answer["result"].get("value")
+
+    async def until(self, expression: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await self.evaluate(f"!!({expression})"):  # noqa: ASYNC110 - told by nobody
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            words = await self.evaluate("document.body.innerText.slice(0, 2000)")
+            raise BrowserError(f"it never came to {expression}: {words}") from None
+
+    async def press(self, key: str, *, is_shifted: bool = False) -> None:
+        shared = {
+            "key": key,
+            "code": "Space" if key == " " else key,
+            "windowsVirtualKeyCode": KEYS[key],
+            "modifiers": 8 if is_shifted else 0,
+        }
+        text = {"text": TEXTS[key]} if key in TEXTS else {}
+        await self.send("Input.dispatchKeyEvent", type="keyDown", **shared, **text)
+        await self.send("Input.dispatchKeyEvent", type="keyUp", **shared)
+
+    async def type(self, text: str) -> None:
+        await self.send("Input.insertText", text=text)
+
+    async def look(self, width: int, height: int, *, scheme: str = "light") -> None:
+        """The size of the window, and what its owner prefers."""
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        await self.prefer(scheme=scheme)
+
+    async def prefer(self, *, scheme: str = "light", motion: str = "no-preference") -> None:
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": motion},
+        ]
+        await self.send("Emulation.setEmulatedMedia", features=features)
+
+    async def picture(self) -> bytes:
+        taken = await self.send("Page.captureScreenshot", format="png")
+        return base64.b64decode(taken["data"])
+
+
+class Browser:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._tabs: dict[str, Tab] = {}
+
+    async def open(self, url: str = "about:blank") -> Tab:
+        target = (await self.send("Target.createTarget", url="about:blank"))["targetId"]
+        attached = await self.send("Target.attachToTarget", targetId=target, flatten=True)
+        tab = self._tabs[attached["sessionId"]] = Tab(self, attached["sessionId"])
+        for domain in ("Page", "Runtime", "Log"):
+            await tab.send(f"{domain}.enable")
+        if url != "about:blank":
+            await tab.go(url)
+        return tab
+
+    async def send(self, method: str, *, session: str = "", **params: Any) -> Any:
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        to = {"sessionId": session} if session else {}
+        await self._socket.send_json({"id": number, "method": method, "params": params, **to})
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await answer
+        finally:
+            del self._asked[number]
+
+    async def hear(self) -> None:
+        async for message in self._socket:
+            told = json.loads(message.data)
+            asked = self._asked.get(told.get("id", 0))
+            if asked is None:
+                self._heed(told)
+            elif "error" in told:
+                asked.set_exception(BrowserError(str(told["error"])))
+            else:
+                asked.set_result(told["result"])
+
+    def _heed(self, told: Any) -> None:
+        tab, params = self._tabs.get(told.get("sessionId", "")), told.get("params", {})
+        if tab is None:
+            return
+        match told["method"]:
+            case "Runtime.exceptionThrown":
+                tab.faults.append(json.dumps(params["exceptionDetails"])[:500])
+            case "Log.entryAdded" if params["entry"]["source"] != "network":
+                # What the api refuses the page tells by itself.
+                tab.faults.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+
+
+@asynccontextmanager
+async def browsing(program: Path, folder: Path, *options: str) -> AsyncIterator[Browser]:
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *OPTIONS,
+        *options,
+        f"--user-data-dir={folder}",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        url = await _address(folder / "DevToolsActivePort", process)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(url, max_msg_size=0) as socket,
+            asyncio.TaskGroup() as tasks,
+        ):
+            browser = Browser(socket)
+            hearing = tasks.create_task(browser.hear(), name="hear the browser")
+            yield browser
+            hearing.cancel()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _address(path: Path, process: asyncio.subprocess.Process) -> str:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while process.returncode is None:
+            lines = _lines(path)
+            if len(lines) == 2:
+                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+            await asyncio.sleep(0.05)
+    raise BrowserError(f"the browser ended with {process.returncode}")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.is_file() else []
