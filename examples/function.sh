@@ -9,6 +9,9 @@ set -euo pipefail
 
 source "$(dirname "$0")/calls.sh" "${1:-}"
 
+echo "# A moment after the start of dev its queue is there; until then invocations are 503."
+wait_for /health '"queueConnected":true'
+
 echo "# Stock for the workers, and the unit that declares the function: it runs nothing itself."
 call '20?' POST /operator/stock-units '{"operationID": "stock-greet", "specName": "g1.1",
   "memory": "16Gi", "gpu": 1, "replicas": 2}'
