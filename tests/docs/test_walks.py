@@ -12,7 +12,7 @@ from tests.docs.walking import Walk
 from tests.roles.programs import Programs, programs
 
 # Side by side on one dev: what they make has names and flavours of their own.
-PAGES = ("docs/walkthrough.md", "docs/serverless.md")
+PAGES = ("docs/walkthrough.md", "docs/serverless.md", "docs/invocations.md")
 API = "http://127.0.0.1:8080"
 
 

@@ -40,7 +40,7 @@ class Walk:
 
     folder: Path
     places: Mapping[str, str] = attrs.field(factory=dict)
-    patience_seconds: float = 30.0
+    patience_seconds: float = 90.0
 
     def faults(self, page: Page) -> list[str]:
         """Of the first step that goes wrong: the next ones build upon it."""
