@@ -23,10 +23,10 @@ from gpuruntime.api.tenancy import asked_tenants
 from gpuruntime.api.unit_index import Filter, UnitIndex
 from gpuruntime.api.views import pool_view
 from gpuruntime.inventory.inventory import Inventory
-from gpuruntime.inventory.units import Lifecycle
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.schemas import Schema
 from gpuruntime.models.texts import LabelValue, SpecName
+from gpuruntime.models.views import Lifecycle
 
 EVENTS: Final = "/console/events"
 FLEET: Final = Access(verb=Verb.GET, resource=access.INVENTORY, place=Place.ALL)

@@ -12,8 +12,8 @@ from gpuruntime.inventory.stores import Cache
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder
-from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.kube.notes import tell
+from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key

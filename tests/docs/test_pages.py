@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gpuruntime.cli import _parser
+from gpuruntime.cli import parser
 from tests.docs.options import mistake_in
 from tests.docs.pages import ROOT, Page, commands_in, every_page, page_of
 from tests.docs.walking import MARKS, SHELL, syntax_fault
@@ -20,7 +20,7 @@ def broken_links(page: Page) -> list[str]:
 
 
 def wrong_commands(page: Page) -> list[str]:
-    parser = _parser()
+    parser = parser()
     faults = (mistake_in(parser, words) for words in commands_in(page))
     return [fault for fault in faults if fault]
 
