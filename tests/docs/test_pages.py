@@ -20,8 +20,8 @@ def broken_links(page: Page) -> list[str]:
 
 
 def wrong_commands(page: Page) -> list[str]:
-    parser = parser()
-    faults = (mistake_in(parser, words) for words in commands_in(page))
+    program = parser()
+    faults = (mistake_in(program, words) for words in commands_in(page))
     return [fault for fault in faults if fault]
 
 
