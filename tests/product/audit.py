@@ -10,6 +10,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import ProcessError
 
 READING = frozenset({"get", "list", "watch"})
+LEASES = {"gpuruntime-manager", "gpuruntime-activator"}
 QUIET_SECONDS = 4.0
 QUIET_WITHIN_SECONDS = 240.0
 
@@ -26,8 +27,9 @@ class Request:
 
     @property
     def is_write(self) -> bool:
-        """Leases apart: whoever leads goes on saying so."""
-        return self.verb not in READING and self.resource != "leases"
+        """Leases and the Events about them apart: whoever leads goes on saying so."""
+        is_of_lease = self.resource == "events" and self.name.partition(".")[0] in LEASES
+        return self.verb not in READING and self.resource != "leases" and not is_of_lease
 
 
 def requests_since(plane: ControlPlane, size: int, namespace: str) -> Iterator[Request]:
