@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from gpuruntime.bus.credentials import without_login
 from gpuruntime.bus.names import is_function_name, is_prefix
 from gpuruntime.durations import Seconds
 from gpuruntime.models.functions import Framework
@@ -66,7 +67,7 @@ class StreamSettings:
 class NatsSettings:
     """The empty url turns everything serverless off. Secrets are files, read at each connect."""
 
-    url: str = ""
+    url: str = attrs.field(default="", repr=without_login)
     subjectPrefix: str = "runtime"
     user: str = ""
     passwordFile: str = ""

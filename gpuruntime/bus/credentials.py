@@ -12,11 +12,16 @@ from gpuruntime.bus.errors import UnavailableError
 _BLOCK = re.compile(r"-+BEGIN ([A-Z ]+)-+\s+(\S+)\s+-+END")
 
 
+def without_login(url: str) -> str:
+    """Hosts and ports alone: an address may hold a user and a password, or a token."""
+    return ",".join(each.rpartition("@")[2] for each in url.split(","))
+
+
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionOptions:
     """The empty text is none. `url` may name several servers, with commas between them."""
 
-    url: str
+    url: str = attrs.field(repr=without_login)
     name: str
     inbox_prefix: str = "_INBOX"
     token_file: str = ""

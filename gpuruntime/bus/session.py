@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from gpuruntime.bus.credentials import ConnectionOptions, credentials
+from gpuruntime.bus.credentials import ConnectionOptions, credentials, without_login
 from gpuruntime.bus.errors import (
     BadNameError,
     OutcomeUnknownError,
@@ -114,7 +114,7 @@ class Session:
     @property
     def where(self) -> str:
         """Without the user and password that an address may hold."""
-        return ",".join(url.rpartition("@")[2] for url in self._options.url.split(","))
+        return without_login(self._options.url)
 
     async def start(self, secrets: Mapping[str, Any]) -> None:
         options = self._options
