@@ -1,9 +1,12 @@
 """Callers judged by a real API server, which the api asks with the rights of the component."""
 
+import base64
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -50,6 +53,30 @@ def token(made: Installation, audience: str) -> str:
     return str(answer["status"]["token"])
 
 
+def expired(made: Installation, valid: str) -> str:
+    """The same token a day ago, which nothing but its time is wrong with: no cluster makes one."""
+    head, claims, _ = valid.split(".")
+    known = json.loads(_decoded(claims))
+    for moment in ("exp", "iat", "nbf"):
+        known[moment] -= 86_400
+    return signed(made, f"{head}.{_encoded(json.dumps(known).encode())}")
+
+
+def signed(made: Installation, text: str) -> str:
+    key = Path(made.plane.certificate).with_suffix(".key")
+    command = ("openssl", "dgst", "-sha256", "-sign", str(key))
+    made_of = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
+    return f"{text}.{_encoded(made_of.stdout)}"
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _encoded(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+
+
 def status(address: str, path: str, token: str) -> int:
     headers = {"Authorization": f"Bearer {token}"}
     asked = urllib.request.Request(f"{address}/api/v1{path}", headers=headers)
@@ -77,6 +104,11 @@ def test_the_cluster_says_who_calls_and_what_they_may(
     assert status(api.address, "/gpu-units/any", ours) == 403
     assert status(api.address, "/operator/stockpools", ours) == 403
     assert status(api.address, "/serverless/functions", ours) == 503, "allowed, and off"
-    for unknown in (theirs, ours[:-4], "guessed", made.plane.token):
+    again = signed(made, ours.rpartition(".")[0])
+    assert status(api.address, "/gpu-units", again) == 200, "signed as the cluster does"
+    for unknown in (theirs, ours[:-4], expired(made, ours), "guessed", made.plane.token):
         assert status(api.address, "/gpu-units", unknown) == 401
+    withdrawn = token(made, "gpuruntime")
+    made.plane.kubectl("delete", "serviceaccount", "reader", "-n", made.instance)
+    assert status(api.address, "/gpu-units", withdrawn) == 401
     assert ours not in api.log.read_text()
