@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpuruntime.observe.metric import Kind, Label, Metric, RoleName
+from gpuruntime.observe.metric import UP_TO_HOURS, Kind, Label, Metric, RoleName
 
 EVERY_ROLE: Final = tuple(RoleName)
 MANAGER: Final = (RoleName.MANAGER,)
@@ -353,7 +353,7 @@ OBJECT_METRICS: Final = (
         help="How long active units took to each stage of their timeline until first ready.",
         roles=MANAGER,
         labels=(Label("stage", ("claim", "create", "schedule", "start", "ready", "total")),),
-        buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200),
+        buckets=UP_TO_HOURS,
     ),
     Metric(
         name="audit_breaches",

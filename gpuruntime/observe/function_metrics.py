@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpuruntime.observe.control_metrics import REFUSALS
-from gpuruntime.observe.metric import Kind, Label, Metric, RoleName
+from gpuruntime.observe.metric import UP_TO_HOURS, Kind, Label, Metric, RoleName
 
 API: Final = (RoleName.API,)
 ACTIVATOR: Final = (RoleName.ACTIVATOR,)
@@ -74,6 +74,7 @@ INVOCATION_METRICS: Final = (
         help="How long synchronous callers waited for the end; `unfinished` is none in time.",
         roles=API,
         labels=(Label("outcome", (*ENDS, "unfinished")),),
+        buckets=UP_TO_HOURS,
     ),
     Metric(
         name="worker_deliveries_total",
@@ -173,7 +174,7 @@ SCALING_METRICS: Final = (
         kind=Kind.HISTOGRAM,
         help="How long a worker took from its claim until it was ready.",
         roles=ACTIVATOR,
-        buckets=(0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600),
+        buckets=UP_TO_HOURS,
     ),
     Metric(
         name="serverless_orphans_total",

@@ -1,5 +1,6 @@
 """The operations listener of a role: is it alive, is it ready, what has it counted."""
 
+import asyncio
 import errno
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +41,11 @@ async def operations_listener(
         return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=registry.text(), headers={"Content-Type": METRICS_TYPE})
+        families = []
+        for family in registry.families():
+            families.append(family)
+            await asyncio.sleep(0)
+        return web.Response(body=b"".join(families), headers={"Content-Type": METRICS_TYPE})
 
     app = web.Application()
     app.on_response_prepare.append(_mark)

@@ -8,6 +8,8 @@ from typing import Final
 import attrs
 
 PREFIX: Final = "gpuruntime_"
+# For what may take as long as a slow image pull, or a user's program.
+UP_TO_HOURS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 2400, 3600, 7200)
 
 
 class Kind(StrEnum):
@@ -68,9 +70,10 @@ class Metric:
 
     def series_at_start(self, role: RoleName) -> Iterator[dict[str, str]]:
         """The labels of each series that is there before anything happens: `rate()` and alerts
-        miss the first of what begins with it.
+        miss the first of what begins with it. A histogram is many lines for each of its series.
         """
-        if role not in self.roles or not self.is_told_from_start:
+        is_heavy = self.kind is Kind.HISTOGRAM and bool(self.labels)
+        if role not in self.roles or not self.is_told_from_start or is_heavy:
             return
         names = [label.name for label in self.labels]
         for values in product(*(label.values_in(role) for label in self.labels)):

@@ -134,7 +134,7 @@ FIRING: Final[dict[str, dict[str, str] | None]] = {
         f'gpuruntime_stock_units{{{MANAGER},spec="a",state="failed"}}': always(1)
     },
     "GpuruntimeUnitsSlow": slow(
-        "gpuruntime_unit_stage_seconds_bucket", f'{MANAGER},stage="total"', bound="1200.0"
+        "gpuruntime_unit_stage_seconds_bucket", f'{MANAGER},stage="total"', bound="2400.0"
     ),
     "GpuruntimeStorageFailed": {f'gpuruntime_storages{{{MANAGER},phase="Failed"}}': always(1)},
     "GpuruntimeInvariantBroken": {

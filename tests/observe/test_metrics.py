@@ -142,3 +142,10 @@ def test_of_too_many_series_the_greatest_are_told() -> None:
     assert text.count("gpuruntime_places{") == MOST_SERIES
     assert 'place="9"' not in text
     assert 'place="10"' in text
+
+
+def test_the_text_comes_family_by_family() -> None:
+    registry = registry_of(RoleName.API)
+    pieces = list(registry.families())
+    assert b"".join(pieces) == registry.text()
+    assert all(piece.count(b"# TYPE ") == 1 for piece in pieces)

@@ -20,13 +20,6 @@ from tests.roles.programs import programs
 STOCK = {"operationID": "stock", "specName": "a1", "replicas": 2}
 UNIT = {"operationID": "unit", "name": "unit", "specName": "a1", "image": "python:3.12"}
 ADDRESS = re.compile(r'"address": "(http://[^"]+)", "event": "operations listening"')
-# By what a role alone tells, even before it has done anything.
-SIGNS = {
-    "gpuruntime_audit_breaches": RoleName.MANAGER,
-    "gpuruntime_serverless_workers": RoleName.ACTIVATOR,
-    "gpuruntime_results_stored": RoleName.RESULTS,
-    "gpuruntime_serverless_sync_wait_seconds": RoleName.API,
-}
 Families = dict[str, Family]
 
 
@@ -35,8 +28,8 @@ def scraped(dev: Process) -> Iterator[tuple[RoleName, Families]]:
         with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         families = {family.name: family for family in text_string_to_metric_families(text)}
-        [role] = (role for sign, role in SIGNS.items() if sign in families)
-        yield role, families
+        [built] = families["gpuruntime_build_info"].samples
+        yield RoleName(built.labels["role"]), families
 
 
 @pytest.fixture(scope="module")
