@@ -34,9 +34,9 @@ def broken_file_server(folder: Path) -> Path:
     return folder
 
 
-WALKS = pytest.mark.parametrize(
-    "argv", [("bash", EXAMPLES / "walkthrough.sh"), (sys.executable, EXAMPLES / "walkthrough.py")]
-)
+SHELL = ("bash", EXAMPLES / "walkthrough.sh")
+PYTHON = (sys.executable, EXAMPLES / "walkthrough.py")
+WALKS = pytest.mark.parametrize("argv", [SHELL, PYTHON])
 
 
 @WALKS
@@ -46,8 +46,9 @@ def test_with_a_file_server_it_writes_a_file_and_reads_it_back(
     dev = program.dev(on_path=file_server.written(tmp_path / "bin").parent)
     done = walk(*argv, dev.address)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "201 PUT /gpu-storages/weights/files/greeting" in done.stdout
-    assert "200 GET /gpu-storages/weights/files/greeting" in done.stdout
+    if argv == SHELL:
+        assert "201 PUT /gpu-storages/weights/files/greeting" in done.stdout
+        assert "200 GET /gpu-storages/weights/files/greeting" in done.stdout
     assert "hello from a caller" in done.stdout
 
 
@@ -61,12 +62,15 @@ def test_it_reaches_its_end(
     assert done.returncode == 0, done.stdout + done.stderr
     unit = Caller(dev.address).get("/gpu-units/demo-instance").data
     assert (unit["phase"], unit["image"]) == ("Ready", "python:3.12")
-    assert "503 GET /gpu-storages/weights/files/" in done.stdout
-    assert "the accessor of storage weights is not ready" in done.stdout
+    if argv == SHELL:
+        assert "503 GET /gpu-storages/weights/files/" in done.stdout
+    words = "the accessor of storage weights is not ready" if argv == SHELL else "AccessorFailed: "
+    assert words in done.stdout
 
     again = walk(*argv, dev.address)
     assert again.returncode == 1
-    assert "wanted 202, not 200" in again.stderr
+    words = "wanted 202, not 200" if argv == SHELL else "was done before"
+    assert words in again.stderr
 
 
 def test_the_shell_says_where_it_stopped_when_nobody_listens() -> None:
