@@ -9,6 +9,7 @@ import attrs
 from gpuruntime.client.standings import Standing, accessor_on_its_way_to_ready
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.operator_views import Job
+from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.serverless_views import InvocationView
 from gpuruntime.models.units import Timeline
 from gpuruntime.models.views import PoolView, StorageView, UnitView
@@ -50,30 +51,38 @@ class Progress:
     def __init__(self, terminal: Terminal, what: str) -> None:
         self._terminal = terminal
         self._what = what
-        self._shown: list[str] = []
+        self._steps: list[str] = []
+        self._state = ""
 
     def unit(self, view: UnitView) -> None:
-        for step in steps_of(view.timeline):
-            self._show(words_of(step))
-        if view.phase != "Ready" and view.reason:
-            self._show(str(Standing(reason=view.reason, message=view.message)))
+        for step in map(words_of, steps_of(view.timeline)):
+            if step not in self._steps:
+                self._steps.append(step)
+                self._show(step)
+        is_ready = view.phase == UnitPhase.READY
+        self._at("" if is_ready else str(Standing(reason=view.reason, message=view.message)))
 
     def state(self, view: PoolView | StorageView | InvocationView) -> None:
         if isinstance(view, InvocationView):
-            self._show(str(Standing(reason=view.state, message=view.error)))
+            self._at(str(Standing(reason=view.state, message=view.error)))
         else:
-            self._show(str(Standing(reason=view.reason or view.phase, message=view.message)))
+            self._at(str(Standing(reason=view.reason or view.phase, message=view.message)))
 
     def accessor(self, view: StorageView) -> None:
-        self._show(f"files {str(accessor_on_its_way_to_ready(view)) or 'are served'}")
+        self._at(f"files {str(accessor_on_its_way_to_ready(view)) or 'are served'}")
 
     def job(self, view: Job) -> None:
-        self._show(f"{view.created} of {view.requested} created, {view.ready} ready")
+        self._at(f"{view.created} of {view.requested} created, {view.ready} ready")
 
-    def _show(self, words: str) -> None:
-        if words and words not in self._shown:
-            self._shown.append(words)
-            self._terminal.show(f"{self._what}: {words}")
+    def _at(self, state: str) -> None:
+        if state != self._state:
+            self._state = state
+            self._show(state)
+
+    def _show(self, news: str) -> None:
+        if news:
+            whole = ", ".join([*self._steps, *([self._state] if self._state else [])])
+            self._terminal.show(f"{self._what}: {news}", whole=f"{self._what}: {whole}")
 
 
 def _moments(timeline: Timeline) -> Iterator[tuple[str, datetime]]:

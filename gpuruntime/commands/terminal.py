@@ -4,6 +4,7 @@ Text of a server never reaches a terminal as it came: what is no printable chara
 """
 
 import codecs
+import shutil
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ from typing import BinaryIO, Final, TextIO
 
 _ERASE: Final = "\r\x1b[K"
 _BEYOND: Final = 0x10000
+# Nobody reads more of a server's words, however many it sends.
+_LONGEST_TOLD: Final = 4096
 
 
 def plain(text: str, *, keep: str = "") -> str:
@@ -65,15 +68,16 @@ class Terminal:
     def tell(self, text: str) -> None:
         """One line beside the answer."""
         self.done_showing()
-        self._err.write(f"{line(text)}\n")
+        self._err.write(f"{line(text[:_LONGEST_TOLD])}\n")
         self._err.flush()
 
-    def show(self, text: str) -> None:
-        """How far something is: in place where somebody looks, else as one more line."""
+    def show(self, news: str, *, whole: str) -> None:
+        """How far something is: the whole in place where somebody looks, else what is new."""
         if not self._err.isatty():
-            self.tell(text)
+            self.tell(news)
             return
-        self._err.write(f"{_ERASE}{line(text)}")
+        width = shutil.get_terminal_size().columns - 1
+        self._err.write(f"{_ERASE}{line(whole)[:width]}")
         self._err.flush()
         self._is_showing = True
 

@@ -1,17 +1,35 @@
 """Views as people and as programs read them."""
 
+import io
 import json
 from datetime import UTC, datetime, timedelta
 
+import attrs
 import pytest
 import yaml
 
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands import tables
-from gpuruntime.commands.progress import Step, steps_of
+from gpuruntime.commands.progress import Progress, Step, steps_of
+from gpuruntime.commands.terminal import Terminal
+from gpuruntime.models.operator_views import Job
 from gpuruntime.models.units import Timeline
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SEEDING = Job(
+    operationID="seed",
+    type="seed_stock_units",
+    status="succeeded",
+    objectName="op-1",
+    objectNamespace="runtime-stock",
+    requested=2,
+    created=2,
+    ready=0,
+    consumed=0,
+    error="",
+    createdAt=NOW,
+    updatedAt=NOW,
+)
 HOSTILE = FileEntry(name="a\x1b[2J\nb\u202e\x85c", size=3)
 
 
@@ -58,3 +76,13 @@ def test_a_timeline_is_seconds_since_its_first_step() -> None:
         Step(word="ready", seconds=1.6),
     ]
     assert steps_of(Timeline()) == []
+
+
+def test_a_state_that_comes_back_is_told_again() -> None:
+    err = io.StringIO()
+    progress = Progress(Terminal(out=io.StringIO(), err=err), "seed")
+    for ready in (0, 0, 1, 0):
+        progress.job(attrs.evolve(SEEDING, ready=ready))
+    assert err.getvalue().splitlines() == [
+        f"seed: 2 of 2 created, {ready} ready" for ready in (0, 1, 0)
+    ]

@@ -26,15 +26,32 @@ def test_a_line_is_one_line() -> None:
     assert line("a\nb\r\n  c\td") == "a b c d"
 
 
-@pytest.mark.parametrize("stream", [Screen, io.StringIO])
-def test_progress_is_written_in_place_where_somebody_looks(stream: type[io.StringIO]) -> None:
+@pytest.mark.parametrize(
+    ("stream", "lines"),
+    [
+        (Screen, "\r\x1b[Kone\\u001b\r\x1b[Kone, two\n"),
+        (io.StringIO, "one\\u001b\ntwo\n"),
+    ],
+)
+def test_progress_is_written_in_place_where_somebody_looks(
+    stream: type[io.StringIO], lines: str
+) -> None:
     out, err = io.StringIO(), stream()
     terminal = Terminal(out=out, err=err)
-    terminal.show("one\x1b")
-    terminal.show("two")
+    terminal.show("one\x1b", whole="one\x1b")
+    terminal.show("two", whole="one, two")
     terminal.answer("done")
-    lines = "one\\u001b\ntwo\n" if stream is io.StringIO else ("\r\x1b[Kone\\u001b\r\x1b[Ktwo\n")
     assert (out.getvalue(), err.getvalue()) == ("done\n", lines)
+
+
+def test_nobody_reads_more_than_a_few_lines_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    err = Screen()
+    terminal = Terminal(out=io.StringIO(), err=err)
+    terminal.show("x", whole="x" * 100)
+    assert err.getvalue() == "\r\x1b[K" + "x" * 19
+    terminal.tell("y" * 1_000_000)
+    assert len(err.getvalue()) < 5_000
 
 
 def test_a_log_is_read_on_a_terminal_as_text_and_goes_into_a_file_as_it_is() -> None:
