@@ -129,7 +129,7 @@ class Files:
         if not _parts(path):
             raise UnusableInputError("the storage itself is no file: name what is below it")
         request = Request(
-            method=method, path=self._path(path), headers=headers, repeat=Repeat.NEVER
+            method=method, path=self._path(path), headers=headers, repeat=Repeat.UNDONE
         )
         if pieces is None:
             answer = await self._transport.exchange(request)

@@ -119,12 +119,24 @@ class Transport:
             opened.close()
 
     async def upload(self, request: Request, body: AsyncIterator[bytes]) -> Answer:
-        """Once, and never again: the body is used up. Whoever sends slowly has the time to."""
-        async with (
-            self._translated(self._options.timeout_seconds),
-            self._sent(request, body) as response,
-        ):
-            return await self._whole(response)
+        """Once, and never again: the body is used up. It is sent when the server asks for it.
+
+        Whoever sends slowly has the time to: it counts until the first byte, and after the last.
+        """
+        clock, patience = asyncio.get_running_loop().time, self._options.timeout_seconds
+        async with self._translated(patience), asyncio.timeout(patience) as waiting:
+
+            async def asked_for() -> AsyncIterator[bytes]:
+                waiting.reschedule(None)
+                async for piece in body:
+                    yield piece
+                waiting.reschedule(clock() + patience)
+
+            expecting = attrs.evolve(
+                request, headers={**request.headers, hdrs.EXPECT: "100-continue"}
+            )
+            async with self._sent(expecting, asked_for()) as response:
+                return await self._whole(response)
 
     async def _repeated(
         self, request: Request, attempt: Callable[[], Awaitable[ResultT]]

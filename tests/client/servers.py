@@ -42,6 +42,8 @@ class Script:
         self._answers = list(answers)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        if "Expect" in request.headers:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await request.read()
         self.heard.append(Heard(request.method, request.path_qs, dict(request.headers), body))
         self.moments.append(asyncio.get_running_loop().time())

@@ -1,6 +1,8 @@
 """Exchanges with servers that fail: what is sent again, what is not, and what is believed."""
 
+import asyncio
 import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -230,3 +232,31 @@ async def test_an_authority_that_is_none_is_said_so(tmp_path: Path, content: str
     with pytest.raises(ConfigurationError, match="CA file"):
         async with connect(Options(ca_file=str(file))):
             pass
+
+
+async def test_an_upload_that_nobody_asks_for_is_not_waited_with_for_ever() -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"never"
+
+    async with await asyncio.start_server(mute, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with client_of(address, timeout_seconds=5) as client:
+            with pytest.raises(LostAnswerError, match="no answer within 5 s"):
+                await client.storages.files("w").write("a", pieces())
+    assert asyncio.get_running_loop().time() == pytest.approx(5, abs=1)
+
+
+async def test_an_upload_takes_as_long_as_its_bytes_take() -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            await asyncio.sleep(10)
+            yield b"x"
+
+    script = Script(raw(b"", 201))
+    async with asking(script, timeout_seconds=5) as client:
+        await client.storages.files("w").write("a", slow())
+    assert script.heard[0].body == b"xxxx"

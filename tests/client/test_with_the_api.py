@@ -18,6 +18,7 @@ from gpuruntime.client.errors import (
     NotFoundError,
     NotYetError,
     PreconditionError,
+    ProblemError,
 )
 from gpuruntime.client.requests import NewPool, NewStock, NewStorage, NewUnit, UnitChange
 from gpuruntime.client.units import UnitFilter
@@ -267,3 +268,25 @@ async def test_a_storage_is_made_once_and_its_files_are_turned_on() -> None:
         assert caught.value.code == "nothing_to_recover"
         assert [each.name async for each in here.client.storages.list()] == ["weights"]
         await here.client.storages.delete("weights")
+
+
+async def test_an_upload_that_is_refused_is_not_sent() -> None:
+    cluster, upstream, sent = Cluster(), Upstream(), []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            sent.append(1)
+            yield bytes(65_536)
+
+    async with (
+        service(cluster) as api,
+        await asyncio.start_server(upstream.serve, "127.0.0.1", 0) as server,
+    ):
+        add_storage(api, cluster, server.sockets[0].getsockname()[1], writable=False)
+        async with client_of(str(api.client.make_url("")).rstrip("/")) as client:
+            with pytest.raises(ProblemError) as caught:
+                await client.storages.files("models").write("new", pieces())
+        await asyncio.sleep(60)  # so long the api may read on for what was announced
+        assert caught.value.code == "method_not_allowed"
+        assert upstream.requests == []
+    assert sent == []
