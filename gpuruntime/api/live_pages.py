@@ -19,9 +19,9 @@ _encoder: Final = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class LivePage:
-    """Views as JSON by name, in the order of the list; `next` as in any list."""
+    """Rows as JSON by name, in the order of the list; `next` as in any list."""
 
-    views: Mapping[str, bytes]
+    rows: Mapping[str, bytes]
     next: str = ""
 
 
@@ -37,9 +37,9 @@ class PageNews:
         told, now = self._told, self._look()
         self._told = now
         if told is None:
-            return event("page", _document(now, now.views.values()))
-        changed = [view for name, view in now.views.items() if told.views.get(name) != view]
-        is_same = not changed and list(told.views) == list(now.views) and told.next == now.next
+            return event("page", _document(now, now.rows.values()))
+        changed = [row for name, row in now.rows.items() if told.rows.get(name) != row]
+        is_same = not changed and list(told.rows) == list(now.rows) and told.next == now.next
         return b"" if is_same else event("change", _document(now, changed))
 
 
@@ -59,22 +59,22 @@ class ValueNews:
         return event(self._name, now)
 
 
-class Views(Generic[ObjectT]):
+class Rows(Generic[ObjectT]):
     """Encodes what a page shows, and not again what stays on it as it was."""
 
-    def __init__(self, view_of: Callable[[ObjectT], object]) -> None:
-        self._view_of = view_of
+    def __init__(self, row_of: Callable[[ObjectT], object]) -> None:
+        self._row_of = row_of
         self._kept: dict[str, tuple[ObjectT, bytes]] = {}
 
     def of(self, values: Iterable[ObjectT]) -> dict[str, bytes]:
         self._kept = {value.metadata.name: self._encoded(value) for value in values}
-        return {name: view for name, (_, view) in self._kept.items()}
+        return {name: row for name, (_, row) in self._kept.items()}
 
     def _encoded(self, value: ObjectT) -> tuple[ObjectT, bytes]:
         kept = self._kept.get(value.metadata.name)
         if kept is not None and kept[0] is value:
             return kept
-        return value, _encoder.encode(self._view_of(value))
+        return value, _encoder.encode(self._row_of(value))
 
 
 def event(name: str, document: bytes) -> bytes:
@@ -83,5 +83,5 @@ def event(name: str, document: bytes) -> bytes:
 
 
 def _document(page: LivePage, changed: Iterable[bytes]) -> bytes:
-    names, following = _encoder.encode(list(page.views)), _encoder.encode(page.next)
+    names, following = _encoder.encode(list(page.rows)), _encoder.encode(page.next)
     return b'{"put":[%b],"names":%b,"next":%b}' % (b",".join(changed), names, following)

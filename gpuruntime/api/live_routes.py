@@ -4,7 +4,6 @@ Each asks for the rights of the route that gives the same once.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import attrs
@@ -14,14 +13,13 @@ from gpuruntime.api import access
 from gpuruntime.api.access import Access, Place, Verb, pool_access, storage_access, unit_access
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.fleet import Fleet
-from gpuruntime.api.live_pages import LivePage, PageNews, ValueNews, Views
+from gpuruntime.api.live_pages import LivePage, PageNews, Rows, ValueNews
+from gpuruntime.api.live_rows import pool_row, stock_row, storage_row, unit_row
 from gpuruntime.api.live_streams import EVENT_STREAM, News, Streams
 from gpuruntime.api.pages import Cursor, cursor_after_key, key_of
 from gpuruntime.api.routing import READ, Answer, Call, Form, Handler, NoQuery, Route
-from gpuruntime.api.storage_views import storage_view
 from gpuruntime.api.tenancy import asked_tenants
 from gpuruntime.api.unit_index import Filter, UnitIndex
-from gpuruntime.api.views import pool_view
 from gpuruntime.inventory.inventory import Inventory
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.schemas import Schema
@@ -108,21 +106,21 @@ class _LiveHandlers:
         return await self._serve(call, asked, self._page_of(wanted, asked))
 
     async def pools(self, call: Call[LiveQuery, None]) -> web.StreamResponse:
-        limit, after, views = call.query.limit, key_of(call.query.cursor), Views(pool_view)
+        limit, after, rows = call.query.limit, key_of(call.query.cursor), Rows(pool_row)
 
         def look() -> LivePage:
             page = self._inventory.pools.page(limit=limit, after=after)
-            return LivePage(views=views.of(page.pools), next=cursor_after_key(page.next))
+            return LivePage(rows=rows.of(page.pools), next=cursor_after_key(page.next))
 
         return await self._serve(call, call.query, look)
 
     async def storages(self, call: Call[LiveQuery, None]) -> web.StreamResponse:
-        limit, after, views = call.query.limit, key_of(call.query.cursor), Views(storage_view)
+        limit, after, rows = call.query.limit, key_of(call.query.cursor), Rows(storage_row)
         scope = call.scope
 
         def look() -> LivePage:
             page = self._inventory.storages.page(limit=limit, after=after, scope=scope)
-            return LivePage(views=views.of(page.storages), next=cursor_after_key(page.next))
+            return LivePage(rows=rows.of(page.storages), next=cursor_after_key(page.next))
 
         return await self._serve(call, call.query, look)
 
@@ -130,8 +128,14 @@ class _LiveHandlers:
         return await self._streams.serve(call.request, [self._fleet_news()], reader=_reader(call))
 
     def _page_of(self, wanted: Filter, asked: LiveQuery) -> Callable[[], LivePage]:
-        after = key_of(asked.cursor)
-        return partial(self._index.live_page, wanted, limit=asked.limit, after=after)
+        limit, after = asked.limit, key_of(asked.cursor)
+        rows = Rows(stock_row if wanted.lifecycle is Lifecycle.STOCK else unit_row)
+
+        def look() -> LivePage:
+            units, following = self._index.units(wanted, limit=limit, after=after)
+            return LivePage(rows=rows.of(units), next=cursor_after_key(following))
+
+        return look
 
     async def _serve(
         self, call: Call[Any, None], asked: LiveQuery, look: Callable[[], LivePage]

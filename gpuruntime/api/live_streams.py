@@ -88,7 +88,10 @@ class Streams:
         """Until the reader goes or is too slow, or the cluster is out of reach, or time is up."""
         with self._place(reader):
             response = web.StreamResponse(headers=_HEADERS)
-            await response.prepare(request)
+            try:
+                await response.prepare(request)
+            except ConnectionError:  # the reader has gone while its rights were judged
+                return response
             if request.method != hdrs.METH_HEAD:
                 await self._tell(request, response, news)
             return response

@@ -13,8 +13,6 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
-from gpuruntime.api.live_pages import LivePage
-from gpuruntime.api.pages import cursor_after_key
 from gpuruntime.api.views import unit_view
 from gpuruntime.inventory.ordering import Ordered, Place
 from gpuruntime.inventory.stores import Cache, Store
@@ -90,11 +88,12 @@ class UnitIndex:
         views = [entry.view or entry.encoded() for entry in entries]
         return UnitPage(views=views, next=following)
 
-    def live_page(self, wanted: Filter, *, limit: int, after: Key | None = None) -> LivePage:
-        """Of one lifecycle, since names stand for units there."""
+    def units(
+        self, wanted: Filter, *, limit: int, after: Key | None = None
+    ) -> tuple[list[GPUUnit], Key | None]:
+        """The units of a page themselves, and the key to ask for after them."""
         entries, following = self._entries_of(wanted, limit, after)
-        views = {entry.unit.metadata.name: entry.view or entry.encoded() for entry in entries}
-        return LivePage(views=views, next=cursor_after_key(following))
+        return [entry.unit for entry in entries], following
 
     def _entries_of(
         self, wanted: Filter, limit: int, after: Key | None

@@ -1,10 +1,14 @@
 // Units that hold an envelope for whoever comes.
 
 import { LiveList } from "./lists.js";
-import { element } from "./elements.js";
+import { badge, element } from "./elements.js";
 import { age } from "./moments.js";
 import { timelineBar } from "./timeline.js";
 import { PHASES, envelope, stateCell } from "./units.js";
+
+function stockCell(unit) {
+  return unit.stock === "claimed" ? badge("Claimed", "still") : stateCell(unit);
+}
 
 export function stockPlace({ query, watch, specNames }) {
   const list = new LiveList({
@@ -23,7 +27,7 @@ export function stockPlace({ query, watch, specNames }) {
       nothing: "No stock is like this. A pool makes some.",
       columns: [
         { label: "Name", class: "narrow", cell: (unit) => element("strong", {}, unit.name) },
-        { label: "State", cell: stateCell },
+        { label: "State", cell: stockCell },
         { label: "Spec", cell: (unit) => unit.specName },
         {
           label: "Envelope",

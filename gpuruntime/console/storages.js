@@ -29,7 +29,7 @@ function storageColumns() {
     {
       label: "Size",
       class: "short",
-      cell: (storage) => storage.capacity || storage.size,
+      cell: (storage) => storage.size,
     },
     { label: "Filled", cell: filled },
     {
@@ -51,7 +51,7 @@ function storageColumns() {
         element(
           "span",
           { class: "actions" },
-          storage.prepareStatus.phase === "Failed"
+          storage.prepare === "Failed"
             ? button("Recover", () => recoverStorage(storage.name), {
                 class: "small",
                 "aria-label": `Recover storage ${storage.name}`,
@@ -69,14 +69,12 @@ function storageColumns() {
 }
 
 function filled(storage) {
-  const { prepare } = storage;
-  if (!prepare) return element("span", { class: "muted" }, "as it is");
-  const from = prepare.fromImage || prepare.fromStorageName;
+  if (!storage.filledFrom) return element("span", { class: "muted" }, "as it is");
   return element(
     "span",
     {},
-    `from ${from}`,
-    element("span", { class: "muted" }, ` ${storage.prepareStatus.phase.toLowerCase()}`),
+    `from ${storage.filledFrom}`,
+    element("span", { class: "muted" }, ` ${storage.prepare.toLowerCase()}`),
   );
 }
 
@@ -141,7 +139,7 @@ function deleteStorage(storage) {
     title: `Delete storage ${storage.name}?`,
     text: "All that is in it is lost. While a unit mounts it, it cannot be deleted.",
     facts: [
-      ["Size", storage.capacity || storage.size],
+      ["Size", storage.size],
       ["Mounted by", storage.mountedBy.join(", ")],
     ],
     label: "Delete storage",

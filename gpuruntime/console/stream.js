@@ -78,6 +78,15 @@ export class Stream {
     }
   }
 
+  /** A fault of the page's own is none of the connection. */
+  tell({ name, data }) {
+    try {
+      this.onEvent(name, data);
+    } catch (error) {
+      reportError(error);
+    }
+  }
+
   pause(milliseconds) {
     if (this.isStopped) return Promise.resolve();
     return new Promise((resolve) => {
@@ -113,7 +122,7 @@ export class Stream {
         const { events, rest } = eventsIn(text + value);
         text = rest;
         if (text.length > MOST_HELD) throw new Error("an event is too long");
-        for (const each of events) this.onEvent(each.name, each.data);
+        for (const each of events) this.tell(each);
       }
     } finally {
       clearTimeout(silence);

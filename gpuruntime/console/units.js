@@ -30,10 +30,8 @@ export function envelope(item) {
 }
 
 function role(unit) {
-  if (!unit.serverless) return unit.tenant;
-  const words = unit.serverless.workerOf
-    ? `worker of ${unit.serverless.requestID}`
-    : `function ${unit.serverless.requestID}`;
+  if (!unit.function) return unit.tenant;
+  const words = `${unit.isWorker ? "worker of" : "function"} ${unit.function}`;
   return unit.tenant ? `${words}, ${unit.tenant}` : words;
 }
 

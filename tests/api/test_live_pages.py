@@ -5,19 +5,17 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.api.live_pages import LivePage, PageNews, ValueNews, Views
+from gpuruntime.api.live_pages import LivePage, PageNews, Rows, ValueNews
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec
 
 
-def view(name: str, word: str = "") -> bytes:
+def row(name: str, word: str = "") -> bytes:
     return json.dumps({"name": name, "word": word}).encode()
 
 
 def page(*names: str, following: str = "", **words: str) -> LivePage:
-    return LivePage(
-        views={name: view(name, words.get(name, "")) for name in names}, next=following
-    )
+    return LivePage(rows={name: row(name, words.get(name, "")) for name in names}, next=following)
 
 
 @attrs.define
@@ -38,7 +36,7 @@ def test_the_whole_page_comes_first() -> None:
     news = PageNews(Sight(page("a", "b", following="x")).look)
     assert read(news()) == (
         "page",
-        {"put": [json.loads(view("a")), json.loads(view("b"))], "names": ["a", "b"], "next": "x"},
+        {"put": [json.loads(row("a")), json.loads(row("b"))], "names": ["a", "b"], "next": "x"},
     )
 
 
@@ -70,7 +68,7 @@ def test_what_goes_and_what_follows_are_told_though_nothing_is_put() -> None:
 
 
 def test_a_hostile_text_stays_in_its_line() -> None:
-    hostile = LivePage(views={"a": json.dumps({"name": "a\n\nevent: x\ndata: {}"}).encode()})
+    hostile = LivePage(rows={"a": json.dumps({"name": "a\n\nevent: x\ndata: {}"}).encode()})
     assert read(PageNews(lambda: hostile)())[0] == "page"
 
 
@@ -85,7 +83,7 @@ def test_a_value_is_told_when_it_is_another() -> None:
 def test_what_stays_is_not_encoded_again() -> None:
     asked: list[str] = []
 
-    def view_of(unit: GPUUnit) -> object:
+    def row_of(unit: GPUUnit) -> object:
         asked.append(unit.metadata.name)
         return {"name": unit.metadata.name, "image": unit.spec.image}
 
@@ -94,8 +92,8 @@ def test_what_stays_is_not_encoded_again() -> None:
             metadata=ObjectMeta(name=name), spec=GPUUnitSpec(specName="g1", image=image)
         )
 
-    views, first, second = Views(view_of), unit("a"), unit("b")
-    assert list(views.of([first, second])) == ["a", "b"]
+    rows, first, second = Rows(row_of), unit("a"), unit("b")
+    assert list(rows.of([first, second])) == ["a", "b"]
     changed = unit("b", "x")
-    assert views.of([first, changed])["b"] == b'{"name":"b","image":"x"}'
+    assert rows.of([first, changed])["b"] == b'{"name":"b","image":"x"}'
     assert asked == ["a", "b", "b"]
