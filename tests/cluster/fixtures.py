@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster import binaries
 from tests.cluster.controlplane import ControlPlane, Options, control_plane
+from tests.manifests import rights
 
 RUNNING = pytest.StashKey[list[ControlPlane]]()
 
@@ -14,8 +15,14 @@ RUNNING = pytest.StashKey[list[ControlPlane]]()
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[ControlPlane]:
-    """Whoever takes a part of it away needs one of their own: see `started`."""
-    yield from started(tmp_path_factory, pytestconfig)
+    """Whoever takes a part of it away needs one of their own: see `started`.
+
+    At its end, none of the product's accounts has been refused for the lack of a right.
+    """
+    for plane in started(tmp_path_factory, pytestconfig):
+        yield plane
+        missing = rights.refused(plane.audit_events()) - rights.NOT_FOR_EVERYBODY
+        assert sorted(map(str, missing)) == []
 
 
 def started(

@@ -172,8 +172,8 @@ class Installation:
     def api(self, *, server: str = "", **settings: Any) -> Process:
         return self._start("api", server, {"listen": "127.0.0.1:0", **settings})
 
-    def activator(self, **settings: Any) -> Process:
-        return self._start("activator", "", settings)
+    def activator(self, *, server: str = "", **settings: Any) -> Process:
+        return self._start("activator", server, settings)
 
     def kubeconfig(self, role: str, server: str = "") -> Path:
         """Of the role's account; another server is one between us and the API server."""
