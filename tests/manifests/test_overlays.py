@@ -142,6 +142,20 @@ def test_the_operations_of_every_pod_can_be_read_by_name(overlay: str) -> None:
         assert spec["selector"] == {labels.APP_NAME: f"gpuruntime-{role}"}
 
 
+def test_full_takes_its_secrets_from_where_the_page_says() -> None:
+    page = (MANIFESTS.parent / "docs" / "install.md").read_text()
+    for role, deployment in deployments("full").items():
+        [variable] = container_of(deployment)["env"]
+        assert variable["name"] in BROKER
+        assert variable["valueFrom"]["secretKeyRef"] == {"name": "gpuruntime-nats", "key": "url"}
+        for volume in deployment["spec"]["template"]["spec"]["volumes"]:
+            secret = volume.get("secret", {})
+            if not secret.get("optional", True):
+                continue
+            for item in secret.get("items", []):
+                assert f"`{item['key']}`" in page, role
+
+
 def test_what_full_configures_is_taken_by_its_roles() -> None:
     loaded = {
         role: settings.load(
