@@ -22,7 +22,7 @@ def cluster(
     for plane in started(tmp_path_factory, pytestconfig):
         yield plane
         missing = rights.refused(plane.audit_events()) - rights.NOT_FOR_EVERYBODY
-        assert sorted(map(str, missing)) == []
+        assert rights.lines(missing) == ""
 
 
 def started(

@@ -58,6 +58,11 @@ def refused(events: Iterable[dict[str, Any]]) -> set[Right]:
     return {right for event in events if (right := _right_of(event)) and is_refusal(event)}
 
 
+def lines(found: Iterable[Right]) -> str:
+    """Whole in the report of a failure, however many they are."""
+    return "\n".join(sorted(map(str, found)))
+
+
 def is_refusal(event: dict[str, Any]) -> bool:
     return bool(event.get("annotations", {}).get(DECISION) == "forbid")
 
