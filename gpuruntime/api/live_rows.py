@@ -8,15 +8,14 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.api.counts import stock_state_of
 from gpuruntime.api.storage_views import storage_view
 from gpuruntime.api.views import pool_view, unit_view
-from gpuruntime.inventory.units import Lifecycle
+from gpuruntime.inventory.counts import stock_state_of
 from gpuruntime.models.functions import Serverless
-from gpuruntime.models.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.models.pools import StockPool
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit, Timeline
+from gpuruntime.models.views import Lifecycle
 
 # Of a message: what a list has room for.
 LONGEST: Final = 600
@@ -36,7 +35,7 @@ class UnitRow:
     function: str
     isWorker: bool
     stock: str = ""
-    phase: UnitPhase
+    phase: str
     reason: str
     message: str
     nodeName: str
@@ -54,7 +53,7 @@ class PoolRow:
     gpuProduct: str
     replicas: int
     refill: str
-    phase: PoolPhase
+    phase: str
     reason: str
     message: str
     available: int
@@ -75,7 +74,7 @@ class StorageRow:
     filledFrom: str
     prepare: str
     mountedBy: tuple[str, ...]
-    phase: StoragePhase
+    phase: str
     reason: str
     message: str
     createdAt: datetime | None
