@@ -8,9 +8,9 @@ from tests.docs.walking import Walk
 FENCE = "```"
 
 
-def faults(folder: Path, *blocks: tuple[str, str], patience_seconds: float = 0.2) -> list[str]:
+def faults(folder: Path, *blocks: tuple[str, str], **seconds: float) -> list[str]:
     text = "".join(f"{FENCE}{info}\n{body}\n{FENCE}\n" for info, body in blocks)
-    walk = Walk(folder=folder, places={"HERE": "there"}, patience_seconds=patience_seconds)
+    walk = Walk(folder=folder, places={"HERE": "there"}, **seconds)
     return walk.faults(Page("planted.md", text))
 
 
@@ -59,17 +59,23 @@ def test_a_line_that_is_not_there_is_found(tmp_path: Path) -> None:
 
 def test_a_question_that_is_asked_again_may_be_answered_later(tmp_path: Path) -> None:
     counting = ("sh again", "echo -n x >> asked; cat asked; echo")
-    assert faults(tmp_path, counting, ("text", "xxx"), patience_seconds=20.0) == []
+    assert faults(tmp_path, counting, ("text", "xxx")) == []
 
 
 def test_a_question_that_is_never_answered_ends_the_walk(tmp_path: Path) -> None:
-    found = faults(tmp_path, ("sh again", "echo no"), ("text", "yes"), ("sh", "touch further"))
+    found = faults(
+        tmp_path,
+        ("sh again", "echo no"),
+        ("text", "yes"),
+        ("sh", "touch further"),
+        patience_seconds=0.2,
+    )
     assert found[0] == "planted.md:1: there is no line 'yes'"
     assert not (tmp_path / "further").exists()
 
 
 def test_a_command_that_does_not_end_is_found(tmp_path: Path) -> None:
-    assert "has not ended" in faults(tmp_path, ("sh", "sleep 30"))[0]
+    assert "has not ended" in faults(tmp_path, ("sh", "sleep 30"), block_seconds=0.2)[0]
 
 
 def test_what_starts_a_program_or_wants_a_cluster_is_not_run(tmp_path: Path) -> None:

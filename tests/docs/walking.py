@@ -36,10 +36,14 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Walk:
-    """`places` are texts of the page, and what is in their place here."""
+    """`places` are texts of the page, and what is in their place here.
+
+    One run of a block has its time, and what is asked again has patience.
+    """
 
     folder: Path
     places: Mapping[str, str] = attrs.field(factory=dict)
+    block_seconds: float = 90.0
     patience_seconds: float = 90.0
 
     def faults(self, page: Page) -> list[str]:
@@ -64,9 +68,9 @@ class Walk:
         text = self._here(f"set -euo pipefail\n{definitions}{step.block.text}")
         with _bash(text, self.folder) as running:
             try:
-                output, complaints = running.communicate(timeout=self.patience_seconds)
+                output, complaints = running.communicate(timeout=self.block_seconds)
             except subprocess.TimeoutExpired:
-                return [f"has not ended after {self.patience_seconds:g} s"]
+                return [f"has not ended after {self.block_seconds:g} s"]
         said = f"it said: {output}{complaints}"
         if running.returncode:
             return [f"ended with {running.returncode}; {said}"]
