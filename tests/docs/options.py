@@ -10,9 +10,11 @@ PLACEHOLDERS = ("<", "…", "{")
 def mistake_in(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     """What is not there of the words behind the program's name; empty where all of it is."""
     for word in words:
+        if word == "--":
+            break
         commands = _commands(parser)
         name = word.partition("=")[0]
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":
             if name not in parser._option_string_actions:
                 return f"{parser.prog} has no {name}"
         elif commands:

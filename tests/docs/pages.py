@@ -17,6 +17,7 @@ SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 BETWEEN = re.compile(r"&&|\|\||[;|(]|\$\(")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 PROGRAM = "gpuruntime"
+PROMPT = "$ "
 
 
 @attrs.frozen(kw_only=True)
@@ -126,8 +127,7 @@ def page_of(name: str) -> Page:
 
 def commands_in(page: Page) -> Iterator[Sequence[str]]:
     """The words behind `gpuruntime` of every command line that the page shows."""
-    shells = (block.text for block in page.blocks if block.language in ("", "sh", "console"))
-    lines = [line for text in shells for line in text.replace("\\\n", " ").splitlines()]
+    lines = [line for block in page.blocks for line in _lines_of(block)]
     for line in (*lines, *page.spans):
         for part in BETWEEN.split(line):
             words = _words(part)
@@ -135,6 +135,15 @@ def commands_in(page: Page) -> Iterator[Sequence[str]]:
                 words = words[1:]
             if words[:1] and words[0].rpartition("/")[2] == PROGRAM:
                 yield words[1:]
+
+
+def _lines_of(block: Block) -> Iterator[str]:
+    """Of a session in a console only what is typed."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if block.language in ("", "sh"):
+            yield line
+        elif block.language == "console" and line.startswith(PROMPT):
+            yield line.removeprefix(PROMPT)
 
 
 def _words(text: str) -> list[str]:
