@@ -32,7 +32,7 @@ async def standing(
     address = settings.operations.listen
     _tell_of_itself(registry, not_ready)
     clock = asyncio.get_running_loop().time
-    with GarbagePauses(registry, clock):
+    with GarbagePauses(registry, clock) as pauses:
         async with (
             operations_listener(
                 host=address.host,
@@ -50,6 +50,7 @@ async def standing(
             tasks.create_task(status, name="status")
             lag = measure_loop_lag(registry, clock=clock, busy=time.thread_time)
             tasks.create_task(lag, name="loop-lag")
+            tasks.create_task(pauses.run(), name="gc-pauses")
             yield tasks
 
 

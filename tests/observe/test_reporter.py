@@ -1,12 +1,19 @@
 import asyncio
 import gc
 import time
+from threading import Lock
 
 import pytest
 import structlog
 
+from gpuruntime.meter import NullMeter
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.observe.reporter import GarbagePauses, measure_loop_lag, report_status
+from gpuruntime.observe.reporter import (
+    PAUSES_SECONDS,
+    GarbagePauses,
+    measure_loop_lag,
+    report_status,
+)
 
 
 @pytest.mark.looptime
@@ -56,7 +63,45 @@ async def test_work_before_the_asked_time_held_nobody() -> None:
 
 def test_a_garbage_collection_is_timed_while_entered_and_not_after() -> None:
     registry = Registry()
-    with GarbagePauses(registry, time.monotonic):
+    with GarbagePauses(registry, time.monotonic) as pauses:
         gc.collect()
     gc.collect()
+    pauses.tell()
+    pauses.tell()
+    assert b'gpuruntime_gc_pause_seconds_count{generation="2"} 1.0' in registry.text()
+
+
+def test_a_collection_in_the_middle_of_counting_is_counted_later() -> None:
+    class OneAtATime(NullMeter):
+        """As the registry, whose locks are not for whoever holds them already."""
+
+        def __init__(self) -> None:
+            self.observed: list[str] = []
+            self._lock = Lock()
+
+        def observe(self, name: str, _seconds: float, /, **_labels: str) -> None:
+            assert self._lock.acquire(blocking=False), "this would wait for ever"
+            try:
+                gc.collect()
+                self.observed.append(name)
+            finally:
+                self._lock.release()
+
+    meter = OneAtATime()
+    with GarbagePauses(meter, time.monotonic) as pauses:
+        meter.observe("loop_lag_seconds", 1.0)
+        assert meter.observed == ["loop_lag_seconds"]
+        pauses.tell()
+    assert meter.observed == ["loop_lag_seconds", "gc_pause_seconds"]
+
+
+@pytest.mark.looptime
+async def test_collections_are_told_within_a_second() -> None:
+    registry = Registry()
+    with GarbagePauses(registry, time.monotonic) as pauses:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(pauses.run())
+            gc.collect()
+            await asyncio.sleep(PAUSES_SECONDS * 1.5)
+            task.cancel()
     assert b'gpuruntime_gc_pause_seconds_count{generation="2"} 1.0' in registry.text()
