@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -30,7 +31,12 @@ class Counting:
     where: str
 
 
-def countings() -> Iterator[Counting]:
+@cache
+def countings() -> tuple[Counting, ...]:
+    return tuple(_read())
+
+
+def _read() -> Iterator[Counting]:
     for path in sorted(SOURCES.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and _is_counting(node):
