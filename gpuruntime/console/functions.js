@@ -12,7 +12,7 @@ const PAGE = 50;
 
 export function functionsPlace({ query, watch, poll }) {
   const functions = functionTable();
-  const letters = letterTable();
+  const letters = letterTable(() => lookAtLetters());
   const trouble = element("p", { class: "notice", hidden: true });
   const more = element("p", { class: "muted" });
   const of = query.get("function") ?? "";

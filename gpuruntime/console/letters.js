@@ -6,7 +6,8 @@ import { badge, button, element } from "./elements.js";
 import { age } from "./moments.js";
 import { LiveTable } from "./table.js";
 
-export function letterTable() {
+/** `again` looks at the letters anew, when one of them was acted upon. */
+export function letterTable(again) {
   return new LiveTable({
     label: "Dead letters",
     keyOf: (letter) => letter.deadLetterID,
@@ -44,12 +45,12 @@ export function letterTable() {
           element(
             "span",
             { class: "actions" },
-            button("Redrive", () => redrive(now()), {
+            button("Redrive", () => redrive(now(), again), {
               class: "small",
               "aria-label": `Redrive ${now().invocationID}`,
               "aria-haspopup": "dialog",
             }),
-            button("Discard", () => discard(now()), {
+            button("Discard", () => discard(now(), again), {
               class: "small",
               "aria-label": `Discard ${now().invocationID}`,
               "aria-haspopup": "dialog",
@@ -69,25 +70,31 @@ function letterFacts(letter) {
   ];
 }
 
-function redrive(letter) {
+function redrive(letter, again) {
   confirmDialog({
     title: "Redrive this invocation?",
     text: "It is queued again, with all its attempts.",
     facts: letterFacts(letter),
     label: "Redrive",
-    act: () => call("POST", `/serverless/dead-letters${pathOf(letter.deadLetterID)}/redrive`),
+    act: async () => {
+      await call("POST", `/serverless/dead-letters${pathOf(letter.deadLetterID)}/redrive`);
+      again();
+    },
     done: `Invocation ${letter.invocationID} is queued again.`,
   });
 }
 
-function discard(letter) {
+function discard(letter, again) {
   confirmDialog({
     title: "Discard this dead letter?",
     text: "What was sent is lost, and cannot be run again.",
     facts: letterFacts(letter),
     label: "Discard",
     isDanger: true,
-    act: () => call("DELETE", `/serverless/dead-letters${pathOf(letter.deadLetterID)}`),
+    act: async () => {
+      await call("DELETE", `/serverless/dead-letters${pathOf(letter.deadLetterID)}`);
+      again();
+    },
     done: `The dead letter of ${letter.invocationID} is discarded.`,
   });
 }

@@ -56,13 +56,20 @@ class Tab:
         return answer["result"].get("value")
 
     async def until(self, expression: str) -> None:
+        """Between two documents there is nothing to ask, which is no fault."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not await self.evaluate(f"!!({expression})"):  # noqa: ASYNC110 - told by nobody
+                while not await self._holds(expression):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.05)
         except TimeoutError:
             words = await self.evaluate("document.body.innerText.slice(0, 2000)")
             raise BrowserError(f"it never came to {expression}: {words}") from None
+
+    async def _holds(self, expression: str) -> bool:
+        try:
+            return bool(await self.evaluate(f"!!({expression})"))
+        except BrowserError:
+            return False
 
     async def press(self, key: str, *, is_shifted: bool = False) -> None:
         shared = {
