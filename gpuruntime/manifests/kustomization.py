@@ -17,12 +17,17 @@ from gpuruntime.errors import ConfigurationError
 Document: TypeAlias = dict[str, Any]
 
 FILE: Final = "kustomization.yaml"
-KNOWN: Final = frozenset(
-    {
-        *("apiVersion", "kind", "resources", "components", "configMapGenerator"),
-        *("patches", "images", "sortOptions"),
-    }
-)
+# What is understood of a kustomization, and of the entries of its lists that are no paths.
+KNOWN: Final = {
+    "apiVersion": None,
+    "kind": None,
+    "resources": None,
+    "components": None,
+    "sortOptions": None,
+    "configMapGenerator": {"name", "namespace", "behavior", "files"},
+    "patches": {"path"},
+    "images": {"name", "newTag"},
+}
 # By what the entries of a list are known, where a patch merges lists.
 MERGE_KEYS: Final = {
     "containers": "name",
@@ -51,9 +56,7 @@ def documents(folder: Path) -> list[Document]:
 
 
 def _made(folder: Path) -> list[_Made]:
-    said = yaml.safe_load((folder / FILE).read_text(encoding="utf-8"))
-    if unknown := said.keys() - KNOWN:
-        raise ConfigurationError(f"{folder / FILE}: not understood: {', '.join(sorted(unknown))}")
+    said = _said(folder / FILE)
     made = [
         each
         for name in (*said.get("resources", ()), *said.get("components", ()))
@@ -66,6 +69,19 @@ def _made(folder: Path) -> list[_Made]:
         made = [_patched(each, patch) for each in made]
     tags = {image["name"]: image["newTag"] for image in said.get("images", ())}
     return [attrs.evolve(each, body=_tagged(each.body, tags)) for each in made]
+
+
+def _said(path: Path) -> Document:
+    said: Document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    unknown = set(said) - set(KNOWN)
+    for name, known in KNOWN.items():
+        if known is not None:
+            unknown |= {
+                f"{name}.{key}" for each in said.get(name, ()) for key in each.keys() - known
+            }
+    if unknown:
+        raise ConfigurationError(f"{path}: not understood: {', '.join(sorted(unknown))}")
+    return said
 
 
 def _resources(path: Path) -> Iterator[_Made]:
@@ -95,9 +111,10 @@ def _config_map(folder: Path, given: Document) -> Document:
 
 def _with_generated(made: list[_Made], body: Document, behavior: str) -> list[_Made]:
     """One that replaces another takes its place."""
-    keys = [_key(each.body) for each in made]
-    if (behavior == "replace") is not (_key(body) in keys):
-        raise ConfigurationError(f"{behavior} of ConfigMap {body['metadata']['name']}: not so")
+    is_there = _key(body) in [_key(each.body) for each in made]
+    if (behavior == "replace") is not is_there:
+        found = "there already" if is_there else "not there"
+        raise ConfigurationError(f"{behavior} of ConfigMap {body['metadata']['name']}: {found}")
     fresh = _Made(body, is_generated=True)
     if behavior != "replace":
         return [*made, fresh]

@@ -1,0 +1,37 @@
+"""What our kustomizations do not say is refused, and never left out without a word."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.manifests.kustomization import documents
+
+MAP = "configMapGenerator: [{name: a, namespace: b, files: [file]%s}]"
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ("namePrefix: x-", "not understood: namePrefix"),
+        ("images: [{name: a, newTag: b, newName: c}]", "not understood: images.newName"),
+        ("patches: [{path: a, target: {kind: b}}]", "not understood: patches.target"),
+        (MAP % ", envs: [c]", "not understood: configMapGenerator.envs"),
+        (MAP % ", behavior: replace", "replace of ConfigMap a: not there"),
+        ("vars: []\nreplicas: []", "not understood: replicas, vars"),
+    ],
+)
+def test_what_is_not_understood_is_refused(tmp_path: Path, said: str, fault: str) -> None:
+    (tmp_path / "kustomization.yaml").write_text(said)
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(ConfigurationError, match=fault):
+        documents(tmp_path)
+
+
+def test_a_config_map_is_named_by_its_contents(tmp_path: Path) -> None:
+    """The name is the one that kubectl 1.34 makes of these contents."""
+    (tmp_path / "kustomization.yaml").write_text(MAP % "")
+    (tmp_path / "file").write_text("a: <b> & c\n")
+    [made] = documents(tmp_path)
+    assert made["metadata"]["name"] == "a-f686hkf8ch"
+    assert made["data"] == {"file": "a: <b> & c\n"}
