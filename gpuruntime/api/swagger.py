@@ -22,7 +22,7 @@ _ASSETS: Final = {
     "swagger-ui-bundle.js": "text/javascript",
     "favicon-32x32.png": "image/png",
 }
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _SCRIPT: Final = """
 SwaggerUIBundle({url: "../openapi.json", dom_id: "#page", validatorUrl: null});
 """
@@ -82,7 +82,7 @@ def _route(
     media_type: str,
     summary: str,
     *,
-    headers: Mapping[str, str] = NO_HEADERS,
+    headers: Mapping[str, str] = _NO_HEADERS,
 ) -> Route:
     async def handler(_: Call[NoQuery, None]) -> Reply:
         return Reply(data=read(), headers=headers)

@@ -76,9 +76,8 @@ def asked(url: str, token: str, body: bytes | None = None) -> str:
 
 def assert_silent(process: Process, *further: str) -> None:
     """Of what it wrote, what its operations listener says, and these answers."""
-    told = [process.log.read_text(), *further]
-    if not process.has_ended:
-        told += [asked(f"{process.operations}/{path}", "none") for path in ("metrics", "readyz")]
+    answers = [asked(f"{process.operations}/{path}", "none") for path in ("metrics", "readyz")]
+    told = [process.log.read_text(), *answers, *further]
     assert all(told)
     assert CANARY not in "\n".join(told)
 
