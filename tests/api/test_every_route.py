@@ -15,7 +15,9 @@ import pytest
 
 from gpuruntime.api.access import Open, Principal, Role
 from gpuruntime.api.allowances import Limits
+from gpuruntime.api.console_files import PAGE, file_names
 from gpuruntime.api.kubernetes_guard import KubernetesGuard
+from gpuruntime.api.live_streams import EVENT_STREAM
 from gpuruntime.api.token_guard import TokenGuard
 from gpuruntime.inventory.options import Namespaces
 from gpuruntime.kube.client import Client
@@ -68,6 +70,14 @@ ROUTES: dict[str, Served] = {
     "GET /swagger/swagger-ui.css": OPEN,
     "GET /swagger/swagger-ui-bundle.js": OPEN,
     "GET /swagger/favicon-32x32.png": OPEN,
+    "GET /console": OPEN,
+    "GET /console/": OPEN,
+    **{f"GET /console/{name}": OPEN for name in file_names() if name != PAGE},
+    "GET /console/events/units": LIST,
+    "GET /console/events/stock": LIST,
+    "GET /console/events/storages": LIST,
+    "GET /console/events/pools": OPERATORS,
+    "GET /console/events/fleet": OPERATORS,
     f"GET {API}/operator/inventory": OPERATORS,
     f"GET {API}/operator/audit": OPERATORS,
     f"GET {API}/operator/jobs": OPERATORS,
@@ -151,7 +161,9 @@ async def ask(api: Service, name: str, who: str, *, of: str = FOREIGN, **headers
         given["Authorization"] = f"Bearer {who}"
     url = re.sub(r"\{\w+\}", of, path)
     async with api.client.request(method, url, json=served.body, headers=given) as response:
-        return Reply(response.status, response.headers, await response.text())
+        is_endless = response.content_type == EVENT_STREAM and method != "HEAD"
+        first = (await response.content.readuntil(b"\n\n")).decode() if is_endless else ""
+        return Reply(response.status, response.headers, first or await response.text())
 
 
 @asynccontextmanager
@@ -319,3 +331,5 @@ def rights_of(api: Service) -> Iterator[tuple[str, str, str, str]]:
         parts = (route.access.resource, route.access.subresource)
         resource = "/".join(part for part in parts if part)
         yield "ann", route.access.verb.value, resource, places[route.access.place.value]
+    # The stream of stock is in no document.
+    yield "ann", "list", "gpuunits", STOCK
