@@ -17,7 +17,7 @@ from tests.serverless.schedules import World, schedule_of
 # Nothing comes from outside of the loop, so that time need not wait for it.
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-SEEDS = range(300)
+SEEDS = range(500)
 STOCK = 6
 # The last drain and the last deletion, also when beats and orders were lost.
 SETTLED_SECONDS = 60
