@@ -23,8 +23,8 @@ FLAGS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+def main(words: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(words)
     try:
         return int(options.command(options))
     except ConfigurationError as error:
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = program.add_subparsers(required=True, metavar="COMMAND")
     for name, command, text in (
-        ("manager", _manager, "reconcile units and pools (one leader)"),
+        ("manager", _manager, "reconcile units, pools and storages (one leader)"),
         ("api", _api, "serve the REST API (any number of replicas)"),
         ("activator", _activator, "give functions workers when they are called (one leader)"),
         ("worker", _worker, "run the invocations of one function, beside its container"),

@@ -12,18 +12,18 @@ from gpuruntime.yaml_faults import fault_of
 _BOOLEAN: Final = "tag:yaml.org,2002:bool"
 
 
-def read_mapping(path: str) -> dict[str, object]:
+def read_mapping(path: str, *, what: str = "configuration") -> dict[str, object]:
     """An empty file is an empty mapping."""
     try:
         document = yaml.load(Path(path).read_bytes(), _StrictLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
-        raise ConfigurationError(f"configuration {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"configuration {path}: not YAML: {fault_of(error)}") from None
+        raise ConfigurationError(f"{what} {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{what} {path}: not YAML: {fault_of(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigurationError(f"configuration {path}: must be a mapping of keys")
+        raise ConfigurationError(f"{what} {path}: must be a mapping of keys")
     return document
 
 

@@ -95,7 +95,7 @@ class PreconditionError(ProblemError):
 
 
 class BusyError(ProblemError):
-    """429, 503: not now; nothing was done."""
+    """408, 429, 503: not now; nothing was done."""
 
     certainty = Certainty.NOTHING_DONE
 
@@ -128,6 +128,7 @@ _BY_STATUS: dict[int, type[ProblemError]] = {
     401: AccessDeniedError,
     403: AccessDeniedError,
     404: NotFoundError,
+    408: BusyError,
     409: ConflictError,
     412: PreconditionError,
     413: InvalidRequestError,

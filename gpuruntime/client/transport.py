@@ -34,6 +34,7 @@ _PIECE_BYTES: Final = 64 * 1024
 # Of the body of a problem, where the answer itself is a stream.
 _MOST_PROBLEM_BYTES: Final = 64 * 1024
 _AS_IT_IS: Final = "identity"
+_BODY_TIMEOUT: Final = 408
 
 
 class Sent:
@@ -87,7 +88,7 @@ class Transport:
         self._rng = rng
 
     async def exchange(self, request: Request) -> Answer:
-        """Any status below 429 is an answer here; raises ClientError for whatever else comes."""
+        """A status below 429, but for 408, is an answer; raises ClientError for whatever else."""
 
         async def once() -> Answer:
             timeout = request.timeout_seconds or self._options.timeout_seconds
@@ -159,7 +160,7 @@ class Transport:
     async def _judged(self, once: Callable[[], Awaitable[Answer]]) -> Answer:
         """What may come right by itself is raised, so that it is asked for again."""
         answer = await once()
-        if answer.status >= 429:
+        if answer.status == _BODY_TIMEOUT or answer.status >= 429:
             raise problem_of(answer)
         return answer
 

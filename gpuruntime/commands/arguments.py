@@ -1,4 +1,4 @@
-"""What can be typed: nouns, their verbs, and the flags of each. Reading them imports nothing."""
+"""What can be typed: nouns, their verbs, and the flags of each. Reading them imports no client."""
 
 import argparse
 from collections.abc import Callable

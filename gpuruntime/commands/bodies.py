@@ -21,7 +21,8 @@ _ACCESSORS: Final = {
 
 def body_of(file: str | None, flags: Mapping[str, Any]) -> JsonObject:
     """The file's members, and over them what was said by flags; None was not said."""
-    document = read_mapping(_STDIN_PATH if file == _STDIN else file) if file else {}
+    path = _STDIN_PATH if file == _STDIN else file
+    document = read_mapping(path, what="body") if path else {}
     said = {name: value for name, value in flags.items() if value is not None}
     return {**document, **said}
 

@@ -65,10 +65,9 @@ export function confirmDialog({ title, text, facts = [], label, isDanger = false
     yes.disabled = true;
     yes.setAttribute("aria-busy", "true");
     try {
-      const answer = await act();
+      await act();
       close();
       say(done);
-      return answer;
     } catch (error) {
       problem.show(error);
       yes.focus();

@@ -22,11 +22,9 @@ export function badge(word, kind) {
 
 const KINDS = {
   Ready: "good",
-  Succeeded: "good",
   succeeded: "good",
   Progressing: "moving",
   Pending: "moving",
-  Running: "moving",
   queued: "moving",
   running: "moving",
   Failed: "bad",

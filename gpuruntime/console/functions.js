@@ -38,7 +38,8 @@ export function functionsPlace({ query, watch, poll }) {
       if (of) asked.set("serverlessRequestID", of);
       const { data, next } = await call("GET", `/serverless/dead-letters?${asked}`);
       letters.show(data);
-      if (next) letters.table.setAttribute("aria-label", `Dead letters, the oldest ${PAGE}`);
+      const name = next ? `Dead letters, the oldest ${PAGE}` : "Dead letters";
+      letters.table.setAttribute("aria-label", name);
     } catch (error) {
       letters.show([]);
       letters.empty.textContent =

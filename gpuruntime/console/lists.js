@@ -4,7 +4,7 @@ import { button, element, freshId } from "./elements.js";
 import { LiveTable } from "./table.js";
 
 /**
- * `watch(path, heed)` follows a stream for as long as the place is shown; `filters` are fields
+ * `watch(stream, query, heed)` follows a stream for as long as the place is shown; `filters` are fields
  * whose values are kept in the address, so that a list can be handed on as a link.
  */
 export class LiveList {

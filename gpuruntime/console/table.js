@@ -34,10 +34,6 @@ export class LiveTable {
     return [...this.rows.values()].map((row) => row.item);
   }
 
-  item(key) {
-    return this.rows.get(key)?.item;
-  }
-
   /** Changed items and the keys of all, in order. */
   change(put, keys) {
     this.table.setAttribute("aria-busy", "false");

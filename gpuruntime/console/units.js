@@ -247,7 +247,7 @@ async function happenings(name) {
     element(
       "li",
       {},
-      element("span", { class: "muted" }, `${clockTime(each.lastSeenAt ?? each.at)} `),
+      element("span", { class: "muted" }, `${clockTime(each.lastSeenAt ?? each.firstSeenAt)} `),
       element("strong", {}, `${each.reason} `),
       each.message,
     ),

@@ -26,7 +26,7 @@ class HealthStatus(StrEnum):
     DEGRADED = "degraded"
 
 
-@attrs.frozen(kw_only=True, slots=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Job:
     operationID: str
     type: str

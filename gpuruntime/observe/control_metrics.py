@@ -295,13 +295,13 @@ CLUSTER_METRICS: Final = (
         name="events_sent_total",
         kind=Kind.COUNTER,
         help="Events written for the objects that they tell of.",
-        roles=MANAGER,
+        roles=ELECTED,
     ),
     Metric(
         name="events_dropped_total",
         kind=Kind.COUNTER,
         help="Events that were not written.",
-        roles=MANAGER,
+        roles=ELECTED,
         labels=(Label("cause", ("rate", "backlog", "stopped", "refused", "unavailable")),),
     ),
 )

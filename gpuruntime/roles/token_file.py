@@ -105,7 +105,7 @@ class TokenFile:
 
 def read_tokens(path: str) -> Principals:
     """Raises ConfigurationError, with every fault at once and no digest in it."""
-    document = read_mapping(path)
+    document = read_mapping(path, what="token file")
     try:
         tokens = _structurer.structure(document, TokenDocument).tokens
     except StrictError as error:

@@ -91,6 +91,7 @@ def test_what_was_not_promised_is_not_read(answer: Answer) -> None:
         (409, ConflictError),
         (412, PreconditionError),
         (413, InvalidRequestError),
+        (408, BusyError),
         (429, BusyError),
         (500, ProblemError),
         (503, BusyError),

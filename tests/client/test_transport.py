@@ -55,6 +55,13 @@ async def test_a_busy_server_is_asked_again_after_the_time_that_it_names() -> No
     assert 0.1 < third - second < 1.0
 
 
+async def test_a_body_that_came_too_slowly_is_sent_again() -> None:
+    script = Script(problem(408, "body_timeout"), answer(JOB))
+    async with asking(script) as client:
+        assert (await client.stock.job("one")).data.requested == 2
+    assert len(script.heard) == 2
+
+
 async def test_patience_ends() -> None:
     script = Script(BUSY)
     async with asking(script, most_attempts=4) as client:

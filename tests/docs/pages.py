@@ -147,7 +147,7 @@ def _lines_of(block: Block) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    """None where quotes are open: the text was cut in the middle of an argument."""
+    """Nothing where quotes are open: the text was cut in the middle of an argument."""
     try:
         return shlex.split(text, comments=True)
     except ValueError:

@@ -115,12 +115,8 @@ def test_every_phase_is_there() -> None:
 
 
 def test_conditions_moments_counts_and_refills_are_there() -> None:
-    counts = [
-        field.name
-        for field in attrs.fields(StockPoolStatus)
-        if field.type is not int or field.name != "observedGeneration"
-    ]
-    counts = [name for name in counts if name not in ("phase", "conditions")]
+    others = ("phase", "conditions", "observedGeneration")
+    counts = [each.name for each in attrs.fields(StockPoolStatus) if each.name not in others]
     assert first_cells(CONCEPTS, "field", "what it counts") == counts
     assert set(first_cells(CONCEPTS, "condition", "of")) == {*ConditionType}
     moments = [field.name for field in attrs.fields(Timeline)]

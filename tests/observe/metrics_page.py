@@ -1,6 +1,6 @@
 """The table of docs/metrics.md; `python -m tests.observe.metrics_page` brings it up to date."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from gpuruntime.observe.catalogue import CATALOGUE
@@ -23,20 +23,17 @@ def renewed(page: str) -> str:
 def _cells(metric: Metric) -> tuple[str, ...]:
     is_every = set(metric.roles) == set(RoleName)
     roles = "all" if is_every else ", ".join(metric.roles)
-    labels = "; ".join(map(_label, metric.labels))
+    labels = "; ".join(f"`{each.name}`: {_values(each, metric.roles)}" for each in metric.labels)
     return (f"`{metric.full_name}`", metric.kind, roles, labels, metric.help)
 
 
-def _label(label: Label) -> str:
-    return f"`{label.name}`: {_values(label)}"
-
-
-def _values(label: Label) -> str:
+def _values(label: Label, roles: Collection[RoleName]) -> str:
     if label.bound:
         return label.bound
     if not label.by_role:
         return _listed(label.values)
-    return ", ".join(f"{_listed(values)} ({role})" for role, values in label.by_role.items())
+    told = {role: values for role, values in label.by_role.items() if role in roles}
+    return ", ".join(f"{_listed(values)} ({role})" for role, values in told.items())
 
 
 def _listed(values: Iterable[str]) -> str:

@@ -43,6 +43,11 @@ def test_whatever_the_code_counts_is_in_the_catalogue_with_its_kind_and_labels()
     assert not strange
 
 
+@pytest.mark.parametrize("role", [RoleName.MANAGER, RoleName.ACTIVATOR])
+def test_whoever_is_elected_tells_of_its_events_from_the_start(role: RoleName) -> None:
+    assert b"gpuruntime_events_sent_total 0.0" in b"".join(Registry(role).families())
+
+
 def test_whatever_is_in_the_catalogue_is_counted_somewhere() -> None:
     assert BY_NAME.keys() == {found.name for found in countings()}
 
