@@ -10,7 +10,7 @@ from gpuruntime.api.access import Access, Verb
 from gpuruntime.api.connection import Connection, demand_running
 from gpuruntime.api.routing import LOCAL, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.serverless_views import accepted_view, invocation_view
-from gpuruntime.bus.messages import Mode
+from gpuruntime.models.invocations import Mode
 from gpuruntime.models.serverless_views import AcceptedView, InvocationView
 from gpuruntime.serverless.functions import missing_function
 from gpuruntime.serverless.ingress import Ingress

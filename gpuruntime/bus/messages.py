@@ -15,9 +15,6 @@ from gpuruntime.bus.names import is_invocation_id
 from gpuruntime.models.codec import MalformedObjectError, decode
 from gpuruntime.models.invocations import FailureClass, Mode, State
 
-# Of messages too, and read from here by whoever reads messages.
-__all__ = ["FailureClass", "Mode", "State"]
-
 VERSION: Final = "v1"
 NULL: Final = msgspec.Raw(b"null")
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]

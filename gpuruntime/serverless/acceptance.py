@@ -24,11 +24,12 @@ from gpuruntime.bus.errors import (
     UnavailableError,
 )
 from gpuruntime.bus.jetstream import PUBLISH_SECONDS, Stored
-from gpuruntime.bus.messages import Invocation, Mode, Record, State, encode
+from gpuruntime.bus.messages import Invocation, Record, encode
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.inventory.hashing import request_hash
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.functions import Serverless
+from gpuruntime.models.invocations import Mode, State
 from gpuruntime.serverless.errors import (
     InvocationConflictError,
     PayloadTooLargeError,

@@ -19,9 +19,10 @@ from gpuruntime.bus.errors import (
     UnavailableError,
 )
 from gpuruntime.bus.jetstream import Stored, StoredMessage
-from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, State
+from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.inventory.scopes import EVERYTHING, Scope
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.acceptance import Acceptance, Accepted
 from gpuruntime.serverless.errors import (
     DeadLetterNotFoundError,

@@ -13,9 +13,10 @@ from gpuruntime.bus.errors import (
     OutcomeUnknownError,
 )
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.messages import Invocation, State, read
+from gpuruntime.bus.messages import Invocation, read
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records
+from gpuruntime.models.invocations import State
 from gpuruntime.models.json import JsonObject
 
 T = TypeVar("T")

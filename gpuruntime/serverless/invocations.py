@@ -15,10 +15,11 @@ import structlog
 
 from gpuruntime.bus.bodies import Bodies
 from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
-from gpuruntime.bus.messages import Control, FailureClass, Order, Record, State, encode
+from gpuruntime.bus.messages import Control, Order, Record, encode
 from gpuruntime.bus.names import is_function_name, is_invocation_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.acceptance import Acceptance, message_of
 from gpuruntime.serverless.errors import (
     AlreadyFinishedError,

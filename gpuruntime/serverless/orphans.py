@@ -9,10 +9,11 @@ import structlog
 
 from gpuruntime.bus.errors import MalformedMessageError, MissingError
 from gpuruntime.bus.jetstream import JetStream, StoredMessage
-from gpuruntime.bus.messages import FailureClass, Invocation, Record, State, read_invocation
+from gpuruntime.bus.messages import Invocation, Record, read_invocation
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import ConflictError, Records
 from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.invocations import FailureClass, State
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, TypeAlias
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import Mode
 from gpuruntime.inventory.constraints import read
+from gpuruntime.models.invocations import Mode
 from gpuruntime.models.schemas import Schema
 from gpuruntime.models.strict import Problem, Structurer
 from gpuruntime.models.texts import RequestID

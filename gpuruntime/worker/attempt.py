@@ -20,9 +20,10 @@ from gpuruntime.bus.errors import (
     MalformedMessageError,
     UnavailableError,
 )
-from gpuruntime.bus.messages import FailureClass, Invocation, read_invocation
+from gpuruntime.bus.messages import Invocation, read_invocation
 from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.meter import Meter
+from gpuruntime.models.invocations import FailureClass
 from gpuruntime.worker.ends import Ends
 from gpuruntime.worker.fence import Drop, End, Limits, Start, assumed_record, decide
 from gpuruntime.worker.hold import Hold, Loss

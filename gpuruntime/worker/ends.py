@@ -17,9 +17,10 @@ from gpuruntime.bus.bodies import Bodies, parts_of
 from gpuruntime.bus.delivery import Delivery
 from gpuruntime.bus.errors import BusError, TooLargeError
 from gpuruntime.bus.jetstream import SHORTEST_TTL_SECONDS, JetStream
-from gpuruntime.bus.messages import NULL, DeadLetter, FailureClass, Record, State, encode
+from gpuruntime.bus.messages import NULL, DeadLetter, Record, encode
 from gpuruntime.bus.names import Names, dead_letter_id, unreadable_letter_id
 from gpuruntime.bus.records import ConflictError, Records, StoredRecord
+from gpuruntime.models.invocations import FailureClass, State
 
 # Of a message that is no JSON, as much as a person looks at.
 MOST_UNREADABLE_BYTES: Final = 64 * 1024

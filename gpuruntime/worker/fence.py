@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import attrs
 
-from gpuruntime.bus.messages import FailureClass, Invocation, Record, State, expired
+from gpuruntime.bus.messages import Invocation, Record, expired
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import FailureClass, State
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -14,8 +14,9 @@ import aiohttp
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import NULL, VERSION, FailureClass, Invocation
+from gpuruntime.bus.messages import NULL, VERSION, Invocation
 from gpuruntime.models.codec import MalformedObjectError, decode
+from gpuruntime.models.invocations import FailureClass
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
 

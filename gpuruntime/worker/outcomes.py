@@ -11,7 +11,8 @@ from typing import TypeAlias, assert_never
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import NULL, FailureClass, Record, State, expired
+from gpuruntime.bus.messages import NULL, Record, expired
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.worker.fence import Limits, exhausted
 
 _SERVER_FAULT = 500

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from gpuruntime.bus.messages import FailureClass, Invocation, Record, State, read
+from gpuruntime.bus.messages import Invocation, Record, read
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.queue import Queue
 from tests.api.service import INVOCATIONS, WELL, Answer, Service, service
 from tests.bus.broker import FUNCTION, SMALL, Broker, eventually

@@ -10,15 +10,14 @@ from gpuruntime.bus.errors import MalformedMessageError
 from gpuruntime.bus.messages import (
     NEVER_TAKEN,
     DeadLetter,
-    FailureClass,
     Invocation,
     Record,
-    State,
     encode,
     expired,
     read,
     read_invocation,
 )
+from gpuruntime.models.invocations import FailureClass, State
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 INVOCATION = Invocation(

@@ -13,8 +13,9 @@ from gpuruntime.bus.errors import (
     UnavailableError,
 )
 from gpuruntime.bus.jetstream import JetStream, StoredMessage
-from gpuruntime.bus.messages import Record, State
+from gpuruntime.bus.messages import Record
 from gpuruntime.bus.records import ConflictError, Records
+from gpuruntime.models.invocations import State
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

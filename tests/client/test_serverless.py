@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gpuruntime.bus.messages import FailureClass, State
 from gpuruntime.client import waiting
 from gpuruntime.client.client import Client
 from gpuruntime.client.errors import ConflictError, FailedError, NotFoundError
 from gpuruntime.client.requests import Invoke
+from gpuruntime.models.invocations import FailureClass, State
 from tests.api.test_invocations import Site, own, shared, site
 from tests.bus.broker import FUNCTION
 from tests.client.servers import Between, client_of

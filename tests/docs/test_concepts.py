@@ -7,10 +7,10 @@ import attrs
 import pytest
 
 from gpuruntime.api.problems import STATUSES
-from gpuruntime.bus.messages import FailureClass, State
 from gpuruntime.models import labels
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.functions import Serverless
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.models.phases import (
     PoolPhase,
     StoragePhase,

@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
-from gpuruntime.bus.messages import Record, State, read
+from gpuruntime.bus.messages import Record, read
+from gpuruntime.models.invocations import State
 from tests.bus.broker import Broker, broker
 from tests.bus.identities import Identity, operated
 from tests.cluster.product import until

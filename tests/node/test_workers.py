@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.bus.messages import State
+from gpuruntime.models.invocations import State
 from tests.bus.broker import FUNCTION, Broker, Bus, broker, bus
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.product import Installation, installation, until

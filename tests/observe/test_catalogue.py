@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from gpuruntime.audit.audit import RULES
-from gpuruntime.bus.messages import Mode, State
 from gpuruntime.inventory.counts import StockState
 from gpuruntime.inventory.errors import InventoryError
+from gpuruntime.models.invocations import Mode, State
 from gpuruntime.models.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.observe import control_metrics, function_metrics
 from gpuruntime.observe.catalogue import CATALOGUE

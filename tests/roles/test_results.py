@@ -7,8 +7,8 @@ import attrs
 import pytest
 
 from gpuruntime import serverless
-from gpuruntime.bus.messages import State
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.invocations import State
 from gpuruntime.results_settings import PostgresSettings, ResultsSettings, StoreKind
 from gpuruntime.roles.result_stores import result_store
 from gpuruntime.roles.results import ResultsRole

@@ -16,11 +16,11 @@ import pytest
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.credentials import ConnectionOptions
-from gpuruntime.bus.messages import State
 from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.framework.server import serving
 from gpuruntime.models.functions import Framework as Where
+from gpuruntime.models.invocations import State
 from gpuruntime.roles.worker import REREAD_SECONDS, WorkerRole, worker_options_of
 from gpuruntime.settings import Settings, load
 from gpuruntime.worker.framework import framework

@@ -10,13 +10,13 @@ import yaml
 
 from gpuruntime.bus.declaring import declare_consumer, declare_stream
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.messages import State
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records
 from gpuruntime.bus.streams import consumer_declaration, declarations
 from gpuruntime.bus.user_credentials import Mint, SigningOptions
 from gpuruntime.framework.server import serving
 from gpuruntime.models.functions import Framework, Serverless, WorkerOf
+from gpuruntime.models.invocations import State
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.units import GPUUnit, GPUUnitSpec
 from gpuruntime.reconcilers.options import SidecarOptions

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import Record, State
+from gpuruntime.bus.messages import Record
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.result_store import StoreAwayError, StoreRefusedError
 from tests.bus.broker import FUNCTION
 

@@ -15,9 +15,10 @@ import pytest_asyncio
 from gpuruntime.bus.declaring import declare_stream
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Invocation, State
+from gpuruntime.bus.messages import Invocation
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.bus.streams import declarations
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.acceptance import Acceptance, Accepted, queued_record
 from gpuruntime.serverless.errors import (
     FunctionNotFoundError,

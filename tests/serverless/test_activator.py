@@ -3,7 +3,7 @@
 import asyncio
 
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import FailureClass, State
+from gpuruntime.models.invocations import FailureClass, State
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.serverless.fleet import Fleet, fleet
 from tests.worker.invocations import accept

@@ -3,11 +3,11 @@ from typing import Any
 import pytest
 
 from gpuruntime.bus.declaring import declare_consumer
-from gpuruntime.bus.messages import State
 from gpuruntime.bus.pull import INBOXES
 from gpuruntime.bus.streams import former_consumer_declaration
 from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.models.functions import MOST_WORKERS
+from gpuruntime.models.invocations import State
 from gpuruntime.models.json import JsonObject
 from gpuruntime.serverless.consumers import Consumers
 from tests.bus.broker import FUNCTION, Bus, eventually

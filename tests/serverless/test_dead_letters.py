@@ -12,19 +12,12 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from gpuruntime.bus.messages import (
-    NULL,
-    DeadLetter,
-    FailureClass,
-    Invocation,
-    Record,
-    State,
-    encode,
-)
+from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, encode
 from gpuruntime.bus.names import dead_letter_id
 from gpuruntime.bus.records import ConflictError
 from gpuruntime.framework.calls import Call
 from gpuruntime.inventory.scopes import Scope
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.acceptance import Accepted
 from gpuruntime.serverless.dead_letters import MOST_PAGE_BYTES
 from gpuruntime.serverless.errors import (

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gpuruntime.bus.errors import UnavailableError
-from gpuruntime.bus.messages import State
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.depths import LOOKS, Backlog, Depths
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.bus.test_pull import in_hand, pulling

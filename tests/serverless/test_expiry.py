@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpuruntime.bus.messages import FailureClass, State
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.expiry import LONGEST_WAIT_SECONDS, Expire, Keep, Wait, due
 from tests.serverless.results import NOW, ended
 

@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 import pytest_asyncio
 
-from gpuruntime.bus.messages import State
 from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.inventory.errors import ClusterUnavailableError
+from gpuruntime.models.invocations import State
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.serverless.errors import FunctionNotFoundError, QueueAwayError
 from tests.bus.broker import FUNCTION, Broker, eventually

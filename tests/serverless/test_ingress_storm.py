@@ -6,7 +6,7 @@ from random import Random
 
 import attrs
 
-from gpuruntime.bus.messages import State
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.errors import QueueAwayError, QueueFullError, UnknownOutcomeError
 from tests.bus.broker import SMALL, Broker, eventually
 from tests.inventory.cluster import Cluster

@@ -12,9 +12,10 @@ import pytest_asyncio
 
 from gpuruntime.bus.bodies import CHUNK_BYTES
 from gpuruntime.bus.errors import MissingError
-from gpuruntime.bus.messages import FailureClass, Record, State, encode
+from gpuruntime.bus.messages import Record, encode
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.framework.calls import Call
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.serverless.acceptance import queued_record
 from gpuruntime.serverless.errors import (

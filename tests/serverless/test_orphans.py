@@ -3,7 +3,8 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.bus.messages import FailureClass, Record, State
+from gpuruntime.bus.messages import Record
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.orphans import Orphans
 from tests.bus.broker import FUNCTION, Bus
 from tests.worker.invocations import accept

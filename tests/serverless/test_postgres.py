@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from gpuruntime.bus.errors import MissingError
-from gpuruntime.bus.messages import FailureClass, State
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.postgres import PostgresOptions, PostgresResults, postgres_results
 from gpuruntime.serverless.result_store import StoreAwayError, StoreRefusedError
 from gpuruntime.serverless.schema import STEPS, migrate

@@ -8,8 +8,9 @@ import pytest
 import pytest_asyncio
 
 from gpuruntime.bus.bodies import CHUNK_BYTES
-from gpuruntime.bus.messages import NULL, State
+from gpuruntime.bus.messages import NULL
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.errors import InvocationNotFoundError, QueueAwayError
 from gpuruntime.serverless.postgres import PostgresOptions, PostgresResults, postgres_results
 from tests.bus.broker import FUNCTION, Broker

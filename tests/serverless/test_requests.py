@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuruntime.bus.messages import Mode
 from gpuruntime.inventory.hashing import request_hash
+from gpuruntime.models.invocations import Mode
 from gpuruntime.models.strict import StrictError
 from gpuruntime.serverless.requests import parse_invoke, payload_of
 

@@ -12,10 +12,11 @@ import msgspec
 
 from gpuruntime.bus.bodies import CHUNK_BYTES, Bodies
 from gpuruntime.bus.errors import MissingError
-from gpuruntime.bus.messages import NULL, Invocation, Record, State, encode
+from gpuruntime.bus.messages import NULL, Invocation, Record, encode
 from gpuruntime.bus.names import RESULTS, Names
 from gpuruntime.bus.pull import PullOptions
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import State
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.serverless.keeping import Keeping
 from gpuruntime.serverless.results import Results, ResultsOptions

@@ -11,8 +11,9 @@ import attrs
 import pytest
 
 from gpuruntime.bus.bodies import CHUNK_BYTES, Bodies
-from gpuruntime.bus.messages import NULL, Record, State
+from gpuruntime.bus.messages import NULL, Record
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import State
 from gpuruntime.serverless.postgres import PostgresOptions, postgres_results
 from tests.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.cluster.product import Caller, Process

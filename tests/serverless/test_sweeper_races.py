@@ -16,9 +16,10 @@ import pytest
 
 from gpuruntime.bus.delivery import Delivery
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import FailureClass, Invocation, Record, State, encode, read
+from gpuruntime.bus.messages import Invocation, Record, encode, read
 from gpuruntime.bus.names import dead_letter_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.serverless.errors import AlreadyFinishedError, ServerlessError
 from gpuruntime.worker.ends import Ends
 from tests.bus.broker import FUNCTION, Broker, Bus, eventually

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from gpuruntime.bus.messages import Record, State, read
+from gpuruntime.bus.messages import Record, read
 from gpuruntime.bus.names import Names
+from gpuruntime.models.invocations import State
 from tests.jetstream.server import Envelope, Server, Subscription
 from tests.simulate.journal import Journal
 

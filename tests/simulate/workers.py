@@ -16,9 +16,10 @@ import msgspec
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.credentials import ConnectionOptions
-from gpuruntime.bus.messages import FailureClass, Invocation
+from gpuruntime.bus.messages import Invocation
 from gpuruntime.models import labels
 from gpuruntime.models.functions import Serverless
+from gpuruntime.models.invocations import FailureClass
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.pods import Pod
 from gpuruntime.worker.options import WorkerOptions

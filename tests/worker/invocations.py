@@ -6,8 +6,9 @@ from typing import Any
 import attrs
 import msgspec
 
-from gpuruntime.bus.messages import Invocation, Record, State, encode
+from gpuruntime.bus.messages import Invocation, Record, encode
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import State
 from gpuruntime.worker.fence import assumed_record
 from tests.bus.broker import FUNCTION, Bus
 

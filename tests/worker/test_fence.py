@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuruntime.bus.messages import FailureClass, State
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.worker.fence import Decision, Drop, End, Limits, Start, assumed_record, decide
 from tests.worker.invocations import LATER, NOW, invocation, record, stored
 

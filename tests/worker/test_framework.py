@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuruntime.bus.messages import FailureClass
 from gpuruntime.models.functions import Framework as Where
+from gpuruntime.models.invocations import FailureClass
 from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
 from tests.worker.frameworks import Behave, answering, behaving, caller
 from tests.worker.invocations import invocation

@@ -3,7 +3,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from gpuruntime.bus.messages import NULL, FailureClass, Record, State
+from gpuruntime.bus.messages import NULL, Record
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.worker.fence import Limits
 from gpuruntime.worker.outcomes import (
     Again,

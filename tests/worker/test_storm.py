@@ -18,11 +18,12 @@ import pytest
 
 from gpuruntime.bus.declaring import declare_consumer
 from gpuruntime.bus.errors import BusError
-from gpuruntime.bus.messages import Record, State
+from gpuruntime.bus.messages import Record
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.framework.server import serving
 from gpuruntime.models.functions import Framework as Where
+from gpuruntime.models.invocations import State
 from tests.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.cluster.product import Process
 from tests.roles.programs import Programs, programs

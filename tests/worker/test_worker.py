@@ -7,20 +7,11 @@ import pytest
 
 from gpuruntime.bus.bodies import Bodies
 from gpuruntime.bus.declaring import declare_consumer
-from gpuruntime.bus.messages import (
-    Beat,
-    Control,
-    DeadLetter,
-    FailureClass,
-    Order,
-    State,
-    WorkerState,
-    encode,
-    read,
-)
+from gpuruntime.bus.messages import Beat, Control, DeadLetter, Order, WorkerState, encode, read
 from gpuruntime.bus.names import dead_letter_id, unreadable_letter_id
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.framework.calls import Answer, Call, CallError
+from gpuruntime.models.invocations import FailureClass, State
 from gpuruntime.worker.attempt import Attempt
 from tests.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.bus.test_pull import pulling
