@@ -7,6 +7,8 @@ from gpuruntime.api.errors import NotServingError
 
 
 class Crowd:
+    """Full, it is 503 and not 429: no caller has asked for too much by itself."""
+
     def __init__(self, most: int) -> None:
         self._most = most
         self._in_hand = 0

@@ -5,7 +5,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from enum import IntEnum
 from typing import Final
 
 from gpuruntime.client.client import connect
@@ -22,6 +21,7 @@ from gpuruntime.client.errors import (
 from gpuruntime.client.options import DEFAULT_SERVER, Options
 from gpuruntime.client_settings import ClientSettings
 from gpuruntime.commands import files, serverless, status, stock, storages, units
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
 from gpuruntime.commands.terminal import Terminal, standard
 from gpuruntime.errors import ConfigurationError
@@ -75,17 +75,6 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "inventory": status.inventory,
 }
 _NO_ANSWER: Final = (UnreachableServerError, UntrustedServerError, LostAnswerError, GatewayError)
-
-
-class ExitCode(IntEnum):
-    DONE = 0
-    REFUSED = 1
-    USAGE = 2
-    NO_ANSWER = 3
-    IN_VAIN = 4
-    # As shells count the signals INT and PIPE.
-    INTERRUPTED = 130
-    UNHEARD = 141
 
 
 def run(options: argparse.Namespace, settings: ClientSettings) -> int:

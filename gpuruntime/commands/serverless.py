@@ -1,11 +1,11 @@
 """The verbs of functions, invocations and dead letters."""
 
 from math import ceil
-from typing import Final
 
 from gpuruntime.client import waiting
 from gpuruntime.client.requests import Invoke
 from gpuruntime.commands import bodies, tables
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
 from gpuruntime.models.invocations import State
@@ -15,8 +15,6 @@ from gpuruntime.models.serverless_views import (
     FunctionView,
     InvocationView,
 )
-
-_ENDED_BADLY: Final = 1
 
 
 async def list_functions(session: Session) -> None:
@@ -39,7 +37,7 @@ async def invoke(session: Session) -> int:
     if asked.wait:
         return _answered(session, await _ended(session, accepted.invocationID))
     session.one(accepted)
-    return 0
+    return ExitCode.DONE
 
 
 async def get(session: Session) -> None:
@@ -83,7 +81,7 @@ def _answered(session: Session, view: InvocationView) -> int:
         session.terminal.answer(tables.as_json(view.body))
     else:
         session.one(view, in_full=True)
-    return 0 if view.state == State.SUCCEEDED else _ENDED_BADLY
+    return ExitCode.DONE if view.state == State.SUCCEEDED else ExitCode.REFUSED
 
 
 async def _ended(session: Session, invocation: str) -> InvocationView:

@@ -39,6 +39,11 @@ class Session:
             return
         self.terminal.answer(tables.table(model, views, self.terminal.now()))
 
+    def tell_of_replay(self, reply: Reply[Any], operation: str) -> None:
+        """Nothing was made for it that was not there."""
+        if reply.is_replay:
+            self.terminal.tell(f"operation {operation} was done before")
+
     async def listed(
         self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]
     ) -> None:

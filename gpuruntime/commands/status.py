@@ -1,12 +1,9 @@
 """How the API and its cluster are doing."""
 
-from typing import Final
-
 from gpuruntime.commands import tables
+from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
 from gpuruntime.models.operator_views import HealthStatus, NodeView, SpecView
-
-_DEGRADED: Final = 1
 
 
 async def status(session: Session) -> int:
@@ -25,7 +22,7 @@ async def status(session: Session) -> int:
         session.terminal.answer(tables.aligned(pairs))
     else:
         session.one(view)
-    return 0 if view.status == HealthStatus.OK else _DEGRADED
+    return ExitCode.DONE if view.status == HealthStatus.OK else ExitCode.REFUSED
 
 
 async def inventory(session: Session) -> None:

@@ -15,8 +15,7 @@ async def seed(session: Session) -> None:
     document = bodies.body_of(asked.file, {"operationID": asked.operation, **_envelope(asked)})
     bodies.demand(document, "specName", "replicas")
     made = await session.client.stock.seed(document)
-    if made.is_replay:
-        session.terminal.tell(f"operation {made.data.operationID} was done before")
+    session.tell_of_replay(made, made.data.operationID)
     session.one(await _seeded(session, made.data) if asked.wait else made.data)
 
 
@@ -57,6 +56,7 @@ async def create_pool(session: Session) -> None:
     )
     bodies.demand(document, "specName", "replicas")
     made = await session.client.pools.create(document)
+    session.tell_of_replay(made, made.data.operationID)
     await _settled(session, made.data)
 
 

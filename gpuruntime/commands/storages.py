@@ -32,6 +32,7 @@ async def create(session: Session) -> None:
     )
     bodies.demand(document, "size")
     made = await session.client.storages.create(document)
+    session.tell_of_replay(made, made.data.operationID)
     await _settled(session, made.data)
 
 

@@ -58,8 +58,7 @@ async def create(session: Session) -> None:
     )
     bodies.demand(document, "specName", "image")
     made = await session.client.units.create(document)
-    if made.is_replay:
-        session.terminal.tell(f"operation {made.data.operationID} was done before")
+    session.tell_of_replay(made, made.data.operationID)
     await _settled(session, made.data)
 
 

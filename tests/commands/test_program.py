@@ -117,6 +117,16 @@ async def test_a_unit_is_shown_in_three_forms() -> None:
         assert len(json.loads((await told(here, "units list -o json")).out)) == 1
 
 
+async def test_whatever_was_made_before_is_said_to_be_the_same() -> None:
+    pool = "pools create --operation two --name p2 --spec g2.1 --replicas 1 --cpu 1 --memory 1Gi"
+    storage = "storages create --operation three --name s --size 1Gi"
+    async with site() as here:
+        for command in (pool, storage):
+            said = [await told(here, command) for _ in range(2)]
+            assert [each.code for each in said] == [0, 0], said
+            assert ["was done before" in each.err for each in said] == [False, True]
+
+
 async def test_a_file_is_a_body_and_the_same_operation_is_said_to_be_the_same(
     tmp_path: Path,
 ) -> None:
