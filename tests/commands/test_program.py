@@ -6,7 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -233,18 +236,35 @@ async def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
     assert script.heard[0].path.endswith("/files/sub/model.bin")
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """What starts meanwhile heeds SIGINT, which the background jobs of a shell ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def job_asked(address: str, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "gpuruntime", "stock", "job", "x", "--server", address]
+    with interruptible():
+        started = subprocess.Popen(command, stderr=log, stdout=log)
+    with started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
 def test_control_c_ends_it_quietly(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log, socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        started = subprocess.Popen(
-            [sys.executable, "-m", "gpuruntime", "stock", "job", "x", "--server", address],
-            stderr=log,
-            stdout=log,
-        )
         server.settimeout(30)
-        connection, _ = server.accept()
-        with connection:
-            assert connection.recv(4)
-            started.send_signal(signal.SIGINT)
-            assert started.wait(20) == 130
+        with job_asked(f"http://127.0.0.1:{server.getsockname()[1]}", log) as started:
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(4)
+                started.send_signal(signal.SIGINT)
+                assert started.wait(20) == 130
     assert (tmp_path / "log").read_bytes() == b""
