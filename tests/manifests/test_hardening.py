@@ -85,7 +85,7 @@ def test_a_stranger_gets_what_a_quota_counts(namespace: str) -> None:
     assert limits.keys() == {"type", "default", "defaultRequest"}, "it bounds nobody's envelope"
 
 
-@pytest.mark.parametrize("namespace", [DEFAULTS.system, *OF_UNITS])
+@pytest.mark.parametrize("namespace", OF_UNITS)
 def test_a_namespace_is_closed_to_begin_with(namespace: str) -> None:
     policies = {
         each["metadata"]["name"]: each["spec"] for each in found("NetworkPolicy", namespace)

@@ -14,11 +14,13 @@ NAMESPACES = {
     "elsewhere": {},
 }
 KUBERNETES = ("manager", "api", "activator")
+# Nothing of ours closes them.
+OPEN = ("another of the system", "caller", "stranger", "dns", "cache of dns", "outside")
 BROKER = ("api", "activator", "results")
 DATABASE = ("api", "results")
 OURS = ("manager", "api", "activator", "results")
 PORTS = {"http": 8080, "operations": 8081}
-ALL_PORTS = (53, 443, 4222, 5000, 5432, 6443, 8080, 8081)
+ALL_PORTS = (53, 443, 4222, 5000, 5432, 6443, 8080, 8081, 8443, 16443)
 
 Pair = tuple[str, str, int]
 
@@ -54,16 +56,17 @@ def reachable() -> Iterator[Pair]:
     """All that may speak; every other pair with one of ours in it may not."""
     for source in EVERYBODY:
         for target in OURS:
-            if source not in OURS and source not in ("another of the system", "unit", "files"):
+            if source not in OURS and source not in ("unit", "files"):
                 yield source, target, PORTS["operations"]
     yield "caller", "api", PORTS["http"]
     for source in OURS:
         yield source, "dns", 53
         yield source, "cache of dns", 53
     yield "api", "files", ACCESSOR_PORT
-    for sources, ports in ((KUBERNETES, (443, 6443)), (BROKER, (4222,)), (DATABASE, (5432,))):
+    api_server = (443, 6443, 8443, 16443)
+    for sources, ports in ((KUBERNETES, api_server), (BROKER, (4222,)), (DATABASE, (5432,))):
         for source in sources:
-            for target in ("caller", "stranger", "dns", "cache of dns", "outside"):
+            for target in OPEN:
                 for port in ports:
                     yield source, target, port
 

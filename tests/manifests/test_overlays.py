@@ -125,12 +125,12 @@ def test_every_container_is_probed_sized_and_on_a_root_that_it_cannot_write(over
 
 def test_every_role_outlasts_a_node_that_is_drained(overlay: str) -> None:
     budgets = {
-        each["spec"]["selector"]["matchLabels"][labels.APP_NAME]: each["spec"]["minAvailable"]
+        each["spec"]["selector"]["matchLabels"][labels.APP_NAME]: each["spec"]["maxUnavailable"]
         for each in documents("PodDisruptionBudget", overlay)
     }
     for name, deployment in deployments(overlay).items():
         labelled = deployment["spec"]["template"]["metadata"]["labels"]
-        assert budgets[labelled[labels.APP_NAME]] < deployment["spec"]["replicas"], name
+        assert 0 < budgets[labelled[labels.APP_NAME]] < deployment["spec"]["replicas"], name
 
 
 def test_the_operations_of_every_pod_can_be_read_by_name(overlay: str) -> None:
