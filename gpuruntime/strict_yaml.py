@@ -18,7 +18,7 @@ def read_mapping(path: str, *, what: str = "configuration") -> dict[str, object]
         document = yaml.load(Path(path).read_bytes(), _StrictLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigurationError(f"{what} {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{what} {path}: not YAML: {fault_of(error)}") from None
     if document is None:
         return {}

@@ -9,7 +9,7 @@ import yaml
 _REPEATED: Final = re.compile(r"(alias|anchor|tag|handle) .*", re.DOTALL)
 
 
-def fault_of(error: yaml.YAMLError | UnicodeDecodeError | RecursionError) -> str:
+def fault_of(error: yaml.YAMLError | ValueError | RecursionError) -> str:
     """One line: where it is, and what."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and error.problem:
         mark = error.problem_mark
@@ -19,4 +19,8 @@ def fault_of(error: yaml.YAMLError | UnicodeDecodeError | RecursionError) -> str
         return f"byte {error.start + 1} is not UTF-8"
     if isinstance(error, yaml.reader.ReaderError):
         return f"character {error.position + 1} is none that YAML allows"
+    if isinstance(error, ValueError):
+        return "a date, or a number, that is none: put it in quotes"
+    if isinstance(error, RecursionError):
+        return "it is too deep"
     return type(error).__name__

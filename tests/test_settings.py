@@ -149,7 +149,9 @@ def test_every_bad_key_is_named_at_once(tmp_path: Path) -> None:
         ("operationRetention: 1000000h", "shorter than thirty years"),
         ("kubernetes: 7", "kubernetes: must be an object, not an integer"),
         ("shutdownGrace: 0", "must be longer than nothing"),
-        ("[" * 5_000, "not YAML: RecursionError"),
+        ("[" * 5_000, "not YAML: it is too deep"),
+        ("listen: 2026-02-30", "not YAML: a date, or a number, that is none"),
+        (f"shutdownGrace: {'9' * 5_000}", "not YAML: a date, or a number, that is none"),
     ],
 )
 def test_a_bad_configuration_says_what_is_wrong(tmp_path: Path, text: str, part: str) -> None:
