@@ -16,7 +16,7 @@ from gpuruntime.api.accessors import Accessors, Way, directly
 from gpuruntime.api.allowances import Allowances, Limits
 from gpuruntime.api.audit_routes import audit_route
 from gpuruntime.api.authentication import Door, Guard, OpenDoor, guarded
-from gpuruntime.api.bodies import BodyLimits
+from gpuruntime.api.bodies import Bodies, BodyLimits
 from gpuruntime.api.connection import Connection
 from gpuruntime.api.console_files import console_files
 from gpuruntime.api.crowd import Crowd
@@ -125,14 +125,15 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
         Crowd(options.most_requests),
         options.origins,
     )
+    bodies = Bodies(options.bodies)
     for route in (*described, *console):
         handler = bounded(
             route,
-            web_handler(route, backend.connection, options.bodies),
+            web_handler(route, backend.connection, bodies),
             body_limit=BODY_LIMIT,
             deadline_seconds=options.deadline_seconds,
         )
-        admitted = guarded(route.access, handler, door, route.further)
+        admitted = guarded(route.access, handler, door, route.further, lasts=route.lasts)
         for method in _methods_of(route):
             app.router.add_route(
                 method, route.pattern or route.path, admitted, expect_handler=expected

@@ -72,6 +72,8 @@ def guarded(
     handler: Next,
     door: Door,
     further: Callable[[web.Request], Iterable[Access]] = nothing_further,
+    *,
+    lasts: bool = False,
 ) -> Next:
     """What the handler does is done for somebody who may ask for it."""
     if isinstance(access, Open):
@@ -81,7 +83,7 @@ def guarded(
 
     async def admitted(request: web.Request) -> web.StreamResponse:
         """Whoever is not known yet takes a place too: to judge callers is work."""
-        with door.crowd.place():
+        with door.crowd.place(lasts=lasts):
             return await served(request)
 
     async def served(request: web.Request) -> web.StreamResponse:

@@ -7,22 +7,33 @@ from gpuruntime.api.errors import NotServingError
 
 
 class Crowd:
-    """Full, it is 503 and not 429: no caller has asked for too much by itself."""
+    """Full, it is 503 and not 429: no caller has asked for too much by itself.
+
+    What lasts as long as its caller likes takes half of the places at most.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._in_hand = 0
+        self._lasting = 0
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self, *, lasts: bool = False) -> Iterator[None]:
         """Of one request, from here to its end; raises NotServingError where none is left."""
         if self._in_hand >= self._most:
-            raise NotServingError(
-                f"this replica has {self._in_hand} requests in hand, as many as it can: "
-                "send the request again"
-            )
+            raise _full(self._in_hand, "requests")
+        if lasts and self._lasting >= max(1, self._most // 2):
+            raise _full(self._lasting, "requests that last")
         self._in_hand += 1
+        self._lasting += lasts
         try:
             yield
         finally:
             self._in_hand -= 1
+            self._lasting -= lasts
+
+
+def _full(number: int, what: str) -> NotServingError:
+    return NotServingError(
+        f"this replica has {number} {what} in hand, as many as it can: send the request again"
+    )

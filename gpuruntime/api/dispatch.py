@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler as WebHandler
 
-from gpuruntime.api.bodies import BodyLimits, read_body
+from gpuruntime.api.bodies import Bodies
 from gpuruntime.api.connection import Connection, demand_cluster
 from gpuruntime.api.documents import read_document
 from gpuruntime.api.queries import QueryReader
@@ -16,9 +16,7 @@ from gpuruntime.api.routing import Answer, AnyQuery, Call, Encoded, Form, Reply,
 _encoder = msgspec.json.Encoder()
 
 
-def web_handler(
-    route: Route, connection: Callable[[], Connection], bodies: BodyLimits
-) -> WebHandler:
+def web_handler(route: Route, connection: Callable[[], Connection], bodies: Bodies) -> WebHandler:
     """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
 
     queries: QueryReader[Any] = QueryReader(route.query)
@@ -67,7 +65,7 @@ async def expected(_: web.Request) -> None:
     """Nothing yet: a body is asked for when all that can refuse it unread has agreed."""
 
 
-async def _body(request: web.Request, route: Route, limits: BodyLimits) -> Any:
+async def _body(request: web.Request, route: Route, bodies: Bodies) -> Any:
     if route.body is None:
         return None
-    return read_document(await read_body(request, limits)).parsed(route.body.parse)
+    return read_document(await bodies.read(request)).parsed(route.body.parse)

@@ -69,6 +69,7 @@ def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
             ),
             errors=_ERRORS,
             is_untimed=True,
+            lasts=True,
             tag="files",
         )
         for path, pattern, method, name, summary in table

@@ -43,6 +43,7 @@ def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) ->
             name="invoke",
             access=Access(verb=Verb.CREATE, resource=access.INVOCATIONS),
             is_untimed=True,
+            lasts=True,
             handler=handlers.invoke,
             summary="Call a function, now or whenever a worker is free",
             body=Body(model=Invoke, parse=parse_invoke, example=examples.INVOKE),

@@ -180,5 +180,6 @@ def _route(name: str, needed: Access, handler: Handler, query: type) -> Route:
         ),
         errors=READ,
         is_untimed=True,
+        lasts=True,
         tag="console",
     )

@@ -17,6 +17,8 @@ from gpuruntime.models.texts import Name
 
 # A silent log shows only like this that nobody listens any more.
 LOOK_EVERY_SECONDS: Final = 5.0
+# A reader that takes nothing for so long holds its place for nothing.
+TAKE_SECONDS: Final = 60.0
 _MOST_LINES = 1_000_000
 
 
@@ -51,6 +53,7 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
         ),
         errors=(*READ, "gpuunit_not_found", "not_found"),
         is_untimed=True,
+        lasts=True,
     )
 
 
@@ -61,7 +64,7 @@ async def _handed_on(request: web.Request, chunks: AsyncIterator[bytes]) -> web.
     if request.method == hdrs.METH_HEAD:
         return response
     async with asyncio.TaskGroup() as tasks:
-        pump = tasks.create_task(_pump(chunks, response), name="hand on a log")
+        pump = tasks.create_task(_pump(chunks, request, response), name="hand on a log")
         listening = tasks.create_task(_while_listening(request), name="watch a log's reader")
         await asyncio.wait([pump, listening], return_when=asyncio.FIRST_COMPLETED)
         pump.cancel()
@@ -69,12 +72,19 @@ async def _handed_on(request: web.Request, chunks: AsyncIterator[bytes]) -> web.
     return response
 
 
-async def _pump(chunks: AsyncIterator[bytes], response: web.StreamResponse) -> None:
-    try:
-        async for chunk in chunks:
-            await response.write(chunk)
-    except ConnectionError:
-        return
+async def _pump(
+    chunks: AsyncIterator[bytes], request: web.Request, response: web.StreamResponse
+) -> None:
+    async for chunk in chunks:
+        try:
+            async with asyncio.timeout(TAKE_SECONDS):
+                await response.write(chunk)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            return
+        except ConnectionError:
+            return
 
 
 async def _while_listening(request: web.Request) -> None:

@@ -120,7 +120,8 @@ class Route:
     `access` is what a caller has to be allowed: there is no default that could open a door.
     `further` is what some requests need beside it.
     The pattern is what is matched where the path, as documented, cannot say it.
-    An untimed route answers from memory, or bounds by itself the time to its first byte.
+    An untimed route answers from memory, or bounds by itself the time to its first byte; one that
+    lasts goes on for as long as its caller likes.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Route:
     headers: Mapping[str, str] = attrs.field(factory=dict)
     needs_cluster: bool = True
     is_untimed: bool = False
+    lasts: bool = False
     tag: str = "units"
     pattern: str = ""
     further: Callable[[web.Request], Iterable[Access]] = nothing_further

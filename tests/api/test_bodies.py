@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 
 import attrs
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
-from gpuruntime.api.bodies import BodyLimits
+from gpuruntime.api.bodies import Bodies, BodyLimits
+from gpuruntime.api.errors import NotServingError
 from tests.api.service import UNITS, Service, service
 from tests.inventory.cluster import Cluster
 
@@ -100,6 +103,35 @@ async def test_a_body_that_is_slow_and_in_time_is_read(api: Service) -> None:
     async with sender(api) as slow:
         await slow.send(LENGTH, pause=(LIMITS.longest_seconds - 1) / LENGTH)
         assert slow.received.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_no_more_of_bodies_is_held_than_there_is_room_for() -> None:
+    bodies, held = Bodies(BodyLimits(most_bytes=LENGTH)), asyncio.Event()
+
+    async def read(request: web.Request) -> web.Response:
+        try:
+            return web.Response(text=str(len(await bodies.read(request))))
+        except NotServingError:
+            held.set()
+            return web.Response(status=503)
+
+    app = web.Application()
+    app.router.add_post("/", read)
+    async with TestClient(TestServer(app)) as client:
+        slow = asyncio.Event()
+
+        async def dribble() -> AsyncIterator[bytes]:
+            yield b" " * (LENGTH - 1)
+            await slow.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(client.post("/", data=dribble()), name="first")
+            await asyncio.sleep(NEAR)
+            assert (await client.post("/", data=b"  ")).status == 503
+            slow.set()
+        assert held.is_set()
+        assert await first.result().text() == str(LENGTH - 1)
+        assert (await client.post("/", data=b" " * LENGTH)).status == 200
 
 
 async def test_more_requests_than_there_is_room_for_are_503_until_some_have_ended(
