@@ -14,16 +14,24 @@ _BOOLEAN: Final = "tag:yaml.org,2002:bool"
 
 def read_mapping(path: str, *, what: str = "configuration") -> dict[str, object]:
     """An empty file is an empty mapping."""
+    where = f"{what} {path}"
     try:
-        document = yaml.load(Path(path).read_bytes(), _StrictLoader)  # noqa: S506 - a SafeLoader
+        data = Path(path).read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{what} {path}: {error.strerror}") from error
+        raise ConfigurationError(f"{where}: {error.strerror}") from error
+    return mapping_of(data, where)
+
+
+def mapping_of(data: bytes, where: str) -> dict[str, object]:
+    """Raises ConfigurationError, which names the place."""
+    try:
+        document = yaml.load(data, _StrictLoader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{what} {path}: not YAML: {fault_of(error)}") from None
+        raise ConfigurationError(f"{where}: not YAML: {fault_of(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{what} {path}: must be a mapping of keys")
+        raise ConfigurationError(f"{where}: must be a mapping of keys")
     return document
 
 

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from gpuruntime.client.errors import UnusableInputError
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.json import JsonObject
-from gpuruntime.strict_yaml import read_mapping
+from gpuruntime.strict_yaml import mapping_of
 
 _STDIN: Final = "-"
 _STDIN_PATH: Final = "/dev/stdin"
@@ -21,10 +22,30 @@ _ACCESSORS: Final = {
 
 def body_of(file: str | None, flags: Mapping[str, Any]) -> JsonObject:
     """The file's members, and over them what was said by flags; None was not said."""
-    path = _STDIN_PATH if file == _STDIN else file
-    document = read_mapping(path, what="body") if path else {}
+    document = _document_of(file) if file else {}
     said = {name: value for name, value in flags.items() if value is not None}
     return {**document, **said}
+
+
+def _document_of(file: str) -> dict[str, object]:
+    """YAML, or JSON, of which YAML understands a part alone: no tabs, and no surrogates."""
+    try:
+        data = Path(_STDIN_PATH if file == _STDIN else file).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"body {file}: {error.strerror}") from error
+    if data.lstrip().startswith(b"{"):
+        with suppress(ValueError, RecursionError):
+            document: dict[str, object] = json.loads(data, object_pairs_hook=_once)
+            return document
+    return mapping_of(data, f"body {file}")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A key that stands there twice is for YAML to tell of."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        raise ValueError
+    return document
 
 
 def demand(document: Mapping[str, Any], *needed: str) -> None:

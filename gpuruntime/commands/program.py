@@ -10,6 +10,7 @@ from typing import Final
 from gpuruntime.client.client import connect
 from gpuruntime.client.errors import (
     ClientError,
+    DeadlineError,
     GatewayError,
     LostAnswerError,
     NotYetError,
@@ -74,7 +75,13 @@ ACTIONS: Final[Mapping[str, Command]] = {
     "status": status.status,
     "inventory": status.inventory,
 }
-_NO_ANSWER: Final = (UnreachableServerError, UntrustedServerError, LostAnswerError, GatewayError)
+_NO_ANSWER: Final = (
+    UnreachableServerError,
+    UntrustedServerError,
+    LostAnswerError,
+    GatewayError,
+    DeadlineError,
+)
 
 
 def run(options: argparse.Namespace, settings: ClientSettings) -> int:
@@ -98,7 +105,8 @@ async def perform(
             session = Session(client=client, terminal=terminal, options=options)
             return await ACTIONS[options.action](session) or ExitCode.DONE
     except (ClientError, ConfigurationError) as error:
-        terminal.tell(f"gpuruntime {options.action}: {words_of(error)}")
+        told = "; ".join((words_of(error), *getattr(error, "__notes__", ())))
+        terminal.tell(f"gpuruntime {options.action}: {told}")
         return code_of(error)
     finally:
         terminal.done_showing()

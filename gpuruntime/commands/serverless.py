@@ -3,7 +3,7 @@
 from math import ceil
 
 from gpuruntime.client import waiting
-from gpuruntime.client.requests import Invoke
+from gpuruntime.client.requests import Invoke, named
 from gpuruntime.commands import bodies, tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
@@ -25,15 +25,17 @@ async def list_functions(session: Session) -> None:
 
 async def invoke(session: Session) -> int:
     asked = session.options
+    identity = str(named({"invocationID": asked.id}, "invocationID")["invocationID"])
     invocation = Invoke(
-        invocationID=asked.id or "",
+        invocationID=identity,
         serverlessRequestID=asked.function,
         payload=bodies.payload_of(asked.data, asked.file),
         timeoutSeconds=None if asked.life is None else ceil(asked.life),
     )
-    if asked.sync:
-        return _answered(session, (await session.client.invocations.call(invocation)).data)
-    accepted = (await session.client.invocations.submit(invocation)).data
+    with session.with_id("--id", identity):
+        if asked.sync:
+            return _answered(session, (await session.client.invocations.call(invocation)).data)
+        accepted = (await session.client.invocations.submit(invocation)).data
     if asked.wait:
         return _answered(session, await _ended(session, accepted.invocationID))
     session.one(accepted)

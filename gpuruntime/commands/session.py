@@ -2,12 +2,14 @@
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import attrs
 
 from gpuruntime.client.client import Client
+from gpuruntime.client.errors import Certainty, ClientError
 from gpuruntime.client.messages import Reply
 from gpuruntime.commands import tables
 from gpuruntime.commands.terminal import Terminal
@@ -38,6 +40,16 @@ class Session:
             self.terminal.answer(_DOCUMENTS[self.options.output](list(views)))
             return
         self.terminal.answer(tables.table(model, views, self.terminal.now()))
+
+    @contextmanager
+    def with_id(self, flag: str, identity: object) -> Iterator[None]:
+        """Where it is not known whether it was done, the id is told under which it may be sent."""
+        try:
+            yield
+        except ClientError as error:
+            if error.certainty is Certainty.UNKNOWN:
+                error.add_note(f"it may have been done: send it again with {flag} {identity}")
+            raise
 
     def tell_of_replay(self, reply: Reply[Any], operation: str) -> None:
         """Nothing was made for it that was not there."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from gpuruntime.client import waiting
+from gpuruntime.client.requests import named
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
@@ -14,7 +15,9 @@ async def seed(session: Session) -> None:
     asked = session.options
     document = bodies.body_of(asked.file, {"operationID": asked.operation, **_envelope(asked)})
     bodies.demand(document, "specName", "replicas")
-    made = await session.client.stock.seed(document)
+    document = named(document, "operationID")
+    with session.with_id("--operation", document["operationID"]):
+        made = await session.client.stock.seed(document)
     session.tell_of_replay(made, made.data.operationID)
     session.one(await _seeded(session, made.data) if asked.wait else made.data)
 
@@ -55,7 +58,9 @@ async def create_pool(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "replicas")
-    made = await session.client.pools.create(document)
+    document = named(document, "operationID")
+    with session.with_id("--operation", document["operationID"]):
+        made = await session.client.pools.create(document)
     session.tell_of_replay(made, made.data.operationID)
     await _settled(session, made.data)
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 from gpuruntime.client import waiting
+from gpuruntime.client.requests import named
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
@@ -57,7 +58,9 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "image")
-    made = await session.client.units.create(document)
+    document = named(document, "operationID")
+    with session.with_id("--operation", document["operationID"]):
+        made = await session.client.units.create(document)
     session.tell_of_replay(made, made.data.operationID)
     await _settled(session, made.data)
 

@@ -57,6 +57,7 @@ async def told(here: Site, words: str) -> Said:
         ("stock job one", raw(b"<html>", content_type="text/html"), 1),
         ("stock job one", lost, 3),
         ("stock job one", raw(b"", 502), 3),
+        ("stock job one", problem(504, "timeout"), 3),
         ("stock wait one --timeout 5s", answer(JOB), 4),
         ("stock wait one", answer({**JOB, "error": "no room"}), 1),
         ("stock seed", answer(JOB), 2),
@@ -118,6 +119,33 @@ async def test_a_unit_is_shown_in_three_forms() -> None:
         assert read == yaml.safe_load((await told(here, "units get demo -o yaml")).out)
         assert "Operation: client-" in (await told(here, "units get demo")).out
         assert len(json.loads((await told(here, "units list -o json")).out)) == 1
+
+
+@pytest.mark.parametrize("words", ["units create --spec g --image a", "invoke f"])
+async def test_the_id_is_told_under_which_it_may_be_sent_again(words: str) -> None:
+    said, script = await scripted(words, problem(504, "timeout"), is_screen=False)
+    (sent,) = {
+        heard.document.get("operationID") or heard.document["invocationID"]
+        for heard in script.heard
+    }
+    flag = "--operation" if "units" in words else "--id"
+    assert said.err.endswith(f"it may have been done: send it again with {flag} {sent}\n")
+
+
+async def test_a_body_may_be_any_json(tmp_path: Path) -> None:
+    file = tmp_path / "unit.json"
+    file.write_text(
+        '{\n\t"name": "demo", "specName": "g1.1", "image": "a", '
+        '"template": {"envs": [{"name": "A", "value": "\\ud83d\\ude00"}]}}'
+    )
+    async with site() as here:
+        made = await told(here, f"units create -f {file} -o json")
+        assert json.loads(made.out)["template"]["envs"][0]["value"] == "\U0001f600"
+        file.write_text('{"name": "a", "name": "b"}')
+        assert (
+            "the key 'name' stands there twice"
+            in (await told(here, f"units create -f {file}")).err
+        )
 
 
 async def test_whatever_was_made_before_is_said_to_be_the_same() -> None:
