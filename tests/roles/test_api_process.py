@@ -131,7 +131,7 @@ def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs
         (
             {"auth": {"mode": "token", "tokenFile": "/nowhere"}},
             2,
-            "configuration /nowhere: No such file",
+            "token file /nowhere: No such file",
         ),
         ({"kubernetes": {"kubeconfig": "/nowhere"}}, 2, "kubeconfig /nowhere: no such file"),
         (
