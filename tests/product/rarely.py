@@ -313,14 +313,22 @@ class Rarely:
         self.gone("gpuunits", self.made.instance, seat)
 
     def a_function_mounts_what_is_not_there(self) -> None:
+        """Told again after a suspension, it counts up the Event of the first time."""
         mounting = function("disk", minAvailableCount=1, maxWorkers=1)
         mounts = [{"name": "nowhere", "mountPath": "/data"}]
         spec = {**mounting, "storageMounts": mounts}
         self.apply("GPUUnit", self.made.instance, "mounting", spec)
-        until(
-            lambda: self.there("gpuunits", self.made.instance, "mounting").get("status", {}),
-            lambda status: bool(status.get("serverless", {}).get("reason")),
-        )
+
+        def reason() -> str:
+            unit = self.there("gpuunits", self.made.instance, "mounting")
+            return str(unit.get("status", {}).get("serverless", {}).get("reason", ""))
+
+        lacking = until(reason, bool)
+        for is_suspended, told in ((True, "suspended"), (False, lacking)):
+            change = json.dumps({"spec": {"suspended": is_suspended}})
+            unit = ("-n", self.made.instance, "gpuunit", "mounting")
+            self.kubectl("patch", *unit, "--type=merge", "-p", change)
+            until(reason, lambda found: found == told)  # noqa: B023
 
     def _deletes_of(self, secret: str) -> list[Any]:
         return [
