@@ -10,6 +10,7 @@ from math import inf
 import attrs
 
 from tests.simulate.check import Verdict
+from tests.simulate.coverage import Met
 from tests.simulate.kinds import Planned
 from tests.simulate.plan import plan_of
 from tests.simulate.run import simulate
@@ -25,6 +26,7 @@ class Chosen:
     is_verbose: bool
     shrinks: bool
     within_seconds: float
+    covered: int
 
     def plan(self, seed: int) -> tuple[Planned, ...]:
         """Of its faults the chosen ones."""
@@ -38,8 +40,9 @@ def main(arguments: Sequence[str]) -> int:
         for seed in chosen.seeds:
             simulate(seed, chosen.plan(seed), _say)
     started = time.monotonic()
-    failed = 0
+    failed, met = 0, Met()
     for verdict in verdicts(_by_script(chosen)):
+        met.add(verdict.met)
         if not verdict.is_sound:
             failed += 1
             _tell(verdict, chosen)
@@ -47,7 +50,10 @@ def main(arguments: Sequence[str]) -> int:
     _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {failed} failed")
     if seconds > chosen.within_seconds:
         _say(f"that is longer than {chosen.within_seconds:.0f} s")
-    return 1 if failed or seconds > chosen.within_seconds else 0
+    missed = met.missed(chosen.covered) if chosen.covered else []
+    for line in missed:
+        _say(line)
+    return 1 if failed or missed or seconds > chosen.within_seconds else 0
 
 
 def _chosen(arguments: Sequence[str]) -> Chosen:
@@ -58,6 +64,13 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     parser.add_argument("--faults", help="of its faults only these, by their numbers: 3,7")
     parser.add_argument("--verbose", action="store_true", help="tell every event")
     parser.add_argument("--within", type=float, default=inf, help="fail beyond so many seconds")
+    parser.add_argument(
+        "--covered",
+        type=int,
+        default=0,
+        metavar="TIMES",
+        help="fail where a kind of write was met so often, and nobody died before, at or after it",
+    )
     parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
     given = parser.parse_args(arguments)
     if given.faults is not None and given.seed is None:
@@ -70,7 +83,7 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     faults = None
     if given.faults is not None:
         faults = frozenset(map(int, filter(None, given.faults.split(","))))
-    return Chosen(seeds, faults, given.verbose, not given.no_shrink, given.within)
+    return Chosen(seeds, faults, given.verbose, not given.no_shrink, given.within, given.covered)
 
 
 def _by_script(chosen: Chosen) -> list[list[Case]]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 import attrs
 
 from tests.simulate.comparison import differences
+from tests.simulate.coverage import Met
 from tests.simulate.kinds import Planned
 from tests.simulate.run import Outcome, simulate
 from tests.simulate.script import SCRIPTS
@@ -15,6 +16,7 @@ class Verdict:
     seed: int
     digest: str
     faults: tuple[str, ...]
+    met: Met = attrs.field(factory=Met)
 
     @property
     def is_sound(self) -> bool:
@@ -27,7 +29,7 @@ def check(seed: int, plan: tuple[Planned, ...]) -> Verdict:
     if not faults:
         reference = _undisturbed(seed % SCRIPTS)
         faults = reference.breaches or tuple(differences(outcome, reference))
-    return Verdict(seed, outcome.digest, faults)
+    return Verdict(seed, outcome.digest, faults, outcome.met)
 
 
 @lru_cache

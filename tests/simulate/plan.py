@@ -5,6 +5,7 @@ from random import Random
 from typing import Final
 
 from tests.simulate.aimed import aimed_faults
+from tests.simulate.aimed_crashes import aimed_crashes
 from tests.simulate.function_faults import function_faults
 from tests.simulate.kinds import (
     ACTIVATORS,
@@ -59,6 +60,7 @@ def plan_of(seed: int) -> tuple[Planned, ...]:
     script = script_of(seed)
     faults = [*_by_chance(Random(f"{seed} faults"), MANAGERS, PROCESSES, MOST_FAULTS)]
     faults.extend(aimed_faults(seed, script))
+    faults.extend(aimed_crashes(seed, has_function=bool(script.functions)))
     if script.functions:
         rng = Random(f"{seed} activators")
         faults.extend(_by_chance(rng, ACTIVATORS, ACTIVATORS, MOST_AT_ACTIVATORS))

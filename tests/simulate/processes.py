@@ -26,6 +26,7 @@ from tests.faults import WRITES
 from tests.jetstream.server import Server as Broker
 from tests.simulate.beliefs import Beliefs, unseen
 from tests.simulate.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
+from tests.simulate.coverage import Met
 from tests.simulate.journal import Journal
 from tests.simulate.kinds import (
     ACTIVATORS,
@@ -77,6 +78,7 @@ class Fleet:
     server: Server
     journal: Journal
     breach: Callable[[str], None]
+    met: Met
     # Where a script has a function.
     broker: Broker | None = None
     machines: "dict[str, Machine]" = attrs.field(factory=dict)
@@ -255,6 +257,7 @@ class Machine:
             troubles=self.troubles,
             die=self._die,
             inspect=self._inspect,
+            met=fleet.met,
         )
         process = Process(
             identity=f"{name}.{self._number}",

@@ -17,6 +17,7 @@ from gpuruntime.models import codec
 from gpuruntime.models.pools import Refill
 from gpuruntime.roles.dev import install
 from tests.jetstream.server import Server as Broker
+from tests.simulate.coverage import Met
 from tests.simulate.invocations import Invocations
 from tests.simulate.journal import Journal
 from tests.simulate.kinds import APIS, FOR_FUNCTIONS, LAST_SECOND, PROCESSES, Planned
@@ -58,6 +59,7 @@ class Outcome:
     state: dict[str, Any]
     made: dict[tuple[str, str], Made]
     results: dict[str, list[str]]
+    met: Met
 
 
 def simulate(
@@ -84,6 +86,7 @@ class _Run:
         self._journal = Journal(tell)
         self._lines = lines
         self._breaches: list[str] = []
+        self._met = Met()
         self._cluster = EmbeddedCluster(
             now=true_time, options=ClusterOptions(seed=seed, nodes=NODES)
         )
@@ -104,6 +107,7 @@ class _Run:
                 server=self._cluster.server,
                 journal=self._journal,
                 breach=self._breach,
+                met=self._met,
                 broker=broker if self._script.functions else None,
             )
             workers = Workers(
@@ -143,6 +147,7 @@ class _Run:
             state=end_state(witness),
             made=dict(witness.made),
             results=stage.results,
+            met=self._met,
         )
 
     async def _live(self, stage: Stage, fleet: Fleet, troubled: Troubled) -> None:

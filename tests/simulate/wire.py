@@ -19,6 +19,7 @@ from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject
 from tests.faults import WRITES
 from tests.inventory.cluster import SYSTEM
+from tests.simulate.coverage import Met
 from tests.simulate.journal import Journal
 from tests.simulate.kinds import Kind, Planned
 from tests.simulate.past import Place, place_of
@@ -68,6 +69,7 @@ class Wire:
         troubles: Troubles,
         die: Callable[[Planned], None],
         inspect: Callable[[Request], None],
+        met: Met,
     ) -> None:
         """`inspect` is called before each request, to look at the process in that moment."""
         self.is_cut = False
@@ -80,6 +82,7 @@ class Wire:
         self._troubles = troubles
         self._die = die
         self._inspect = inspect
+        self._met = met
         self._streams: dict[DisturbedStream, None] = {}
         # How many watches are open of what was ever watched.
         self._followed: Counter[Place] = Counter()
@@ -100,6 +103,8 @@ class Wire:
         self._inspect(request)
         self._count(request)
         fault = self._troubles.hit(request)
+        if request.method in WRITES and LEASES not in request.path:
+            self._met.note(self._name, request, fault.kind if fault else None)
         self._journal.write(self._name, f"{what}{f' !{fault.kind}' if fault else ''}")
         answered: asyncio.Future[Response] = loop.create_future()
         self._send(request, fault, answered)
