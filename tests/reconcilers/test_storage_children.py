@@ -1,13 +1,16 @@
-"""With which rights what fills a storage works."""
+"""Which children are a storage's own, and with which rights what fills it works."""
 
 from typing import Any
 
 import pytest
 
-from gpuruntime.models.metadata import ObjectMeta
-from gpuruntime.models.storages import GPUStorage, GPUStorageSpec, Prepare
+from gpuruntime.models.metadata import ObjectMeta, OwnerReference
+from gpuruntime.models.reasons import StorageReason
+from gpuruntime.models.storages import GPU_STORAGES, GPUStorage, GPUStorageSpec, Prepare
+from gpuruntime.models.volumes import VOLUME_CLAIMS, VolumeClaim
+from gpuruntime.reconcilers.child_keeper import ChildSyncError
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.storage_children import prepare_job
+from gpuruntime.reconcilers.storage_children import demand_ours, prepare_job
 
 STORAGE = GPUStorage(metadata=ObjectMeta(name="models", uid="1"), spec=GPUStorageSpec(size="1Gi"))
 COPY = Prepare(fromStorageName="source")
@@ -19,6 +22,36 @@ def container(prepare: Prepare, *, is_restricted: bool) -> dict[str, Any]:
     job: Any = prepare_job(STORAGE, prepare, UnitOptions(is_restricted=is_restricted), "")
     (found,) = job["spec"]["template"]["spec"]["containers"]
     return dict(found)
+
+
+def demand(*owners: OwnerReference) -> None:
+    """Of a claim that these own."""
+    claim = VolumeClaim(metadata=ObjectMeta(name="models", ownerReferences=owners))
+    demand_ours(
+        VOLUME_CLAIMS,
+        claim,
+        STORAGE,
+        refused=StorageReason.VOLUME_SYNC_FAILED,
+        waits=StorageReason.VOLUME_PENDING,
+    )
+
+
+def owner(uid: str, kind: str = GPU_STORAGES.kind) -> OwnerReference:
+    return OwnerReference(kind=kind, name="models", uid=uid, controller=True)
+
+
+def test_what_an_earlier_storage_of_the_name_left_is_not_taken() -> None:
+    demand(owner("1"))
+    with pytest.raises(ChildSyncError, match="of the storage that had this name") as caught:
+        demand(owner("0"))
+    assert caught.value.reason is StorageReason.VOLUME_PENDING
+
+
+@pytest.mark.parametrize("owners", [(), (owner("0", kind="GPUUnit"),)])
+def test_what_is_somebody_elses_is_refused(owners: tuple[OwnerReference, ...]) -> None:
+    with pytest.raises(ChildSyncError, match="it is left as it is") as caught:
+        demand(*owners)
+    assert caught.value.reason is StorageReason.VOLUME_SYNC_FAILED
 
 
 def test_a_copy_reads_what_any_user_left_and_leaves_it_to_the_same() -> None:

@@ -97,7 +97,7 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage_children",
         "    if owner is not None and owner.uid == storage.metadata.uid:",
         "    if owner is not None and owner.name == storage.metadata.name:",
-        f"{MEDDLING}::test_the_next_storage_of_a_name_takes_nothing_of_the_one_before",
+        "tests/reconcilers/test_storage_children.py",
     ),
     Mutation(
         "a claim that was lost is made again",
