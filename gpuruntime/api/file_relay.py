@@ -120,11 +120,11 @@ class _Exchange:
 
     async def _knock(self) -> web.StreamResponse:
         """Again only where nothing was sent, and no caller was asked for a body."""
-        for pause in () if self._upload.is_there else _PAUSES:
+        for pause in _PAUSES:
             try:
                 return await self._hand_on()
             except aiohttp.ClientConnectorError:
-                if self._was_reached:
+                if self._was_reached or self._upload.is_begun:
                     raise
             self._sockets.clear()
             await asyncio.sleep(pause)
@@ -273,11 +273,13 @@ class _Upload:
         self._limits = limits
         self._patience = watch
         self.is_there = request.can_read_body
+        self.is_begun = False
         self.is_awaited = False
         self.failure: RequestError | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Asks the caller for the body only now, when there is somebody to take it."""
+        self.is_begun = True
         await ask_for_body(self._request)
         count = 0
         self.is_awaited = True
