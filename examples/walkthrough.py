@@ -11,7 +11,7 @@ import attrs
 
 from gpuruntime.client import waiting
 from gpuruntime.client.client import Client, connect
-from gpuruntime.client.errors import ConflictError, FailedError, NotFoundError
+from gpuruntime.client.errors import ClientError, ConflictError, NotFoundError
 from gpuruntime.client.options import Options
 from gpuruntime.client.requests import NewStock, NewStorage, NewUnit, StorageChange, UnitChange
 from gpuruntime.models.storages import Accessor, Prepare
@@ -106,19 +106,19 @@ async def to_its_storage(client: Client) -> None:
 
 
 async def to_its_files(client: Client) -> None:
-    """On dev a file server runs with dufs on the PATH; without one the wait says so."""
+    """On dev a file server runs with dufs on the PATH; where there is none, or none that may write
+    on this volume, that is told.
+    """
     accessor = Accessor(enabled=True, writable=True)
     await client.storages.update("weights", StorageChange(accessor=accessor))
+    files, greeting = client.storages.files("weights"), b"hello from a caller"
     try:
         await waiting.until_accessor_ready(client, "weights", timeout_seconds=PATIENCE_SECONDS)
-    except FailedError as error:
+        await files.write("greeting", once(greeting), size=len(greeting))
+        async with files.read("greeting") as pieces:
+            print("files:", b"".join([piece async for piece in pieces]).decode())
+    except ClientError as error:
         print("files:", error)
-        return
-    files = client.storages.files("weights")
-    greeting = b"hello from a caller"
-    await files.write("greeting", once(greeting), size=len(greeting))
-    async with files.read("greeting") as pieces:
-        print("files:", b"".join([piece async for piece in pieces]).decode())
 
 
 async def once(data: bytes) -> AsyncIterator[bytes]:
