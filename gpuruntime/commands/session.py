@@ -4,15 +4,19 @@ import argparse
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from gpuruntime.client.client import Client
 from gpuruntime.client.errors import Certainty, ClientError
 from gpuruntime.client.messages import Reply
+from gpuruntime.client.requests import named
 from gpuruntime.commands import tables
 from gpuruntime.commands.terminal import Terminal
+from gpuruntime.models.json import JsonObject
+
+ViewT = TypeVar("ViewT")
 
 WATCH_SECONDS: Final = 2.0
 _DOCUMENTS: Final[dict[str, Callable[[Any], str]]] = {
@@ -51,10 +55,17 @@ class Session:
                 error.add_note(f"it may have been done: send it again with {flag} {identity}")
             raise
 
-    def tell_of_replay(self, reply: Reply[Any], operation: str) -> None:
-        """Nothing was made for it that was not there."""
+    async def made(
+        self, make: Callable[[JsonObject], Awaitable[Reply[ViewT]]], document: JsonObject
+    ) -> ViewT:
+        """By an operation with an id; a replay is told, since it has made nothing."""
+        asked = named(document, "operationID")
+        operation = asked["operationID"]
+        with self.with_id("--operation", operation):
+            reply = await make(asked)
         if reply.is_replay:
             self.terminal.tell(f"operation {operation} was done before")
+        return reply.data
 
     async def listed(
         self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]

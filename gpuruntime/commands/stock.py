@@ -3,7 +3,6 @@
 from typing import Any
 
 from gpuruntime.client import waiting
-from gpuruntime.client.requests import named
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
@@ -15,11 +14,8 @@ async def seed(session: Session) -> None:
     asked = session.options
     document = bodies.body_of(asked.file, {"operationID": asked.operation, **_envelope(asked)})
     bodies.demand(document, "specName", "replicas")
-    document = named(document, "operationID")
-    with session.with_id("--operation", document["operationID"]):
-        made = await session.client.stock.seed(document)
-    session.tell_of_replay(made, made.data.operationID)
-    session.one(await _seeded(session, made.data) if asked.wait else made.data)
+    made = await session.made(session.client.stock.seed, document)
+    session.one(await _seeded(session, made) if asked.wait else made)
 
 
 async def jobs(session: Session) -> None:
@@ -58,11 +54,8 @@ async def create_pool(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "replicas")
-    document = named(document, "operationID")
-    with session.with_id("--operation", document["operationID"]):
-        made = await session.client.pools.create(document)
-    session.tell_of_replay(made, made.data.operationID)
-    await _settled(session, made.data)
+    made = await session.made(session.client.pools.create, document)
+    await _settled(session, made)
 
 
 async def update_pool(session: Session) -> None:

@@ -1,7 +1,6 @@
 """The verbs of storages."""
 
 from gpuruntime.client import waiting
-from gpuruntime.client.requests import named
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
@@ -32,11 +31,8 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "size")
-    document = named(document, "operationID")
-    with session.with_id("--operation", document["operationID"]):
-        made = await session.client.storages.create(document)
-    session.tell_of_replay(made, made.data.operationID)
-    await _settled(session, made.data)
+    made = await session.made(session.client.storages.create, document)
+    await _settled(session, made)
 
 
 async def update(session: Session) -> None:

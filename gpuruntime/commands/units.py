@@ -3,7 +3,6 @@
 from functools import partial
 
 from gpuruntime.client import waiting
-from gpuruntime.client.requests import named
 from gpuruntime.client.units import UnitFilter
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
@@ -58,11 +57,8 @@ async def create(session: Session) -> None:
         },
     )
     bodies.demand(document, "specName", "image")
-    document = named(document, "operationID")
-    with session.with_id("--operation", document["operationID"]):
-        made = await session.client.units.create(document)
-    session.tell_of_replay(made, made.data.operationID)
-    await _settled(session, made.data)
+    made = await session.made(session.client.units.create, document)
+    await _settled(session, made)
 
 
 async def update(session: Session) -> None:
