@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from gpuruntime.observe.label_values import REFUSALS, RULES
 from gpuruntime.observe.metric import UP_TO_HOURS, Kind, Label, Metric, RoleName
 
 EVERY_ROLE: Final = tuple(RoleName)
@@ -49,63 +50,6 @@ LEASE: Final = Label("lease", bound="one, as configured")
 QUEUE: Final = Label("queue", by_role=RECONCILED)
 CONTROLLER: Final = Label("controller", by_role=RECONCILED)
 SPEC: Final = Label("spec", bound="the specNames of the pools that there are, and `other`")
-RULES: Final = (
-    "one-state",
-    "known-reasons",
-    "observed-generation",
-    "pool-sum",
-    "ordinal-recorded",
-    "stock-pool",
-    "claim-whole",
-    "claim-settled",
-    "claim-held",
-    "stock-once",
-    "operation-once",
-    "same-envelope",
-    "child-owner",
-    "pod-owner",
-    "deletion-ends",
-    "unit-labels",
-    "source-marks",
-    "pool-labels",
-    "stock-of-pool",
-    "unit-isolated",
-    "storage-child-owner",
-    "storage-once",
-    "storage-held",
-    "storage-kept",
-    "storage-filled",
-    "storage-node",
-    "storage-given-back",
-    "prepare-once",
-    "stock-empty",
-    "template-runs-nothing",
-    "function-owner",
-    "worker-limit",
-    "worker-minimum",
-    "worker-template",
-    "worker-sidecar",
-    "worker-drains",
-)
-# How a request for a unit ends otherwise: the code that its caller sees.
-REFUSALS: Final = (
-    "forbidden",
-    "gpustorage_not_found",
-    "gpuunit_not_found",
-    "insufficient_capacity",
-    "job_not_found",
-    "name_taken",
-    "nothing_to_recover",
-    "operation_conflict",
-    "operation_finished",
-    "precondition_failed",
-    "service_unavailable",
-    "spec_conflict",
-    "stockpool_not_found",
-    "storage_in_use",
-    "timeout",
-    "too_many_requests",
-)
 CLAIMED: Final = Label(
     "outcome",
     ("created", "replayed", "stopped", *REFUSALS),

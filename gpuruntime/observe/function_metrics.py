@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpuruntime.observe.control_metrics import REFUSALS
+from gpuruntime.observe.label_values import REFUSALS
 from gpuruntime.observe.metric import UP_TO_HOURS, Kind, Label, Metric, RoleName
 
 API: Final = (RoleName.API,)

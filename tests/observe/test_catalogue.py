@@ -11,7 +11,7 @@ from gpuruntime.inventory.counts import StockState
 from gpuruntime.inventory.errors import InventoryError
 from gpuruntime.models.invocations import Mode, State
 from gpuruntime.models.phases import PoolPhase, StoragePhase, UnitPhase
-from gpuruntime.observe import control_metrics, function_metrics
+from gpuruntime.observe import function_metrics, label_values
 from gpuruntime.observe.catalogue import CATALOGUE
 from gpuruntime.observe.metric import Kind, Metric, RoleName
 from gpuruntime.observe.metrics import Registry
@@ -80,7 +80,7 @@ def equal(name: str, label: str, real: Iterable[str]) -> None:
 def test_known_values_of_labels_are_those_of_the_code() -> None:
     ends = {state for state in State if state.is_terminal}
     equal("audit_breaches", "rule", (rule.name for rule in RULES))
-    assert set(control_metrics.REFUSALS) == codes_of(InventoryError)
+    assert set(label_values.REFUSALS) == codes_of(InventoryError)
     assert set(function_metrics.REFUSED) == codes_of(ServerlessError)
     assert set(function_metrics.ENDS) == ends
     equal("serverless_invocations_total", "mode", Mode)
