@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Final
 
 from gpuruntime.api.access import OPEN
+from gpuruntime.api.marks import POLICY
 from gpuruntime.api.routing import (
     HTML,
     LOCAL,
@@ -25,12 +26,12 @@ CONSOLE: Final = "/console/"
 PAGE: Final = "index.html"
 _SCRIPT: Final = "text/javascript"
 MEDIA_TYPES: Final = {".html": HTML, ".css": "text/css", ".js": _SCRIPT, ".svg": "image/svg+xml"}
-POLICY: Final = (
+PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
+    POLICY: PAGE_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }

@@ -12,6 +12,7 @@ from aiohttp import web
 from gpuruntime.api import access
 from gpuruntime.api.access import Access, Place, Verb, pool_access, storage_access, unit_access
 from gpuruntime.api.connection import Connection
+from gpuruntime.api.console_files import CONSOLE
 from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.live_pages import LivePage, PageNews, Rows, ValueNews
 from gpuruntime.api.live_rows import pool_row, stock_row, storage_row, unit_row
@@ -26,7 +27,7 @@ from gpuruntime.models.schemas import Schema
 from gpuruntime.models.texts import LabelValue, SpecName
 from gpuruntime.models.views import Lifecycle
 
-EVENTS: Final = "/console/events"
+EVENTS: Final = f"{CONSOLE}events"
 FLEET: Final = Access(verb=Verb.GET, resource=access.INVENTORY, place=Place.ALL)
 # A reader's page is all that is kept of it.
 LiveLimit: TypeAlias = Annotated[int, Schema(minimum=1, maximum=200)]

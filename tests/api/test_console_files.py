@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from gpuruntime.api.access import Open
-from gpuruntime.api.console_files import CONSOLE, POLICY, console_files, file_names
+from gpuruntime.api.console_files import CONSOLE, PAGE_POLICY, console_files, file_names
 from gpuruntime.api.token_guard import TokenGuard
 from tests.api.service import Service, service
 from tests.inventory.cluster import Cluster
@@ -47,15 +47,15 @@ async def test_every_file_is_served_as_what_it_is_and_within_the_policy(api: Ser
             suffix = (name or "index.html").rpartition(".")[2]
             assert response.content_type == types.get(suffix, "image/svg+xml")
             headers = response.headers
-            assert headers["Content-Security-Policy"] == POLICY
+            assert headers["Content-Security-Policy"] == PAGE_POLICY
             assert headers["X-Content-Type-Options"] == "nosniff"
             assert headers["Referrer-Policy"] == "no-referrer"
 
 
 def test_the_policy_lets_nothing_in_from_elsewhere_and_nothing_written_into_the_page() -> None:
-    assert POLICY.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
-    assert "frame-ancestors 'none'" in POLICY
-    assert "unsafe" not in POLICY
+    assert PAGE_POLICY.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
+    assert "frame-ancestors 'none'" in PAGE_POLICY
+    assert "unsafe" not in PAGE_POLICY
     page = content("index.html")
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bon[a-z]+=|\bstyle=", page)
 
