@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
+from gpuruntime.bus.cancellation import kept_cancellation
 from gpuruntime.bus.credentials import ConnectionOptions, credentials, without_login
 from gpuruntime.bus.errors import (
     BadNameError,
@@ -42,8 +43,9 @@ async def open_session(
     secrets = credentials(options)
     session = Session(client() if client else Reader(), options)
     try:
-        async with asyncio.timeout(options.connect_seconds):
-            await session.start(secrets)
+        with kept_cancellation():
+            async with asyncio.timeout(options.connect_seconds):
+                await session.start(secrets)
     except TimeoutError as error:
         await session.close()
         raise UnavailableError(f"{session.where}: no answer in time") from error
@@ -94,7 +96,7 @@ class Subscription:
     async def close(self) -> None:
         """What the broker has sent by now is still received before this returns."""
         # With its connection it is gone anyway, and a broker that is silent sends nothing.
-        with suppress(TimeoutError, OSError, nats.errors.Error):
+        with kept_cancellation(), suppress(TimeoutError, OSError, nats.errors.Error):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._inner.drain()  # type: ignore[no-untyped-call]  # the library's own
 
@@ -142,7 +144,7 @@ class Session:
 
     async def close(self) -> None:
         """Not for ever: a transport whose TLS failed never tells that it is closed."""
-        with suppress(TimeoutError, OSError, nats.errors.Error):
+        with kept_cancellation(), suppress(TimeoutError, OSError, nats.errors.Error):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.close()
 
@@ -165,9 +167,10 @@ class Session:
     ) -> None:
         """Hands it to the socket, which promises nothing yet."""
         try:
-            await self._client.publish(
-                subject, data, reply=reply, headers=dict(headers) if headers else None
-            )
+            with kept_cancellation():
+                await self._client.publish(
+                    subject, data, reply=reply, headers=dict(headers) if headers else None
+                )
         except nats.errors.MaxPayloadError as error:
             raise TooLargeError(
                 f"{subject}: {len(data)} bytes are more than the broker's max_payload"
@@ -213,7 +216,8 @@ class Session:
             receive(_message_of(message))
 
         try:
-            return Subscription(await self._client.subscribe(subject, cb=relay))
+            with kept_cancellation():
+                return Subscription(await self._client.subscribe(subject, cb=relay))
         except (nats.errors.Error, OSError) as error:
             raise UnavailableError(f"{subject}: {_reason(error)}") from error
 

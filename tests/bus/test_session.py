@@ -1,0 +1,86 @@
+"""A session lets no cancellation get lost in the library, which keeps some to itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from gpuruntime.bus.credentials import ConnectionOptions
+from gpuruntime.bus.session import Reader, Session, Subscription
+
+
+class Library:
+    """Each call waits as the library does: for an answer, and no longer than its timeout."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.at_end: Callable[[], None] = lambda: None
+
+    async def publish(self, *_: object, **__: object) -> None:
+        await self._answered()
+
+    async def subscribe(self, *_: object, **__: object) -> Any:
+        await self._answered()
+        return self
+
+    async def drain(self) -> None:
+        await self._answered()
+
+    async def close(self) -> None:
+        await self._answered()
+
+    async def _answered(self) -> None:
+        await asyncio.wait_for(self.answer, 10)
+
+
+async def publishes(session: Session, _: Library) -> None:
+    await session.publish("subject", b"")
+
+
+async def subscribes(session: Session, _: Library) -> None:
+    await session.subscribe("subject", lambda _: None)
+
+
+async def closes(session: Session, _: Library) -> None:
+    await session.close()
+
+
+async def unsubscribes(_: Session, library: Library) -> None:
+    await Subscription(cast(NatsSubscription, library)).close()
+
+
+Call = Callable[[Session, Library], Awaitable[None]]
+
+
+def session_on(library: Library) -> Session:
+    options = ConnectionOptions(url="nats://nowhere", name="one")
+    return Session(cast(Reader, library), options)
+
+
+@pytest.mark.parametrize("call", [publishes, subscribes, closes, unsubscribes])
+async def test_an_answer_in_the_moment_of_a_cancellation_does_not_undo_it(call: Call) -> None:
+    library = Library()
+    session = session_on(library)
+
+    async def works() -> None:
+        await call(session, library)
+        await asyncio.sleep(10)
+
+    task = asyncio.create_task(works())
+    await asyncio.sleep(0.01)
+    library.answer.set_result(None)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert task.cancelled()
+
+
+async def test_a_call_that_outlasts_its_callers_time_is_told_as_that() -> None:
+    """The end of a time is a cancellation too, and the affair of whoever set it."""
+    library = Library()
+    session = session_on(library)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await publishes(session, library)
