@@ -94,6 +94,18 @@ def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]
     return counts
 
 
+def removed_once(counts: Counts) -> Counts:
+    """A late deletion may find what the next one has removed still on its way out."""
+    return Counter(
+        {
+            (verb, kind, name): min(count, counts["create", kind, name])
+            if verb == "delete"
+            else count
+            for (verb, kind, name), count in counts.items()
+        }
+    )
+
+
 def _counts(event: dict[str, Any]) -> bool:
     if event["objectRef"].get("subresource") or event["responseStatus"].get("code", 500) >= 300:
         return False

@@ -5,7 +5,6 @@ the api dies at the first try of every write of it, but for the claim, of which 
 caller sends the same again until it is answered.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -20,7 +19,7 @@ from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.volumes import VOLUME_CLAIMS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.cluster.proxy import Fault, Script, Write, nothing
-from tests.crash.ledger import Counts, State, counts_of, difference, state_of
+from tests.crash.ledger import Counts, State, counts_of, difference, removed_once, state_of
 from tests.crash.story import ENVELOPE, Stage, order
 from tests.crash.world import Kept, World, killing, side_by_side
 
@@ -110,7 +109,7 @@ def test_each_request_ends_as_in_an_undisturbed_life(runs: Runs, moment: str) ->
 def test_everything_was_made_and_removed_exactly_as_often(runs: Runs, moment: str) -> None:
     expected = runs.counts[runs.undisturbed.world.name]
     found = runs.counts[runs.disturbed[moment].world.name]
-    assert (_removed_once(found) if moment == LATE else found) == expected
+    assert (removed_once(found) if moment == LATE else found) == expected
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -194,18 +193,6 @@ def _asked(world: World, api: Kept, step: Step, end: State | None) -> State:
     if end is not None:
         return world.settled(is_over, lambda: state_of(world), end)
     return world.resting(is_over, lambda: state_of(world))
-
-
-def _removed_once(counts: Counts) -> Counts:
-    """A late deletion may find what the next one has removed still on its way out."""
-    return Counter(
-        {
-            (verb, kind, name): min(count, counts["create", kind, name])
-            if verb == "delete"
-            else count
-            for (verb, kind, name), count in counts.items()
-        }
-    )
 
 
 def _known(world: World, write: Write) -> str:

@@ -171,12 +171,13 @@ class World:
     def settled(self, seems: Callable[[], bool], look: Callable[[], T], end: T) -> T:
         """What is seen once it is the end that is hoped for, or when no more hope is left.
 
-        A look costs a great deal, and is taken only once it `seems` to be worth it.
+        A look costs a great deal, and is taken only once it `seems` to be worth it. What lands
+        late belongs to what was asked before it: nothing more is asked while it is on its way.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             self.tend()
-            if seems() and (seen := look()) == end:
+            if seems() and not self._is_awaiting_a_write() and (seen := look()) == end:
                 return seen
             time.sleep(SETTLE_SECONDS)
         return look()
@@ -230,6 +231,9 @@ class World:
         self._reader.request("GET", path, headers={"Authorization": f"Bearer {self.plane.token}"})
         found: list[dict[str, Any]] = json.loads(self._reader.getresponse().read())["items"]
         return found
+
+    def _is_awaiting_a_write(self) -> bool:
+        return any(kept.proxy.is_busy for kept in self._kept)
 
     def _manager(self, settings: Mapping[str, Any]) -> Kept:
         between = self._proxy()
