@@ -60,7 +60,10 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
 async def _handed_on(request: web.Request, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
     """From here on a failure can only end the body: the status is out."""
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: f"{TEXT}; charset=utf-8"})
-    await response.prepare(request)
+    try:
+        await response.prepare(request)
+    except ConnectionError:  # the reader has gone while the log was opened
+        return response
     if request.method == hdrs.METH_HEAD:
         return response
     async with asyncio.TaskGroup() as tasks:

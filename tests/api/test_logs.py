@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import attrs
 import pytest
+import structlog
 from aiohttp import ClientTimeout
 
 from gpuruntime.api.log_routes import LOOK_EVERY_SECONDS
@@ -49,6 +50,7 @@ class WithLogs:
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.answer = lines()
+        self.opening_seconds = 0.0
         self.asked: list[Request] = []
         self.open = 0
 
@@ -62,6 +64,7 @@ class WithLogs:
     async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:
         self.asked.append(request)
         self.open += 1
+        await asyncio.sleep(self.opening_seconds)
         try:
             yield self.answer
         finally:
@@ -133,6 +136,21 @@ async def test_the_newest_pod_is_the_one_that_speaks(cluster: Cluster, served: S
     add_pod(cluster, "pod-a", "demo")
     await served.api.call("GET", LOG)
     assert served.logs.asked[0].path.endswith("/pods/pod-a/log")
+
+
+async def test_a_reader_who_leaves_before_the_log_is_open_is_no_fault_of_ours(
+    cluster: Cluster, served: Served
+) -> None:
+    add_pod(cluster, "pod-1", "demo")
+    served.logs.opening_seconds = 10
+    with structlog.testing.capture_logs() as said:
+        with pytest.raises(TimeoutError):
+            await served.api.client.session.get(
+                served.api.client.make_url(LOG), timeout=ClientTimeout(total=1)
+            )
+        await asyncio.sleep(20)
+    assert served.logs.open == 0
+    assert [line for line in said if line["log_level"] == "error"] == []
 
 
 async def test_a_followed_log_comes_line_by_line(cluster: Cluster, served: Served) -> None:
