@@ -145,6 +145,18 @@ async def until_pool_ready(
     )
 
 
+async def until_pool_gone(
+    client: Client, name: str, *, timeout_seconds: float = WAIT_SECONDS
+) -> None:
+    """Its unclaimed stock goes before it does."""
+    await until_gone(
+        lambda: client.pools.get(name),
+        lambda view: (view.operationID, view.createdAt),
+        what=f"pool {name}",
+        timeout_seconds=timeout_seconds,
+    )
+
+
 async def until_seeded(
     client: Client,
     operation_id: str,

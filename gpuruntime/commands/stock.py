@@ -69,11 +69,18 @@ async def update_pool(session: Session) -> None:
 async def delete_pools(session: Session) -> None:
     for name in session.options.names:
         await session.client.pools.delete(name)
+        if session.options.wait:
+            await _gone(session, name)
         session.terminal.tell(f"pool {name} is deleted")
 
 
 async def wait_for_pool(session: Session) -> None:
-    session.one(await _ready(session, session.options.name))
+    name = session.options.name
+    if session.options.state == "deleted":
+        await _gone(session, name)
+        session.terminal.tell(f"pool {name} is deleted")
+        return
+    session.one(await _ready(session, name))
 
 
 def _envelope(asked: Any) -> dict[str, Any]:
@@ -96,6 +103,10 @@ async def _ready(session: Session, name: str) -> PoolView:
     return await waiting.until_pool_ready(
         session.client, name, timeout_seconds=session.options.timeout, tell=progress.state
     )
+
+
+async def _gone(session: Session, name: str) -> None:
+    await waiting.until_pool_gone(session.client, name, timeout_seconds=session.options.timeout)
 
 
 async def _seeded(session: Session, job: Job) -> Job:
