@@ -90,7 +90,7 @@ PROCESS_METRICS: Final = (
     Metric(
         name="loop_held_seconds",
         kind=Kind.HISTOGRAM,
-        help="How much of that lag was the process's own work, and not a want of processor.",
+        help="For how long, at most, the loop was at work at a stretch, by its processor time.",
         roles=EVERY_ROLE,
     ),
     Metric(

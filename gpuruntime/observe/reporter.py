@@ -29,20 +29,19 @@ async def measure_loop_lag(
     meter: Meter,
     *,
     clock: Callable[[], float],
-    busy: Callable[[], float],
+    held: Callable[[], float] | None = None,
     interval_seconds: float = LAG_INTERVAL_SECONDS,
 ) -> None:
-    """How much later than asked the loop wakes us, and how much of that it was at work itself.
+    """How much later than asked the loop wakes us, and for how long it was at work at a stretch.
 
-    `busy` is the processor time of this thread: what it does not explain of a lag is time in
-    which the process was given no processor.
+    What that does not explain of a lag is time in which the process was given no processor.
     """
     while True:
-        due, worked = clock() + interval_seconds, busy()
+        due = clock() + interval_seconds
         await asyncio.sleep(interval_seconds)
-        lag = max(0.0, clock() - due)
-        meter.observe("loop_lag_seconds", lag)
-        meter.observe("loop_held_seconds", min(lag, busy() - worked))
+        meter.observe("loop_lag_seconds", max(0.0, clock() - due))
+        if held is not None:
+            meter.observe("loop_held_seconds", held())
 
 
 class GarbagePauses:

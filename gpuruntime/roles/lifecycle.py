@@ -16,6 +16,7 @@ import structlog
 
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.kube.errors import LeadershipLostError
+from gpuruntime.observe.passes import MeasuredLoop
 from gpuruntime.roles.survivors import Survivors
 
 log = structlog.get_logger()
@@ -133,4 +134,5 @@ def run_to_exit(make: Callable[[], Role], *, grace_seconds: float) -> int:
         with Survivors():
             return await Lifecycle(role, grace_seconds=grace_seconds).run()
 
-    return int(asyncio.run(main()))
+    with asyncio.Runner(loop_factory=MeasuredLoop) as runner:
+        return int(runner.run(main()))

@@ -1,7 +1,6 @@
 """What every role has around its own work: the operations listener, measurements, the status."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -10,6 +9,7 @@ import structlog
 
 from gpuruntime.observe.listener import operations_listener
 from gpuruntime.observe.metrics import Registry
+from gpuruntime.observe.passes import MeasuredLoop
 from gpuruntime.observe.reporter import GarbagePauses, measure_loop_lag, report_status
 from gpuruntime.settings import Settings
 
@@ -31,8 +31,9 @@ async def standing(
     """
     address = settings.operations.listen
     _tell_of_itself(registry, not_ready)
-    clock = asyncio.get_running_loop().time
-    with GarbagePauses(registry, clock) as pauses:
+    loop = asyncio.get_running_loop()
+    held = loop.longest_pass().take if isinstance(loop, MeasuredLoop) else None
+    with GarbagePauses(registry, loop.time) as pauses:
         async with (
             operations_listener(
                 host=address.host,
@@ -48,7 +49,7 @@ async def standing(
             )
             status = report_status(facts, interval_seconds=settings.reportInterval)
             tasks.create_task(status, name="status")
-            lag = measure_loop_lag(registry, clock=clock, busy=time.thread_time)
+            lag = measure_loop_lag(registry, clock=loop.time, held=held)
             tasks.create_task(lag, name="loop-lag")
             tasks.create_task(pauses.run(), name="gc-pauses")
             yield tasks
