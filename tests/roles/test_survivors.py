@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.roles.survivors import LONG_SECONDS, Survivors
+from gpuruntime.roles.survivors import KEPT_FOR_EACH_FREED, LONG_SECONDS, Survivors
 
 MANY = 400_000
+LONG, SHORT = LONG_SECONDS * 2, LONG_SECONDS / 2
 
 
 @pytest.fixture
@@ -17,22 +18,26 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
-def collection(survivors: Survivors, generation: int) -> None:
-    for phase in ("start", "stop"):
-        survivors.notice(phase, {"generation": generation})
-
-
 @pytest.mark.parametrize(
-    ("seconds", "generation", "aside"),
-    [(LONG_SECONDS * 2, 2, 1), (LONG_SECONDS / 2, 2, 0), (LONG_SECONDS * 2, 1, 0)],
+    ("seconds", "generation", "freed", "aside"),
+    [
+        (LONG, 2, 0, 1),
+        (LONG, 2, MANY // KEPT_FOR_EACH_FREED, 1),
+        (LONG, 2, MANY // KEPT_FOR_EACH_FREED + 1, 0),
+        (SHORT, 2, 0, 0),
+        (LONG, 1, 0, 0),
+    ],
 )
-def test_only_what_survives_a_long_full_collection_is_set_aside(
-    seconds: float, generation: int, aside: int
+def test_only_what_survives_a_long_full_collection_that_freed_little_is_set_aside(
+    seconds: float, generation: int, freed: int, aside: int
 ) -> None:
     moments = iter((0.0, seconds))
     calls: list[None] = []
-    survivors = Survivors(clock=lambda: next(moments), set_aside=lambda: calls.append(None))
-    collection(survivors, generation)
+    survivors = Survivors(
+        clock=lambda: next(moments), count=lambda: MANY, set_aside=lambda: calls.append(None)
+    )
+    survivors.notice("start", {"generation": generation, "collected": 0})
+    survivors.notice("stop", {"generation": generation, "collected": freed})
     assert len(calls) == aside
 
 
@@ -46,8 +51,31 @@ def test_the_collection_after_a_long_one_walks_only_what_is_new() -> None:
     assert kept
 
 
-def test_nothing_listens_to_the_collector_afterwards() -> None:
-    before = list(gc.callbacks)
+@pytest.mark.usefixtures("thawed")
+def test_a_growing_store_makes_no_collection_long() -> None:
+    """By what a collection has to walk: how long that takes is the machine's."""
+    kept: list[dict[str, Any]] = []
+    walked: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            walked.append(len(gc.get_objects()))
+
+    gc.collect()
+    gc.freeze()
+    with Survivors(clock=iter(range(10_000_000)).__next__):
+        gc.callbacks.append(note)
+        kept += ({"n": [number]} for number in range(MANY))
+        gc.callbacks.remove(note)
+    assert kept
+    assert walked
+    assert max(walked) < MANY // 8
+
+
+def test_the_collector_is_left_as_it_was() -> None:
+    callbacks, thresholds = list(gc.callbacks), gc.get_threshold()
     with Survivors():
-        assert len(gc.callbacks) == len(before) + 1
-    assert gc.callbacks == before
+        assert len(gc.callbacks) == len(callbacks) + 1
+        assert gc.get_threshold() != thresholds
+    assert gc.callbacks == callbacks
+    assert gc.get_threshold() == thresholds
