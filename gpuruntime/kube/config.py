@@ -8,6 +8,8 @@ import asyncio
 import base64
 import binascii
 import logging
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,13 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.access import CERTIFICATES, Access, Source, access_of, is_http_url
 from gpuruntime.kube.exec_plugin import ExecPlugin, PluginCredential
 from gpuruntime.kube.incluster import InCluster
-from gpuruntime.kube.kubeconfig import DEFAULT_LOCATION, Members, Selection, read_selection
+from gpuruntime.kube.kubeconfig import (
+    DEFAULT_LOCATION,
+    VARIABLE,
+    Members,
+    Selection,
+    read_selection,
+)
 
 # Its lines would come unstructured among ours, and every fault it tells reaches us as an error.
 logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
@@ -78,12 +86,14 @@ class Kubeconfig:
         return self._plugin.run(plugin, selection.cluster, selection.origin)
 
 
-def find_source(*, kubeconfig: str = "", context: str = "") -> Source:
+def find_source(
+    *, kubeconfig: str = "", context: str = "", environment: Mapping[str, str] = os.environ
+) -> Source:
     """The kubeconfig or the context that was asked for, else the Pod's account, else kubectl's."""
     in_cluster = InCluster()
     if not kubeconfig and not context and in_cluster.is_present:
         return in_cluster
-    return Kubeconfig(kubeconfig or DEFAULT_LOCATION, context)
+    return Kubeconfig(kubeconfig or environment.get(VARIABLE) or DEFAULT_LOCATION, context)
 
 
 def _refuse_unsupported(selection: Selection) -> None:

@@ -17,6 +17,8 @@ from gpuruntime.yaml_faults import fault_of
 Members: TypeAlias = dict[str, Any]
 
 DEFAULT_LOCATION = "~/.kube/config"
+# kubectl's own, with the paths of one file or more.
+VARIABLE = "KUBECONFIG"
 SECTIONS = ("clusters", "contexts", "users")
 CLUSTER_PATHS = ("certificate-authority",)
 USER_PATHS = ("client-certificate", "client-key", "tokenFile")

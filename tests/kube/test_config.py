@@ -235,3 +235,11 @@ def test_a_pod_without_its_token_says_what_to_check(tmp_path: Path) -> None:
 def test_an_explicit_kubeconfig_comes_before_everything(tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path, SERVER)
     assert find_source(kubeconfig=str(config)).load().server == SERVER
+
+
+def test_without_one_it_is_where_kubectl_would_look(tmp_path: Path) -> None:
+    environment = {"KUBECONFIG": str(write_kubeconfig(tmp_path, SERVER))}
+    assert find_source(environment=environment).load().server == SERVER
+    environment = {"KUBECONFIG": str(tmp_path / "nowhere")}
+    with pytest.raises(ConfigurationError, match="nowhere: no such file"):
+        find_source(environment=environment).load()
