@@ -84,20 +84,19 @@ wait_for /gpu-storages/weights '"mountedBy":["second"]'
 wait_for /gpu-units/second '"phase":"Ready"'
 
 echo "# Its files are written and read through the API, where a file server runs: on dev, with dufs" \
-  "on the PATH. Without one the answer says what is missing."
+  "on the PATH. Where there is none, or none that may write on this volume, the answer says so."
 call 200 PUT /gpu-storages/weights '{"accessor": {"enabled": true, "writable": true}}'
 wait_for /gpu-storages/weights '"reason":"AccessorServing"' '"reason":"AccessorFailed"'
-call '[25]0[03]' GET /gpu-storages/weights/files/
-if [[ $status == 200 ]]; then
-  call 201 PUT /gpu-storages/weights/files/greeting 'hello from a caller'
+call '[25]0[0-3]' PUT /gpu-storages/weights/files/greeting 'hello from a caller'
+if [[ $status == 201 ]]; then
   call 200 GET /gpu-storages/weights/files/greeting
   has 'hello from a caller'
 fi
 echo "    $answer"
 
-echo "# It grows, and it outlives the unit."
+echo "# It grows, where its class lets volumes grow, and it outlives the unit."
 call 200 PUT /gpu-storages/weights '{"size": "2Gi"}'
-wait_for /gpu-storages/weights '"capacity":"2Gi"'
+wait_for /gpu-storages/weights '"capacity":"2Gi"' '"reason":"ExpansionRefused"'
 call 204 DELETE /gpu-units/second
 wait_for /gpu-storages/weights '"mountedBy":[]'
 call 204 DELETE /gpu-storages/weights-copy

@@ -63,7 +63,7 @@ def test_it_reaches_its_end(
     unit = Caller(dev.address).get("/gpu-units/demo-instance").data
     assert (unit["phase"], unit["image"]) == ("Ready", "python:3.12")
     if argv == SHELL:
-        assert "503 GET /gpu-storages/weights/files/" in done.stdout
+        assert "503 PUT /gpu-storages/weights/files/greeting" in done.stdout
     words = "the accessor of storage weights is not ready" if argv == SHELL else "AccessorFailed: "
     assert words in done.stdout
 
