@@ -8,10 +8,24 @@ from tests.docs.walking import Walk
 FENCE = "```"
 
 
-def faults(folder: Path, *blocks: tuple[str, str], **seconds: float) -> list[str]:
+def faults(
+    folder: Path,
+    *blocks: tuple[str, str],
+    block_seconds: float = 90.0,
+    patience_seconds: float = 90.0,
+) -> list[str]:
+    walk = Walk(
+        folder=folder,
+        places={"HERE": "there"},
+        block_seconds=block_seconds,
+        patience_seconds=patience_seconds,
+    )
+    return walk.faults(planted(*blocks))
+
+
+def planted(*blocks: tuple[str, str]) -> Page:
     text = "".join(f"{FENCE}{info}\n{body}\n{FENCE}\n" for info, body in blocks)
-    walk = Walk(folder=folder, places={"HERE": "there"}, **seconds)
-    return walk.faults(Page("planted.md", text))
+    return Page("planted.md", text)
 
 
 def test_a_page_that_is_right_has_none(tmp_path: Path) -> None:
@@ -82,3 +96,20 @@ def test_what_starts_a_program_or_wants_a_cluster_is_not_run(tmp_path: Path) -> 
     skipped = (("sh start", "touch a"), ("sh cluster", "touch b"), ("yaml", "touch: c"))
     assert faults(tmp_path, *skipped) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_goes_on_aside_ends_with_the_walk(tmp_path: Path) -> None:
+    aside = ("sh aside", "echo $$ > pid; exec sleep 60")
+    lives = ("sh again", "kill -0 $(cat pid)")
+    assert faults(tmp_path, aside, lives) == []
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_walk_with_a_mark_walks_nothing_else(tmp_path: Path) -> None:
+    both = (("sh", "touch here"), ("sh node", 'echo "$word"; touch there'), ("text", "well"))
+    assert faults(tmp_path, *both[:2]) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    walk = Walk(folder=tmp_path, environment={"word": "well"}, mark="node")
+    (tmp_path / "here").unlink()
+    assert walk.faults(planted(*both)) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
