@@ -26,14 +26,16 @@ ORIGIN: Final = f"{labels.GROUP}/origin-uid"
 class Stocktaking:
     """What there is of a pool: its living units by kind, and the ordinals known to be used.
 
-    Gaps are the ordinals between the recorded one and the highest that nobody has seen; of many
-    only the first are listed.
+    `ordinals` are of the living ones: to read them takes longest of a large pool. Gaps are the
+    ordinals between the recorded one and the highest that nobody has seen; of many only the first
+    are listed.
     """
 
     ready: tuple[GPUUnit, ...]
     progressing: tuple[GPUUnit, ...]
     failed: tuple[GPUUnit, ...]
     claimed: tuple[GPUUnit, ...]
+    ordinals: tuple[int, ...]
     highest: int
     gaps: tuple[int, ...] = ()
     gap_count: int = 0
@@ -41,10 +43,6 @@ class Stocktaking:
     @property
     def unclaimed(self) -> tuple[GPUUnit, ...]:
         return (*self.ready, *self.progressing, *self.failed)
-
-    @property
-    def living(self) -> tuple[GPUUnit, ...]:
-        return (*self.unclaimed, *self.claimed)
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -59,21 +57,23 @@ def take_stock(
     pool: StockPool, living: Iterable[GPUUnit], takers: Iterable[GPUUnit]
 ) -> Stocktaking:
     """`takers` are active units that name the pool: a lost status does not seed again."""
-    ready, progressing, failed, claimed = [], [], [], []
+    ready, progressing, failed, claimed, ordinals = [], [], [], [], []
     taken = (provenance.source_ordinal(unit) for unit in takers if has_taken_from(pool, unit))
     used = {pool.status.seeded, *taken}
     for unit in living:
-        used.add(provenance.ordinal_of(unit))
+        ordinal = provenance.ordinal_of(unit)
+        used.add(ordinal)
         if provenance.is_claimed(unit):
             claimed.append(unit)
-        elif not provenance.is_terminating(unit):
-            match phase_of(unit.status.conditions):
-                case UnitPhase.READY:
-                    ready.append(unit)
-                case UnitPhase.FAILED:
-                    failed.append(unit)
-                case _:
-                    progressing.append(unit)
+        elif provenance.is_terminating(unit):
+            continue
+        elif (phase := phase_of(unit.status.conditions)) is UnitPhase.READY:
+            ready.append(unit)
+        elif phase is UnitPhase.FAILED:
+            failed.append(unit)
+        else:
+            progressing.append(unit)
+        ordinals.append(ordinal)
     highest, seeded = max(used), pool.status.seeded
     gaps = (ordinal for ordinal in range(seeded + 1, highest) if ordinal not in used)
     return Stocktaking(
@@ -81,6 +81,7 @@ def take_stock(
         progressing=tuple(progressing),
         failed=tuple(failed),
         claimed=tuple(claimed),
+        ordinals=tuple(ordinals),
         highest=highest,
         gaps=tuple(itertools.islice(gaps, BATCH)),
         gap_count=highest - seeded - sum(ordinal > seeded for ordinal in used),

@@ -42,7 +42,7 @@ def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
 def is_used_up(pool: StockPool, stock: Stocktaking) -> bool:
     """Nothing is there, and nothing will come by itself."""
     is_seeded = pool.spec.refill == Refill.NEVER and stock.highest >= pool.spec.replicas
-    return not stock.living and (is_seeded or not pool.spec.replicas)
+    return not stock.ordinals and (is_seeded or not pool.spec.replicas)
 
 
 def used_up_at(pool: StockPool) -> datetime | None:
@@ -71,7 +71,7 @@ def pool_status(
         progressing=len(stock.progressing),
         failed=len(stock.failed),
         seeded=recorded,
-        consumed=recorded - sum(provenance.ordinal_of(unit) <= recorded for unit in stock.living),
+        consumed=recorded - sum(ordinal <= recorded for ordinal in stock.ordinals),
         observedGeneration=pool.metadata.generation,
         conditions=conditions,
     )

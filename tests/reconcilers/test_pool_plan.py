@@ -108,7 +108,8 @@ def test_what_is_on_its_way_out_is_neither_counted_nor_made_again() -> None:
     )
     kept = pool(2, seeded=2)
     taken = take_stock(kept, [stock(1), leaving], [])
-    assert [each.metadata.name for each in taken.living] == ["p-1"]
+    assert [each.metadata.name for each in taken.unclaimed] == ["p-1"]
+    assert taken.ordinals == (1,)
     assert plan(kept, taken).creates == (3,)
 
 

@@ -1,5 +1,6 @@
 """The status of a pool as a function of its stock."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -48,7 +49,8 @@ def taken(*, highest: int = 2, **kinds: tuple[int, ...]) -> Stocktaking:
     units: Any = {
         kind: tuple(unit(each, "words") for each in kinds.get(kind, ())) for kind in KINDS
     }
-    return Stocktaking(highest=highest, **units)
+    ordinals = tuple(itertools.chain(*kinds.values()))
+    return Stocktaking(highest=highest, ordinals=ordinals, **units)
 
 
 @pytest.mark.parametrize(
