@@ -80,7 +80,7 @@ async def until_unit_gone(
 ) -> None:
     await until_gone(
         lambda: client.units.get(name),
-        lambda view: (view.operationID, view.createdAt),
+        _identity,
         what=f"unit {name}",
         timeout_seconds=timeout_seconds,
     )
@@ -123,7 +123,7 @@ async def until_storage_gone(
 ) -> None:
     await until_gone(
         lambda: client.storages.get(name),
-        lambda view: (view.operationID, view.createdAt),
+        _identity,
         what=f"storage {name}",
         timeout_seconds=timeout_seconds,
     )
@@ -151,7 +151,7 @@ async def until_pool_gone(
     """Its unclaimed stock goes before it does."""
     await until_gone(
         lambda: client.pools.get(name),
-        lambda view: (view.operationID, view.createdAt),
+        _identity,
         what=f"pool {name}",
         timeout_seconds=timeout_seconds,
     )
@@ -236,6 +236,11 @@ async def _views(look: Look[ViewT], words: list[str]) -> AsyncGenerator[ViewT, N
         if view != last:
             last = view
             yield view
+
+
+def _identity(view: UnitView | StorageView | PoolView) -> object:
+    """What another one of the name does not share."""
+    return view.operationID, view.createdAt
 
 
 async def until_gone(

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
@@ -23,6 +23,12 @@ _DOCUMENTS: Final[dict[str, Callable[[Any], str]]] = {
     "json": tables.as_json,
     "yaml": tables.as_yaml,
 }
+
+
+class UntilGone(Protocol):
+    """Of one kind, from `client.waiting`."""
+
+    async def __call__(self, client: Client, name: str, *, timeout_seconds: float) -> None: ...
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -66,6 +72,21 @@ class Session:
         if reply.is_replay:
             self.terminal.tell(f"operation {operation} was done before")
         return reply.data
+
+    async def deleted(
+        self, what: str, delete: Callable[[str], Awaitable[object]], until_gone: UntilGone
+    ) -> None:
+        """All that are named; each is told as soon as it is, or with `--wait` once it is gone."""
+        for name in self.options.names:
+            await delete(name)
+            if self.options.wait:
+                await until_gone(self.client, name, timeout_seconds=self.options.timeout)
+            self.terminal.tell(f"{what} {name} is deleted")
+
+    async def gone(self, what: str, until_gone: UntilGone) -> None:
+        name = self.options.name
+        await until_gone(self.client, name, timeout_seconds=self.options.timeout)
+        self.terminal.tell(f"{what} {name} is deleted")
 
     async def listed(
         self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]

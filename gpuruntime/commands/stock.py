@@ -67,18 +67,13 @@ async def update_pool(session: Session) -> None:
 
 
 async def delete_pools(session: Session) -> None:
-    for name in session.options.names:
-        await session.client.pools.delete(name)
-        if session.options.wait:
-            await _gone(session, name)
-        session.terminal.tell(f"pool {name} is deleted")
+    await session.deleted("pool", session.client.pools.delete, waiting.until_pool_gone)
 
 
 async def wait_for_pool(session: Session) -> None:
     name = session.options.name
     if session.options.state == "deleted":
-        await _gone(session, name)
-        session.terminal.tell(f"pool {name} is deleted")
+        await session.gone("pool", waiting.until_pool_gone)
         return
     session.one(await _ready(session, name))
 
@@ -103,10 +98,6 @@ async def _ready(session: Session, name: str) -> PoolView:
     return await waiting.until_pool_ready(
         session.client, name, timeout_seconds=session.options.timeout, tell=progress.state
     )
-
-
-async def _gone(session: Session, name: str) -> None:
-    await waiting.until_pool_gone(session.client, name, timeout_seconds=session.options.timeout)
 
 
 async def _seeded(session: Session, job: Job) -> Job:

@@ -44,18 +44,13 @@ async def update(session: Session) -> None:
 
 
 async def delete(session: Session) -> None:
-    for name in session.options.names:
-        await session.client.storages.delete(name)
-        if session.options.wait:
-            await _gone(session, name)
-        session.terminal.tell(f"storage {name} is deleted")
+    await session.deleted("storage", session.client.storages.delete, waiting.until_storage_gone)
 
 
 async def wait(session: Session) -> None:
     name = session.options.name
     if session.options.state == "deleted":
-        await _gone(session, name)
-        session.terminal.tell(f"storage {name} is deleted")
+        await session.gone("storage", waiting.until_storage_gone)
         return
     session.one(await _awaited(session, name, serves_files=session.options.state == "files"))
 
@@ -79,7 +74,3 @@ async def _awaited(session: Session, name: str, *, serves_files: bool = False) -
     progress = Progress(session.terminal, name)
     tell = progress.accessor if serves_files else progress.state
     return await until(session.client, name, timeout_seconds=session.options.timeout, tell=tell)
-
-
-async def _gone(session: Session, name: str) -> None:
-    await waiting.until_storage_gone(session.client, name, timeout_seconds=session.options.timeout)

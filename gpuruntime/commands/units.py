@@ -77,18 +77,13 @@ async def resume(session: Session) -> None:
 
 
 async def delete(session: Session) -> None:
-    for name in session.options.names:
-        await session.client.units.delete(name)
-        if session.options.wait:
-            await _gone(session, name)
-        session.terminal.tell(f"unit {name} is deleted")
+    await session.deleted("unit", session.client.units.delete, waiting.until_unit_gone)
 
 
 async def wait(session: Session) -> None:
     name = session.options.name
     if session.options.state == "deleted":
-        await _gone(session, name)
-        session.terminal.tell(f"unit {name} is deleted")
+        await session.gone("unit", waiting.until_unit_gone)
         return
     session.one(await _awaited(session, name, is_suspended=session.options.state == "suspended"))
 
@@ -125,7 +120,3 @@ async def _awaited(session: Session, name: str, *, is_suspended: bool) -> UnitVi
     return await until(
         session.client, name, timeout_seconds=session.options.timeout, tell=progress.unit
     )
-
-
-async def _gone(session: Session, name: str) -> None:
-    await waiting.until_unit_gone(session.client, name, timeout_seconds=session.options.timeout)
