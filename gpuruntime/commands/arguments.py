@@ -157,7 +157,7 @@ def _pools(commands: Any, run: Run) -> None:
     gone = noun.verb("delete", "delete pools and their unclaimed stock", is_listed=False)
     gone.add_argument("names", metavar="NAME", nargs="+")
     _wait(gone)
-    waiting = noun.verb("wait", "wait until a pool is ready")
+    waiting = noun.verb("wait", "wait until a pool is ready, or gone")
     _name(waiting)
     waiting.add_argument("--for", dest="state", choices=("ready", "deleted"))
     waiting.set_defaults(state="ready")

@@ -142,7 +142,6 @@ def life(stage: Stage, name: str, moment: str, ends: dict[str, State]) -> Life:
         writes[step.name] = [_known(world, each) for each in api.proxy.writes[before:]]
         if seen[step.name] != ends.get(step.name, seen[step.name]):
             break
-    world.until(lambda: api.proxy.is_busy, lambda busy: not busy)
     breaches = world.breaches()
     world.close()
     return Life(world, seen, writes, deaths, breaches)
