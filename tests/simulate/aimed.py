@@ -212,6 +212,14 @@ def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Plann
         )
 
 
+def _claim_comes_after_its_rival_started(rng: Random, script: Script) -> Iterator[Planned]:
+    """The stock that both would have met at is gone by then, and the claim goes on to another."""
+    for contest in script.contests:
+        _, second = contest.names
+        aim, seconds = f"/{second}", rng.uniform(15.0, 28.0)
+        yield from _at_all(APIS, contest.begins_at, Kind.SLOW_BEFORE, Target.PATCH, aim, seconds)
+
+
 def _stock_comes_after_its_pool(rng: Random, script: Script) -> Iterator[Planned]:
     for pool in script.pools:
         if pool.is_deleted:
@@ -298,6 +306,7 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _unit_that_came_back_stays_for_a_while,
     _tombstone_cannot_be_read,
     _leader_stops_while_a_create_may_land,
+    _claim_comes_after_its_rival_started,
 )
 
 
