@@ -12,9 +12,9 @@ from gpuruntime.yaml_faults import fault_of
 _BOOLEAN: Final = "tag:yaml.org,2002:bool"
 
 
-def read_mapping(path: str, *, what: str = "configuration") -> dict[str, object]:
-    """An empty file is an empty mapping."""
-    where = f"{what} {path}"
+def read_mapping(path: str) -> dict[str, object]:
+    """Of a configuration; an empty file is an empty mapping."""
+    where = f"configuration {path}"
     try:
         data = Path(path).read_bytes()
     except OSError as error:

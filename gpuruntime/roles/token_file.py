@@ -1,7 +1,9 @@
 """The file of tokens: read strictly, and again whenever it changes, without a restart."""
 
 import asyncio
+import hashlib
 import re
+from pathlib import Path
 from typing import Final, NewType
 
 import attrs
@@ -14,7 +16,7 @@ from gpuruntime.meter import Meter
 from gpuruntime.models.names import is_label_value
 from gpuruntime.models.strict import FieldError, StrictError, Structurer
 from gpuruntime.setting_checks import refuse
-from gpuruntime.strict_yaml import read_mapping
+from gpuruntime.strict_yaml import mapping_of
 
 LOOK_SECONDS: Final = 5.0
 MOST_TOKENS: Final = 10_000
@@ -77,7 +79,9 @@ class TokenFile:
         self._path = path
         self._meter = meter
         self._fault = ""
-        self._principals = read_tokens(path)
+        content = _read(path)
+        self._digest = _digest_of(content)
+        self._principals = _principals_in(content, path)
 
     def principals(self) -> Principals:
         return self._principals
@@ -87,29 +91,52 @@ class TokenFile:
         while True:
             self._meter.gauge("auth_token_file_broken", float(bool(self._fault)))
             await asyncio.sleep(LOOK_SECONDS)
-            self._look()
+            await self._look()
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
+        """Beside the loop, and only into what changed: thousands of tokens take seconds."""
+        digest = b""
         try:
-            principals = read_tokens(self._path)
+            content = await asyncio.to_thread(_read, self._path)
+            digest = _digest_of(content)
+            if digest == self._digest:
+                return
+            principals = await asyncio.to_thread(_principals_in, content, self._path)
         except ConfigurationError as error:
             if str(error) != self._fault:
                 log.warning("token file is broken, the last good one holds", reason=str(error))
             self._fault = str(error)
-            return
-        self._fault = ""
-        if principals != self._principals:
-            self._principals = principals
-            log.info("token file changed", tokens=len(principals))
+        else:
+            self._fault = ""
+            if principals != self._principals:
+                self._principals = principals
+                log.info("token file changed", tokens=len(principals))
+        self._digest = digest
 
 
 def read_tokens(path: str) -> Principals:
     """Raises ConfigurationError, with every fault at once and no digest in it."""
-    document = read_mapping(path, what="token file")
+    return _principals_in(_read(path), path)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"token file {path}: {error.strerror}") from error
+
+
+def _digest_of(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _principals_in(content: bytes, path: str) -> Principals:
+    where = f"token file {path}"
+    document = mapping_of(content, where)
     try:
         tokens = _structurer.structure(document, TokenDocument).tokens
     except StrictError as error:
-        raise ConfigurationError(f"token file {path}: {error}") from error
+        raise ConfigurationError(f"{where}: {error}") from error
     return {bytes.fromhex(entry.sha256): entry.principal for entry in tokens}
 
 

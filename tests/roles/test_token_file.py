@@ -11,7 +11,10 @@ import structlog
 from gpuruntime.api.access import Principal, Role
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.token_file import LOOK_SECONDS, TokenFile, read_tokens
+from gpuruntime.roles import token_file
+from gpuruntime.roles.token_file import TokenFile, read_tokens
+from gpuruntime.strict_yaml import mapping_of
+from tests.bus.broker import eventually
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
@@ -22,9 +25,15 @@ def entry(name: str = "ci", digest: str = DIGEST, rest: str = "role: operator") 
 
 
 def written(folder: Path, *entries: str) -> str:
-    path = folder / "tokens.yaml"
-    path.write_text("tokens:\n" + "".join(entries))
+    """In one step: who follows the file never finds half of it."""
+    path, other = folder / "tokens.yaml", folder / "other.yaml"
+    other.write_text("tokens:\n" + "".join(entries))
+    other.replace(path)
     return str(path)
+
+
+def remove(folder: Path) -> None:
+    (folder / "tokens.yaml").unlink()
 
 
 def refusal(folder: Path, *entries: str) -> str:
@@ -83,30 +92,59 @@ def test_a_line_that_is_no_yaml_is_named_and_not_shown(tmp_path: Path, line: str
     assert "hunter2" not in told
 
 
-@pytest.mark.looptime
 async def test_a_changed_file_holds_without_a_restart_and_a_broken_one_does_not(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
     meter = Registry()
     file = TokenFile(written(tmp_path, entry()), meter)
+
+    def is_broken() -> bool:
+        return b"gpuruntime_auth_token_file_broken 1.0" in meter.text()
+
     with structlog.testing.capture_logs() as logs:
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(file.run())
             await asyncio.sleep(0)
-            assert b"gpuruntime_auth_token_file_broken 0.0" in meter.text()
+            assert not is_broken()
 
             written(tmp_path, entry(digest=OTHER))
-            await asyncio.sleep(LOOK_SECONDS * 1.5)
-            assert list(file.principals()) == [bytes.fromhex(OTHER)]
+            await eventually(lambda: list(file.principals()) == [bytes.fromhex(OTHER)])
 
             written(tmp_path, entry(digest="broken"))
-            await asyncio.sleep(LOOK_SECONDS * 3)
+            await eventually(is_broken)
+            await asyncio.sleep(0.1)
+            assert is_broken()
             assert list(file.principals()) == [bytes.fromhex(OTHER)]
-            assert b"gpuruntime_auth_token_file_broken 1.0" in meter.text()
+
+            remove(tmp_path)
+            await eventually(lambda: len(logs) == 3)
+            written(tmp_path, entry(digest=OTHER))
+            await eventually(lambda: not is_broken())
 
             written(tmp_path, entry())
-            await asyncio.sleep(LOOK_SECONDS)
-            assert list(file.principals()) == [bytes.fromhex(DIGEST)]
-            assert b"gpuruntime_auth_token_file_broken 0.0" in meter.text()
+            await eventually(lambda: list(file.principals()) == [bytes.fromhex(DIGEST)])
             task.cancel()
-    assert [each["log_level"] for each in logs] == ["info", "warning", "info"]
+    assert [each["log_level"] for each in logs] == ["info", "warning", "warning", "info"]
+
+
+async def test_a_file_that_stays_as_it_is_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
+    parsed: list[bytes] = []
+
+    def counted(data: bytes, where: str) -> dict[str, object]:
+        parsed.append(data)
+        return mapping_of(data, where)
+
+    monkeypatch.setattr(token_file, "mapping_of", counted)
+    file = TokenFile(written(tmp_path, entry()), Registry())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(file.run())
+        await asyncio.sleep(0.2)
+        assert len(parsed) == 1
+        written(tmp_path, entry(digest="broken"))
+        await asyncio.sleep(0.2)
+        assert len(parsed) == 2
+        task.cancel()
