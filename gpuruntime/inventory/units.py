@@ -30,6 +30,7 @@ from gpuruntime.models import labels
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.models.views import Lifecycle
 
@@ -134,6 +135,9 @@ class Units:
             return creation
         except InventoryError as error:
             outcome = error.code
+            raise
+        except StrictError:
+            outcome = "invalid_request"
             raise
         finally:
             taken = asyncio.get_running_loop().time() - started

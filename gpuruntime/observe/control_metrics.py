@@ -52,7 +52,7 @@ CONTROLLER: Final = Label("controller", by_role=RECONCILED)
 SPEC: Final = Label("spec", bound="the specNames of the pools that there are, and `other`")
 CLAIMED: Final = Label(
     "outcome",
-    ("created", "replayed", "stopped", *REFUSALS),
+    ("created", "replayed", "stopped", "invalid_request", *REFUSALS),
     bound="`created`, `replayed`, `stopped`, or the code that the caller sees",
 )
 

@@ -7,7 +7,9 @@ import pytest
 
 from gpuruntime.inventory.inventory import tombstones_of
 from gpuruntime.inventory.options import Options
+from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.observe.metrics import Registry
 from tests.faults import (
     ANSWER_LOST,
     DROPPED,
@@ -138,6 +140,23 @@ async def test_a_definite_refusal_of_the_create_gives_the_claim_back(
         assert await api.create() == code
         assert not cluster.claimed
         assert (await api.create()).startswith("201")
+
+
+async def test_a_unit_that_the_clusters_own_rules_refuse_counts_as_one_of_its_caller(
+    cluster: Cluster,
+) -> None:
+    """As an admission policy denies: no replica has stopped, and no operator is to be woken."""
+    cluster.add_stock(1)
+    meter = Registry()
+    async with replica(cluster, meter=meter) as api:
+        api.transport.on("POST", UNITS, refused(422, "Invalid"))
+        with pytest.raises(StrictError):
+            await api.create()
+    assert not cluster.claimed
+    counted = [line for line in meter.text().decode().splitlines() if "claims_total{" in line]
+    assert [line for line in counted if not line.endswith(" 0.0")] == [
+        'gpuruntime_claims_total{outcome="invalid_request"} 1.0'
+    ]
 
 
 async def test_a_release_that_fails_leaves_the_claim_to_its_grace(cluster: Cluster) -> None:
