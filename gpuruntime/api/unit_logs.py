@@ -9,10 +9,9 @@ import attrs
 from gpuruntime.api.errors import UnknownPathError
 from gpuruntime.api.unit_events import pods_of
 from gpuruntime.inventory.errors import bounded
-from gpuruntime.kube.answers import Call, error_of
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import BadRequestError, NotFoundError, UnreachableError
-from gpuruntime.kube.transport import Request, Response, StreamResponse
+from gpuruntime.kube.transport import StreamResponse
 from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.strict import Problem, StrictError
 from gpuruntime.models.units import GPUUnit
@@ -55,33 +54,17 @@ class UnitLogs:
         return pods[-1]
 
     async def _stream(self, opened: AsyncExitStack, pod: Pod, query: LogQuery) -> StreamResponse:
-        stream = await opened.enter_async_context(
-            self._client.transport.stream(self._request(pod, query))
-        )
-        if stream.status == 200:
-            return stream
-        body = b"".join([chunk async for chunk in stream.chunks()])
-        answer = Response(status=stream.status, headers=stream.headers, body=body)
-        error = error_of(answer, Call("get", "pods/log", str(pod.metadata.key)))
-        if isinstance(error, BadRequestError | NotFoundError):
-            raise UnknownPathError(f"there is no log yet: {error}") from error
-        raise error
-
-    def _request(self, pod: Pod, query: LogQuery) -> Request:
         asked = {
             "container": query.container,
             "follow": "true" if query.follow else "",
             "tailLines": "" if query.tail is None else str(query.tail),
         }
-        return Request(
-            method="GET",
-            path=PODS.path(
-                namespace=pod.metadata.namespace, name=pod.metadata.name, subresource="log"
-            ),
-            query=tuple((name, value) for name, value in asked.items() if value),
-            accept="*/*",
-            timeout_seconds=self._timeout_seconds,
-        )
+        given = tuple((name, value) for name, value in asked.items() if value)
+        log = self._client.stream(PODS, pod.metadata.key, "log", given)
+        try:
+            return await opened.enter_async_context(log)
+        except (BadRequestError, NotFoundError) as error:
+            raise UnknownPathError(f"there is no log yet: {error}") from error
 
 
 async def _chunks(stream: StreamResponse) -> AsyncIterator[bytes]:

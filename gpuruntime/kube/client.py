@@ -1,7 +1,8 @@
 """Typed verbs over one transport: values in and out, every failure one error of the tree."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from math import inf
 from typing import TypeVar
 from urllib.parse import quote
@@ -21,7 +22,14 @@ from gpuruntime.kube.errors import (
     OutcomeUnknownError,
     UnreachableError,
 )
-from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request, Response, Transport
+from gpuruntime.kube.transport import (
+    JSON,
+    MERGE_PATCH,
+    Request,
+    Response,
+    StreamResponse,
+    Transport,
+)
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models import codec
 from gpuruntime.models.json import JsonObject
@@ -29,6 +37,7 @@ from gpuruntime.models.metadata import Key, KubernetesObject, PartialObject
 from gpuruntime.models.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+AnswerT = TypeVar("AnswerT", Response, StreamResponse)
 
 
 class Client:
@@ -149,6 +158,34 @@ class Client:
         path = object_path(resource, key)
         demand_deletion(await self._send(call, "DELETE", path, JSON, body=options), call)
 
+    @asynccontextmanager
+    async def stream(
+        self,
+        resource: Resource[ObjectT],
+        key: Key,
+        subresource: str,
+        query: tuple[tuple[str, str], ...] = (),
+    ) -> AsyncIterator[StreamResponse]:
+        """What is no object and may have no end, bit by bit; the timeout bounds its beginning."""
+        call = Call("get", f"{resource}/{subresource}", str(key))
+        request = Request(
+            method="GET",
+            path=object_path(resource, key, subresource),
+            query=query,
+            accept="*/*",
+            timeout_seconds=self._timeout_seconds,
+        )
+        async with AsyncExitStack() as opened:
+            stream = await self._measured(
+                call, opened.enter_async_context(self.transport.stream(request))
+            )
+            if not 200 <= stream.status < 300:
+                with _telling(call):
+                    body = b"".join([chunk async for chunk in stream.chunks()])
+                answer = Response(status=stream.status, headers=stream.headers, body=body)
+                raise error_of(answer, call)
+            yield stream
+
     async def _send(
         self,
         call: Call,
@@ -171,7 +208,7 @@ class Client:
             fence=self._fence if call.is_write else None,
         )
         try:
-            response = await self._measured(call, request)
+            response = await self._measured(call, self._exchange(request))
             if not 200 <= response.status < 300:
                 raise error_of(response, call)
         except (OutcomeUnknownError, asyncio.CancelledError):
@@ -180,13 +217,14 @@ class Client:
             raise
         return response
 
-    async def _measured(self, call: Call, request: Request) -> Response:
+    async def _measured(self, call: Call, exchange: Awaitable[AnswerT]) -> AnswerT:
         started = asyncio.get_running_loop().time()
         outcome = "cancelled"
         try:
-            response = await self._exchange(call, request)
-            outcome = str(response.status)
-            return response
+            with _telling(call):
+                answer = await exchange
+            outcome = str(answer.status)
+            return answer
         except KubeError as error:
             outcome = type(error).__name__
             raise
@@ -196,17 +234,23 @@ class Client:
             self._meter.count("kube_requests_total", 1, code=outcome, **labels)
             self._meter.observe("kube_request_seconds", taken, **labels)
 
-    async def _exchange(self, call: Call, request: Request) -> Response:
+    async def _exchange(self, request: Request) -> Response:
         if request.fence:
             request.fence()
-        try:
-            return await self.transport.request(request)
-        except UnreachableError as error:
-            raise UnreachableError(f"{call}: {error}") from error
-        except OutcomeUnknownError as error:
-            # A read changes nothing, so a lost answer to it is no more than no answer.
-            lost = OutcomeUnknownError if call.is_write else UnreachableError
-            raise lost(f"{call}: {error}") from error
+        return await self.transport.request(request)
+
+
+@contextmanager
+def _telling(call: Call) -> Iterator[None]:
+    """What the transport raises names the call."""
+    try:
+        yield
+    except UnreachableError as error:
+        raise UnreachableError(f"{call}: {error}") from error
+    except OutcomeUnknownError as error:
+        # A read changes nothing, so a lost answer to it is no more than no answer.
+        lost = OutcomeUnknownError if call.is_write else UnreachableError
+        raise lost(f"{call}: {error}") from error
 
 
 def accept_of(resource: Resource[ObjectT], *, suffix: str = "") -> str:

@@ -11,7 +11,7 @@ import structlog
 from aiohttp import ClientTimeout
 
 from gpuruntime.api.log_routes import LOOK_EVERY_SECONDS
-from gpuruntime.kube.errors import UnreachableError
+from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
 from gpuruntime.models.pods import PODS
 from tests.api.service import UNITS, Service, service
@@ -51,6 +51,7 @@ class WithLogs:
         self._inner = inner
         self.answer = lines()
         self.opening_seconds = 0.0
+        self.fault: Exception | None = None
         self.asked: list[Request] = []
         self.open = 0
 
@@ -64,8 +65,10 @@ class WithLogs:
     async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:
         self.asked.append(request)
         self.open += 1
-        await asyncio.sleep(self.opening_seconds)
         try:
+            await asyncio.sleep(self.opening_seconds)
+            if self.fault:
+                raise self.fault
             yield self.answer
         finally:
             self.open -= 1
@@ -246,6 +249,16 @@ async def test_a_log_that_the_cluster_refuses_is_told_before_the_first_byte(
     served.logs.answer = refusal(status, "no")
     answer = await served.api.call("GET", LOG)
     assert (answer.status, answer.code) == told
+
+
+@pytest.mark.parametrize("fault", [UnreachableError("reset"), OutcomeUnknownError("reset")])
+async def test_a_log_that_cannot_be_opened_is_to_be_asked_for_again(
+    cluster: Cluster, served: Served, fault: Exception
+) -> None:
+    add_pod(cluster, "pod-1", "demo")
+    served.logs.fault = fault
+    answer = await served.api.call("GET", LOG)
+    assert (answer.status, answer.code) == (503, "service_unavailable")
 
 
 @pytest.mark.parametrize("query", ["tail=-1", "tail=x", "tail=1000001", "tail=1.0"])
