@@ -11,5 +11,10 @@ class Result:
 
     requeue_after_seconds: float | None = None
 
+    @classmethod
+    def earliest(cls, *seconds: float | None) -> "Result":
+        """After the shortest of the times that there are."""
+        return cls(min((each for each in seconds if each is not None), default=None))
+
 
 DONE: Final = Result()

@@ -76,10 +76,10 @@ def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
     )
 
 
-def seniority(unit: GPUUnit) -> tuple[float, str]:
+def seniority(value: KubernetesObject) -> tuple[float, str]:
     """The lowest goes first where only one can: the oldest."""
-    created = unit.metadata.creationTimestamp
-    return (created.timestamp() if created else 0.0, unit.metadata.uid)
+    created = value.metadata.creationTimestamp
+    return (created.timestamp() if created else 0.0, value.metadata.uid)
 
 
 def is_terminating(value: KubernetesObject) -> bool:

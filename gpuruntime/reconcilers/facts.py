@@ -10,7 +10,7 @@ from gpuruntime.models.network import NetworkPolicy, Service
 from gpuruntime.models.phases import UnitPhase
 from gpuruntime.models.pods import Pod
 from gpuruntime.models.pools import StockPool
-from gpuruntime.models.reasons import ConditionType
+from gpuruntime.models.reasons import ConditionType, PoolReason
 from gpuruntime.models.storages import GPUStorage
 from gpuruntime.models.units import GPUUnit
 from gpuruntime.models.workloads import Deployment
@@ -42,6 +42,12 @@ def asked(value: GPUUnit | StockPool | GPUStorage | None) -> object:
         metadata.finalizers,
         metadata.deletionTimestamp is None,
     )
+
+
+def is_refused(pool: StockPool) -> bool:
+    """Another pool of its specName has another envelope, and goes first."""
+    ready = condition_of(pool.status.conditions, ConditionType.READY)
+    return ready is not None and ready.reason == PoolReason.SPEC_CONFLICT
 
 
 def has_begun(unit: GPUUnit | None) -> bool:

@@ -108,7 +108,7 @@ class PoolReconciler:
             delays.append(REFUSED_SECONDS if refused else 0.0)
         if stock.highest > pool.status.seeded:
             delays.append(self._unsettled_seconds(pool) or None)
-        return Result(min((each for each in delays if each is not None), default=None))
+        return Result.earliest(*delays)
 
     async def _retirement_seconds(self, pool: StockPool, stock: Stocktaking) -> float | None:
         """The record of a finished operation is kept for the retention, then it goes."""
@@ -133,10 +133,11 @@ class PoolReconciler:
         if problems:
             text = "; ".join(str(problem) for problem in problems)
             return PoolVerdict(reason=PoolReason.INVALID_SPEC, message=text)
+        mine, envelope = _asked_in(pool), self._envelope(pool)
         for other in self._caches.pools.store.by_index(SPEC, pool.spec.specName):
-            differs = self._envelope(other) != self._envelope(pool)
-            goes_first = _precedence(other) < _precedence(pool)
-            if differs and goes_first and not validation.pool_problems(other):
+            differs = _asked_in(other) != mine and self._envelope(other) != envelope
+            goes_first = differs and provenance.seniority(other) < provenance.seniority(pool)
+            if goes_first and not validation.pool_problems(other):
                 text = (
                     f"pool {other.metadata.name} gives {pool.spec.specName} another envelope: "
                     "use its cpu, memory, gpu and gpuProduct, or another specName"
@@ -243,6 +244,7 @@ class PoolReconciler:
         return max(self._seeder.unsettled_seconds(pool), self._term().unsettled_seconds)
 
 
-def _precedence(pool: StockPool) -> tuple[float, str]:
-    created = pool.metadata.creationTimestamp
-    return (created.timestamp() if created else 0.0, pool.metadata.uid)
+def _asked_in(pool: StockPool) -> tuple[object, ...]:
+    """The same words are the same envelope; other words may be."""
+    spec = pool.spec
+    return (spec.cpu, spec.memory, spec.gpu, spec.gpuProduct)

@@ -24,6 +24,7 @@ from gpuruntime.reconcilers.facts import (
     declared,
     has_begun,
     is_news,
+    is_refused,
     limited,
     readiness,
     staffed,
@@ -74,7 +75,8 @@ class Waker:
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if not self.is_leading:
             return
-        if new is not None and (asked(old) != asked(new) or staffed(old) != staffed(new)):
+        if new is None or asked(old) != asked(new) or staffed(old) != staffed(new):
+            # One that is gone is looked at as well, so that nothing of it is kept in mind.
             self.units.add(key)
         if new is not None and limited(old) != limited(new):
             workers = self._informers.units.store.by_index(WORKER_OF, new.metadata.uid)
@@ -101,12 +103,12 @@ class Waker:
     def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
         if not self.is_leading:
             return
-        if new is not None and asked(old) != asked(new):
+        if new is None or asked(old) != asked(new):
             self.pools.add(key)
         if new is None and old is not None:
             # Whose envelope was another one may be made now.
-            rivals = self._informers.pools.store.by_index(stores.SPEC, old.spec.specName)
-            self._add_all(self.pools, rivals, key)
+            alike = self._informers.pools.store.by_index(stores.SPEC, old.spec.specName)
+            self._add_all(self.pools, [each for each in alike if is_refused(each)], key)
         if new is None or (old is not None and old.status.seeded != new.status.seeded):
             for unit in self._informers.stock.store.by_index(stores.POOL, key.name):
                 if new is None or provenance.is_claimed(unit):

@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from gpuruntime.models.metadata import Key
 from gpuruntime.models.pools import STOCK_POOLS
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.workloads import DEPLOYMENTS
 from tests.faults import Fault, FaultyTransport, landing_late
 from tests.inventory.cluster import STOCK, replica
 from tests.reconcilers.world import (
+    Manager,
     World,
     becomes,
     living,
@@ -31,6 +33,14 @@ def available(world: World, name: str = "p") -> int:
 
 def pools(world: World) -> list[str]:
     return world.names(STOCK_POOLS, STOCK)
+
+
+def remembered(manager: Manager) -> dict[Key, float]:
+    """When the manager last wrote the status of each pool."""
+    (pools,) = (each for each in manager.reconcilers._controllers if each.name == "pool")
+    reconciler = pools._reconcile.__self__  # type: ignore[attr-defined]  # it is a bound method
+    told: dict[Key, float] = reconciler._reported
+    return told
 
 
 def set_pool(world: World, name: str = "p", **spec: object) -> None:
@@ -176,6 +186,20 @@ async def test_the_same_envelope_spelled_out_or_by_default_is_no_conflict() -> N
         world.add_pool("old")
         world.add_pool("new", cpu="1000m", memory="1024Mi")
         await until(lambda: available(world, "old") == available(world, "new") == 1)
+
+
+async def test_nothing_of_a_pool_that_is_gone_is_kept_in_mind() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        for name in ("a", "b"):
+            world.add_pool(name)
+        await until(lambda: available(world, "a") == available(world, "b") == 1)
+        assert len(remembered(manager)) == 2
+        for name in ("a", "b"):
+            world.delete(STOCK_POOLS, STOCK, name)
+        await until(lambda: not pools(world))
+        await asyncio.sleep(1)
+        assert not remembered(manager)
 
 
 async def test_a_used_up_pool_is_kept_for_the_retention_and_then_goes() -> None:
