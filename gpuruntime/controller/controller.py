@@ -30,7 +30,7 @@ class Controller(Generic[KeyT]):
         workers: int,
         meter: Meter = NullMeter(),
     ) -> None:
-        self._name = name
+        self.name = name
         self._queue = queue
         self._reconcile = reconcile
         self._workers = workers
@@ -45,7 +45,7 @@ class Controller(Generic[KeyT]):
         try:
             async with asyncio.TaskGroup() as tasks:
                 for number in range(self._workers):
-                    tasks.create_task(self._work(), name=f"{self._name}-worker-{number}")
+                    tasks.create_task(self._work(), name=f"{self.name}-worker-{number}")
         finally:
             self._is_at_rest.set()
 
@@ -61,7 +61,7 @@ class Controller(Generic[KeyT]):
             except QueueShutDownError:
                 return
             try:
-                with structlog.contextvars.bound_contextvars(controller=self._name, key=str(key)):
+                with structlog.contextvars.bound_contextvars(controller=self.name, key=str(key)):
                     await self._serve(key)
             finally:
                 self._queue.done(key)
@@ -73,9 +73,9 @@ class Controller(Generic[KeyT]):
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         outcome = self._settle(key, await self._attempt(key))
-        self._meter.count("reconciles_total", controller=self._name, outcome=outcome)
+        self._meter.count("reconciles_total", controller=self.name, outcome=outcome)
         seconds = loop.time() - started_at
-        self._meter.observe("reconcile_seconds", seconds, controller=self._name)
+        self._meter.observe("reconcile_seconds", seconds, controller=self.name)
 
     async def _attempt(self, key: KeyT) -> Result | BaseException:
         try:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from gpuruntime.models import provenance
 from gpuruntime.models.storages import GPUStorage, Holder
 from gpuruntime.models.units import GPUUnit
-from gpuruntime.reconcilers.mount_plan import Blocked, is_in_line, next_in_line, precedence, waits
+from gpuruntime.reconcilers.mount_plan import Blocked, is_in_line, next_in_line, waits
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -45,7 +46,7 @@ def circle_of(unit: GPUUnit, holdings: Holdings) -> tuple[GPUUnit, ...]:
 def makes_way(unit: GPUUnit, circle: tuple[GPUUnit, ...], holdings: Holdings) -> bool:
     asked = {mount.name for each in circle for mount in each.spec.storageMounts}
     spare = [each for each in circle if _spares(each, holdings) & asked]
-    return bool(spare) and max(spare, key=precedence).metadata.uid == unit.metadata.uid
+    return bool(spare) and max(spare, key=provenance.seniority).metadata.uid == unit.metadata.uid
 
 
 def _reached(unit: GPUUnit, holdings: Holdings) -> dict[str, GPUUnit]:

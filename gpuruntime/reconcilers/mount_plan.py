@@ -81,7 +81,7 @@ def mounts_of(
 
 def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
     """Who cannot start anyway waits for nothing, and keeps nobody waiting."""
-    return min((unit for unit in units if waits(unit)), key=precedence, default=None)
+    return min((unit for unit in units if waits(unit)), key=provenance.seniority, default=None)
 
 
 def is_in_line(unit: GPUUnit, stored: Stored) -> bool:
@@ -111,11 +111,6 @@ def waits(unit: GPUUnit) -> bool:
 def lacks_stock(unit: GPUUnit) -> bool:
     ready = condition_of(unit.status.conditions, ConditionType.READY)
     return ready is not None and ready.reason == UnitReason.CLAIM_LOST
-
-
-def precedence(unit: GPUUnit) -> tuple[float, str]:
-    created = unit.metadata.creationTimestamp
-    return (created.timestamp() if created else 0.0, unit.metadata.uid)
 
 
 def asleep(unit: GPUUnit) -> GPUUnit:
@@ -150,8 +145,8 @@ def _unready(unit: GPUUnit, name: str, storage: GPUStorage | None) -> Blocked | 
     phase = storage_phase_of(storage.status.conditions)
     if phase is StoragePhase.READY:
         return None
-    ready = [each for each in storage.status.conditions if each.type == "Ready"]
-    words = ready[0].message if ready else "it has just been made"
+    ready = condition_of(storage.status.conditions, ConditionType.READY)
+    words = ready.message if ready else "it has just been made"
     is_failed = phase is StoragePhase.FAILED
     return Blocked(
         reason=MountReason.STORAGE_FAILED if is_failed else MountReason.STORAGE_NOT_READY,

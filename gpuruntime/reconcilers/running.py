@@ -110,8 +110,7 @@ class Runner:
 
     def _again(self, unit: GPUUnit, seconds: float | None) -> Result:
         """The earlier of two looks: at the Pod, and at the Secret of a worker."""
-        looks = (seconds, self.secrets.look_again_seconds(unit))
-        return Result(min((each for each in looks if each is not None), default=None))
+        return Result.earliest(seconds, self.secrets.look_again_seconds(unit))
 
     async def _refused(self, unit: GPUUnit, error: ChildSyncError) -> Result:
         await self.report(unit, Verdict(reason=UnitReason(error.reason), message=str(error)))

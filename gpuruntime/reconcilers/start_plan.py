@@ -150,6 +150,4 @@ def _stock_gate(unit: GPUUnit, stock: GPUUnit | None) -> Gate:
 
 
 def _precedence(candidate: Candidate) -> tuple[bool, float, str]:
-    created = candidate.unit.metadata.creationTimestamp
-    moment = created.timestamp() if created else 0.0
-    return (not candidate.has_started, moment, candidate.unit.metadata.uid)
+    return (not candidate.has_started, *provenance.seniority(candidate.unit))

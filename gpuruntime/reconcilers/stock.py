@@ -69,8 +69,7 @@ class StockReconciler:
             return DONE
         kept = await self._keep(stock)
         followed = await self._follow(self._caches.stock.store.get(key) or stock, resolution)
-        delays = (kept.requeue_after_seconds, followed.requeue_after_seconds)
-        return Result(min((each for each in delays if each is not None), default=None))
+        return Result.earliest(kept.requeue_after_seconds, followed.requeue_after_seconds)
 
     async def _keep(self, stock: GPUUnit) -> Result:
         problems = validation.unit_problems(stock)

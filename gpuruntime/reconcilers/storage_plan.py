@@ -14,7 +14,7 @@ from gpuruntime.models import provenance
 from gpuruntime.models.conditions import condition_of
 from gpuruntime.models.phases import StepPhase
 from gpuruntime.models.quantities import InvalidQuantityError, parse_quantity
-from gpuruntime.models.reasons import StorageReason
+from gpuruntime.models.reasons import ConditionType, StorageReason
 from gpuruntime.models.storages import (
     GPUStorage,
     Holder,
@@ -272,8 +272,8 @@ def _ended(storage: GPUStorage, record: PrepareStatus) -> StorageVerdict:
             reason=StorageReason.PREPARE_SUCCEEDED,
             message=f"Job {record.jobName} filled the volume",
         )
-    kept = [each.message for each in storage.status.conditions if each.type == "Prepared"]
-    message = kept[0] if kept else f"Job {record.jobName} failed: ask to recover"
+    kept = condition_of(storage.status.conditions, ConditionType.PREPARED)
+    message = kept.message if kept else f"Job {record.jobName} failed: ask to recover"
     return StorageVerdict(reason=StorageReason.PREPARE_FAILED, message=message)
 
 

@@ -118,7 +118,7 @@ class Reconcilers:
         self._storage_waker.begin()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
-                tasks.create_task(controller.run(), name=f"controller {controller}")
+                tasks.create_task(controller.run(), name=f"controller {controller.name}")
             tasks.create_task(self._sweeper.run(), name="sweeper")
             tasks.create_task(self._auditor.run(), name="audit")
             tasks.create_task(self.recorder.run(), name="events")

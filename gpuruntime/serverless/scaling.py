@@ -69,8 +69,7 @@ class Scaler:
     async def reconcile(self, function: str) -> Result:
         strays = await self._send_strays_away(function)
         result = await self._reconcile(function)
-        looks = (strays, result.requeue_after_seconds)
-        return Result(min((each for each in looks if each is not None), default=None))
+        return Result.earliest(strays, result.requeue_after_seconds)
 
     async def _reconcile(self, function: str) -> Result:
         template = owner_of(self.units.store.by_index(FUNCTION, function))
@@ -88,14 +87,13 @@ class Scaler:
             consumer = tasks.create_task(self._keep_consumer(seen), name="consumer")
             tasks.create_task(self._act(template, found, seen, plan, memory), name="act")
         told = await self.status.report(template, seen, plan, memory, depth=depth or 0)
-        seconds = (
+        return Result.earliest(
             consumer.result(),
             plan.look_again_seconds,
             memory.falls_in_seconds(_now(), seen.limits.idleTimeoutSeconds),
             memory.held_seconds(_now()),
             told,
         )
-        return Result(min((each for each in seconds if each is not None), default=None))
 
     def touch(self, function: str) -> bool:
         """It was called just now. Whether workers are there for it, or on their way."""
