@@ -30,9 +30,26 @@ GOOD_SESSION_SECONDS: Final = 30.0
 
 @attrs.define(eq=False)
 class _Listener:
+    """`session` is the one at which it last asked to hear; None once it has left."""
+
     subject: str
     receive: Receive
+    session: Session | None = None
     subscription: Subscription | None = None
+
+    async def listen(self, session: Session) -> None:
+        """Raises UnavailableError."""
+        self.session = session
+        made = await session.subscribe(self.subject, self.receive)
+        if self.session is session:
+            self.subscription = made
+        else:
+            await made.close()
+
+    async def leave(self) -> None:
+        self.session = None
+        if self.subscription is not None:
+            await self.subscription.close()
 
 
 class Connection:
@@ -52,7 +69,8 @@ class Connection:
         self._session: Session | None = None
         self._problem = "not connected yet"
         self._changed = asyncio.Condition()
-        self._listeners: list[_Listener] = []
+        # In the order in which they came.
+        self._listeners: dict[_Listener, None] = {}
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     @property
@@ -113,22 +131,24 @@ class Connection:
     async def listening(self, subject: str, receive: Receive) -> AsyncIterator[None]:
         """On every session while entered; what is said between two sessions is not heard."""
         listener = _Listener(subject, receive)
-        self._listeners.append(listener)
+        self._listeners[listener] = None
         try:
             # One that is ending hears nothing more; the next one starts with all listeners.
             with suppress(UnavailableError):
-                listener.subscription = await self.session.subscribe(subject, receive)
+                await listener.listen(self.session)
             yield
         finally:
-            self._listeners.remove(listener)
-            if listener.subscription is not None:
-                await listener.subscription.close()
+            del self._listeners[listener]
+            await listener.leave()
 
     async def _serve(self, session: Session) -> None:
         """Whoever waits for a session finds the listeners there already."""
         try:
-            for listener in list(self._listeners):
-                listener.subscription = await session.subscribe(listener.subject, listener.receive)
+            # Some come, and some leave, while others begin to hear.
+            while waiting := [each for each in self._listeners if each.session is not session]:
+                for listener in waiting:
+                    if listener in self._listeners:
+                        await listener.listen(session)
             self._session = session
             await self._tell()
             await session.ended.wait()

@@ -2,12 +2,14 @@ import asyncio
 import socket
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import attrs
 import nats.errors
 import pytest
 
 from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.errors import (
     BadNameError,
     OutcomeUnknownError,
@@ -15,6 +17,7 @@ from gpuruntime.bus.errors import (
     UnavailableError,
 )
 from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Receive, Session
 from tests.bus.broker import Broker, broker, connection, eventually
 from tests.bus.identities import Identity, operated
 from tests.kube.servers import Authority
@@ -290,3 +293,47 @@ async def test_an_address_is_told_without_the_password_in_it() -> None:
     told = await connects("nats://ali:sesame@127.0.0.1:1")
     assert "127.0.0.1:1" in told
     assert "sesame" not in told
+
+
+class SlowSession:
+    """Lets others in while it subscribes, as a broker with many listeners does."""
+
+    where = "nowhere"
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.heard: list[str] = []
+        self.let_go: list[str] = []
+
+    async def subscribe(self, subject: str, _: Receive) -> "Heard":
+        await asyncio.sleep(0.01)
+        self.heard.append(subject)
+        return Heard(self, subject)
+
+    async def close(self) -> None:
+        self.ended.set()
+
+
+@attrs.frozen
+class Heard:
+    session: SlowSession
+    subject: str
+
+    async def close(self) -> None:
+        self.session.let_go.append(self.subject)
+
+
+async def test_who_comes_while_others_begin_to_hear_is_heard_and_who_leaves_is_let_go() -> None:
+    sessions = [SlowSession(), SlowSession()]
+    opened = iter(sessions)
+
+    async def opener(_: ConnectionOptions) -> Session:
+        return cast(Session, next(opened))
+
+    async with connection(NOBODY, opener=opener) as made, made.listening("stays", print):
+        async with made.listening("leaves", print):
+            sessions[0].ended.set()
+            await eventually(lambda: sessions[1].heard == ["stays"])
+        async with made.listening("comes", print):
+            await until_connected(made)
+            assert sorted({*sessions[1].heard} - {*sessions[1].let_go}) == ["comes", "stays"]
