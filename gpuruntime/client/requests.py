@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import attrs
 
+from gpuruntime.models.defaults import default_of
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.invocations import Mode
 from gpuruntime.models.json import JsonObject
@@ -131,7 +132,7 @@ def document_of(request: Any) -> JsonObject:
     return {
         field.name: _plain(value)
         for field in attrs.fields(type(request))
-        if (value := getattr(request, field.name)) != _default_of(field)
+        if (value := getattr(request, field.name)) != default_of(field)
     }
 
 
@@ -146,8 +147,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
-
-
-def _default_of(field: "attrs.Attribute[Any]") -> Any:
-    default: Any = field.default
-    return default.factory() if hasattr(default, "factory") else default

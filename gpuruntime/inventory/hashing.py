@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from gpuruntime.models import codec
+from gpuruntime.models.defaults import default_of
 from gpuruntime.models.json import JsonObject, JsonValue
 from gpuruntime.models.quantities import parse_quantity
 
@@ -62,9 +63,4 @@ def _plain(value: Any) -> JsonValue:
 @cache
 def _members(model: type) -> tuple[tuple[str, Any], ...]:
     """The names with their defaults, which are for comparing only."""
-    return tuple((field.name, _default_of(field)) for field in attrs.fields(model))
-
-
-def _default_of(field: "attrs.Attribute[Any]") -> Any:
-    default: Any = field.default
-    return default.factory() if hasattr(default, "factory") else default
+    return tuple((field.name, default_of(field)) for field in attrs.fields(model))

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from gpuruntime.models.defaults import default_of
 from gpuruntime.models.json import JsonObject, JsonValue
 from gpuruntime.models.moments import rfc3339
 
@@ -46,14 +47,9 @@ def patch_between(old: JsonObject, new: JsonObject) -> JsonObject:
 def _members(model: type) -> tuple[tuple[str, object], ...]:
     """Each member's name, and the value at which it stays out."""
     return tuple(
-        (each.name, None if _ALWAYS in each.metadata else _default_of(each))
+        (each.name, None if _ALWAYS in each.metadata else default_of(each))
         for each in attrs.fields(model)
     )
-
-
-def _default_of(field: "attrs.Attribute[Any]") -> object:
-    factory = getattr(field.default, "factory", None)
-    return factory() if factory else field.default
 
 
 def _plain(value: Any) -> JsonValue:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpuruntime.models import codec
+from gpuruntime.models.defaults import default_of
 from gpuruntime.models.json import JsonObject, JsonValue
 from gpuruntime.models.labels import GROUP
 from gpuruntime.models.quantities import is_quantity, parse_quantity
@@ -231,7 +232,7 @@ def _differing(value: object) -> JsonValue:
     return {
         field.name: _differing(getattr(value, field.name))
         for field in attrs.fields(model)
-        if getattr(value, field.name) != field.default
+        if getattr(value, field.name) != default_of(field)
     }
 
 

@@ -224,7 +224,14 @@ def test_only_what_differs_from_its_default_is_hashed() -> None:
         inner: Inner = Inner()
         added: str = "default"
 
+    @attrs.frozen(kw_only=True)
+    class WithMapping:
+        image: str = ""
+        inner: Inner = Inner()
+        added: dict[str, str] = attrs.field(factory=dict)
+
     assert inputs_hash(Before(image="a")) == inputs_hash(After(image="a"))
+    assert inputs_hash(Before(image="a")) == inputs_hash(WithMapping(image="a"))
     assert inputs_hash(Before(image="a")) != inputs_hash(Before(image="b"))
     assert inputs_hash(Before(inner=Inner(port=2))) != inputs_hash(Before())
 
