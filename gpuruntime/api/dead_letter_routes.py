@@ -5,8 +5,9 @@ from typing import Final
 import attrs
 
 from gpuruntime.api.access import DEAD_LETTERS, Access, Verb
-from gpuruntime.api.invocation_routes import QUEUED, REPLAYED, SERVERLESS, TAG
+from gpuruntime.api.invocation_routes import QUEUED, SERVERLESS, TAG
 from gpuruntime.api.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of
+from gpuruntime.api.replays import MEANING_OF_REPLAY, REPLAYED
 from gpuruntime.api.routing import READ, Answer, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.serverless_views import accepted_view, dead_letter_view
 from gpuruntime.models.serverless_views import AcceptedView, DeadLetterView
@@ -67,7 +68,7 @@ def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
                     status=200,
                     description="An earlier redrive of it has come further.",
                     model=AcceptedView,
-                    headers=REPLAYED,
+                    headers=MEANING_OF_REPLAY,
                 ),
             ),
             errors=(

@@ -8,6 +8,7 @@ import attrs
 from gpuruntime.api import access, examples
 from gpuruntime.api.access import Access, Verb
 from gpuruntime.api.connection import Connection, demand_running
+from gpuruntime.api.replays import MEANING_OF_REPLAY, NEW, REPLAYED
 from gpuruntime.api.routing import LOCAL, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.serverless_views import accepted_view, invocation_view
 from gpuruntime.models.invocations import Mode
@@ -23,8 +24,6 @@ INVOCATION: Final = f"{INVOCATIONS}/{{invocationID}}"
 TAG: Final = "serverless"
 # What a route that needs the queue alone may end with.
 QUEUED: Final = (*LOCAL, "service_unavailable")
-REPLAYED: Final = {"Idempotent-Replay": "true"}
-NEW: Final = {"Idempotent-Replay": "false"}
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -57,7 +56,7 @@ def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) ->
                     status=200,
                     description="The result of a synchronous one; or it was accepted before.",
                     model=InvocationView | AcceptedView,
-                    headers=REPLAYED,
+                    headers=MEANING_OF_REPLAY,
                 ),
             ),
             errors=(*WRITE, "function_not_found", "operation_conflict", "queue_full"),

@@ -10,6 +10,7 @@ from gpuruntime.api import examples
 from gpuruntime.api.access import Verb, pool_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after, cursor_after_key, key_of, position_of
+from gpuruntime.api.replays import MEANING_OF_REPLAY, REPLAYED
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.views import pool_view
 from gpuruntime.inventory.changes import etag_of
@@ -35,7 +36,6 @@ POOL: Final = f"{POOLS}/{{name}}"
 JOBS: Final = f"{OPERATOR}/jobs"
 JOB: Final = f"{JOBS}/{{operationID}}"
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken", "spec_conflict")
-_REPLAYED = {"Idempotent-Replay": "true"}
 _ETAG = {"ETag": "Changes with the pool's spec; for If-Match."}
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -172,7 +172,7 @@ def _accepted(
             status=200,
             description="The operation was accepted before: how it stands now.",
             model=model,
-            headers={**headers, **_REPLAYED},
+            headers={**headers, **MEANING_OF_REPLAY},
         ),
     )
 
@@ -224,7 +224,7 @@ class _PoolHandlers:
 
 
 def _accepted_reply(data: object, *, is_replay: bool) -> Reply:
-    return Reply(data=data, headers=_REPLAYED) if is_replay else Reply(status=202, data=data)
+    return Reply(data=data, headers=REPLAYED) if is_replay else Reply(status=202, data=data)
 
 
 def _shown(pool: StockPool) -> Reply:

@@ -8,6 +8,7 @@ from gpuruntime.api import examples
 from gpuruntime.api.access import Verb, storage_access
 from gpuruntime.api.etags import IF_MATCH, if_match
 from gpuruntime.api.pages import PageQuery, cursor_after_key, key_of
+from gpuruntime.api.replays import MEANING_OF_REPLAY, REPLAYED
 from gpuruntime.api.routing import READ, WRITE, Answer, Body, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.storage_views import storage_view
 from gpuruntime.api.tenancy import owned
@@ -29,7 +30,6 @@ _TAG: Final = "storages"
 _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
 _ETAG = {"ETag": "Changes with the storage's spec; for If-Match."}
 _NO_HEADERS: Final[Mapping[str, str]] = {}
-_REPLAYED = {"Idempotent-Replay": "true"}
 
 
 def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, ...]:
@@ -58,7 +58,7 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
                     status=200,
                     description="The operation was done before: the storage as it is now.",
                     model=StorageView,
-                    headers={**_ETAG, **_REPLAYED},
+                    headers={**_ETAG, **MEANING_OF_REPLAY},
                 ),
             ),
             errors=(*WRITE, *_CONFLICTS, "gpustorage_not_found"),
@@ -161,7 +161,7 @@ class _StorageHandlers:
         creation = await self._storages.create(owned(call.body, call.principal), call.scope)
         storage = creation.storage
         if creation.is_replay:
-            return _shown(storage, headers=_REPLAYED)
+            return _shown(storage, headers=REPLAYED)
         location = {"Location": f"{STORAGES}/{storage.metadata.name}"}
         return _shown(storage, status=201, headers=location)
 

@@ -21,6 +21,7 @@ from gpuruntime.api.pages import (
     key_of,
     position_of,
 )
+from gpuruntime.api.replays import MEANING_OF_REPLAY, REPLAYED
 from gpuruntime.api.routing import (
     READ,
     WRITE,
@@ -108,7 +109,7 @@ def unit_routes(
                     status=200,
                     description="The operation was done before: the unit as it is now.",
                     model=UnitView,
-                    headers={**_ETAG, **_TIMING, "Idempotent-Replay": "true"},
+                    headers={**_ETAG, **_TIMING, **MEANING_OF_REPLAY},
                 ),
             ),
             errors=(*WRITE, *_CONFLICTS, "insufficient_capacity", "gpustorage_not_found"),
@@ -200,7 +201,7 @@ class _UnitHandlers:
         name = creation.unit.metadata.name
         headers = {"Server-Timing": server_timing(creation.timings)}
         if creation.is_replay:
-            return _shown(creation.unit, headers={**headers, "Idempotent-Replay": "true"})
+            return _shown(creation.unit, headers={**headers, **REPLAYED})
         headers["Location"] = f"{UNITS}/{name}"
         return _shown(creation.unit, status=201, headers=headers)
 
