@@ -202,6 +202,15 @@ def _twin_is_refused(rng: Random, script: Script) -> Iterator[Planned]:
             yield from _at_all((refused,), unit.begins_at, Kind.CONFLICT, Target.CREATE, aim)
 
 
+def _twins_are_not_told(rng: Random, script: Script) -> Iterator[Planned]:
+    """Neither of two requests that use one claim hears what became of its create."""
+    doubled = [unit for unit in script.units if unit.doubles]
+    if doubled:
+        unit = rng.choice(doubled)
+        aim = _named(unit.unit_name)
+        yield from _at_all(APIS, unit.begins_at, Kind.ANSWER_LOST, Target.CREATE, aim)
+
+
 def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Planned]:
     for contest in script.contests:
         yield Planned(
@@ -307,6 +316,7 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _tombstone_cannot_be_read,
     _leader_stops_while_a_create_may_land,
     _claim_comes_after_its_rival_started,
+    _twins_are_not_told,
 )
 
 

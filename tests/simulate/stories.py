@@ -40,6 +40,8 @@ from tests.simulate.storage_stories import StorageLife
 from tests.simulate.witness import INSTANCE, STOCK, Witness
 
 LOOK_SECONDS: Final = 1.0
+# What made a unit is known by the moment at which its request was accepted.
+TWINS_APART_SECONDS: Final = 0.001
 # Together as long as a request lives.
 LATE_REPLAYS: Final = 4
 LATE_REPLAY_SECONDS: Final = 15.0
@@ -236,8 +238,10 @@ class UnitLife:
         while True:
             if story.doubles:
                 answers = await self._caller.call_both(
-                    "POST", UNITS, (story.body, story.body), 0.0
+                    "POST", UNITS, (story.body, story.body), TWINS_APART_SECONDS
                 )
+                made = [each for each in answers if each.answer.status == 201]
+                self._demand(len(made) < 2, "both of two requests were told that they made it")
             else:
                 answers = (await self._caller.call("POST", UNITS, story.body),) * 2
             if any(self._is_there(each) for each in answers):
