@@ -117,11 +117,16 @@ class FrameworkSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkerSettings:
-    """Without a name it is the host's, which in a Pod is the Pod's. `uid` is that of its unit."""
+    """Without a name it is the host's, which in a Pod is the Pod's. `uid` is that of its unit.
+
+    `declarer` is the uid of the unit that declares the function; without one it takes invocations
+    of any.
+    """
 
     function: str = ""
     name: str = ""
     uid: str = ""
+    declarer: str = ""
     namespace: str = ""
     concurrency: int = 1
     attemptTimeout: Seconds = Seconds(300.0)

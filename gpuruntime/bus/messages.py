@@ -44,11 +44,17 @@ class Order(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Invocation:
-    """`revision` is the sequence of the `queued` record that this message was published for."""
+    """`revision` is the sequence of the `queued` record that this message was published for.
+
+    `declarer` is the uid of the unit that declared the function then, and `tenant` that unit's;
+    an older version says neither.
+    """
 
     version: str = VERSION
     invocationID: str
     serverlessRequestID: str
+    declarer: str = ""
+    tenant: str = ""
     mode: Mode = Mode.ASYNC
     contentType: str = "application/json"
     headers: dict[str, str] = attrs.field(factory=dict)
@@ -74,6 +80,8 @@ class Record:
     version: str = VERSION
     invocationID: str
     serverlessRequestID: str
+    declarer: str = ""
+    tenant: str = ""
     state: State
     mode: Mode = Mode.ASYNC
     requestHash: str = ""
@@ -130,6 +138,7 @@ class Beat:
     """A worker tells how it stands, every few seconds and at each change of its state.
 
     `uid` is that of its unit, since a name is used again; empty where the worker was not told.
+    `foreign` is how many invocations of another declarer of its function it has met.
     """
 
     version: str = VERSION
@@ -138,6 +147,7 @@ class Beat:
     serverlessRequestID: str
     state: WorkerState
     busy: Count = 0
+    foreign: Count = 0
     concurrency: Count = 1
     reason: str = ""
 

@@ -88,6 +88,7 @@ INVOCATION_METRICS: Final = (
                     *ENDS,
                     "again",
                     "dropped",
+                    "foreign",
                     "left",
                     "malformed",
                     "not_wanted",

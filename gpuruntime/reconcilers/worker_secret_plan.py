@@ -85,6 +85,7 @@ def worker_settings(unit: GPUUnit, options: SidecarOptions, files: Files) -> str
             "function": function.requestID,
             "name": unit.metadata.name,
             "uid": unit.metadata.uid,
+            "declarer": function.workerOf.uid if function.workerOf else "",
             "namespace": unit.metadata.namespace,
             "concurrency": function.concurrency,
             "attemptTimeout": function.timeoutSeconds,

@@ -115,6 +115,7 @@ def worker_options_of(settings: Settings) -> WorkerOptions:
         function=given.function,
         name=name,
         uid=given.uid,
+        declarer=given.declarer,
         namespace=given.namespace or settings.namespaces.instance,
         concurrency=given.concurrency,
         attempt_seconds=given.attemptTimeout,

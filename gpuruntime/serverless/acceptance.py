@@ -28,7 +28,6 @@ from gpuruntime.bus.messages import Invocation, Record, encode
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.inventory.hashing import request_hash
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.functions import Serverless
 from gpuruntime.models.invocations import Mode, State
 from gpuruntime.serverless.errors import (
     InvocationConflictError,
@@ -39,7 +38,7 @@ from gpuruntime.serverless.errors import (
     UnknownOutcomeError,
     bus_translated,
 )
-from gpuruntime.serverless.functions import Functions
+from gpuruntime.serverless.functions import Declared, Functions
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.requests import MOST_PAYLOAD_BYTES, Invoke, payload_of
 from gpuruntime.serverless.wakes import Wakes
@@ -131,8 +130,8 @@ class Acceptance:
         arrived_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(request.timeoutSeconds) as patience:
-                function = await self._functions.find(request.serverlessRequestID)
-                record = queued_record(request, function, now=self._now())
+                declared = await self._functions.find(request.serverlessRequestID)
+                record = queued_record(request, declared, now=self._now())
                 patience.reschedule(arrived_at + _life_of(record).total_seconds())
                 return await self._accept_record(request, payload, record)
         except TimeoutError as error:
@@ -231,12 +230,14 @@ class Acceptance:
             )
 
 
-def queued_record(request: Invoke, function: Serverless, *, now: datetime) -> Record:
-    default = function.timeoutSeconds if request.mode is Mode.SYNC else ASYNC_SECONDS
+def queued_record(request: Invoke, declared: Declared, *, now: datetime) -> Record:
+    default = declared.function.timeoutSeconds if request.mode is Mode.SYNC else ASYNC_SECONDS
     life = timedelta(seconds=request.timeoutSeconds or default)
     return Record(
         invocationID=request.invocationID,
         serverlessRequestID=request.serverlessRequestID,
+        declarer=declared.uid,
+        tenant=declared.tenant,
         state=State.QUEUED,
         mode=request.mode,
         requestHash=request_hash(request),
@@ -251,6 +252,8 @@ def message_of(stored: StoredRecord) -> Invocation:
     return Invocation(
         invocationID=record.invocationID,
         serverlessRequestID=record.serverlessRequestID,
+        declarer=record.declarer,
+        tenant=record.tenant,
         mode=record.mode,
         requestHash=record.requestHash,
         series=record.series,

@@ -29,6 +29,7 @@ from gpuruntime.serverless.orphans import Orphans
 from gpuruntime.serverless.queue import Queue
 from gpuruntime.serverless.readings import Readings
 from gpuruntime.serverless.scaling import Scaler
+from gpuruntime.serverless.takeovers import Takeovers
 from gpuruntime.serverless.waking import Waker
 from gpuruntime.serverless.worker_units import WorkerUnits
 from gpuruntime.serverless.workers import functions_in
@@ -97,7 +98,16 @@ class Activator:
             self._depths, tell=self._tell, tell_all=self._wake_all, meter=meter
         )
         self.hearing_since: float | None = None
-        self._scaler = self._make_scaler(means, units, self._make_gone(means, options, catch_up))
+        orphans = Orphans(
+            queue.jetstream,
+            queue.records,
+            names,
+            retention_seconds=options.retention_seconds,
+            now=means.now,
+            meter=meter,
+        )
+        gone = self._make_gone(means, options, orphans, catch_up)
+        self._scaler = self._make_scaler(means, units, gone, orphans)
         self.waker = Waker(
             self._keys,
             units=caches.units,
@@ -150,7 +160,9 @@ class Activator:
         await self.controller.drain()
         await self.recorder.settle(SETTLE_SECONDS)
 
-    def _make_scaler(self, means: Means, units: Units, gone: GoneFunctions) -> Scaler:
+    def _make_scaler(
+        self, means: Means, units: Units, gone: GoneFunctions, orphans: Orphans
+    ) -> Scaler:
         caches, queue = means.caches, self._queue
         return Scaler(
             units=caches.units,
@@ -167,26 +179,23 @@ class Activator:
                 now=means.now,
             ),
             gone=gone,
+            takeovers=Takeovers(caches.units, orphans, self._beats),
             hearing_since=lambda: self.hearing_since,
             meter=self._meter,
         )
 
     def _make_gone(
-        self, means: Means, options: ActivatorOptions, catch_up: Callable[[], Awaitable[None]]
+        self,
+        means: Means,
+        options: ActivatorOptions,
+        orphans: Orphans,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> GoneFunctions:
-        queue = self._queue
         return GoneFunctions(
             units=means.caches.units,
             readings=self.readings,
             consumers=self._consumers,
-            orphans=Orphans(
-                queue.jetstream,
-                queue.records,
-                queue.names,
-                retention_seconds=options.retention_seconds,
-                now=means.now,
-                meter=self._meter,
-            ),
+            orphans=orphans,
             catch_up=catch_up,
             grace_seconds=options.orphan_seconds,
         )

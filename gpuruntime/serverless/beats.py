@@ -19,11 +19,15 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class Heard:
-    """`at` is loop time. `uid` is empty where the worker does not know its own."""
+    """`at` is loop time. `uid` is empty where the worker does not know its own.
+
+    `foreign` is how many invocations of another declarer it has met.
+    """
 
     uid: str
     state: WorkerState
     busy: int
+    foreign: int = 0
     at: float
 
 
@@ -50,7 +54,7 @@ class Beats:
         self._heard: defaultdict[str, dict[str, Heard]] = defaultdict(dict)
 
     def hear(self, message: Message, *, at: float) -> tuple[str, str] | None:
-        """Whose beat told a state that is another one than before; None for any other."""
+        """Whose beat told what wants a look: another state, or more that is foreign; else None."""
         try:
             whose = self._names.beat_of(message.subject)
             beat = read(message.data, Beat)
@@ -62,9 +66,10 @@ class Beats:
         if uid is None or beat.uid not in ("", uid):
             return None
         before = self.of(function, worker)
-        told = Heard(uid=beat.uid, state=beat.state, busy=beat.busy, at=at)
+        told = Heard(uid=beat.uid, state=beat.state, busy=beat.busy, foreign=beat.foreign, at=at)
         self._heard[function][worker] = told
-        return whose if before is None or before.state is not beat.state else None
+        is_news = before is None or (before.state, before.foreign) != (told.state, told.foreign)
+        return whose if is_news else None
 
     def of(self, function: str, worker: str) -> Heard | None:
         return self._heard[function].get(worker) if function in self._heard else None
@@ -73,6 +78,10 @@ class Beats:
         """How many invocations those of its workers have in hand that were heard since then."""
         heard = self._heard.get(function, {})
         return sum(each.busy for each in heard.values() if each.at >= since)
+
+    def foreign(self, function: str) -> int:
+        """How many invocations of another declarer its workers have met."""
+        return sum(each.foreign for each in self._heard.get(function, {}).values())
 
     def forget(self, function: str, worker: str) -> None:
         if function in self._heard:

@@ -31,7 +31,7 @@ from gpuruntime.serverless.errors import (
     UnknownOutcomeError,
     bus_translated,
 )
-from gpuruntime.serverless.functions import Functions
+from gpuruntime.serverless.functions import Declared, Functions
 from gpuruntime.serverless.queue import Queue
 
 log = structlog.get_logger()
@@ -117,7 +117,8 @@ class DeadLetters:
             self._queue.demand()
             found = await self._find(name, scope)
             dead = _invocation_of(found.letter)
-            await self._functions.find(dead.serverlessRequestID)
+            declared = await self._functions.find(dead.serverlessRequestID)
+            dead = _for_declarer(dead, declared)
             try:
                 accepted = await self._redrive(found.letter, dead)
             except _EndedOtherwiseError:
@@ -203,6 +204,8 @@ class DeadLetters:
         record = queued.record
         again = attrs.evolve(
             dead,
+            declarer=record.declarer,
+            tenant=record.tenant,
             series=record.series,
             revision=queued.revision,
             acceptedAt=record.acceptedAt,
@@ -275,6 +278,8 @@ def _queued_again(dead: Invocation, letter: DeadLetter, *, now: datetime) -> Rec
     return Record(
         invocationID=dead.invocationID,
         serverlessRequestID=dead.serverlessRequestID,
+        declarer=dead.declarer,
+        tenant=dead.tenant,
         state=State.QUEUED,
         mode=dead.mode,
         requestHash=dead.requestHash,
@@ -318,6 +323,16 @@ def _invocation_of(letter: DeadLetter) -> Invocation:
             f"dead letter {letter.deadLetterID} holds no invocation that could run again: "
             "discard it"
         ) from error
+
+
+def _for_declarer(dead: Invocation, declared: Declared) -> Invocation:
+    """What it was sent for may be gone; what another tenant was sent is for nobody after it."""
+    if dead.declarer and dead.tenant != declared.tenant:
+        raise InvocationConflictError(
+            f"invocation {dead.invocationID} was sent to another tenant's function of the name "
+            f"{dead.serverlessRequestID}: discard the dead letter"
+        )
+    return attrs.evolve(dead, declarer=declared.uid, tenant=declared.tenant)
 
 
 def _full(dead: Invocation) -> QueueFullError:

@@ -11,7 +11,7 @@ import attrs
 from gpuruntime.inventory.errors import bounded
 from gpuruntime.inventory.functions import owner_of
 from gpuruntime.inventory.ordering import Place
-from gpuruntime.inventory.scopes import EVERYTHING, Scope, ScopedCache
+from gpuruntime.inventory.scopes import EVERYTHING, Scope, ScopedCache, tenant_of
 from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.kube.client import Client
@@ -36,6 +36,15 @@ class WorkerCounts:
     ready: int
     busy: int
     draining: int
+
+
+@attrs.frozen(slots=True)
+class Declared:
+    """What a function is, and the uid and the tenant of the unit that says so."""
+
+    function: Serverless
+    uid: str
+    tenant: str
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -81,7 +90,7 @@ class Functions:
         self._live = SharedReads(self._read_live)
         self._ordered: ScopedCache[GPUUnit] = ScopedCache(units, _place_of)
 
-    async def find(self, name: str) -> Serverless:
+    async def find(self, name: str) -> Declared:
         """A miss of the cache is not trusted: a function may have been made by another replica.
 
         Only templates made through the API are found by that look, as they bear the label; one
@@ -162,12 +171,12 @@ def missing_function(name: str) -> FunctionNotFoundError:
     )
 
 
-def _living(templates: Iterable[GPUUnit]) -> Serverless | None:
+def _living(templates: Iterable[GPUUnit]) -> Declared | None:
     """The function as its owner has it; one whose owner goes takes no more invocations."""
     owner = owner_of(templates)
     if owner is None or provenance.is_terminating(owner):
         return None
-    return _function_of(owner)
+    return Declared(_function_of(owner), owner.metadata.uid, tenant_of(owner))
 
 
 def _declares(unit: GPUUnit, name: str) -> bool:

@@ -19,7 +19,15 @@ log = structlog.get_logger()
 
 # At one go; what is left then is looked at again.
 MOST_AT_ONCE: Final = 500
-REASON: Final = "the unit that declares the function is gone"
+REASON: Final = "the unit that declared the function is gone"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Stretch:
+    """What was looked at of a queue: `after` is the last message, None at the queue's end."""
+
+    after: int | None
+    is_clear: bool
 
 
 class Orphans:
@@ -61,6 +69,29 @@ class Orphans:
                 is_clear = False
         return False
 
+    async def end_of_others(
+        self, function: str, declarer: str, *, after: int, has_workers: bool
+    ) -> Stretch:
+        """What was not accepted for this declarer, as above; all else is left as it is.
+
+        Raises BusError.
+        """
+        is_clear = True
+        for _ in range(MOST_AT_ONCE):
+            message = await self._jetstream.following(
+                self._names.invocations, self._names.invoke(function), after=after
+            )
+            if message is None:
+                return Stretch(after=None, is_clear=is_clear)
+            after = message.sequence
+            if not _is_of_another(message, function, declarer):
+                continue
+            if await self._end(function, message, has_workers=has_workers):
+                await self._discard(message)
+            else:
+                is_clear = False
+        return Stretch(after=after, is_clear=is_clear)
+
     async def _end(self, function: str, message: StoredMessage, *, has_workers: bool) -> bool:
         """Whether the message is of no more use."""
         try:
@@ -89,6 +120,15 @@ class Orphans:
             await self._jetstream.delete(self._names.invocations, message.sequence)
         except MissingError:
             return
+
+
+def _is_of_another(message: StoredMessage, function: str, declarer: str) -> bool:
+    """What cannot be read is for the workers to bury."""
+    try:
+        invocation = read_invocation(message.data, function=function)
+    except MalformedMessageError:
+        return False
+    return invocation.declarer not in ("", declarer)
 
 
 def _is_open(record: Record, invocation: Invocation) -> bool:

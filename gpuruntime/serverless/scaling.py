@@ -38,6 +38,7 @@ from gpuruntime.serverless.scale_plan import (
     next_names,
     workers_for,
 )
+from gpuruntime.serverless.takeovers import Takeovers
 from gpuruntime.serverless.worker_units import WorkerUnits
 from gpuruntime.serverless.workers import WORKER_OF, strays_of
 
@@ -58,6 +59,7 @@ class Scaler:
     consumers: Consumers
     status: FunctionStatus
     gone: GoneFunctions
+    takeovers: Takeovers
     hearing_since: Callable[[], float | None]
     meter: Meter
     memories: dict[str, Memory] = attrs.field(factory=dict)
@@ -75,6 +77,7 @@ class Scaler:
         template = owner_of(self.units.store.by_index(FUNCTION, function))
         if template is None or template.spec.serverless is None:
             self._forget(function)
+            self.takeovers.forget(function)
             return await self.gone.reconcile(function)
         self.gone.forget(function)
         memory = self._memory(function, template)
@@ -85,10 +88,14 @@ class Scaler:
         self._note_shortage(template, function, plan)
         async with asyncio.TaskGroup() as tasks:
             consumer = tasks.create_task(self._keep_consumer(seen), name="consumer")
+            left = tasks.create_task(
+                self.takeovers.look(function, template.metadata.uid, depth=depth), name="left"
+            )
             tasks.create_task(self._act(template, found, seen, plan, memory), name="act")
         told = await self.status.report(template, seen, plan, memory, depth=depth or 0)
         return Result.earliest(
             consumer.result(),
+            left.result(),
             plan.look_again_seconds,
             memory.falls_in_seconds(_now(), seen.limits.idleTimeoutSeconds),
             memory.held_seconds(_now()),

@@ -25,7 +25,7 @@ from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.meter import Meter
 from gpuruntime.models.invocations import FailureClass
 from gpuruntime.worker.ends import Ends
-from gpuruntime.worker.fence import Drop, End, Limits, Start, assumed_record, decide
+from gpuruntime.worker.fence import Drop, End, Leave, Limits, Start, assumed_record, decide
 from gpuruntime.worker.hold import Hold, Loss
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Again, Ended, Failure, NotCalled, Outcome, conclude
@@ -58,6 +58,7 @@ class Tools:
     framework: Callee
     now: Callable[[], datetime]
     meter: Meter
+    meet_foreign: Callable[[], None]
 
 
 class Attempt:
@@ -111,12 +112,17 @@ class Attempt:
                 stored,
                 sequence=self.delivery.sequence,
                 worker=self._tools.options.name,
+                declarer=self._tools.options.declarer,
                 now=self._tools.now(),
                 limits=self._tools.limits,
             )
             if isinstance(decision, Drop) or stored is None:
                 await self._ack("dropped")
                 return None
+            if isinstance(decision, Leave):
+                self._tools.meet_foreign()
+                self._count("foreign")
+                break
             try:
                 return await self._apply(decision, stored.revision)
             except ConflictError as conflict:

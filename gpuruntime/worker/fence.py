@@ -49,7 +49,15 @@ class Drop:
     reason: str
 
 
-Decision: TypeAlias = Start | End | Drop
+@attrs.frozen(slots=True)
+class Leave:
+    """It was accepted for another unit that declares, or declared, the function: give it back.
+
+    One that is gone may have been another tenant's: what it was sent is for nobody after it.
+    """
+
+
+Decision: TypeAlias = Start | End | Drop | Leave
 
 
 def assumed_record(invocation: Invocation) -> StoredRecord:
@@ -57,6 +65,8 @@ def assumed_record(invocation: Invocation) -> StoredRecord:
     record = Record(
         invocationID=invocation.invocationID,
         serverlessRequestID=invocation.serverlessRequestID,
+        declarer=invocation.declarer,
+        tenant=invocation.tenant,
         state=State.QUEUED,
         mode=invocation.mode,
         requestHash=invocation.requestHash,
@@ -73,10 +83,13 @@ def decide(
     *,
     sequence: int,
     worker: str,
+    declarer: str,
     now: datetime,
     limits: Limits,
 ) -> Decision:
     """`sequence` is the message's; a second message for a running invocation is a mere copy.
+
+    `declarer` is the uid of the unit that the worker was made from; empty where it was not told.
 
     The message that a `running` record names is in the stream until the invocation has ended, so
     that a copy can be dropped: whoever loses the running one leaves that message behind.
@@ -92,6 +105,8 @@ def decide(
         return Drop("a copy of the message that is running")
     if now >= record.deadlineAt:
         return End(expired(record, now))
+    if len({record.declarer, declarer} - {""}) > 1:
+        return Leave()
     if limits.is_last(record):
         told = "the worker was lost" if record.state is State.RUNNING else record.error
         return End(exhausted(record, FailureClass.WORKER_LOST, told, now=now, limits=limits))

@@ -15,12 +15,14 @@ class WorkerOptions:
     """`attempt_seconds` bounds one attempt; `retention_seconds` is how long an end stays known.
 
     `ack_wait_seconds` is that of the function's consumer, and `drain_seconds` how long work in
-    hand may go on after the worker was told to stop. `uid` is that of the worker's unit.
+    hand may go on after the worker was told to stop. `uid` is that of the worker's unit, and
+    `declarer` that of the unit which declares the function.
     """
 
     function: str
     name: str
     uid: str = ""
+    declarer: str = ""
     namespace: str = ""
     concurrency: int = 1
     attempt_seconds: float = 300.0

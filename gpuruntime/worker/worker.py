@@ -69,7 +69,9 @@ class Worker:
             framework=framework,
             now=now,
             meter=meter,
+            meet_foreign=self._meet_foreign,
         )
+        self._foreign = 0
         self._pull = Pull(
             connection,
             names.next_invocation(options.function),
@@ -179,6 +181,11 @@ class Worker:
         self._meter.gauge("worker_busy", len(self._attempts))
         self._changed.set()
 
+    def _meet_foreign(self) -> None:
+        """The activator ends what was accepted for an earlier declarer: it has to hear of it."""
+        self._foreign += 1
+        self._changed.set()
+
     def _start_drain(self) -> None:
         if self._state not in (WorkerState.DRAINING, WorkerState.DRAINED):
             self._turn(WorkerState.DRAINING if self._attempts else WorkerState.DRAINED)
@@ -244,6 +251,7 @@ class Worker:
             serverlessRequestID=self._options.function,
             state=self._state,
             busy=len(self._attempts),
+            foreign=self._foreign,
             concurrency=self._options.concurrency,
             reason=self.not_ready,
         )

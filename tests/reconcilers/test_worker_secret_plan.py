@@ -71,6 +71,7 @@ def test_a_worker_starts_with_what_it_is_told(tmp_path: Path) -> None:
         function="echo",
         name="demo-w-1",
         uid="uid-1",
+        declarer="1",
         namespace="units",
         concurrency=3,
         attempt_seconds=60.0,

@@ -75,9 +75,12 @@ async def test_the_record_is_there_and_the_message_names_its_revision(api: Site)
     assert stored.record.state is State.QUEUED
     ((sequence, message),) = await api.messages()
     assert (accepted.sequence, accepted.is_duplicate) == (sequence, False)
+    declared = await api.ingress.functions.find(FUNCTION)
+    assert declared.uid
     assert message == Invocation(
         invocationID="one",
         serverlessRequestID=FUNCTION,
+        declarer=declared.uid,
         headers={"X-A": "b"},
         attributes={"k": "v"},
         payload=msgspec.Raw(b'{"n":1}'),

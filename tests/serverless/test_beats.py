@@ -9,9 +9,21 @@ UIDS = {"w": "now"}
 
 
 def beat(
-    state: WorkerState = WorkerState.READY, *, busy: int = 0, said: str = "echo", uid: str = "now"
+    state: WorkerState = WorkerState.READY,
+    *,
+    busy: int = 0,
+    foreign: int = 0,
+    said: str = "echo",
+    uid: str = "now",
 ) -> Message:
-    told = Beat(workerName="w", uid=uid, serverlessRequestID=said, state=state, busy=busy)
+    told = Beat(
+        workerName="w",
+        uid=uid,
+        serverlessRequestID=said,
+        state=state,
+        busy=busy,
+        foreign=foreign,
+    )
     return Message(NAMES.beat("echo", "w"), encode(told))
 
 
@@ -22,11 +34,15 @@ def test_what_a_worker_told_last_is_remembered_with_its_moment() -> None:
     assert beats.of("echo", "w") == Heard(uid="now", state=WorkerState.READY, busy=1, at=7)
 
 
-def test_only_another_state_is_news() -> None:
+def test_only_another_state_and_more_that_is_foreign_are_news() -> None:
     beats = Beats(NAMES, UIDS.get)
     assert beats.hear(beat(), at=1) == ("echo", "w")
     assert beats.hear(beat(busy=1), at=2) is None
     assert beats.hear(beat(WorkerState.DRAINED), at=3) == ("echo", "w")
+    assert beats.foreign("echo") == 0
+    assert beats.hear(beat(WorkerState.DRAINED, foreign=1), at=4) == ("echo", "w")
+    assert beats.foreign("echo") == 1
+    assert beats.foreign("other") == 0
 
 
 def test_whose_a_beat_is_says_the_subject_and_not_the_message() -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, encode
+from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record, encode, read
 from gpuruntime.bus.names import dead_letter_id
 from gpuruntime.bus.records import ConflictError
 from gpuruntime.framework.calls import Call
@@ -63,6 +63,16 @@ async def die(api: Site, name: str = "one", **changes: Any) -> DeadLetter:
     letter = await bury(api, message, **changes)
     await turn(api, name, state=State.DEAD_LETTERED, attempt=5, error="tired")
     return letter
+
+
+async def die_for(api: Site, **changes: Any) -> DeadLetter:
+    """As of a function that another unit declared then."""
+    letter = await die(api)
+    dead = attrs.evolve(read(bytes(letter.invocation), Invocation), **changes)
+    changed = attrs.evolve(letter, invocation=msgspec.Raw(encode(dead)))
+    subject = api.bus.names.dead_letter(FUNCTION, letter.deadLetterID)
+    await api.bus.jetstream.publish(subject, encode(changed), message_id="changed")
+    return changed
 
 
 async def bury(api: Site, message: Invocation, **changes: Any) -> DeadLetter:
@@ -154,6 +164,21 @@ async def test_many_redrives_at_once_let_it_run_once(api: Site) -> None:
         await until_empty(api.bus)
     assert weak.starts == {("one", 1): 1}
     assert await names_of(api) == []
+
+
+async def test_a_redriven_invocation_is_for_whoever_declares_its_function_now(api: Site) -> None:
+    letter = await die_for(api, declarer="earlier")
+    declared = await api.ingress.functions.find(FUNCTION)
+    record = (await redrive(api, letter)).record
+    ((_, message),) = await api.messages()
+    assert record.declarer == message.declarer == declared.uid
+
+
+async def test_what_another_tenants_function_was_sent_is_not_redriven(api: Site) -> None:
+    letter = await die_for(api, declarer="earlier", tenant="team-a")
+    with pytest.raises(InvocationConflictError, match="another tenant's function"):
+        await redrive(api, letter)
+    assert await api.messages() == []
 
 
 async def test_a_redriven_invocation_has_a_whole_life_before_it(api: Site) -> None:

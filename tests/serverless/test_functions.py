@@ -35,7 +35,7 @@ async def names_of(api: Site, *, limit: int = 100, after: str = "") -> list[str]
 
 async def test_a_known_function_is_found_without_the_cluster(api: Site) -> None:
     declared = await api.ingress.functions.find(FUNCTION)
-    assert declared.requestID == FUNCTION
+    assert declared.function.requestID == FUNCTION
     assert api.replica.transport.sent == []
 
 

@@ -41,7 +41,8 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
 def racing_names(script: Script) -> frozenset[str]:
     """Of units of which the run decides who gets what, and when."""
     scarce = {each.unit_name for each in script.units if each.spec_name == SCARCE}
-    workers = {f"{each.name}-w-" for each in script.functions}
+    makers = {name for each in script.functions for name in (each.name, each.successor)}
+    workers = {f"{name}-w-" for name in makers}
     contests = {name for each in script.contests for name in each.names}
     return frozenset({*scarce, *workers, *contests})
 

@@ -19,6 +19,12 @@ FUNCTIONS: Final = (
         "tests/worker/test_fence.py::test_what_has_ended_is_never_started_again",
     ),
     Mutation(
+        "what was sent to another unit's function never ends",
+        "gpuruntime.serverless.takeovers",
+        "        if walk.is_over or depth is None:\n",
+        "        if True:\n",
+    ),
+    Mutation(
         "workers are claimed beyond their limit",
         "gpuruntime.serverless.scale_plan",
         "    asked = min(missing, max(room, 0))\n",

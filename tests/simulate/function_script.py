@@ -64,10 +64,16 @@ class FunctionStory:
     is_deleted: bool
     # While they are under way it is deleted.
     last_calls: tuple[Call, ...]
+    # Another unit declares the function at once, and is deleted in its turn.
+    is_followed: bool
 
     @property
     def operation(self) -> str:
         return f"function-{self.name}"
+
+    @property
+    def successor(self) -> str:
+        return f"{self.name}-next"
 
     @property
     def pool(self) -> str:
@@ -93,6 +99,7 @@ def _function(rng: Random, earliest: float) -> FunctionStory:
         steps=tuple(steps),
         is_deleted=rng.random() < 0.5,
         last_calls=_calls(rng, len(steps)) if rng.random() < 0.6 else (),
+        is_followed=rng.random() < 0.6,
     )
 
 

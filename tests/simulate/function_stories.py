@@ -14,6 +14,7 @@ from tests.simulate.callers import Caller
 from tests.simulate.function_script import SERVED, Call, Fate, FunctionStep, FunctionStory
 from tests.simulate.invocations import Invocations
 from tests.simulate.reports import is_ready
+from tests.simulate.requests import Answer
 from tests.simulate.script import ENVELOPES
 from tests.simulate.virtual import true_time
 from tests.simulate.witness import STOCK, Witness
@@ -74,11 +75,11 @@ class FunctionLife:
 
     @property
     def _workers(self) -> list[GPUUnit]:
+        makers = (f"{self._story.name}-w-", f"{self._story.successor}-w-")
         return [
             each
             for each in self._ground.witness.units.values()
-            if each.spec.is_function_worker
-            and each.metadata.name.startswith(f"{self._story.name}-w-")
+            if each.spec.is_function_worker and each.metadata.name.startswith(makers)
         ]
 
     async def _take(self, step: FunctionStep, calls: tuple[Call, ...]) -> None:
@@ -118,10 +119,14 @@ class FunctionLife:
         await self._ground.until(lambda: pools[key].status.available == self._story.maximum)
 
     async def _declare(self) -> None:
+        answer = await self._declared_by(self._story.name)
+        self._demand(answer.status in (200, 201), f"declared: {answer}")
+
+    async def _declared_by(self, unit: str) -> Answer:
         story = self._story
         body = {
-            "operationID": story.operation,
-            "name": story.name,
+            "operationID": f"function-{unit}",
+            "name": unit,
             "specName": SERVED,
             "image": FIRST_IMAGE,
             "serverless": {
@@ -134,8 +139,7 @@ class FunctionLife:
                 "maxAttempts": MANY_ATTEMPTS,
             },
         }
-        answer = (await self._caller.call("POST", UNITS, body)).answer
-        self._demand(answer.status in (200, 201), f"declared: {answer}")
+        return (await self._caller.call("POST", UNITS, body)).answer
 
     async def _call_all(self, calls: tuple[Call, ...]) -> None:
         for call in calls:
@@ -235,12 +239,26 @@ class FunctionLife:
             await self._send(call)
         answer = (await self._caller.call("DELETE", self._path)).answer
         self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        if self._story.is_followed:
+            await self._follow()
         await self._ground.until(lambda: not self._ground.unit(self._story.name))
         for call in last_calls:
             await self._until_ended(call)
+        if self._story.is_followed:
+            await self._caller.call("DELETE", f"{UNITS}/{self._story.successor}")
+            await self._ground.until(lambda: not self._ground.unit(self._story.successor))
         await self._call_in_vain()
         await self._ground.until(lambda: not self._workers)
         self._ground.note(self._story.operation, "deleted")
+
+    async def _follow(self) -> None:
+        """As another tenant might: nothing that was sent before is for its workers."""
+        while True:
+            answer = await self._declared_by(self._story.successor)
+            if answer.status in (200, 201):
+                return
+            self._demand(answer.code == "name_taken", f"declared anew: {answer}")
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _call_in_vain(self) -> None:
         """A replica that has not heard of the end takes it yet, and then it fails."""

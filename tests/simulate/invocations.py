@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from gpuruntime.bus.messages import Record, read
+from gpuruntime.bus.messages import Invocation, Record, read
 from gpuruntime.bus.names import Names
 from gpuruntime.models.invocations import State
 from tests.jetstream.server import Envelope, Server, Subscription
@@ -34,8 +34,11 @@ class Invocations:
         if called not in self._latest:
             self._breach(f"invocation {name}: accepted without a record")
 
-    def start(self, function: str, name: str, attempt: int, worker: str) -> None:
-        """The function is called."""
+    def start(self, invocation: Invocation, attempt: int, worker: str, *, declarer: str) -> None:
+        """The function is called, at a worker that was made from this unit."""
+        function, name = invocation.serverlessRequestID, invocation.invocationID
+        if invocation.declarer != declarer:
+            self._breach(f"invocation {name}: was sent to another unit's function than {worker}'s")
         started = ((function, name), attempt)
         first = self._starts.setdefault(started, worker)
         self._journal.write(worker, f"runs {name}, attempt {attempt}")

@@ -183,6 +183,13 @@ INVOCATIONS: Final = (
         f"{WORKER}::test_an_invocation_without_its_record_is_dropped",
     ),
     Mutation(
+        "what was sent to another unit's function is run",
+        FENCE,
+        '    if len({record.declarer, declarer} - {""}) > 1:\n',
+        "    if False:\n",
+        FENCED,
+    ),
+    Mutation(
         "a taken-over attempt has the number of the lost one",
         FENCE,
         "        attempt=record.attempt + 1,",

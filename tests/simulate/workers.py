@@ -36,8 +36,9 @@ from tests.simulate.virtual import true_time
 class Function:
     """The user's container: it does what the payload says."""
 
-    def __init__(self, worker: str, invocations: Invocations) -> None:
+    def __init__(self, worker: str, declarer: str, invocations: Invocations) -> None:
         self._worker = worker
+        self._declarer = declarer
         self._invocations = invocations
 
     async def problem(self) -> str:
@@ -46,8 +47,7 @@ class Function:
     async def call(
         self, invocation: Invocation, *, attempt: int, within_seconds: float
     ) -> Outcome:
-        function, name = invocation.serverlessRequestID, invocation.invocationID
-        self._invocations.start(function, name, attempt, self._worker)
+        self._invocations.start(invocation, attempt, self._worker, declarer=self._declarer)
         told: Any = json.loads(bytes(invocation.payload))
         try:
             async with asyncio.timeout(within_seconds):
@@ -58,7 +58,8 @@ class Function:
             return Failure(
                 cause=FailureClass.FRAMEWORK_ERROR, error="as told", is_final=told["isRefused"]
             )
-        body = json.dumps({"call": name, "attempt": attempt}).encode()
+        told = {"call": invocation.invocationID, "attempt": attempt}
+        body = json.dumps(told).encode()
         return Answer(body=msgspec.Raw(body))
 
 
@@ -173,12 +174,14 @@ class _WorkerProcess:
             url=BROKER_URL, name=self._pod, inbox_prefix=NAMES.inbox(function.requestID)
         )
         connection = Connection(options, rng=rng, opener=wire.opener())
+        declarer = function.workerOf.uid if function.workerOf else ""
         worker = Worker(
             connection,
-            Function(self._unit, invocations),
+            Function(self._unit, declarer, invocations),
             WorkerOptions(
                 function=function.requestID,
                 name=self._unit,
+                declarer=declarer,
                 concurrency=function.concurrency,
                 attempt_seconds=function.timeoutSeconds,
                 max_attempts=function.maxAttempts,

@@ -39,10 +39,10 @@ def stored(state: State = State.QUEUED, revision: int = 7, **changes: object) ->
 
 
 async def accept(
-    bus: Bus, name: str, *, payload: object = 1, life_seconds: float = 60.0
+    bus: Bus, name: str, *, payload: object = 1, life_seconds: float = 60.0, declarer: str = ""
 ) -> Invocation:
     """Its record first, then the message, as the protocol has it."""
-    sent = await queue(bus, name, payload=payload, life_seconds=life_seconds)
+    sent = await queue(bus, name, payload=payload, life_seconds=life_seconds, declarer=declarer)
     await send(bus, sent, message_id=message_id_of(sent))
     return sent
 
@@ -51,11 +51,14 @@ def message_id_of(sent: Invocation) -> str:
     return f"{FUNCTION}:{sent.invocationID}:{sent.revision}"
 
 
-async def queue(bus: Bus, name: str, *, payload: object, life_seconds: float) -> Invocation:
+async def queue(
+    bus: Bus, name: str, *, payload: object, life_seconds: float, declarer: str = ""
+) -> Invocation:
     """What is to be sent now that its record stands."""
     now = datetime.now(UTC)
     accepted = invocation(
         name,
+        declarer=declarer,
         payload=msgspec.Raw(msgspec.json.encode(payload)),
         acceptedAt=now,
         deadlineAt=now + timedelta(seconds=life_seconds),

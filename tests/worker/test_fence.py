@@ -1,12 +1,22 @@
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.models.invocations import FailureClass, State
-from gpuruntime.worker.fence import Decision, Drop, End, Limits, Start, assumed_record, decide
+from gpuruntime.worker.fence import (
+    Decision,
+    Drop,
+    End,
+    Leave,
+    Limits,
+    Start,
+    assumed_record,
+    decide,
+)
 from tests.worker.invocations import LATER, NOW, invocation, record, stored
 
 SEQUENCE = 21
@@ -15,9 +25,22 @@ TERMINAL = [state for state in State if state.is_terminal]
 
 
 def decided(
-    there: StoredRecord | None, *, sequence: int = SEQUENCE, limits: Limits = LIMITS
+    there: StoredRecord | None,
+    *,
+    sequence: int = SEQUENCE,
+    declarer: str = "",
+    limits: Limits = LIMITS,
+    now: datetime = NOW,
 ) -> Decision:
-    return decide(invocation(), there, sequence=sequence, worker="w", now=NOW, limits=limits)
+    return decide(
+        invocation(),
+        there,
+        sequence=sequence,
+        worker="w",
+        declarer=declarer,
+        now=now,
+        limits=limits,
+    )
 
 
 def test_the_first_delivery_starts_the_first_attempt_over_the_record_it_was_published_for() -> (
@@ -31,6 +54,21 @@ def test_the_first_delivery_starts_the_first_attempt_over_the_record_it_was_publ
     assert (decision.record.attempt, decision.record.sequence) == (1, SEQUENCE)
     assert (decision.record.workerName, decision.record.startedAt) == ("w", NOW)
     assert decision.record.requestHash == "abc"
+
+
+@pytest.mark.parametrize("there", [stored(), stored(State.RUNNING, attempt=1, sequence=SEQUENCE)])
+def test_what_was_accepted_for_another_declarer_is_left(there: StoredRecord) -> None:
+    theirs = attrs.evolve(there, record=attrs.evolve(there.record, declarer="a"))
+    assert isinstance(decided(theirs, declarer="b"), Leave)
+    assert isinstance(decided(theirs, declarer="a"), Start)
+    assert isinstance(decided(theirs, declarer="b", now=LATER), End)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("", "b"), ("a", ""), ("", "")])
+def test_a_worker_or_a_message_that_names_no_declarer_goes_with_any(
+    theirs: str, ours: str
+) -> None:
+    assert isinstance(decided(stored(declarer=theirs), declarer=ours), Start)
 
 
 def test_without_a_record_nothing_is_started() -> None:

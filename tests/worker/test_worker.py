@@ -418,6 +418,27 @@ async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
     assert len(beats) < 20
 
 
+async def test_what_was_accepted_for_another_declarer_is_never_run_and_told_of(
+    declared: Bus,
+) -> None:
+    """It may have been another tenant's function of the name."""
+    ledger = Ledger()
+    beats: list[Beat] = []
+    subject = declared.names.beat(FUNCTION, "w1")
+    async with (
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        working(declared, ledger.handle, declarer="b"),
+    ):
+        await accept(declared, "theirs", declarer="a")
+        await accept(declared, "ours", declarer="b")
+        assert (await ended(declared, "ours")).state is State.SUCCEEDED
+        await eventually(lambda: bool(beats) and beats[-1].foreign > 0)
+    record = await declared.records.read(FUNCTION, "theirs")
+    assert record is not None
+    assert (record.record.state, record.record.attempt) == (State.QUEUED, 0)
+    assert ledger.started == [("ours", 1)]
+
+
 async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -> None:
     ledger = Ledger()
     beats: list[Beat] = []
