@@ -16,6 +16,7 @@ from gpuruntime.kube.errors import (
     InvalidError,
     KubeError,
     MalformedAnswerError,
+    SilentWatchError,
     ThrottledError,
 )
 
@@ -27,7 +28,8 @@ SHORTEST_HEALTHY_SECONDS = 1.0
 # A consistent list cannot be older than what was seen before it, unless the server was restored
 # from a backup: its word counts when it stays with it.
 MOST_STALE_LISTS = 3
-# A version whose watch the server breaks off with an error once may be resumed, twice not.
+# A version whose watch the server breaks off with an error once may be resumed, twice not. Neither
+# is one from which nothing comes twice: a server that was set back knows it not yet.
 MOST_REFUSALS = 2
 
 
@@ -167,7 +169,7 @@ def _is_refusal(state: Listed | Watching, error: KubeError | None) -> bool:
     """Told within the stream: a server that only lacks capacity would not have opened it."""
     if isinstance(state, Listed) or isinstance(error, ThrottledError):
         return False
-    return isinstance(error, ApiError | MalformedAnswerError)
+    return isinstance(error, ApiError | MalformedAnswerError | SilentWatchError)
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -183,8 +183,15 @@ class Reflector(Generic[ObjectT]):
             case Bookmark(resource_version=""):
                 pass
             case Bookmark():
-                version = version_number(event.resource_version, f"bookmark of {self._source}")
-                self._writer.told(version)
-                self._advance(Told(version=version))
+                self._take_bookmark(event)
             case _:
                 assert_never(event)
+
+    def _take_bookmark(self, bookmark: Bookmark) -> None:
+        version = version_number(bookmark.resource_version, f"bookmark of {self._source}")
+        if not isinstance(self.state, Empty) and version < self.state.version:
+            log.warning("server was set back", resource=str(self._source), version=version)
+            self.doubt()
+            return
+        self._writer.told(version)
+        self._advance(Told(version=version))

@@ -13,6 +13,10 @@ class UnreachableError(KubeError):
     """No connection: the request surely changed nothing."""
 
 
+class SilentWatchError(UnreachableError):
+    """A watch that stands and brings nothing, not even a bookmark."""
+
+
 class OutcomeUnknownError(KubeError):
     """The answer was lost: a write may have happened, now or in the next moments."""
 

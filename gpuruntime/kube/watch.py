@@ -21,6 +21,7 @@ from gpuruntime.kube.errors import (
     KubeError,
     MalformedAnswerError,
     OutcomeUnknownError,
+    SilentWatchError,
     UnreachableError,
 )
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
@@ -156,7 +157,7 @@ async def _chunks(
             yield chunk
     except TimeoutError as error:
         if until < ends_at:
-            raise UnreachableError(f"{call}: silent for {IDLE_LIMIT_SECONDS:g} s") from error
+            raise SilentWatchError(f"{call}: silent for {IDLE_LIMIT_SECONDS:g} s") from error
     except (UnreachableError, OutcomeUnknownError) as error:
         raise UnreachableError(f"{call}: {error}") from error
     finally:

@@ -142,17 +142,19 @@ class ModelServer:
         loop = asyncio.get_running_loop()
         told = int(query["resourceVersion"])
         ends_at = loop.time() + int(query["timeoutSeconds"])
-        bookmark_at = loop.time() + BOOKMARK_SECONDS
+        bookmark_at = loop.time() + BOOKMARK_SECONDS if self.has_bookmarks else math.inf
         while ends_at - loop.time() > A_MOMENT:
             news = self._news
             arrived, due_at = self._arrived(told)
             for event in arrived:
                 told = event.version
                 yield event.line
-            if self.has_bookmarks and bookmark_at - loop.time() < A_MOMENT:
+            if bookmark_at - loop.time() < A_MOMENT:
                 bookmark_at = loop.time() + BOOKMARK_SECONDS
-                told = max([told, *([self.version] if due_at == math.inf else [])])
-                yield bookmark(told)
+                # One that was set back tells where it is, although the watch began beyond that.
+                reached = self.version if due_at == math.inf else told
+                told = max(told, reached)
+                yield bookmark(reached)
             await _wait(news, min(ends_at, bookmark_at, due_at))
 
     def _arrived(self, told: int) -> tuple[list[Event], float]:

@@ -232,6 +232,25 @@ async def test_a_server_that_was_set_back_is_followed_again(server: ModelServer)
         assert followed.view() == restored.truth()
 
 
+@pytest.mark.parametrize("has_bookmarks", [True, False])
+async def test_a_server_that_was_set_back_and_says_nothing_of_it_is_followed_again(
+    server: ModelServer, has_bookmarks: bool
+) -> None:
+    """It takes the watch from the higher version, and waits until it gets there."""
+    for _ in range(50):
+        server.put("anvil")
+    transport = DirectTransport(server)
+    followed = Followed(transport)
+    restored = ModelServer()
+    restored.has_bookmarks = has_bookmarks
+    restored.put("chisel")
+    async with running(followed.informer):
+        transport.server = restored
+        server.script("watch", *[refuse(500, "InternalError")] * 10)
+        await asyncio.sleep(1_000)
+        assert followed.view() == restored.truth()
+
+
 async def test_a_handler_that_raises_ends_the_informer(followed: Followed) -> None:
     def fail(*_: object) -> None:
         raise LookupError("a fault of ours")

@@ -30,6 +30,7 @@ from gpuruntime.kube.errors import (
     ForbiddenError,
     KubeError,
     MalformedAnswerError,
+    SilentWatchError,
     ThrottledError,
     UnavailableError,
     UnreachableError,
@@ -41,6 +42,7 @@ UNREACHABLE = UnreachableError("refused")
 FORBIDDEN = ForbiddenError("no", 403)
 UNAVAILABLE = UnavailableError("etcd has no leader", 500)
 MALFORMED = MalformedAnswerError("html")
+SILENT = SilentWatchError("no word")
 BAD_REQUEST = BadRequestError("invalid resource version", 400)
 
 
@@ -81,8 +83,10 @@ def ended(
         (Watching(version=5), ended(EXPIRED), Empty()),
         (Watching(version=5), ended(UNAVAILABLE), Listed(version=5, refusals=1)),
         (Watching(version=5), ended(MALFORMED), Listed(version=5, refusals=1)),
+        (Watching(version=5), ended(SILENT), Listed(version=5, refusals=1)),
         (Listed(version=5, refusals=1), WindowOpened(), Watching(version=5, refusals=1)),
         (Watching(version=5, refusals=1), ended(UNAVAILABLE), Empty()),
+        (Watching(version=5, refusals=1), ended(SILENT), Empty()),
         (Watching(version=5), StoreDoubted(), Empty()),
     ],
 )
