@@ -109,6 +109,8 @@ def test_what_any_proxy_may_say_needs_no_status_object(
         ("nan", None, None),
         ("0", "x", None),
         ("99999999", None, LONGEST_RETRY_AFTER_SECONDS),
+        pytest.param("9" * 400, None, None, id="header beyond any float"),
+        pytest.param("", 10**400, None, id="details beyond any float"),
     ],
 )
 def test_the_wait_comes_from_the_header_or_the_details(
