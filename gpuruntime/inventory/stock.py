@@ -26,6 +26,7 @@ from gpuruntime.inventory.claim_plan import (
     Won,
 )
 from gpuruntime.inventory.peers import Peers
+from gpuruntime.inventory.refusals import OF_THE_OBJECT, Refusals
 from gpuruntime.inventory.reservations import Reservations
 from gpuruntime.inventory.shared_reads import SharedReads, list_all
 from gpuruntime.inventory.stores import FREE, SOURCE_UID, Cache, free_with
@@ -78,26 +79,34 @@ class StockClaims:
     async def claim(self, wanted: Wanted) -> Claim | None:
         """None: a consistent read, begun after this call, showed nothing that could be claimed.
 
-        A claim that our operation holds already is re-stamped. Raises OperationConflictError
-        where it holds one for another request, and KubeError.
+        A claim that our operation holds already is re-stamped. Stock that refuses the mark for
+        its own sake is passed over. Raises OperationConflictError where our operation holds a
+        claim for another request, and KubeError.
         """
         passed: set[str] = set()
-        while stock := self._pick(self._known(wanted), wanted, passed, ours_only=True):
-            if claim := await self._try(stock, wanted):
+        refusals = Refusals()
+        while stock := self._pick(self._known(wanted, refusals), wanted, passed, ours_only=True):
+            if claim := await self._try(stock, wanted, refusals):
                 return claim
             passed.add(stock.metadata.uid)
-        if self._pick(self._known(wanted), wanted, passed):
+        if self._pick(self._known(wanted, refusals), wanted, passed):
             # What is left is the share of others: one caller at a time meets them there.
             async with self._beyond_share[wanted.spec_name]:
-                stock = self._pick(self._known(wanted), wanted, passed)
-                if stock and (claim := await self._try(stock, wanted)):
+                stock = self._pick(self._known(wanted, refusals), wanted, passed)
+                if stock and (claim := await self._try(stock, wanted, refusals)):
                     return claim
-        return await self._claim_listed(wanted)
+        return await self._claim_listed(wanted, refusals)
 
-    async def restamp(self, stock: GPUUnit, wanted: Wanted) -> Claim | None:
-        """Takes over our operation's claim from another attempt; None: it is no longer there."""
+    async def restamp(
+        self, stock: GPUUnit, wanted: Wanted, refusals: Refusals | None = None
+    ) -> Claim | None:
+        """Takes over our operation's claim from another attempt.
+
+        None: it is no longer there, or the cluster refuses the new mark.
+        """
         sent_at = asyncio.get_running_loop().time()
-        seen = await self._mark(stock, wanted, self._peers.new_attempt())
+        attempt = self._peers.new_attempt()
+        seen = await self._mark(stock, wanted, attempt, refusals or Refusals())
         if not isinstance(seen, Won):
             return None
         return Claim(stock=seen.stock, is_owned=False, sent_at=sent_at)
@@ -123,29 +132,31 @@ class StockClaims:
                 return
             self._stock.write_through(freed)
 
-    async def _claim_listed(self, wanted: Wanted) -> Claim | None:
+    async def _claim_listed(self, wanted: Wanted, refusals: Refusals) -> Claim | None:
         """The cache shows nothing: our own writes in flight end first, then a LIST decides."""
         loop = asyncio.get_running_loop()
         patience_ends_at = loop.time() + PATIENCE_SECONDS
         while True:
             await self._reservations.settled(wanted.spec_name)
             listed = await self._lists.get(wanted.spec_name)
-            own = next((each for each in listed if claim_plan.is_claim_of(each, wanted)), None)
-            free = list(self._claimable(filter(provenance.is_free, listed), wanted))
+            ours = (each for each in listed if claim_plan.is_claim_of(each, wanted))
+            own = next((each for each in ours if each.metadata.uid not in refusals), None)
+            free = list(self._claimable(filter(provenance.is_free, listed), wanted, refusals))
             if own is None and not free:
                 if not self._is_unsettled(listed) or loop.time() > patience_ends_at:
+                    refusals.demand_right()
                     return None
                 await asyncio.sleep(PAUSE_SECONDS)
-            elif claim := await self._claim_seen(own, free, wanted):
+            elif claim := await self._claim_seen(own, free, wanted, refusals):
                 return claim
 
     async def _claim_seen(
-        self, own: GPUUnit | None, free: Iterable[GPUUnit], wanted: Wanted
+        self, own: GPUUnit | None, free: Iterable[GPUUnit], wanted: Wanted, refusals: Refusals
     ) -> Claim | None:
         if own is not None:
-            return await self.restamp(own, wanted)
+            return await self.restamp(own, wanted, refusals)
         stock = self._pick(free, wanted, ())
-        return await self._try(stock, wanted) if stock else None
+        return await self._try(stock, wanted, refusals) if stock else None
 
     def _is_unsettled(self, listed: Iterable[GPUUnit]) -> bool:
         return claim_plan.is_unsettled(listed, self._units.store.get, self._now())
@@ -158,18 +169,23 @@ class StockClaims:
             label_selector=f"{labels.SPEC}={spec_name}",
         )
 
-    def _known(self, wanted: Wanted) -> Iterator[GPUUnit]:
+    def _known(self, wanted: Wanted, refusals: Refusals) -> Iterator[GPUUnit]:
         of_image = self._stock.store.by_index(FREE, free_with(wanted.spec_name, wanted.image))
         of_spec = self._stock.store.by_index(FREE, wanted.spec_name)
         head = {each.metadata.uid: each for each in islice(of_image, HEAD)}
         if len(head) < HEAD:
             head |= {each.metadata.uid: each for each in islice(of_spec, HEAD)}
-        return self._claimable(head.values(), wanted)
+        return self._claimable(head.values(), wanted, refusals)
 
-    def _claimable(self, free: Iterable[GPUUnit], wanted: Wanted) -> Iterator[GPUUnit]:
+    def _claimable(
+        self, free: Iterable[GPUUnit], wanted: Wanted, refusals: Refusals
+    ) -> Iterator[GPUUnit]:
         """A unit that names a stock uid may still start on it, whatever its mark says."""
+        if refusals.are_too_many:
+            return
         for stock in claim_plan.in_order(free, wanted):
-            if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid):
+            uid = stock.metadata.uid
+            if uid not in refusals and not self._units.store.by_index(SOURCE_UID, uid):
                 yield stock
 
     def _pick(
@@ -189,26 +205,28 @@ class StockClaims:
                 return stock
         return None
 
-    async def _try(self, stock: GPUUnit, wanted: Wanted) -> Claim | None:
+    async def _try(self, stock: GPUUnit, wanted: Wanted, refusals: Refusals) -> Claim | None:
         """Goes on at newer versions for as long as the unit is free."""
         attempt = self._peers.new_attempt()
         sent_at = asyncio.get_running_loop().time()
         with self._reservations.hold(wanted.spec_name, stock.metadata.uid):
             while True:
-                seen = await self._mark(stock, wanted, attempt)
+                seen = await self._mark(stock, wanted, attempt, refusals)
                 match seen:
                     case Won(marked):
                         return Claim(stock=marked, is_owned=True, sent_at=sent_at)
                     case StillFree(newer):
                         stock = newer
                     case Reusable(claimed):
-                        return await self.restamp(claimed, wanted)
+                        return await self.restamp(claimed, wanted, refusals)
                     case Elsewhere():
                         return None
                     case _:
                         assert_never(seen)
 
-    async def _mark(self, stock: GPUUnit, wanted: Wanted, attempt: str) -> Seen:
+    async def _mark(
+        self, stock: GPUUnit, wanted: Wanted, attempt: str, refusals: Refusals
+    ) -> Seen:
         """One PATCH at the version that was observed, and a look where it did not succeed.
 
         Where neither tells, raises the error of the PATCH: the mark may be there.
@@ -216,6 +234,9 @@ class StockClaims:
         try:
             return await self._patch(stock, wanted, attempt)
         except NotFoundError:
+            return Elsewhere()
+        except OF_THE_OBJECT as error:
+            refusals.add(stock, error)
             return Elsewhere()
         except ConflictError:
             seen = await self._look(stock, wanted, attempt)

@@ -1,22 +1,32 @@
 """The claim primitive, as whoever needs an envelope uses it."""
 
 import asyncio
+from contextlib import suppress
 
 import attrs
 import pytest
+import structlog
 
 from gpuruntime.inventory.claim_plan import Claim, Wanted
 from gpuruntime.inventory.inventory import stock_claims_of
+from gpuruntime.inventory.refusals import MOST_REFUSALS
 from gpuruntime.inventory.stock import HEAD, PATIENCE_SECONDS, StockClaims
-from gpuruntime.kube.errors import OutcomeUnknownError
+from gpuruntime.kube.errors import ForbiddenError, OutcomeUnknownError
 from gpuruntime.models import labels
 from gpuruntime.models.envelopes import envelope_of
 from gpuruntime.models.units import GPU_UNITS, GPUUnitSpec
-from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, slow
+from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, Fault, refused, slow
 from tests.inventory.cluster import STOCK, Cluster, Replica, notes, replica
 from tests.inventory.units import wanted
 
 pytestmark = pytest.mark.looptime
+
+FOR_EVER = 10**9
+REFUSALS = {
+    "full annotations": refused(422, "Invalid"),
+    "an odd request": refused(400, "BadRequest"),
+    "an admission policy": refused(403, "Forbidden"),
+}
 
 
 def claims_of(api: Replica) -> StockClaims:
@@ -160,3 +170,73 @@ async def test_stock_that_is_never_given_back_is_not_waited_for_long(cluster: Cl
         assert await stock.claim(wanted(operation_id="two")) is None
         waited = asyncio.get_running_loop().time() - started
         assert waited == pytest.approx(PATIENCE_SECONDS, abs=0.2)
+
+
+@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
+async def test_stock_that_refuses_its_claim_is_passed_over_and_named(
+    cluster: Cluster, fault: Fault
+) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        first = await claimed_by(stock, wanted())
+        await stock.release(first)
+        name = first.stock.metadata.name
+        api.transport.on("PATCH", name, fault, times=FOR_EVER)
+        with structlog.testing.capture_logs() as logs:
+            second = await claimed_by(stock, wanted())
+        assert second.stock.metadata.name != name
+    assert [(each["event"], each["stock"]) for each in logs] == [
+        ("stock refuses its claim", f"{STOCK}/{name}")
+    ]
+
+
+@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
+async def test_stock_that_refuses_its_claim_is_tried_once(cluster: Cluster, fault: Fault) -> None:
+    cluster.add_stock(3)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", fault, times=FOR_EVER)
+        with suppress(ForbiddenError):
+            await claims_of(api).claim(wanted())
+        tried = api.transport.written()
+    assert len(set(tried)) == len(tried) == 3
+
+
+async def test_all_stock_refusing_its_claim_for_its_own_sake_is_no_stock(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", refused(422, "Invalid"), times=FOR_EVER)
+        assert await claims_of(api).claim(wanted()) is None
+        assert await api.create() == "insufficient_capacity"
+
+
+async def test_a_right_that_is_missing_is_not_told_as_missing_stock(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", refused(403, "Forbidden"), times=FOR_EVER)
+        with pytest.raises(ForbiddenError):
+            await claims_of(api).claim(wanted())
+        assert await api.create() == "forbidden"
+
+
+async def test_refusals_without_an_end_are_no_fault_of_single_stock(cluster: Cluster) -> None:
+    cluster.add_stock(MOST_REFUSALS + 5)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", refused(403, "Forbidden"), times=FOR_EVER)
+        with pytest.raises(ForbiddenError):
+            await claims_of(api).claim(wanted())
+        assert len(api.transport.written()) == MOST_REFUSALS
+
+
+async def test_a_claim_of_ours_that_refuses_its_new_mark_is_left_for_other_stock(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        first = await claimed_by(stock, wanted())
+        name = first.stock.metadata.name
+        api.transport.on("PATCH", name, refused(422, "Invalid"), times=FOR_EVER)
+        assert await stock.restamp(first.stock, wanted()) is None
+        assert (await claimed_by(stock, wanted())).stock.metadata.name != name
+        assert await stock.claim(wanted(operation_id="two")) is None

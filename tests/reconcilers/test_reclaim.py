@@ -9,7 +9,7 @@ from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import ObjectMeta
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.reconcilers.reclaim import may_take_again
-from tests.faults import ANSWER_LOST, Fault
+from tests.faults import ANSWER_LOST, Fault, refused
 from tests.inventory.cluster import INSTANCE, STOCK, notes
 from tests.reconcilers.world import World, becomes, living, managing, reason_of, until
 
@@ -123,3 +123,20 @@ async def test_a_claim_of_the_same_operation_for_another_request_is_waited_out()
         await until(lambda: reason_of(world.unit("demo")) == "ClaimLost")
         await becomes(world, "demo", "Ready", seconds=150)
     assert notes(world.unit("demo"))[labels.SOURCE_STOCK] == f"{STOCK}/p-2"
+
+
+@pytest.mark.looptime
+async def test_stock_that_refuses_its_claim_keeps_no_unit_from_the_next() -> None:
+    world = World()
+    async with living(world):
+        async with managing(world):
+            world.add_pool(replicas=3, refill="Never")
+            await until(lambda: available(world) == 3)
+        add_orphan(world, "p-1")
+        world.claim_by_hand("p-2", "demo", operation="late")
+        path, no = f"{GPU_UNITS.path(namespace=STOCK, name='p-2')}$", refused(422, "Invalid")
+        async with managing(
+            world, prepare=lambda transport: transport.on("PATCH", path, no, times=1_000)
+        ):
+            await becomes(world, "demo", "Ready")
+    assert notes(world.unit("demo"))[labels.SOURCE_STOCK] == f"{STOCK}/p-3"
