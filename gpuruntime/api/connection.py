@@ -14,7 +14,7 @@ class Connection:
     is_synced: bool = False
     is_queue_connected: bool = False
     is_stopping: bool = False
-    # Why the cluster cannot be reached; empty while it can.
+    # What is refused, or why the cluster cannot be reached; empty while all is well.
     error: str = ""
 
     @property
@@ -37,4 +37,5 @@ def demand_cluster(connection: Connection) -> None:
         reason = connection.error or "no answer yet"
         raise NotServingError(f"the cluster cannot be reached: {reason}")
     if not connection.is_synced:
-        raise NotServingError("the caches are not synced yet: send the request again")
+        reason = connection.error or "send the request again"
+        raise NotServingError(f"the caches are not in step with the cluster: {reason}")

@@ -74,8 +74,13 @@ class Informer(Generic[ObjectT]):
 
     @property
     def error(self) -> KubeError | None:
-        """What failed last, until the server answered again; the informer keeps trying."""
+        """What failed last, until news came again; the informer keeps trying."""
         return self._reflector.error
+
+    @property
+    def failing_seconds(self) -> float:
+        """For how long the error stands, through whatever others; 0 without one."""
+        return self._reflector.failing_seconds
 
     def add_handler(self, handler: Handler[ObjectT]) -> None:
         """To be called before `run`: what was announced earlier is not told again."""

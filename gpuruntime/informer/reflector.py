@@ -44,8 +44,8 @@ EVENTS_WITHOUT_PAUSE = 200
 OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
-# What shows that the server answers.
-HEARD = (PageRead, ListRead, WindowOpened, Told)
+# What is news to readers. A page is none: they see the old until the last one has come.
+HEARD = (ListRead, WindowOpened, Told)
 
 log = structlog.get_logger()
 
@@ -60,8 +60,9 @@ class Reflector(Generic[ObjectT]):
         self._health = Health()
         self._is_doubted = False
         self.state: State = Empty()
-        # What failed last, until the server answered again.
+        # What failed last, until news came again.
         self.error: KubeError | None = None
+        self._failed_at = 0.0
         # Set once the first list has been announced: what handlers hear before is the backlog.
         self.synced = asyncio.Event()
         # Set at each step: whoever waits for one clears it first.
@@ -77,6 +78,11 @@ class Reflector(Generic[ObjectT]):
             self._health = self._health.after(outcome)
             self._source.gauge("informer_failures_in_a_row", self._health.failures)
             await asyncio.sleep(self._health.delay_seconds(outcome, self._source.rng))
+
+    @property
+    def failing_seconds(self) -> float:
+        """Since the first failure after the last news; 0 without an error."""
+        return 0.0 if self.error is None else _loop_time() - self._failed_at
 
     def doubt(self) -> None:
         """The store differs from the server: list again, after the next bookmark at the latest."""
@@ -102,6 +108,8 @@ class Reflector(Generic[ObjectT]):
             self._source.count("informer_failures_total", error=type(error).__name__)
             if type(error) is not type(self.error):
                 log.warning("informer failed", resource=str(self._source), error=str(error))
+            if self.error is None:
+                self._failed_at = _loop_time()
             self.error = error
         elif self.error is not None and isinstance(outcome, HEARD):
             log.info("informer recovered", resource=str(self._source))
@@ -195,3 +203,7 @@ class Reflector(Generic[ObjectT]):
             return
         self._writer.told(version)
         self._advance(Told(version=version))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -29,7 +29,6 @@ from gpuruntime.inventory.stores import (
     Caches,
 )
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter
@@ -43,7 +42,7 @@ from gpuruntime.observe.metric import RoleName
 from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster import transport_of
-from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
+from gpuruntime.roles.mirrors import Mirror, is_away, is_behind, mirrors, waits_for
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.queues import queue_of
 from gpuruntime.roles.result_stores import result_store
@@ -242,19 +241,20 @@ class Api:
     def _connection(self) -> Connection:
         """Every request asks for it, and mostly all is well.
 
-        A mirror that waits to try again tells nothing of the cluster while another hears of it.
+        A mirror that waits to try again tells nothing of the cluster while another hears of it;
+        only what it holds may get too old.
         """
         if self._is_well():
             return WELL[not self._queue.problem]
-        needed = self._needed()
+        needed = sorted(self._needed(), key=lambda each: each.failing_seconds, reverse=True)
         errors = [each.error for each in needed if each.error is not None]
-        unreachable = [error for error in errors if isinstance(error, UnreachableError)]
-        is_away = bool(unreachable) and len(unreachable) == len(needed)
         has_heard = any(informer.synced.is_set() for informer in self._informers.values())
         return Connection(
             is_enabled=self._is_enabled,
-            is_connected=self._is_enabled and not is_away and (has_heard or bool(errors)),
-            is_synced=not self._unsynced(),
+            is_connected=(
+                self._is_enabled and not is_away(needed) and (has_heard or bool(errors))
+            ),
+            is_synced=not self._unsynced() and not any(map(is_behind, needed)),
             is_queue_connected=not self._queue.problem,
             is_stopping=self._stop.is_set(),
             error=str(errors[0]) if errors else "",

@@ -466,3 +466,26 @@ async def test_one_forbidden_kind_leaves_the_others_alone(scene: Scene, tmp_path
             scene.assert_in_step()
             assert isinstance(forbidden.informer.error, ForbiddenError)
             assert "things is forbidden" in str(forbidden.informer.error)
+
+
+async def test_an_error_is_as_old_as_its_first_failure_and_gone_with_news(scene: Scene) -> None:
+    async with running(scene.informer):
+        assert scene.informer.failing_seconds == 0
+        await scene.front.down()
+        started = asyncio.get_running_loop().time()
+        await asyncio.sleep(100)
+        lasted = asyncio.get_running_loop().time() - started
+        assert lasted - 2 < scene.informer.failing_seconds <= lasted
+        await scene.front.up()
+        await asyncio.sleep(31)
+        assert scene.informer.failing_seconds == 0
+
+
+async def test_a_first_page_of_a_list_that_never_comes_to_its_end_is_no_news(
+    scene: Scene,
+) -> None:
+    pages = [first_page_only, refuse(410, "Expired")] * 100
+    scene.server.script("list", *pages)
+    async with running(scene.informer):
+        await asyncio.sleep(60)
+        assert scene.informer.failing_seconds > 60
