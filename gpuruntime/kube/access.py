@@ -76,15 +76,19 @@ def access_of(
 def is_http_url(text: object) -> bool:
     try:
         url = urlsplit(text) if isinstance(text, str) else urlsplit("")
-        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+        is_whole = bool(url.hostname) and url.port != 0 and str(text).isprintable()
+        return url.scheme in {"http", "https"} and is_whole
     except ValueError:
         return False
 
 
 def _usable_proxy(origin: str, proxy: str | None) -> str | None:
     if proxy and not is_http_url(proxy):
-        kind = proxy.partition("://")[0]
-        raise ConfigurationError(f"{origin}: the proxy is no http or https URL but a {kind!r} one")
+        kind, is_found, _ = proxy.partition("://")
+        # Nothing else of it is told: a password may be in it.
+        is_other = bool(is_found) and kind not in {"http", "https"}
+        told = f" but a {kind!r} one" if is_other else ": write one like http://10.0.0.1:3128"
+        raise ConfigurationError(f"{origin}: the proxy is no http or https URL{told}")
     return proxy
 
 

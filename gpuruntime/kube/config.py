@@ -149,9 +149,11 @@ def _token(file: Path, origin: str) -> str:
     return token
 
 
-def _decoded(data: object, subject: str) -> bytes:
+def _decoded(data: str, subject: str) -> bytes:
+    if not data.isascii():
+        raise ConfigurationError(f"{subject} is not base64: it holds other letters")
     try:
-        return base64.b64decode(str(data), validate=False)
+        return base64.b64decode(data, validate=False)
     except binascii.Error as error:
         raise ConfigurationError(f"{subject} is not base64: {error}") from error
 

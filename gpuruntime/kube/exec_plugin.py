@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.kube.kubeconfig import is_text
 from gpuruntime.models import codec
 
 TIMEOUT_SECONDS = 30.0
@@ -50,6 +51,7 @@ class ExecPlugin:
         subject = f"{origin}: credential plugin {plugin.get('command')!r}"
         if not plugin.get("command") or not plugin.get("apiVersion"):
             raise ConfigurationError(f"{subject}: command and apiVersion are both needed")
+        _demand_shape(plugin, subject)
         if plugin.get("interactiveMode") == "Always":
             raise ConfigurationError(f"{subject}: it needs a terminal: use one that does not")
         printed = self._printed(plugin, cluster, subject)
@@ -85,10 +87,11 @@ class ExecPlugin:
     def _start(
         self, plugin: Mapping[str, Any], cluster: Mapping[str, Any], subject: str
     ) -> subprocess.Popen[bytes]:
+        environment = _environment(plugin, cluster, subject)
         try:
             return subprocess.Popen(  # noqa: S603  # the operator's own kubeconfig names it
                 [str(plugin["command"]), *(str(item) for item in plugin.get("args") or ())],
-                env=_environment(plugin, cluster),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -100,7 +103,21 @@ class ExecPlugin:
             raise ConfigurationError(f"{subject}: cannot be run: {error}: {hint}") from error
 
 
-def _environment(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, str]:
+def _demand_shape(plugin: Mapping[str, Any], subject: str) -> None:
+    """What is wrong is not quoted: it may be a secret."""
+    for member in ("command", "apiVersion"):
+        if not is_text(plugin[member]):
+            raise ConfigurationError(f"{subject}: {member} is not plain text: write it in quotes")
+    arguments, variables = plugin.get("args"), plugin.get("env")
+    if not isinstance(arguments, list | None):
+        raise ConfigurationError(f"{subject}: args is not a list: write each in a line of its own")
+    if not isinstance(variables, list | None):
+        raise ConfigurationError(f"{subject}: env is not a list: write items with name and value")
+
+
+def _environment(
+    plugin: Mapping[str, Any], cluster: Mapping[str, Any], subject: str
+) -> dict[str, str]:
     spec: dict[str, Any] = {"interactive": False}
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = {
@@ -112,7 +129,14 @@ def _environment(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[
         for item in plugin.get("env") or ()
         if isinstance(item, dict) and "name" in item
     }
-    return {**os.environ, **own, "KUBERNETES_EXEC_INFO": codec.encode(info).decode()}
+    try:
+        told = codec.encode(info).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{subject}: provideClusterInfo: the cluster has no form in JSON: "
+            "look at its extensions"
+        ) from error
+    return {**os.environ, **own, "KUBERNETES_EXEC_INFO": told}
 
 
 def _credential(printed: bytes, api_version: str, subject: str) -> PluginCredential:

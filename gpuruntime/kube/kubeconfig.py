@@ -4,6 +4,7 @@ A file found earlier in the list wins, entry by entry, as it does for kubectl.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +23,16 @@ VARIABLE = "KUBECONFIG"
 SECTIONS = ("clusters", "contexts", "users")
 CLUSTER_PATHS = ("certificate-authority",)
 USER_PATHS = ("client-certificate", "client-key", "tokenFile")
+CLUSTER_TEXTS = (
+    *CLUSTER_PATHS,
+    "certificate-authority-data",
+    "proxy-url",
+    "server",
+    "tls-server-name",
+)
+USER_TEXTS = (*USER_PATHS, "client-certificate-data", "client-key-data", "token")
+# YAML can write them; a path, an address and a program's arguments cannot hold them.
+UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -62,18 +73,25 @@ def read_selection(paths: str, context: str) -> Selection:
     found = _find(merged, "contexts", chosen, origin).value
     cluster = _find(merged, "clusters", _reference(found, "cluster", origin), origin)
     user = _find(merged, "users", _reference(found, "user", origin), origin)
+    _demand_texts(cluster, CLUSTER_TEXTS, f"{origin}: the cluster's")
+    _demand_texts(user, USER_TEXTS, f"{origin}: the user's")
+    _demand_switch(cluster, "insecure-skip-tls-verify", f"{origin}: the cluster's")
     return Selection(
         origin=origin,
         context=chosen,
-        cluster=_with_absolute_paths(cluster, CLUSTER_PATHS),
-        user=_with_absolute_command(user),
+        cluster=_with_absolute_paths(cluster, CLUSTER_PATHS, origin),
+        user=_with_absolute_command(user, origin),
     )
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str) and not UNUSABLE.search(value)
 
 
 def _merge(paths: str, origin: str) -> _Merged:
     merged = _Merged()
     is_found = False
-    for file in (Path(path).expanduser() for path in paths.split(os.pathsep) if path):
+    for file in (_expanded(path, origin) for path in paths.split(os.pathsep) if path):
         text = _read(file)
         if text is None:
             continue
@@ -141,18 +159,48 @@ def _reference(context: Members, member: str, origin: str) -> str:
     return str(name)
 
 
-def _with_absolute_paths(entry: _Entry, members: tuple[str, ...]) -> Members:
+def _demand_texts(entry: _Entry, members: tuple[str, ...], subject: str) -> None:
+    """What is wrong is not quoted: it may be a secret."""
+    for member in members:
+        value = entry.value.get(member)
+        if value is not None and not is_text(value):
+            raise ConfigurationError(
+                f"{subject} {member} is not plain text: write it in quotes and without NUL"
+            )
+
+
+def _demand_switch(entry: _Entry, member: str, subject: str) -> None:
+    """A text is true, whatever it says."""
+    if not isinstance(entry.value.get(member), bool | None):
+        raise ConfigurationError(
+            f"{subject} {member} is neither true nor false: write it without quotes"
+        )
+
+
+def _expanded(path: str, subject: str) -> Path:
+    if not is_text(path):
+        raise ConfigurationError(f"{subject}: the path holds characters that no file name has")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"{subject}: {path}: no such home directory: write the path in full"
+        ) from error
+
+
+def _with_absolute_paths(entry: _Entry, members: tuple[str, ...], origin: str) -> Members:
+    folder = entry.file.parent.absolute()
     absolute = {
-        member: str(entry.file.parent.absolute() / Path(str(entry.value[member])).expanduser())
+        member: str(folder / _expanded(entry.value[member], f"{origin}: {member}"))
         for member in members
         if entry.value.get(member)
     }
     return {**entry.value, **absolute}
 
 
-def _with_absolute_command(entry: _Entry) -> Members:
+def _with_absolute_command(entry: _Entry, origin: str) -> Members:
     """A plugin named with a slash lies beside the file; without one it is looked up in $PATH."""
-    user = _with_absolute_paths(entry, USER_PATHS)
+    user = _with_absolute_paths(entry, USER_PATHS, origin)
     plugin = user.get("exec")
     if isinstance(plugin, dict) and "/" in str(plugin.get("command") or ""):
         command = entry.file.parent.absolute() / str(plugin["command"])

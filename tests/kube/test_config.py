@@ -167,6 +167,12 @@ def test_an_unknown_context_is_told_with_those_there_are(tmp_path: Path) -> None
         ({"as": "admin"}, "the user's as is not supported"),
         ({"exec": ["a"]}, "the user's exec is not a mapping"),
         ({"exec": {"command": "x"}}, "command and apiVersion are both needed"),
+        ({"client-key-data": "sécret"}, "client-key-data is not base64"),
+        ({"client-key-data": 5}, "the user's client-key-data is not plain text"),
+        ({"tokenFile": "secret\0"}, "the user's tokenFile is not plain text"),
+        ({"tokenFile": "~nouser/token"}, "tokenFile: ~nouser/token: no such home directory"),
+        ({"client-certificate": "~nouser/pem"}, "client-certificate: ~nouser/pem: no such home"),
+        ({"token": ["secret"]}, "the user's token is not plain text"),
     ],
 )
 def test_a_fault_in_a_user_is_one_line(tmp_path: Path, user: dict[str, Any], fault: str) -> None:
@@ -175,6 +181,36 @@ def test_a_fault_in_a_user_is_one_line(tmp_path: Path, user: dict[str, Any], fau
     message = fault_of(Kubeconfig(str(config)))
     assert message.startswith(f"kubeconfig {config}, context dev: ")
     assert fault in message
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize(
+    ("cluster", "fault"),
+    [
+        ({"proxy-url": 5}, "the cluster's proxy-url is not plain text: write it in quotes"),
+        ({"proxy-url": ["http://secret@proxy"]}, "the cluster's proxy-url is not plain text"),
+        ({"proxy-url": "me:secret@proxy:1"}, "URL: write one like http://10.0.0.1:3128"),
+        ({"proxy-url": "http://me:secret@proxy\n"}, "URL: write one like http://10.0.0.1:3128"),
+        ({"certificate-authority": "ca\0"}, "certificate-authority is not plain text"),
+        ({"certificate-authority": "~nouser/ca"}, "certificate-authority: ~nouser/ca: no such"),
+        ({"certificate-authority-data": "é"}, "certificate-authority-data is not base64"),
+        ({"tls-server-name": "\ud800"}, "the cluster's tls-server-name is not plain text"),
+        ({"insecure-skip-tls-verify": "false"}, "is neither true nor false: write it without"),
+    ],
+)
+def test_a_fault_in_a_cluster_is_one_line(
+    tmp_path: Path, cluster: dict[str, Any], fault: str
+) -> None:
+    config = write_kubeconfig(tmp_path, SERVER, cluster=cluster)
+    message = fault_of(Kubeconfig(str(config)))
+    assert message.startswith(f"kubeconfig {config}, context dev: ")
+    assert fault in message
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize("path", ["~nouser/config", "con\0fig"])
+def test_a_kubeconfig_that_cannot_be_anywhere_is_a_fault(path: str) -> None:
+    assert fault_of(Kubeconfig(path)).startswith(f"kubeconfig {path}: ")
 
 
 def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -254,6 +255,32 @@ async def test_a_failed_renewal_is_logged_and_the_old_credentials_stay(tmp_path:
             "log_level": "warning",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        ({"tokenFile": "to\0ken"}, {}),
+        ({"client-key-data": "é"}, {}),
+        ({"exec": {"apiVersion": "v1", "command": "true", "args": 5}}, {}),
+        ({"token": "right"}, {"proxy-url": 5}),
+        ({"token": "right"}, {"certificate-authority": "~nouser/ca"}),
+    ],
+)
+async def test_a_kubeconfig_that_gets_odd_while_it_is_used_changes_nothing(
+    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any]
+) -> None:
+    door = Door("right")
+    async with serving(door.handle) as url:
+        config = write_kubeconfig(tmp_path, url, user={"token": "right"})
+        with structlog.testing.capture_logs() as logs:
+            async with connected(Kubeconfig(str(config))) as transport:
+                write_kubeconfig(tmp_path, url, user=user, cluster=cluster)
+                door.tokens = {"other"}
+                assert await status(transport) == 401
+                door.tokens = {"right"}
+                assert await status(transport) == 200
+    assert [each["event"] for each in logs] == ["credentials not renewed"]
 
 
 async def test_the_fence_is_asked_again_after_a_wait_for_credentials(tmp_path: Path) -> None:

@@ -82,6 +82,43 @@ def test_a_missing_program_is_told_with_its_hint(tmp_path: Path) -> None:
         run(plugin)
 
 
+@pytest.mark.parametrize(
+    ("members", "fault"),
+    [
+        ({"args": 5}, "args is not a list"),
+        ({"args": "secret"}, "args is not a list"),
+        ({"env": 5}, "env is not a list: write items with name and value"),
+        ({"env": {"TOKEN": "secret"}}, "env is not a list"),
+        ({"apiVersion": ["v1"]}, "apiVersion is not plain text"),
+        ({"command": ["sh"]}, "command is not plain text"),
+    ],
+)
+def test_a_section_of_an_odd_shape_is_told_without_what_it_holds(
+    tmp_path: Path, members: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=fault) as caught:
+        run({**write_plugin(tmp_path, printing("{'token': 't'}")), **members})
+    assert "secret" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def cycle() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "extension", [{None: "secret"}, cycle()], ids=["a key that is none", "a cycle"]
+)
+def test_a_cluster_that_has_no_form_in_json_is_not_told_to_a_plugin(
+    tmp_path: Path, extension: object
+) -> None:
+    plugin = {**write_plugin(tmp_path, printing("{'token': 't'}")), "provideClusterInfo": True}
+    with pytest.raises(ConfigurationError, match="has no form in JSON: look at its extensions"):
+        run(plugin, {"extensions": extension})
+
+
 def test_a_plugin_that_needs_a_terminal_is_not_started(tmp_path: Path) -> None:
     plugin = {**write_plugin(tmp_path, printing("{'token': 't'}")), "interactiveMode": "Always"}
     with pytest.raises(ConfigurationError, match="needs a terminal"):
