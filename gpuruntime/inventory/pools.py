@@ -29,6 +29,7 @@ from gpuruntime.inventory.errors import (
     UnknownOutcomeError,
     bounded,
 )
+from gpuruntime.inventory.flavours import pool_in_force
 from gpuruntime.inventory.named import Named
 from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.requests import CreatePool, SeedStock, UpdatePool
@@ -172,9 +173,9 @@ class Pools:
     def _demand_one_envelope(self, order: PoolOrder) -> None:
         """A courtesy: a pool with another envelope would seed nothing, and only say so later."""
         spec_name, asked = order.request.specName, envelope_of(order.request)
-        for pool in self._cache.store.by_index(SPEC, spec_name):
-            if envelope_of(pool.spec) != asked:
-                raise _spec_conflict(spec_name, f"pool {pool.metadata.name}")
+        pool = pool_in_force(self._cache.store.by_index(SPEC, spec_name))
+        if pool is not None and not envelope_of(pool.spec).may_equal(asked):
+            raise _spec_conflict(spec_name, f"pool {pool.metadata.name}")
         for unit in self._means.caches.stock.store.by_index(SPEC, spec_name):
             if not envelope_of(unit.spec).may_equal(asked):
                 raise _spec_conflict(spec_name, f"stock unit {unit.metadata.name}")

@@ -10,6 +10,7 @@ import attrs
 import structlog
 
 from gpuruntime.controller.result import DONE, Result
+from gpuruntime.inventory.flavours import pool_in_force
 from gpuruntime.inventory.stores import POOL, SPEC
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.client import Client
@@ -133,17 +134,17 @@ class PoolReconciler:
         if problems:
             text = "; ".join(str(problem) for problem in problems)
             return PoolVerdict(reason=PoolReason.INVALID_SPEC, message=text)
-        mine, envelope = _asked_in(pool), self._envelope(pool)
-        for other in self._caches.pools.store.by_index(SPEC, pool.spec.specName):
-            differs = _asked_in(other) != mine and self._envelope(other) != envelope
-            goes_first = differs and provenance.seniority(other) < provenance.seniority(pool)
-            if goes_first and not validation.pool_problems(other):
-                text = (
-                    f"pool {other.metadata.name} gives {pool.spec.specName} another envelope: "
-                    "use its cpu, memory, gpu and gpuProduct, or another specName"
-                )
-                return PoolVerdict(reason=PoolReason.SPEC_CONFLICT, message=text)
-        return None
+        decides = pool_in_force(self._caches.pools.store.by_index(SPEC, pool.spec.specName))
+        if decides is None or self._is_same_envelope(pool, decides):
+            return None
+        text = (
+            f"pool {decides.metadata.name} gives {pool.spec.specName} another envelope: "
+            "use its cpu, memory, gpu and gpuProduct, or another specName"
+        )
+        return PoolVerdict(reason=PoolReason.SPEC_CONFLICT, message=text)
+
+    def _is_same_envelope(self, one: StockPool, other: StockPool) -> bool:
+        return _asked_in(one) == _asked_in(other) or self._envelope(one) == self._envelope(other)
 
     def _envelope(self, pool: StockPool) -> Envelope:
         """With the defaults that its units get, since another pool may spell them out."""

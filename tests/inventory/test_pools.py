@@ -48,6 +48,17 @@ async def told(api: Replica, request: SeedStock | CreatePool) -> str:
     return "200" if creation.is_replay else "202"
 
 
+def add_pool(cluster: Cluster, name: str, **members: object) -> None:
+    """As kubectl would, past the API."""
+    body = {
+        "apiVersion": STOCK_POOLS.api_version,
+        "kind": STOCK_POOLS.kind,
+        "metadata": {"name": name},
+        "spec": {"specName": "g1.1", "memory": "16Gi", "gpu": 1, "replicas": 1, **members},
+    }
+    cluster.call("POST", POOLS, body)
+
+
 def pools_of(cluster: Cluster) -> list[Document]:
     return cluster.objects(STOCK_POOLS, STOCK)
 
@@ -177,15 +188,42 @@ async def test_an_unreachable_cluster_is_said_to_be_so(cluster: Cluster) -> None
         assert await told(api, seed()) == "service_unavailable"
 
 
-@pytest.mark.parametrize("members", [{"gpu": 2}, {"memory": "1Gi"}, {"gpuProduct": "A100"}])
+@pytest.mark.parametrize(
+    "members", [{"gpu": 2}, {"memory": "1Gi"}, {"gpuProduct": "A100", "memory": ""}]
+)
 async def test_a_spec_name_has_one_envelope_at_a_time(
     cluster: Cluster, members: dict[str, Any]
 ) -> None:
+    envelope = {"memory": "2Gi", "gpuProduct": "H100"}
+    other = {name: value for name, value in {**envelope, **members}.items() if value}
     async with replica(cluster) as api:
-        await told(api, seed("one"))
-        assert await told(api, seed("two", **members)) == SpecConflictError.code
-        assert await told(api, seed("two", specName="g2", **members)) == "202"
-        assert await told(api, seed("three")) == "202"
+        await told(api, seed("one", **envelope))
+        assert await told(api, seed("two", **other)) == SpecConflictError.code
+        assert await told(api, seed("two", specName="g2", **other)) == "202"
+        assert await told(api, seed("three", **envelope)) == "202"
+
+
+async def test_what_a_pool_leaves_open_may_be_spelled_out_by_another(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        assert await told(api, seed("one", cpu="1")) == "202"
+        assert await told(api, seed("two", memory="1Gi")) == "202"
+        assert await told(api, seed("three", cpu="2")) == SpecConflictError.code
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"invalid": {"memory": "not-a-quantity"}, "first": {}}, {"first": {}, "second": {"gpu": 2}}],
+)
+async def test_a_pool_that_seeds_nothing_does_not_hold_its_spec_name(
+    cluster: Cluster, written: dict[str, Any]
+) -> None:
+    """An invalid one, or one of another envelope than the first, as kubectl may write them."""
+    for name, members in written.items():
+        add_pool(cluster, name, **members)
+        await asyncio.sleep(1)
+    async with replica(cluster) as api:
+        assert await told(api, seed("one", memory="16Gi")) == "202"
+        assert await told(api, seed("two", gpu=2)) == SpecConflictError.code
 
 
 async def test_stock_without_a_pool_holds_its_spec_name_too(cluster: Cluster) -> None:

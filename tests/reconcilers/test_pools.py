@@ -180,6 +180,23 @@ async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is
         assert world.stock_names == ["new-1"]
 
 
+async def test_a_pool_that_seeds_nothing_keeps_no_other_from_the_envelope_in_force() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_pool("old")
+        await until(lambda: available(world, "old") == 1)
+        world.add_pool("bad", gpu=2)
+        await until(lambda: reason_of(world.pool("bad")) == "SpecConflict")
+        await asyncio.sleep(1)
+        world.add_pool("new")
+        await until(lambda: available(world, "new") == 1)
+        assert world.stock_names == ["new-1", "old-1"]
+        world.delete(STOCK_POOLS, STOCK, "old")
+        await until(lambda: world.stock_names == ["new-1"])
+        await asyncio.sleep(60)
+        assert (world.stock_names, available(world, "new")) == (["new-1"], 1)
+
+
 async def test_the_same_envelope_spelled_out_or_by_default_is_no_conflict() -> None:
     world = World()
     async with living(world), managing(world):
