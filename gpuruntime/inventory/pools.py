@@ -3,7 +3,8 @@
 A pool is the whole record of its operation. It needs no stock, so one write makes it; what is
 known of the operation is looked for first, because operationIDs are one name space over units
 and pools. Where two kinds are sent under one operationID to two replicas within the lag of their
-caches, both may be made: a single write arbitrates within a kind only.
+caches, both may be made: a single write arbitrates within a kind only. The same goes for two
+envelopes of one specName; the younger pool seeds nothing then.
 """
 
 from collections.abc import Collection
@@ -35,6 +36,7 @@ from gpuruntime.inventory.options import Means
 from gpuruntime.inventory.requests import CreatePool, SeedStock, UpdatePool
 from gpuruntime.inventory.stores import OPERATION, SPEC
 from gpuruntime.inventory.tombstones import Tombstones
+from gpuruntime.inventory.turns import Turns
 from gpuruntime.kube.errors import (
     AlreadyExistsError,
     MalformedAnswerError,
@@ -80,6 +82,8 @@ class Pools:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
+        # Of each specName: what one create has made, the next one's look finds in the cache.
+        self._turns = Turns()
 
     async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
@@ -119,9 +123,10 @@ class Pools:
             while True:
                 if pool := await self._replay(order):
                     return PoolCreation(pool=pool, is_replay=True)
-                self._demand_one_envelope(order)
-                if creation := await self._create(order):
-                    return creation
+                async with self._turns.of(order.request.specName):
+                    self._demand_one_envelope(order)
+                    if creation := await self._create(order):
+                        return creation
 
     async def _replay(self, order: PoolOrder) -> StockPool | None:
         """The pool of an earlier attempt; raises where the operation is of something else.

@@ -203,6 +203,23 @@ async def test_a_spec_name_has_one_envelope_at_a_time(
         assert await told(api, seed("three", **envelope)) == "202"
 
 
+async def test_of_envelopes_that_come_at_once_one_wins_and_the_rest_are_told(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
+        calls = [
+            tasks.create_task(told(api, seed(f"s.{number}", gpu=number))) for number in range(1, 9)
+        ]
+    assert sorted(call.result() for call in calls) == ["202"] + 7 * [SpecConflictError.code]
+    assert len(pools_of(cluster)) == 1
+
+
+async def test_pools_of_one_envelope_that_come_at_once_are_all_made(cluster: Cluster) -> None:
+    async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
+        calls = [tasks.create_task(told(api, seed(f"s.{number}"))) for number in range(8)]
+    assert [call.result() for call in calls] == 8 * ["202"]
+
+
 async def test_what_a_pool_leaves_open_may_be_spelled_out_by_another(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert await told(api, seed("one", cpu="1")) == "202"
