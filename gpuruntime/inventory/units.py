@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import attrs
 
@@ -19,12 +19,13 @@ from gpuruntime.inventory.errors import (
     bounded,
 )
 from gpuruntime.inventory.options import Means
-from gpuruntime.inventory.requests import UNSET, CreateUnit, UpdateUnit
+from gpuruntime.inventory.requests import UNSET, CreateUnit, Given, UpdateUnit
 from gpuruntime.inventory.scopes import EVERYTHING, Scope
 from gpuruntime.inventory.stock import StockClaims
 from gpuruntime.inventory.storages import Storages
 from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.inventory.tombstones import Tombstones
+from gpuruntime.inventory.turns import Turns
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models import labels
 from gpuruntime.models.functions import Serverless
@@ -54,6 +55,7 @@ class Units:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
+        self._turns = Turns()
 
     async def create(
         self,
@@ -100,7 +102,7 @@ class Units:
             edited = _marked(attrs.evolve(unit, spec=self._changed(unit, request)))
             return edited if request.storageMounts is UNSET else _mounting(edited, uids)
 
-        async with self._bounded(f"update of unit {name}"):
+        async with self._bounded(f"update of unit {name}"), self._turn_of(request.serverless):
             mounts = request.storageMounts
             names = [mount.name for mount in mounts] if isinstance(mounts, tuple) else []
             uids = await self._storages.demand_all(names, scope)
@@ -108,8 +110,8 @@ class Units:
                 updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
             except NotFoundError as error:
                 raise _not_found(name) from error
-        cache.write_through(updated)
-        return updated
+            cache.write_through(updated)
+            return updated
 
     async def delete(self, name: str, scope: Scope = EVERYTHING) -> None:
         """The tombstone is there before the unit goes; a second time raises UnitNotFoundError."""
@@ -126,10 +128,13 @@ class Units:
             stock=self._stock,
             tombstones=self._tombstones,
         )
+        request, outcome = order.request, "stopped"
         started = asyncio.get_running_loop().time()
-        outcome = "stopped"
         try:
-            async with self._bounded(f"operation {order.request.operationID}"):
+            async with (
+                self._bounded(f"operation {request.operationID}"),
+                self._turn_of(request.serverless),
+            ):
                 creation = await attempt.run()
             outcome = "replayed" if creation.is_replay else "created"
             return creation
@@ -154,6 +159,12 @@ class Units:
         if any(owner.metadata.uid != unit.metadata.uid for owner in owners):
             raise function_taken(function.requestID)
         return spec
+
+    def _turn_of(self, function: Given[Serverless]) -> AbstractAsyncContextManager[None]:
+        """Whoever declares a function finds in the cache what the one before it has written."""
+        if not isinstance(function, Serverless) or function.workerOf:
+            return nullcontext()
+        return self._turns.of(function.requestID)
 
     async def _live(self, cache: Cache[GPUUnit], key: Key) -> GPUUnit:
         try:

@@ -469,6 +469,16 @@ async def test_a_function_that_another_unit_declares_is_taken(cluster: Cluster) 
     assert len(cluster.units) == 1
 
 
+async def test_of_those_that_declare_a_function_at_once_one_gets_it(cluster: Cluster) -> None:
+    async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
+        calls = [
+            tasks.create_task(api.create(f"f.{number}", serverless=FUNCTION))
+            for number in range(6)
+        ]
+    assert sorted(call.result().split()[0] for call in calls) == ["201"] + 5 * ["name_taken"]
+    assert len(cluster.units) == 1
+
+
 async def test_a_finished_function_is_not_made_again(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create("one", name="demo", serverless=FUNCTION)

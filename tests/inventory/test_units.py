@@ -19,7 +19,16 @@ from gpuruntime.models.strict import StrictError
 from gpuruntime.models.units import GPU_UNITS
 from gpuruntime.models.views import Lifecycle
 from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
-from tests.inventory.cluster import INSTANCE, STOCK, SYSTEM, Cluster, Document, notes, replica
+from tests.inventory.cluster import (
+    INSTANCE,
+    STOCK,
+    SYSTEM,
+    Cluster,
+    Document,
+    Replica,
+    notes,
+    replica,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -175,6 +184,26 @@ async def test_a_function_of_another_unit_cannot_be_taken_over(cluster: Cluster)
             await api.inventory.units.update("demo", request)
         owned = await api.inventory.units.update("owner", request)
         assert owned.spec.serverless
+
+
+async def test_of_those_that_take_a_function_at_once_one_gets_it(cluster: Cluster) -> None:
+    request = parse_update_unit({"serverless": {"requestID": "fn"}})
+
+    async def change(api: Replica, name: str) -> str:
+        try:
+            await api.inventory.units.update(name, request)
+        except NameTakenError as error:
+            return error.code
+        return "200"
+
+    async with replica(cluster) as api:
+        for name in ("a", "b", "c"):
+            await api.create(f"of.{name}", name=name)
+        async with asyncio.TaskGroup() as tasks:
+            calls = [tasks.create_task(change(api, name)) for name in ("a", "b", "c")]
+            made = tasks.create_task(api.create("d", serverless={"requestID": "fn"}))
+    assert sorted(call.result() for call in calls) == ["200", "name_taken", "name_taken"]
+    assert made.result() == "name_taken"
 
 
 async def test_a_template_bears_the_label_of_the_function_that_it_declares(
