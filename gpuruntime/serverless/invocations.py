@@ -143,8 +143,10 @@ class Invocations:
             return await self._results.read_part(stored, part)
 
     async def _end_of(self, record: Record, watch: Watch, is_wanted: Callable[[], bool]) -> Record:
+        """What had ended before is a result, also that it expired: a replay comes to an end."""
         started = asyncio.get_running_loop().time()
-        ended = record if record.state.is_terminal else None
+        had_ended = record.state.is_terminal
+        ended = record if had_ended else None
         if ended is None:
             left = (record.deadlineAt - self._now()).total_seconds()
             with suppress(TimeoutError):
@@ -155,7 +157,7 @@ class Invocations:
             asyncio.get_running_loop().time() - started,
             outcome=ended.state.value if ended else "unfinished",
         )
-        if ended is None or ended.state is State.EXPIRED:
+        if ended is None or (ended.state is State.EXPIRED and not had_ended):
             raise _unread(record, "there is no result in time")
         return ended
 

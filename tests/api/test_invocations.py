@@ -178,6 +178,19 @@ async def test_a_synchronous_call_that_takes_too_long_leaves_its_result_to_be_re
     assert (again.status, again.data["body"]) == (200, {"a": 1})
 
 
+async def test_what_expires_while_it_is_waited_for_is_told_to_whoever_sends_it_again(
+    site: Site,
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        call = tasks.create_task(site.invoke(mode="sync"))
+        await site.until_queued()
+        await site.turn(state=State.EXPIRED, failureClass=FailureClass.EXPIRED)
+    assert (call.result().status, call.result().code) == (504, "timeout")
+    again = await site.invoke(mode="sync")
+    assert (again.status, again.headers["Idempotent-Replay"]) == (200, "true")
+    assert (again.data["state"], again.data["failureClass"]) == ("expired", "expired")
+
+
 async def test_a_process_that_stops_takes_no_more_of_them(site: Site) -> None:
     site.api.connection = attrs.evolve(WELL, is_stopping=True)
     for mode in ("async", "sync"):

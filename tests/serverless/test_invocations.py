@@ -219,6 +219,14 @@ async def test_an_expired_invocation_has_no_result_in_time(api: Site) -> None:
     assert isinstance(waiting.result(), UnknownOutcomeError)
 
 
+async def test_a_replay_of_an_expired_invocation_reads_that_it_has_expired(api: Site) -> None:
+    """Whoever was told to send the same again comes to an end."""
+    await api.ingress.acceptance.accept(asked(mode="sync"))
+    await turned(api, state=State.EXPIRED, failureClass=FailureClass.EXPIRED)
+    outcome = await call(api)
+    assert (outcome.record.state, outcome.is_duplicate) == (State.EXPIRED, True)
+
+
 async def test_a_caller_that_left_is_not_waited_for(api: Site) -> None:
     there = asyncio.Event()
     there.set()
