@@ -39,7 +39,7 @@ class NoQuery:
 
 @attrs.frozen(slots=True)
 class AnyQuery:
-    """What stands there goes to somebody else, who reads it."""
+    """What stands there goes to somebody else, who reads it, or is of no account."""
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -3,13 +3,13 @@
 from gpuruntime.api.access import INVENTORY, OPEN, Access, Place, Verb
 from gpuruntime.api.fleet import Fleet
 from gpuruntime.api.health import Health
-from gpuruntime.api.routing import LOCAL, READ, Answer, Call, NoQuery, Reply, Route
+from gpuruntime.api.routing import LOCAL, READ, Answer, AnyQuery, Call, NoQuery, Reply, Route
 from gpuruntime.api.stock_routes import OPERATOR
 from gpuruntime.models.operator_views import FleetView, HealthView
 
 
 def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
-    async def read_health(_: Call[NoQuery, None]) -> Reply:
+    async def read_health(_: Call[AnyQuery, None]) -> Reply:
         return Reply(data=health.view())
 
     async def read_fleet(_: Call[NoQuery, None]) -> Reply:
@@ -24,6 +24,7 @@ def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
             path="/api/v1/health",
             handler=read_health,
             summary="How the service is doing, whatever the cluster does",
+            query=AnyQuery,
             answers=(Answer(status=200, description="Always.", model=HealthView),),
             errors=LOCAL,
             needs_cluster=False,
