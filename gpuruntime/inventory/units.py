@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final
 
 import attrs
 
@@ -27,13 +28,19 @@ from gpuruntime.inventory.stores import FUNCTION, Cache
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.inventory.turns import Turns
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.models import labels
+from gpuruntime.models import labels, provenance
 from gpuruntime.models.functions import Serverless
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.names import is_dns_label
-from gpuruntime.models.strict import StrictError
+from gpuruntime.models.strict import Problem, StrictError
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.models.views import Lifecycle
+
+_NO_STOCK: Final = Problem(
+    field="serverless",
+    message="cannot be cleared, since the unit was created with it and has claimed no stock: "
+    "delete the unit, and create one without",
+)
 
 
 class Units:
@@ -153,6 +160,8 @@ class Units:
         """A worker goes on working for its function; a function has one unit that declares it."""
         spec = changed(unit.spec, _for_worker(unit, request))
         function = spec.serverless
+        if function is None and _is_without_stock(unit):
+            raise StrictError((_NO_STOCK,))
         if function is None or function.workerOf:
             return spec
         owners = self._means.caches.units.store.by_index(FUNCTION, function.requestID)
@@ -212,6 +221,12 @@ def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
     if now is None or now.workerOf is None or not isinstance(given, Serverless):
         return request
     return attrs.evolve(request, serverless=attrs.evolve(given, workerOf=now.workerOf))
+
+
+def _is_without_stock(unit: GPUUnit) -> bool:
+    """Of a template that an operation made; what kubectl writes takes its chance as it is."""
+    is_ours = unit.spec.is_function_template and bool(provenance.operation_of(unit))
+    return is_ours and not provenance.source_uid_of(unit)
 
 
 def _in_scope(unit: GPUUnit, scope: Scope) -> GPUUnit:

@@ -218,9 +218,43 @@ async def test_a_template_bears_the_label_of_the_function_that_it_declares(
         )
         (unit,) = cluster.units
         assert unit["metadata"]["labels"][labels.FUNCTION] == "fn"
-        await api.inventory.units.update("demo", parse_update_unit({"serverless": None}))
-        (unit,) = cluster.units
-        assert labels.FUNCTION not in unit["metadata"]["labels"]
+
+
+async def test_a_unit_that_has_stock_becomes_a_template_and_a_unit_again(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api:
+        await api.create("one", name="demo")
+        for function in ({"requestID": "fn"}, None):
+            request = parse_update_unit({"serverless": function})
+            await api.inventory.units.update("demo", request)
+            (unit,) = cluster.units
+            assert (labels.FUNCTION in unit["metadata"]["labels"]) == (function is not None)
+
+
+async def test_a_template_that_claimed_no_stock_stays_one(cluster: Cluster) -> None:
+    """It would run with no envelope of its own, on what belongs to others."""
+    async with replica(cluster) as api:
+        await api.create("one", name="demo", serverless={"requestID": "fn"})
+        request = parse_update_unit({"serverless": None, "image": "new"})
+        with pytest.raises(StrictError, match="delete the unit") as caught:
+            await api.inventory.units.update("demo", request)
+        assert [problem.field for problem in caught.value.problems] == ["serverless"]
+        await api.inventory.units.update("demo", parse_update_unit({"image": "new"}))
+    assert demo_of(cluster)["spec"]["serverless"]["requestID"] == "fn"
+
+
+async def test_a_template_that_kubectl_wrote_may_become_a_unit(cluster: Cluster) -> None:
+    body = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": "GPUUnit",
+        "metadata": {"name": "demo"},
+        "spec": {"specName": "g1.1", "serverless": {"requestID": "fn"}},
+    }
+    cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+    async with replica(cluster) as api:
+        request = parse_update_unit({"serverless": None})
+        assert (await api.inventory.units.update("demo", request)).spec.serverless is None
 
 
 async def test_a_worker_goes_on_working_for_its_function(cluster: Cluster) -> None:
@@ -237,8 +271,9 @@ async def test_a_worker_goes_on_working_for_its_function(cluster: Cluster) -> No
         updated = await api.inventory.units.update("demo", request)
         assert updated.spec.serverless
         assert updated.spec.serverless.workerOf
-        with pytest.raises(StrictError):
+        with pytest.raises(StrictError) as caught:
             await api.inventory.units.update("demo", parse_update_unit({"serverless": None}))
+        assert [problem.field for problem in caught.value.problems] == ["serverless.workerOf"]
 
 
 async def test_a_unit_that_is_nowhere_cannot_be_updated(cluster: Cluster) -> None:
