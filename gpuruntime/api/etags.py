@@ -1,4 +1,4 @@
-"""If-Match: which versions of an object a caller's change may meet."""
+"""If-Match: which versions of an object a change or a deletion of a caller may meet."""
 
 import re
 from collections.abc import Mapping

@@ -156,8 +156,9 @@ def _pool_routes(handlers: "_PoolHandlers", namespaces: Namespaces) -> tuple[Rou
             access=pool_access(Verb.DELETE),
             handler=handlers.delete,
             summary="Delete a pool and its unclaimed stock",
+            headers=IF_MATCH,
             answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
-            errors=(*READ, "stockpool_not_found"),
+            errors=(*READ, "stockpool_not_found", "precondition_failed"),
             tag="stock",
         ),
     )
@@ -219,7 +220,7 @@ class _PoolHandlers:
         return _shown(await self._pools.update(call.path("name"), call.body, if_match=matching))
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
-        await self._pools.delete(call.path("name"))
+        await self._pools.delete(call.path("name"), if_match=if_match(call.request))
         return Reply(status=204)
 
 

@@ -128,8 +128,9 @@ def storage_routes(storages: Storages, namespaces: Namespaces) -> tuple[Route, .
             access=storage_access(Verb.DELETE),
             handler=handlers.delete,
             summary="Delete a storage and what is on it",
+            headers=IF_MATCH,
             answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
-            errors=(*READ, "gpustorage_not_found", "storage_in_use"),
+            errors=(*READ, "gpustorage_not_found", "storage_in_use", "precondition_failed"),
             tag=_TAG,
         ),
         Route(
@@ -185,7 +186,8 @@ class _StorageHandlers:
         return _shown(storage)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
-        await self._storages.delete(call.path("name"), call.scope)
+        matching = if_match(call.request)
+        await self._storages.delete(call.path("name"), call.scope, if_match=matching)
         return Reply(status=204)
 
     async def recover(self, call: Call[NoQuery, None]) -> Reply:

@@ -168,8 +168,9 @@ def unit_routes(
             access=unit_access(Verb.DELETE),
             handler=handlers.delete,
             summary="Delete a unit",
+            headers=IF_MATCH,
             answers=(Answer(status=204, description="It is gone or going.", form=Form.EMPTY),),
-            errors=(*READ, "gpuunit_not_found"),
+            errors=(*READ, "gpuunit_not_found", "precondition_failed"),
         ),
         Route(
             method="GET",
@@ -231,7 +232,8 @@ class _UnitHandlers:
         return _shown(unit)
 
     async def delete(self, call: Call[NoQuery, None]) -> Reply:
-        await self._units.delete(call.path("name"), call.scope)
+        matching = if_match(call.request)
+        await self._units.delete(call.path("name"), call.scope, if_match=matching)
         return Reply(status=204)
 
     async def events(self, call: Call[PageQuery, None]) -> Reply:

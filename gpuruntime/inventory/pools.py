@@ -113,10 +113,15 @@ class Pools:
         async with self._bounded(f"update of pool {name}"):
             return await self._named.rewrite(name, edit)
 
-    async def delete(self, name: str) -> None:
-        """Its unclaimed stock goes with it; a second time raises PoolNotFoundError."""
+    async def delete(self, name: str, *, if_match: Collection[str] | None = None) -> None:
+        """Its unclaimed stock goes with it; a second time raises PoolNotFoundError.
+
+        `if_match` is judged before anything is written.
+        """
         async with self._bounded(f"deletion of pool {name}"):
-            await self._deletions.delete(STOCK_POOLS, await self._named.live(name))
+            pool = await self._named.live(name)
+            demand_match(pool, if_match, what="pool")
+            await self._deletions.delete(STOCK_POOLS, pool)
 
     async def _attempt(self, order: PoolOrder) -> PoolCreation:
         async with self._bounded(f"operation {order.operation_id}"):

@@ -157,10 +157,20 @@ class Storages:
         async with self._bounded(f"recovery of storage {name}"):
             return await self._named.rewrite(name, edit)
 
-    async def delete(self, name: str, scope: Scope = EVERYTHING) -> None:
-        """A second time raises StorageNotFoundError; while a unit mounts it, StorageInUseError."""
+    async def delete(
+        self,
+        name: str,
+        scope: Scope = EVERYTHING,
+        *,
+        if_match: Collection[str] | None = None,
+    ) -> None:
+        """A second time raises StorageNotFoundError; while a unit mounts it, StorageInUseError.
+
+        `if_match` is judged before anything is written.
+        """
         async with self._bounded(f"deletion of storage {name}"):
             storage = _in_scope(await self._named.live(name), scope)
+            demand_match(storage, if_match, what="storage")
             self._demand_unused(storage)
             await self._deletions.delete(GPU_STORAGES, storage)
 

@@ -120,11 +120,21 @@ class Units:
             cache.write_through(updated)
             return updated
 
-    async def delete(self, name: str, scope: Scope = EVERYTHING) -> None:
-        """The tombstone is there before the unit goes; a second time raises UnitNotFoundError."""
+    async def delete(
+        self,
+        name: str,
+        scope: Scope = EVERYTHING,
+        *,
+        if_match: Collection[str] | None = None,
+    ) -> None:
+        """The tombstone is there before the unit goes; a second time raises UnitNotFoundError.
+
+        `if_match` is judged before anything is written.
+        """
         cache, key = self._place(name, Lifecycle.INSTANCE)
         async with self._bounded(f"deletion of unit {name}"):
             unit = _in_scope(await self._live(cache, key), scope)
+            demand_match(unit, if_match, what="unit")
             await self._deletions.delete(GPU_UNITS, unit)
 
     async def _attempt(self, order: UnitOrder) -> Creation:

@@ -72,6 +72,16 @@ async def test_every_route_of_the_contract_is_described(document: Any) -> None:
     assert {path: set(methods) for path, methods in document["paths"].items()} == ROUTES
 
 
+@pytest.mark.parametrize("path", [UNITS, POOLS, STORAGES])
+async def test_what_changes_or_deletes_says_that_it_takes_if_match(
+    document: Any, path: str
+) -> None:
+    for method in ("put", "delete"):
+        operation = document["paths"][f"{path}/{{name}}"][method]
+        assert "If-Match" in {each["name"] for each in operation["parameters"]}
+        assert operation["responses"]["412"]["description"] == "precondition_failed"
+
+
 async def test_every_operation_has_a_name_of_its_own(document: Any) -> None:
     names = [operation["operationId"] for _, operation in operations(document)]
     assert len(names) == len(set(names))

@@ -125,6 +125,18 @@ async def test_a_change_of_a_pool_meets_only_the_version_that_if_match_names(
     assert (read.data["replicas"], read.headers["ETag"]) == (5, changed.headers["ETag"])
 
 
+async def test_a_deletion_of_a_pool_meets_only_the_version_that_if_match_names(
+    cluster: Cluster, api: Service
+) -> None:
+    etag = (await api.call("POST", POOLS, POOL)).headers["ETag"]
+    written = api.replica.transport.written()
+    refused = await api.call("DELETE", f"{POOLS}/warm", headers={"If-Match": '"nope"'})
+    assert (refused.status, refused.code) == (412, "precondition_failed")
+    assert api.replica.transport.written() == written
+    assert (await api.call("DELETE", f"{POOLS}/warm", headers={"If-Match": etag})).status == 204
+    assert cluster.objects(STOCK_POOLS, STOCK) == []
+
+
 async def test_a_pool_that_is_not_there_is_404(api: Service) -> None:
     for method, body in (("GET", None), ("PUT", {"replicas": 1}), ("DELETE", None)):
         answer = await api.call(method, f"{POOLS}/nobody", body)

@@ -163,6 +163,16 @@ async def test_a_change_meets_only_the_version_that_if_match_names(api: Service)
     assert (read.data["size"], read.headers["ETag"]) == ("11Gi", changed.headers["ETag"])
 
 
+async def test_a_deletion_meets_only_the_version_that_if_match_names(api: Service) -> None:
+    etag = (await make(api)).headers["ETag"]
+    written = api.replica.transport.written()
+    refused = await api.call("DELETE", STORAGE, headers={"If-Match": '"nope"'})
+    assert (refused.status, refused.code) == (412, "precondition_failed")
+    assert api.replica.transport.written() == written
+    assert (await api.call("DELETE", STORAGE, headers={"If-Match": etag})).status == 204
+    assert (await api.call("GET", STORAGE)).status == 404
+
+
 async def test_pages_go_on_after_a_storage_that_was_deleted_meanwhile(api: Service) -> None:
     for name in ("a", "b", "c", "d"):
         await make(api, name=name)

@@ -154,6 +154,31 @@ async def test_a_change_meets_only_the_version_that_if_match_names(api: Service)
     assert anything.status == 200
 
 
+async def test_a_deletion_meets_only_the_version_that_if_match_names(
+    cluster: Cluster, api: Service
+) -> None:
+    etag = (await api.create(name="demo")).headers["ETag"]
+    now = (await api.call("PUT", f"{UNITS}/demo", {"image": "x"})).headers["ETag"]
+    written = api.replica.transport.written()
+    for header in ('"nope"', etag, f"W/{now}"):
+        stale = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": header})
+        assert (stale.status, stale.code) == (412, "precondition_failed")
+    malformed = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": "abc"})
+    assert (malformed.status, malformed.fields) == (400, ["If-Match"])
+    assert api.replica.transport.written() == written
+    headers = {"If-Match": f'"x", {now}'}
+    assert (await api.call("DELETE", f"{UNITS}/demo", headers=headers)).status == 204
+    assert cluster.units == []
+
+
+async def test_any_version_is_deleted_where_if_match_says_so(api: Service) -> None:
+    await api.create(name="demo")
+    anything = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": "*"})
+    assert anything.status == 204
+    gone = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": '"nope"'})
+    assert (gone.status, gone.code) == (404, "gpuunit_not_found")
+
+
 async def test_an_if_match_that_is_no_list_of_etags_is_named(api: Service) -> None:
     await api.create(name="demo")
     for header in ("abc", '"a" "b"', '"a",', ""):
