@@ -88,8 +88,8 @@ def pod_of_a_unit(pod: Pod, facts: Facts) -> Iterator[Finding]:
 def isolated(child: Deployment | Pod, facts: Facts) -> Iterator[Finding]:
     """The NetworkPolicy of an active unit is there before its Deployment, and as long.
 
-    Allows what is ending, what a deleted unit leaves, also while the next one has its name, and
-    Pods a while without a Deployment.
+    Allows what is ending, what a deleted unit leaves, also while the next one has its name and
+    waits for it, and Pods a while without a Deployment.
     """
     if isinstance(child, Deployment) and is_left_behind(child, facts):
         return
@@ -97,6 +97,9 @@ def isolated(child: Deployment | Pod, facts: Facts) -> Iterator[Finding]:
     unit = facts.unit_by_key.get(Key(child.metadata.namespace, name))
     is_active = unit is not None and unit.metadata.uid not in facts.stock_by_uid
     if unit is None or not is_active or is_terminating(unit) or is_terminating(child):
+        return
+    deployer = facts.deployer_by_key.get(child_key(unit), unit.metadata.uid)
+    if isinstance(child, Pod) and deployer not in facts.unit_by_uid:
         return
     policy = facts.policy_by_key.get(child_key(unit))
     owner = policy.metadata.controller_owner if policy else None

@@ -83,6 +83,8 @@ class Facts:
     job_by_key: dict[Key, Job] = attrs.field(factory=dict)
     # What fills a storage, by the uid of that.
     jobs_of: defaultdict[str, list[Job]] = attrs.field(factory=lambda: defaultdict(list))
+    # By the Deployment's key, the uid of its controller.
+    deployer_by_key: dict[Key, str] = attrs.field(factory=dict)
     _deployed: set[str] = attrs.field(factory=set)
 
     def gather(self) -> Iterator[None]:
@@ -90,6 +92,9 @@ class Facts:
         snapshot = self.snapshot
         for deployment in snapshot.deployments or ():
             self._deployed.update(owner.uid for owner in deployment.metadata.ownerReferences)
+            if deployment.metadata.controller_owner is not None:
+                owner = deployment.metadata.controller_owner
+                self.deployer_by_key[deployment.metadata.key] = owner.uid
             yield
         for pool in snapshot.pools:
             self.pool_by_key[pool.metadata.key] = pool

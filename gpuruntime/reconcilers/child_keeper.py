@@ -83,6 +83,16 @@ class ChildKeeper(Generic[LiveT]):
         live = await self._look(key)
         return live if live is not None and is_owned_by(live, owner) else None
 
+    def obstacle(self, owner: Owner, key: Key) -> str:
+        """Whose the child is that stands where the owner's is to be, as far as is mirrored."""
+        live = self.find(key)
+        return "" if live is None or is_owned_by(live, owner) else self._refusal(live)
+
+    def demand_own(self, owner: Owner, key: Key) -> None:
+        """For what is to be made only where this child can be."""
+        if obstacle := self.obstacle(owner, key):
+            raise ChildSyncError(self.reason, obstacle)
+
     async def keep(self, owner: Owner, key: Key, desired: Child) -> LiveT:
         """The child as it is after the write, if one was needed."""
         live = self.find(key)

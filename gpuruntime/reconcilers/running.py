@@ -18,7 +18,7 @@ from gpuruntime.models import codec, labels, provenance
 from gpuruntime.models.json import JsonObject
 from gpuruntime.models.metadata import Key
 from gpuruntime.models.network import NetworkPolicy, Service
-from gpuruntime.models.pods import PODS
+from gpuruntime.models.pods import PODS, Pod
 from gpuruntime.models.reasons import UnitReason
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitStatus, Timeline, child_key
 from gpuruntime.models.workloads import Deployment
@@ -26,6 +26,7 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.child_keeper import ChildKeeper, ChildSyncError
 from gpuruntime.reconcilers.children import deployment_of, policy_of, service_of
 from gpuruntime.reconcilers.drift import Child
+from gpuruntime.reconcilers.earlier_pods import awaited_pods, own_pods, waiting_message
 from gpuruntime.reconcilers.mount_plan import Blocked, Mountable, asleep, with_held_mounts
 from gpuruntime.reconcilers.notes import unit_note
 from gpuruntime.reconcilers.options import UnitOptions
@@ -49,6 +50,8 @@ REFUSED_SECONDS: Final = 15.0
 # How often a unit that runs on while it waits looks whether others wait for it in turn: those who
 # close a circle wake their neighbours alone.
 CIRCLE_SECONDS: Final = 15.0
+# How often a unit looks that waits for an earlier one's Pod, beside the event of the Pod's end.
+LEFT_SECONDS: Final = 15.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -71,20 +74,24 @@ class Runner:
         key = child_key(unit)
         if self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
+        if awaited := await self._awaited(unit):
+            return await self._wait_for(awaited, unit, key)
         try:
+            self.deployments[key.namespace].demand_own(unit, key)
             await self._keep_way(unit, key)
             desired = self._desired(unit)
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
         except ChildSyncError as error:
             return await self._refused(unit, error)
-        pods, now = self.caches.pods_of(unit.metadata.key), self.now()
+        pods, now = self._pods_of(unit, deployment), self.now()
         verdict = attrs.evolve(running_verdict(unit, deployment, pods, now=now), mounts=mounts)
         await self.report(unit, verdict, deployment)
         return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
         """For its storages: what runs goes on as it was, isolated, and nothing new is started."""
-        pods, deployment = self.caches.pods_of(unit.metadata.key), self.deployment_of(unit)
+        deployment = self.deployment_of(unit)
+        pods = self._pods_of(unit, deployment)
         runs = deployment is not None and deployment.status.replicas > 0
         is_there = runs or bool(pods)
         key = child_key(unit)
@@ -116,6 +123,40 @@ class Runner:
         await self.report(unit, Verdict(reason=UnitReason(error.reason), message=str(error)))
         return Result(requeue_after_seconds=REFUSED_SECONDS)
 
+    async def _awaited(self, unit: GPUUnit) -> tuple[Pod, ...]:
+        """What an earlier unit of the name has left; a cache may not show all of it.
+
+        Stock serves nobody, and is not reached under its name.
+        """
+        if self._is_stock(unit.metadata.key) or self.deployment_of(unit) is not None:
+            return ()
+        awaited = awaited_pods(unit, self.caches.pods_of(unit.metadata.key))
+        awaited = awaited or awaited_pods(unit, await self._live_pods(unit))
+        return () if awaited and await self.has_live_deployment(unit) else awaited
+
+    async def _wait_for(self, awaited: tuple[Pod, ...], unit: GPUUnit, key: Key) -> Result:
+        """Nothing of the unit's leads to them, and nothing lets them out in its name."""
+        await self.services.drop(unit, key)
+        await self.policies.drop(unit, key)
+        message = waiting_message(
+            unit, awaited, self.deployments[key.namespace].obstacle(unit, key)
+        )
+        reason = UnitReason.DEPLOYMENT_PROGRESSING
+        await self.report(unit, Verdict(reason=reason, message=message))
+        return Result(requeue_after_seconds=LEFT_SECONDS)
+
+    def _pods_of(self, unit: GPUUnit, deployment: Deployment | None) -> tuple[Pod, ...]:
+        pods = self.caches.pods_of(unit.metadata.key)
+        return own_pods(unit, pods, has_deployment=deployment is not None)
+
+    async def _live_pods(self, unit: GPUUnit) -> tuple[Pod, ...]:
+        page = await self.client.list_page(
+            PODS,
+            namespace=unit.metadata.namespace,
+            label_selector=f"{labels.UNIT}={unit.metadata.name}",
+        )
+        return tuple(page.items)
+
     async def stop(self, unit: GPUUnit) -> None:
         """No Pod runs, and nothing leads to one; what is left of them, the caches show."""
         key = child_key(unit)
@@ -134,7 +175,7 @@ class Runner:
             unit,
             verdict,
             deployment=kept,
-            pods=self.caches.pods_of(key),
+            pods=self._pods_of(unit, kept),
             options=self.options,
             now=self.now(),
         )
@@ -210,12 +251,7 @@ class Runner:
         """What isolates the Pods goes with the last of them; a cache may not show them all."""
         if self.policies.owned(key, unit) is None or self.caches.pods_of(unit.metadata.key):
             return
-        page = await self.client.list_page(
-            PODS,
-            namespace=key.namespace,
-            label_selector=f"{labels.UNIT}={unit.metadata.name}",
-        )
-        if not page.items:
+        if not await self._live_pods(unit):
             await self.policies.drop(unit, key)
 
     async def _keep_login(self, worker: GPUUnit) -> None:

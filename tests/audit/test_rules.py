@@ -460,6 +460,14 @@ def test_a_corruption_that_stays_is_a_breach_of_its_rule(rule: str, corrupt: Cor
     assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
 
 
+def test_what_a_unit_that_is_gone_keeps_is_not_for_the_next_of_its_name_to_isolate() -> None:
+    """The namespace's own policy closes it, and the next one waits until it has ended."""
+    kept = both(minus("policies", "unit-demo"), owned("deployments", owner("gone")))
+    broken = rules_broken(aged(kept(sound()), 3_600))
+    assert "child-owner" in broken
+    assert "unit-isolated" not in broken
+
+
 def test_every_rule_is_tried() -> None:
     assert {*CORRUPTIONS, *test_functions.CORRUPTIONS} == {rule.name for rule in RULES}
     assert len(RULES) == len({rule.name for rule in RULES})

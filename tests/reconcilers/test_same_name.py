@@ -1,0 +1,143 @@
+"""A unit made under the name of an earlier one, perhaps a stranger's, that has left something."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.pods import PODS
+from gpuruntime.models.resources import Resource
+from gpuruntime.models.units import GPU_UNITS
+from gpuruntime.models.workloads import DEPLOYMENTS
+from tests.inventory.cluster import INSTANCE, Document
+from tests.reconcilers.world import (
+    World,
+    becomes,
+    living,
+    managing,
+    message_of,
+    quiet,
+    reason_of,
+    until,
+)
+
+pytestmark = pytest.mark.looptime
+
+SERVING: dict[str, Any] = {"template": {"ports": [{"name": "http", "port": 80}]}}
+CHILDREN = (DEPLOYMENTS, SERVICES, NETWORK_POLICIES)
+
+
+def hold(world: World, resource: Resource[Any]) -> None:
+    """Whatever it is asked to, that of the first unit does not end."""
+    held(world, resource, ["tests.example.com/held"])
+
+
+def release(world: World, resource: Resource[Any]) -> None:
+    held(world, resource, None)
+
+
+def held(world: World, resource: Resource[Any], finalizers: list[str] | None) -> None:
+    (name,) = world.names(resource, INSTANCE)
+    path = resource.path(namespace=INSTANCE, name=name)
+    world.call("PATCH", path, {"metadata": {"finalizers": finalizers}})
+
+
+def make_again(world: World, **spec: Any) -> None:
+    world.delete(GPU_UNITS, INSTANCE, "demo")
+    world.add_unit("demo", **spec)
+
+
+def children(world: World) -> list[Document]:
+    """Of the unit that is there now."""
+    uid = world.unit("demo")["metadata"]["uid"]
+    found = [each for resource in CHILDREN for each in world.objects(resource, INSTANCE)]
+    return [each for each in found if each["metadata"]["ownerReferences"][0]["uid"] == uid]
+
+
+async def test_nothing_leads_to_a_pod_that_an_earlier_unit_of_the_name_has_left() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        hold(world, PODS)
+        make_again(world, **SERVING)
+        await quiet(world)
+        assert children(world) == []
+        assert reason_of(world.unit("demo")) == "DeploymentProgressing"
+        assert "an earlier unit demo has ended: unit-demo-1" in message_of(world.unit("demo"))
+        assert world.unit("demo")["status"].get("nodeName", "") == ""
+
+        release(world, PODS)
+        await becomes(world, "demo", "Ready", seconds=5)
+        assert len(children(world)) == 3
+
+
+async def test_whose_deployment_keeps_the_pod_of_an_earlier_unit_is_named() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        hold(world, DEPLOYMENTS)
+        make_again(world, **SERVING)
+        await quiet(world)
+        assert children(world) == []
+        assert "unit-demo belongs to GPUUnit demo" in message_of(world.unit("demo"))
+        assert world.unit("demo")["status"].get("nodeName", "") == ""
+
+        release(world, DEPLOYMENTS)
+        await becomes(world, "demo", "Ready")
+
+
+async def test_a_deployment_that_may_make_pods_again_is_waited_for_as_well() -> None:
+    world = World()
+    async with living(world), managing(world):
+        world.add_unit("demo", suspended=True, **SERVING)
+        await becomes(world, "demo", "Suspended")
+        hold(world, DEPLOYMENTS)
+        make_again(world, **SERVING)
+        await quiet(world)
+        assert children(world) == []
+        assert reason_of(world.unit("demo")) == "DeploymentSyncFailed"
+
+        release(world, DEPLOYMENTS)
+        await becomes(world, "demo", "Ready")
+
+
+async def test_a_pod_that_the_cache_has_not_seen_is_waited_for_as_well() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        manager.transport.hold_watches("/pods")
+        world.add_unit("demo", **SERVING)
+        await becomes(world, "demo", "Ready")
+        hold(world, PODS)
+        make_again(world, **SERVING)
+        await until(lambda: reason_of(world.unit("demo")) == "DeploymentProgressing")
+        await quiet(world)
+        assert children(world) == []
+
+        manager.transport.release_watches()
+        release(world, PODS)
+        await becomes(world, "demo", "Ready")
+
+
+async def test_a_restored_unit_comes_up_once_its_earlier_pod_has_ended() -> None:
+    world = World()
+    async with living(world):
+        async with managing(world):
+            world.add_unit("demo", **SERVING)
+            await becomes(world, "demo", "Ready")
+        status = world.unit("demo")["status"]
+        hold(world, PODS)
+        # A back-up is taken, and brought back, seconds after what is in it was made.
+        await asyncio.sleep(5)
+        make_again(world, **SERVING)
+        path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")
+        world.call("PATCH", path, {"status": status})
+        async with managing(world):
+            await until(lambda: reason_of(world.unit("demo")) == "DeploymentProgressing")
+            await quiet(world)
+            assert children(world) == []
+            release(world, PODS)
+            await becomes(world, "demo", "Ready")
+            assert len(children(world)) == 3
