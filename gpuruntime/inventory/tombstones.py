@@ -35,7 +35,7 @@ class Tombstones:
     async def find(self, operation_id: str) -> Tombstone | None:
         """Always a live read."""
         try:
-            found = await self._client.get(CONFIG_MAPS, self._key(operation_id))
+            found = await self._client.get(CONFIG_MAPS, self.key_of(operation_id))
         except NotFoundError:
             return None
         return tombstone_of(found)
@@ -52,9 +52,9 @@ class Tombstones:
         try:
             await self._client.create(CONFIG_MAPS, body, namespace=self._namespace)
         except AlreadyExistsError:
-            await self._client.patch(CONFIG_MAPS, self._key(operation_id), body)
+            await self._client.patch(CONFIG_MAPS, self.key_of(operation_id), body)
 
-    def _key(self, operation_id: str) -> Key:
+    def key_of(self, operation_id: str) -> Key:
         return Key(self._namespace, f"operation-{operation_digest(operation_id)}")
 
     def _body(self, operation_id: str, kind: str, value: KubernetesObject) -> JsonObject:
@@ -69,7 +69,7 @@ class Tombstones:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": self._key(operation_id).name,
+                "name": self.key_of(operation_id).name,
                 "labels": {
                     labels.APP_NAME: TOMBSTONE_APP,
                     labels.MANAGED_BY: labels.MANAGER,

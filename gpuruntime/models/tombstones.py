@@ -39,6 +39,9 @@ class Tombstone:
     expires_at: datetime
     buried: tuple[Buried, ...]
 
+    def buries(self, value: KubernetesObject) -> bool:
+        return any(each.uid == value.metadata.uid for each in self.buried)
+
     def forbids(self, value: KubernetesObject) -> bool:
         """Whether a later object of the operation took the name of one that was deleted."""
         metadata = value.metadata

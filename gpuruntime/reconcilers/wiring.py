@@ -78,7 +78,9 @@ class Reconcilers:
             rng=around.rng,
             meter=around.meter,
         )
-        self._undertaker = Undertaker(self._tombstones, self._grave_queue)
+        self._undertaker = Undertaker(
+            self._tombstones, self._grave_queue, self.informers.tombstones
+        )
         self.informers.units.add_handler(self._undertake)
         self._sweeper = Sweeper(around.client, self.informers.tombstones, around.now)
         self._auditor = Auditor(
@@ -115,6 +117,7 @@ class Reconcilers:
             await informer.catch_up()
         self._say_what_is_missing()
         self._waker.begin()
+        self._undertaker.begin()
         self._storage_waker.begin()
         async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
@@ -276,5 +279,5 @@ class Reconcilers:
         )
 
     def _undertake(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        if self.is_leading:
-            self._undertaker.notice(key, old, new)
+        look = self._undertaker.notice if self.is_leading else self._undertaker.remember
+        look(key, old, new)

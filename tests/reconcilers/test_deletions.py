@@ -2,17 +2,25 @@
 
 import asyncio
 import json
+from random import Random
 from typing import Any
 
 import pytest
 
+from gpuruntime.informer.informer import Informer
 from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.models import labels
 from gpuruntime.models.cluster import CONFIG_MAPS
 from gpuruntime.models.conditions import Condition
 from gpuruntime.models.metadata import Key, ObjectMeta
 from gpuruntime.models.units import GPU_UNITS, GPUUnit, GPUUnitSpec, GPUUnitStatus
-from gpuruntime.reconcilers.deletions import SWEEP_SECONDS, Undertaker, bury
+from gpuruntime.reconcilers.deletions import (
+    MOST_REMEMBERED,
+    REMEMBER_SECONDS,
+    SWEEP_SECONDS,
+    Undertaker,
+    bury,
+)
 from gpuruntime.workqueue.queue import WorkQueue
 from tests.faults import UNREACHABLE, refused
 from tests.inventory.cluster import INSTANCE, SYSTEM, Replica, clock, replica
@@ -21,6 +29,7 @@ from tests.reconcilers.world import World, becomes, living, managing, quiet, unt
 pytestmark = pytest.mark.looptime
 
 DEMO = Key(INSTANCE, "demo")
+UNAVAILABLE = refused(503, "ServiceUnavailable")
 
 
 def unit(uid: str = "u1", *, operation: str = "op", reason: str = "DeploymentReady") -> GPUUnit:
@@ -36,6 +45,12 @@ def tombstones_of(api: Replica, *, retention_seconds: float = 3_600.0) -> Tombst
     return Tombstones(
         api.means.client, namespace=SYSTEM, retention_seconds=retention_seconds, now=clock
     )
+
+
+def undertaker_of(api: Replica, queue: WorkQueue[Key] | None = None) -> Undertaker:
+    """With a mirror that has not been read."""
+    mirror = Informer(api.means.client, CONFIG_MAPS, rng=Random(1))
+    return Undertaker(tombstones_of(api), queue or WorkQueue("deletion"), mirror)
 
 
 def buried(world: World) -> list[str]:
@@ -61,7 +76,7 @@ async def test_who_ends_an_operation_gets_a_tombstone(
 ) -> None:
     world = World()
     async with replica(world) as api:
-        undertaker = Undertaker(tombstones_of(api), WorkQueue("deletion"))
+        undertaker = undertaker_of(api)
         undertaker.notice(DEMO, old, new)
         await undertaker.reconcile(DEMO)
     assert buried(world) == expected
@@ -70,7 +85,7 @@ async def test_who_ends_an_operation_gets_a_tombstone(
 async def test_each_of_several_units_of_a_name_is_buried() -> None:
     world = World()
     async with replica(world) as api:
-        undertaker = Undertaker(tombstones_of(api), WorkQueue("deletion"))
+        undertaker = undertaker_of(api)
         undertaker.notice(DEMO, unit("u1", operation="a"), unit("u2", operation="b"))
         undertaker.notice(DEMO, unit("u2", operation="b"), None)
         await undertaker.reconcile(DEMO)
@@ -80,9 +95,9 @@ async def test_each_of_several_units_of_a_name_is_buried() -> None:
 async def test_a_write_that_failed_is_done_by_the_next_try() -> None:
     world = World()
     async with replica(world) as api:
-        undertaker = Undertaker(tombstones_of(api), WorkQueue("deletion"))
+        undertaker = undertaker_of(api)
         undertaker.notice(DEMO, unit(), None)
-        api.transport.on("POST", "configmaps", refused(503, "ServiceUnavailable"))
+        api.transport.on("POST", "configmaps", UNAVAILABLE)
         with pytest.raises(Exception, match="no"):
             await undertaker.reconcile(DEMO)
         await undertaker.reconcile(DEMO)
@@ -152,3 +167,67 @@ async def test_nothing_of_ours_is_needed_to_read_a_tombstone() -> None:
         world.call("POST", CONFIG_MAPS.path(namespace=SYSTEM), body)
         await asyncio.sleep(2 * SWEEP_SECONDS)
     assert len(world.objects(CONFIG_MAPS, SYSTEM)) == 1
+
+
+def delete_by_hand(world: World) -> None:
+    world.delete(GPU_UNITS, INSTANCE, "demo")
+
+
+async def test_a_standby_that_begins_to_lead_buries_what_the_leader_could_not() -> None:
+    world, turn = World(), asyncio.Event()
+    async with living(world), managing(world, turn=turn) as standby:
+        async with managing(world) as leader:
+            leader.transport.on("POST", "configmaps", UNAVAILABLE, times=1_000)
+            world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
+            await becomes(world, "demo", "Ready")
+            delete_by_hand(world)
+            await asyncio.sleep(30)
+            await leader.reconcilers.drain()
+        assert buried(world) == []
+        assert standby.transport.written() == []
+        turn.set()
+        await until(lambda: len(buried(world)) == 1)
+        world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
+        await until(lambda: not world.units)
+
+
+async def test_a_standby_that_begins_to_lead_asks_nothing_about_what_was_buried() -> None:
+    world, turn = World(), asyncio.Event()
+    async with living(world), managing(world, turn=turn) as standby:
+        async with managing(world):
+            world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
+            await becomes(world, "demo", "Ready")
+            delete_by_hand(world)
+            await until(lambda: len(buried(world)) == 1)
+            await asyncio.sleep(1)
+        turn.set()
+        await quiet(world)
+        sent = [each for each in standby.transport.sent if "/configmaps/" in each.path]
+        assert sent == []
+
+
+async def test_a_standby_forgets_what_was_deleted_long_ago() -> None:
+    world, turn = World(), asyncio.Event()
+    async with living(world), managing(world, turn=turn):
+        async with managing(world) as leader:
+            leader.transport.on("POST", "configmaps", UNAVAILABLE, times=1_000)
+            world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
+            await becomes(world, "demo", "Ready")
+            delete_by_hand(world)
+            await asyncio.sleep(1)
+        await asyncio.sleep(REMEMBER_SECONDS)
+        turn.set()
+        await quiet(world)
+    assert buried(world) == []
+
+
+async def test_a_standby_remembers_no_more_than_so_many_deletions_the_latest_ones() -> None:
+    async with replica(World()) as api:
+        queue: WorkQueue[Key] = WorkQueue("deletion")
+        undertaker = undertaker_of(api, queue)
+        for number in range(MOST_REMEMBERED + 1):
+            undertaker.remember(Key(INSTANCE, f"demo-{number}"), unit(f"u{number}"), None)
+        assert queue.depth == 0
+        undertaker.begin()
+        assert queue.depth == MOST_REMEMBERED
+        assert await queue.get() == Key(INSTANCE, "demo-1")

@@ -330,8 +330,12 @@ async def managing(
     options: UnitOptions = OPTIONS,
     mint: Mint | None = None,
     retention_seconds: float = 86_400.0,
+    turn: asyncio.Event | None = None,
 ) -> AsyncIterator[Manager]:
-    """Leading, with synced caches, until the end of the block, where it dies as if killed."""
+    """Leading, with synced caches, until the end of the block, where it dies as if killed.
+
+    With a `turn` it stands by until that has come.
+    """
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(world.ledger, tasks=tasks, latency=lambda: 0.001)
         meter = CountingMeter()
@@ -351,11 +355,17 @@ async def managing(
         for informer in reconcilers.informers.all():
             await informer.synced.wait()
         prepare(transport)
-        running.append(tasks.create_task(reconcilers.run()))
+        running.append(tasks.create_task(_lead(reconcilers, turn)))
         yield Manager(transport=transport, reconcilers=reconcilers, meter=meter)
         transport.cut()
         for task in running:
             task.cancel()
+
+
+async def _lead(reconcilers: Reconcilers, turn: asyncio.Event | None) -> None:
+    if turn is not None:
+        await turn.wait()
+    await reconcilers.run()
 
 
 @asynccontextmanager
