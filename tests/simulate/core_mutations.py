@@ -20,8 +20,8 @@ CORE: Final = (
     Mutation(
         "stock that a unit names is claimed",
         "gpuruntime.inventory.stock",
-        "if not self._units.store.by_index(SOURCE_UID, stock.metadata.uid):",
-        "if True:",
+        "if uid not in refusals and not self._units.store.by_index(SOURCE_UID, uid):",
+        "if uid not in refusals:",
         "tests/inventory/test_claims.py"
         "::test_stock_that_a_unit_names_is_not_claimed_although_it_looks_free",
     ),
