@@ -1,10 +1,11 @@
 """Deaths at each kind of write, in turn from seed to seed: chance leaves out what is rare."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from random import Random
 from typing import Final
 
+from gpuruntime.models import labels
 from tests.inventory.cluster import INSTANCE, STOCK, SYSTEM
 from tests.simulate.coverage import MOMENTS
 from tests.simulate.kinds import (
@@ -66,17 +67,30 @@ _OF_ACTIVATORS: Final = (
     (Target.PATCH, INSTANCE, "gpuunits"),
     (Target.DELETE, INSTANCE, "gpuunits"),
 )
+# What hides behind a more frequent write of the same path is known by another text.
+_FREES_STOCK: Final = (Target.PATCH, f'"{labels.CLAIMED_BY}":null')
+_WRITES_STATUS: Final = (Target.PATCH, "/status")
+
+
+def _aimed(writes: Iterable[tuple[Target, str, str]]) -> Iterator[tuple[Target, str]]:
+    for target, namespace, plural in writes:
+        yield target, f"/namespaces/{namespace}/{plural}"
+
+
 CRASHES: Final = tuple(
     product(
         (
-            *((MANAGERS, *write) for write in _OF_MANAGERS),
-            *((APIS, *write) for write in _OF_APIS),
+            *((MANAGERS, *write) for write in (*_aimed(_OF_MANAGERS), _FREES_STOCK)),
+            *((APIS, *write) for write in _aimed(_OF_APIS)),
         ),
         MOMENTS,
     )
 )
 ACTIVATORS_CRASHES: Final = tuple(
-    product((((LEADING_ACTIVATOR,), *write) for write in _OF_ACTIVATORS), MOMENTS)
+    product(
+        (((LEADING_ACTIVATOR,), *write) for write in (*_aimed(_OF_ACTIVATORS), _WRITES_STATUS)),
+        MOMENTS,
+    )
 )
 
 
@@ -85,7 +99,7 @@ def aimed_crashes(seed: int, *, has_function: bool) -> Iterator[Planned]:
     crashes = [CRASHES[(EACH_SEED * seed + number) % len(CRASHES)] for number in range(EACH_SEED)]
     if has_function:
         crashes.append(ACTIVATORS_CRASHES[seed % len(ACTIVATORS_CRASHES)])
-    for (processes, target, namespace, plural), moment in crashes:
+    for (processes, target, aim), moment in crashes:
         at, skip = rng.uniform(FIRST_SECOND, LAST_SECOND), rng.choice((0, 0, 1))
         for process in processes:
             yield Planned(
@@ -95,5 +109,5 @@ def aimed_crashes(seed: int, *, has_function: bool) -> Iterator[Planned]:
                 target=target,
                 skip=skip,
                 seconds=rng.uniform(0.5, 40.0),
-                aim=f"/namespaces/{namespace}/{plural}",
+                aim=aim,
             )
