@@ -126,11 +126,15 @@ class Runner:
     async def _awaited(self, unit: GPUUnit) -> tuple[Pod, ...]:
         """What an earlier unit of the name has left; a cache may not show all of it.
 
-        Stock serves nobody, and is not reached under its name.
+        Stock serves nobody, and is not reached under its name. Where another's Deployment stands
+        nothing is made, whatever a live look would show.
         """
         if self._is_stock(unit.metadata.key) or self.deployment_of(unit) is not None:
             return ()
         awaited = awaited_pods(unit, self.caches.pods_of(unit.metadata.key))
+        key = child_key(unit)
+        if not awaited and self.deployments[key.namespace].obstacle(unit, key):
+            return ()
         awaited = awaited or awaited_pods(unit, await self._live_pods(unit))
         return () if awaited and await self.has_live_deployment(unit) else awaited
 

@@ -91,7 +91,7 @@ async def test_whose_deployment_keeps_the_pod_of_an_earlier_unit_is_named() -> N
 
 async def test_a_deployment_that_may_make_pods_again_is_waited_for_as_well() -> None:
     world = World()
-    async with living(world), managing(world):
+    async with living(world), managing(world) as manager:
         world.add_unit("demo", suspended=True, **SERVING)
         await becomes(world, "demo", "Suspended")
         hold(world, DEPLOYMENTS)
@@ -99,6 +99,10 @@ async def test_a_deployment_that_may_make_pods_again_is_waited_for_as_well() -> 
         await quiet(world)
         assert children(world) == []
         assert reason_of(world.unit("demo")) == "DeploymentSyncFailed"
+        manager.transport.sent.clear()
+        await asyncio.sleep(60)
+        assert [each.path for each in manager.transport.sent if not each.query] == []
+        assert not any("limit" in dict(each.query) for each in manager.transport.sent)
 
         release(world, DEPLOYMENTS)
         await becomes(world, "demo", "Ready")
