@@ -83,22 +83,20 @@ class ChildKeeper(Generic[LiveT]):
         live = await self._look(key)
         return live if live is not None and is_owned_by(live, owner) else None
 
-    def obstacle(self, owner: Owner, key: Key) -> str:
-        """Whose the child is that stands where the owner's is to be, as far as is mirrored."""
-        live = self.find(key)
+    async def obstacle(self, owner: Owner, key: Key) -> str:
+        """Whose the child is that stands where the owner's is to be, as far as is known."""
+        live = await self._known(owner, key)
         return "" if live is None or is_owned_by(live, owner) else self._refusal(live)
 
-    def demand_own(self, owner: Owner, key: Key) -> None:
+    async def demand_own(self, owner: Owner, key: Key) -> None:
         """For what is to be made only where this child can be."""
-        if obstacle := self.obstacle(owner, key):
+        if obstacle := await self.obstacle(owner, key):
             raise ChildSyncError(self.reason, obstacle)
 
     async def keep(self, owner: Owner, key: Key, desired: Child) -> LiveT:
         """The child as it is after the write, if one was needed."""
-        live = self.find(key)
         try:
-            if live is None and self._was_refused(owner):
-                live = await self._look(key)
+            live = await self._known(owner, key)
             if live is None:
                 return await self._create(owner, key, desired)
             return await self._mend(owner, live, desired)
@@ -129,9 +127,11 @@ class ChildKeeper(Generic[LiveT]):
             return
         log.info("child removed", kind=self.resource.kind, child=str(key))
 
-    def _was_refused(self, owner: Owner) -> bool:
-        """Perhaps for a child of somebody else, which the cache does not mirror."""
-        return any(each.reason == self.reason for each in owner.status.conditions)
+    async def _known(self, owner: Owner, key: Key) -> LiveT | None:
+        """What was refused, was so perhaps for somebody else's child, which is not mirrored."""
+        live = self.find(key)
+        was_refused = any(each.reason == self.reason for each in owner.status.conditions)
+        return await self._look(key) if live is None and was_refused else live
 
     async def _look(self, key: Key) -> LiveT | None:
         try:

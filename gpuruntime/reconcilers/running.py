@@ -77,7 +77,7 @@ class Runner:
         if awaited := await self._awaited(unit):
             return await self._wait_for(awaited, unit, key)
         try:
-            self.deployments[key.namespace].demand_own(unit, key)
+            await self.deployments[key.namespace].demand_own(unit, key)
             await self._keep_way(unit, key)
             desired = self._desired(unit)
             deployment = await self.deployments[key.namespace].keep(unit, key, desired)
@@ -126,14 +126,13 @@ class Runner:
     async def _awaited(self, unit: GPUUnit) -> tuple[Pod, ...]:
         """What an earlier unit of the name has left; a cache may not show all of it.
 
-        Stock serves nobody, and is not reached under its name. Where another's Deployment stands
-        nothing is made, whatever a live look would show.
+        Stock serves nobody, and is not reached under its name. Where another's child stands no
+        Pod is made, whatever a live look would show.
         """
         if self._is_stock(unit.metadata.key) or self.deployment_of(unit) is not None:
             return ()
         awaited = awaited_pods(unit, self.caches.pods_of(unit.metadata.key))
-        key = child_key(unit)
-        if not awaited and self.deployments[key.namespace].obstacle(unit, key):
+        if not awaited and await self._is_obstructed(unit):
             return ()
         awaited = awaited or awaited_pods(unit, await self._live_pods(unit))
         return () if awaited and await self.has_live_deployment(unit) else awaited
@@ -142,12 +141,20 @@ class Runner:
         """Nothing of the unit's leads to them, and nothing lets them out in its name."""
         await self.services.drop(unit, key)
         await self.policies.drop(unit, key)
-        message = waiting_message(
-            unit, awaited, self.deployments[key.namespace].obstacle(unit, key)
-        )
+        obstacle = await self.deployments[key.namespace].obstacle(unit, key)
+        message = waiting_message(unit, awaited, obstacle)
         reason = UnitReason.DEPLOYMENT_PROGRESSING
         await self.report(unit, Verdict(reason=reason, message=message))
         return Result(requeue_after_seconds=LEFT_SECONDS)
+
+    async def _is_obstructed(self, unit: GPUUnit) -> bool:
+        key = child_key(unit)
+        if await self.deployments[key.namespace].obstacle(unit, key):
+            return True
+        is_served = service_of(unit, self.options) is not None
+        if is_served and await self.services.obstacle(unit, key):
+            return True
+        return bool(await self.policies.obstacle(unit, key))
 
     def _pods_of(self, unit: GPUUnit, deployment: Deployment | None) -> tuple[Pod, ...]:
         pods = self.caches.pods_of(unit.metadata.key)

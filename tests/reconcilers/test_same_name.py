@@ -26,6 +26,19 @@ pytestmark = pytest.mark.looptime
 
 SERVING: dict[str, Any] = {"template": {"ports": [{"name": "http", "port": 80}]}}
 CHILDREN = (DEPLOYMENTS, SERVICES, NETWORK_POLICIES)
+STRANGE: dict[str, Any] = {"matchLabels": {"app": "strange"}}
+SPECS: dict[str, Any] = {
+    DEPLOYMENTS.kind: {
+        "replicas": 0,
+        "selector": STRANGE,
+        "template": {
+            "metadata": {"labels": STRANGE["matchLabels"]},
+            "spec": {"containers": [{"name": "c", "image": "c:1"}]},
+        },
+    },
+    SERVICES.kind: {"ports": [{"port": 80}]},
+    NETWORK_POLICIES.kind: {"podSelector": STRANGE},
+}
 
 
 def hold(world: World, resource: Resource[Any]) -> None:
@@ -106,6 +119,36 @@ async def test_a_deployment_that_may_make_pods_again_is_waited_for_as_well() -> 
 
         release(world, DEPLOYMENTS)
         await becomes(world, "demo", "Ready")
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason"),
+    [
+        (DEPLOYMENTS, "DeploymentSyncFailed"),
+        (SERVICES, "ServiceSyncFailed"),
+        (NETWORK_POLICIES, "NetworkPolicySyncFailed"),
+    ],
+)
+async def test_while_a_child_of_nobody_we_know_stands_there_nothing_is_listed(
+    resource: Resource[Any], reason: str
+) -> None:
+    """It bears no label of ours, so no cache shows it."""
+    world = World()
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": "unit-demo"},
+        "spec": SPECS[resource.kind],
+    }
+    async with living(world), managing(world) as manager:
+        world.call("POST", resource.path(namespace=INSTANCE), body)
+        world.add_unit("demo", **SERVING)
+        await until(lambda: reason_of(world.unit("demo")) == reason)
+        await asyncio.sleep(20)
+        manager.transport.sent.clear()
+        await asyncio.sleep(60)
+        assert manager.transport.sent
+        assert not any("limit" in dict(each.query) for each in manager.transport.sent)
 
 
 async def test_a_pod_that_the_cache_has_not_seen_is_waited_for_as_well() -> None:
