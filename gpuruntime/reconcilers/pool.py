@@ -135,16 +135,13 @@ class PoolReconciler:
             text = "; ".join(str(problem) for problem in problems)
             return PoolVerdict(reason=PoolReason.INVALID_SPEC, message=text)
         decides = pool_in_force(self._caches.pools.store.by_index(SPEC, pool.spec.specName))
-        if decides is None or self._is_same_envelope(pool, decides):
+        if decides is None or self._envelope(decides) == self._envelope(pool):
             return None
         text = (
             f"pool {decides.metadata.name} gives {pool.spec.specName} another envelope: "
             "use its cpu, memory, gpu and gpuProduct, or another specName"
         )
         return PoolVerdict(reason=PoolReason.SPEC_CONFLICT, message=text)
-
-    def _is_same_envelope(self, one: StockPool, other: StockPool) -> bool:
-        return _asked_in(one) == _asked_in(other) or self._envelope(one) == self._envelope(other)
 
     def _envelope(self, pool: StockPool) -> Envelope:
         """With the defaults that its units get, since another pool may spell them out."""
@@ -243,9 +240,3 @@ class PoolReconciler:
     def _unsettled_seconds(self, pool: StockPool) -> float:
         """How much longer a create of the pool's stock may be on its way, whoever sent it."""
         return max(self._seeder.unsettled_seconds(pool), self._term().unsettled_seconds)
-
-
-def _asked_in(pool: StockPool) -> tuple[object, ...]:
-    """The same words are the same envelope; other words may be."""
-    spec = pool.spec
-    return (spec.cpu, spec.memory, spec.gpu, spec.gpuProduct)
