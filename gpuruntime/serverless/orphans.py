@@ -55,19 +55,8 @@ class Orphans:
 
         Raises BusError.
         """
-        is_clear, after = True, 0
-        for _ in range(MOST_AT_ONCE):
-            message = await self._jetstream.following(
-                self._names.invocations, self._names.invoke(function), after=after
-            )
-            if message is None:
-                return is_clear
-            after = message.sequence
-            if await self._end(function, message, has_workers=has_workers):
-                await self._discard(message)
-            else:
-                is_clear = False
-        return False
+        looked = await self._walk(function, lambda _: True, after=0, has_workers=has_workers)
+        return looked.after is None and looked.is_clear
 
     async def end_of_others(
         self, function: str, declarer: str, *, after: int, has_workers: bool
@@ -76,6 +65,20 @@ class Orphans:
 
         Raises BusError.
         """
+
+        def is_meant(message: StoredMessage) -> bool:
+            return _is_of_another(message, function, declarer)
+
+        return await self._walk(function, is_meant, after=after, has_workers=has_workers)
+
+    async def _walk(
+        self,
+        function: str,
+        is_meant: Callable[[StoredMessage], bool],
+        *,
+        after: int,
+        has_workers: bool,
+    ) -> Stretch:
         is_clear = True
         for _ in range(MOST_AT_ONCE):
             message = await self._jetstream.following(
@@ -84,7 +87,7 @@ class Orphans:
             if message is None:
                 return Stretch(after=None, is_clear=is_clear)
             after = message.sequence
-            if not _is_of_another(message, function, declarer):
+            if not is_meant(message):
                 continue
             if await self._end(function, message, has_workers=has_workers):
                 await self._discard(message)
