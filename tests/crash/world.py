@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 from tests.cluster.auditing import audited, told
 from tests.cluster.controlplane import ControlPlane
@@ -288,12 +288,21 @@ def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World
 
 
 def is_dead(pid: int) -> bool:
-    """Gone, or nothing but an exit code that waits for its parent."""
+    """Return whether the process has ended, or only waits for its parent to read its exit code."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        with Path(f"/proc/{pid}/stat").open() as stat:
+            return has_ended(stat)
     except FileNotFoundError:
         return True
-    return stat.rpartition(") ")[2].startswith(("Z", "X"))
+
+
+def has_ended(stat: TextIO) -> bool:
+    """Return whether the process of an open `/proc/PID/stat` has ended."""
+    try:
+        text = stat.read()
+    except ProcessLookupError:  # the process was reaped between the open and the read
+        return True
+    return text.rpartition(") ")[2].startswith(("Z", "X"))
 
 
 def _furnish(installation: Installation) -> None:
