@@ -48,8 +48,8 @@ def tests(session: nox.Session) -> None:
 def cluster(session: nox.Session) -> None:
     """The suites against a real control plane, which is built first where none is at hand."""
     install(session, "tests", "local", "postgres")
-    for room in ("cluster", "files", "monitoring", "console"):
-        session.run("python", "-m", f"tests.{room}.binaries")
+    for proof in ("real_cluster", "real_file_server", "monitoring", "browser"):
+        session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     # What a thread of the fault proxy leaves to the collector is no matter of the product.
     unclosed = "ignore::pytest.PytestUnraisableExceptionWarning"
     session.run("pytest", "-m", "cluster", "-W", unclosed, *session.posargs)
@@ -61,18 +61,19 @@ def node(session: nox.Session) -> None:
     if os.geteuid() != 0:
         session.error("a real node needs root: run `nox -s node` as root")
     install(session, "tests", "local", "postgres")
-    for room in ("cluster", "node", "files", "serverless"):
-        session.run("python", "-m", f"tests.{room}.binaries")
-    session.run("python", "-m", "tests.node.stock_images")
-    enclosed = ("python", "-m", "tests.node.enclosure", "python", "-m")
-    session.run(*enclosed, "pytest", "-m", "node", "tests/node", *session.posargs)
+    for proof in ("real_cluster", "real_node", "real_file_server"):
+        session.run("python", "-m", f"tests.proofs.{proof}.binaries")
+    session.run("python", "-m", "tests.rooms.serverless.binaries")
+    session.run("python", "-m", "tests.proofs.real_node.stock_images")
+    enclosed = ("python", "-m", "tests.proofs.real_node.enclosure", "python", "-m")
+    session.run(*enclosed, "pytest", "-m", "node", "tests/proofs/real_node", *session.posargs)
 
 
 @nox.session
 def serverless(session: nox.Session) -> None:
     """Invocations on a real broker, under kills, pauses and lost connections; their results."""
     install(session, "tests", "local", "postgres")
-    session.run("python", "-m", "tests.serverless.binaries")
+    session.run("python", "-m", "tests.rooms.serverless.binaries")
     given = os.environ  # noqa: TID251 - whoever runs it may ask for less, or for more
     proof = {name: given.get(name, most) for name, most in FULL_PROOF.items()}
     session.run("pytest", "-m", "serverless", *session.posargs, env=proof)
@@ -82,14 +83,14 @@ def serverless(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """The budgets as ratios, measured side by side in one run."""
     install(session, "bench", "local")
-    session.run("python", "-m", "tests.bench")
+    session.run("python", "-m", "tests.proofs.bench")
 
 
 @nox.session
 def load(session: nox.Session) -> None:
     """10,000 stock units and 2,000 claims of them on a real control plane, within budgets."""
     install(session, "bench", "local")
-    session.run("python", "-m", "tests.load", *session.posargs)
+    session.run("python", "-m", "tests.proofs.load", *session.posargs)
 
 
 @nox.session
@@ -98,18 +99,18 @@ def simulate(session: nox.Session) -> None:
     install(session, "tests", "local")
     # Of so many seeds every write that is met so often is died at, before, while and after it.
     seeds = session.posargs or ["--seeds", "0-199", "--covered", "500"]
-    session.run("python", "-m", "tests.simulate", *seeds)
+    session.run("python", "-m", "tests.proofs.simulation", *seeds)
 
 
 @nox.session
 def mutations(session: nox.Session) -> None:
     """Whether the simulation finds defects: each is planted, one at a time."""
     install(session, "tests", "local")
-    session.run("python", "-m", "tests.simulate.planting", *session.posargs)
+    session.run("python", "-m", "tests.proofs.simulation.mutations.planting", *session.posargs)
 
 
 @nox.session
 def model(session: nox.Session) -> None:
     """The claim and stock protocol: small scopes completely, then without each of its clauses."""
     install(session, "tests")
-    session.run("python", "-m", "tests.model", *session.posargs)
+    session.run("python", "-m", "tests.proofs.model", *session.posargs)

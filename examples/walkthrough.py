@@ -14,9 +14,9 @@ from gpuruntime.client.client import Client, connect
 from gpuruntime.client.errors import ClientError, ConflictError, NotFoundError
 from gpuruntime.client.options import Options
 from gpuruntime.client.requests import NewStock, NewStorage, NewUnit, StorageChange, UnitChange
-from gpuruntime.models.storages import Accessor, Prepare
-from gpuruntime.models.templates import Port, Template
-from gpuruntime.models.units import Access, StorageMount
+from gpuruntime.models.kinds.storages import Accessor, Prepare
+from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.units import Access, StorageMount
 
 STOCK = NewStock(
     operationID="stock-g1-demo-001", specName="g1.1", memory="16Gi", gpu=1, replicas=2

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from gpuruntime import client_settings, settings
 from gpuruntime.commands import arguments
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
+from gpuruntime.settings import client as client_settings
+from gpuruntime.settings import schema as settings
 
 BREACH = 1
 USAGE_ERROR = 2
@@ -104,7 +105,7 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
 
 
 def _configure_logs(loaded: settings.Settings) -> None:
-    from gpuruntime.observe import logs
+    from gpuruntime.telemetry import logs
 
     is_json = loaded.logging.format is settings.LogFormat.JSON
     logs.configure(level=loaded.logging.level.value, is_json=is_json)
@@ -162,7 +163,8 @@ def _results(options: argparse.Namespace) -> int:
 def _dev(options: argparse.Namespace) -> int:
     loaded = _settings(options)
     _configure_logs(loaded)
-    from gpuruntime.roles import dev, lifecycle
+    from gpuruntime.roles import lifecycle
+    from gpuruntime.roles.dev import dev
 
     return lifecycle.run_to_exit(
         lambda: dev.Dev(loaded, only_cluster=options.only == "cluster"),
@@ -182,7 +184,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _crds(_: argparse.Namespace) -> int:
-    from gpuruntime.models import crds
+    from gpuruntime.models.definitions import crds
 
     print(crds.render(), end="")  # noqa: T201 - the command's answer
     return 0

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.proofs.real_cluster.fixtures"]
 
 SEED = 20_251
 

@@ -6,27 +6,26 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from gpuruntime.bus.user_credentials import UserCredentials
-from gpuruntime.models import codec
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
-from gpuruntime.models.pods import PODS
-from gpuruntime.models.resources import Resource
-from gpuruntime.models.storages import (
+from gpuruntime.bus.user_jwts import UserCredentials
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.storages import (
     GPU_STORAGES,
     GPUStorage,
     PrepareStatus,
     prepare_digest,
     prepare_name,
 )
-from gpuruntime.models.units import GPU_UNITS, GPUUnit
-from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
-from gpuruntime.models.workloads import DEPLOYMENTS
-from gpuruntime.reconcilers.children import deployment_of, policy_of, service_of
-from gpuruntime.reconcilers.drift import Child, patch_towards
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.kubernetes.pods import PODS
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.children.drift import Child, patch_towards
+from gpuruntime.reconcilers.functions.worker_secret_plan import Validity, secret_body, secret_data
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.pod_template import Placement
-from gpuruntime.reconcilers.storage_children import (
+from gpuruntime.reconcilers.storage.children import (
     Placing,
     accessor_deployment,
     accessor_policy,
@@ -35,7 +34,8 @@ from gpuruntime.reconcilers.storage_children import (
     prepare_job,
     prepare_policy,
 )
-from gpuruntime.reconcilers.worker_secret_plan import Validity, secret_body, secret_data
+from gpuruntime.reconcilers.unit.children import deployment_of, policy_of, service_of
+from gpuruntime.reconcilers.unit.pod_template import Placement
 
 # Posts a body to a path as a dry run; a refusal raises.
 Ask: TypeAlias = Callable[[str, JsonObject], dict[str, Any]]

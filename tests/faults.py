@@ -15,7 +15,7 @@ import attrs
 
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse, Transport
-from gpuruntime.models import codec
+from gpuruntime.models.encoding import codec
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from gpuruntime.models import labels
-from gpuruntime.models.functions import Framework, Serverless, WorkerOf
-from gpuruntime.models.metadata import ObjectMeta
-from gpuruntime.models.rules import PLATFORM_ENV
-from gpuruntime.models.storages import Accessor, GPUStorage, GPUStorageSpec, Prepare
-from gpuruntime.models.templates import EnvVar, Port, PortProtocol, Template
-from gpuruntime.models.units import Access, GPUUnit, GPUUnitSpec, Readiness, StorageMount
+from gpuruntime.models.definitions.rules import PLATFORM_ENV
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.functions import Framework, Serverless, WorkerOf
+from gpuruntime.models.kinds.storages import Accessor, GPUStorage, GPUStorageSpec, Prepare
+from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, Template
+from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, Readiness, StorageMount
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.options import (
     HelperOptions,
     NatsPeer,
@@ -24,9 +24,9 @@ from gpuruntime.reconcilers.options import (
     SidecarOptions,
     UnitOptions,
 )
-from gpuruntime.reconcilers.pod_template import Placement
-from gpuruntime.reconcilers.storage_children import Placing
-from gpuruntime.settings import PRIVATE_NETWORKS
+from gpuruntime.reconcilers.storage.children import Placing
+from gpuruntime.reconcilers.unit.pod_template import Placement
+from gpuruntime.settings.schema import PRIVATE_NETWORKS
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import Request, StreamResponse
-from gpuruntime.local.server import Server
-from gpuruntime.local.transport import InProcessTransport
 from tests.faults import (
     ANSWER_LOST,
     DROPPED,
@@ -21,7 +21,7 @@ from tests.faults import (
     refused,
     slow,
 )
-from tests.local.calls import MAPS, ask, call, names, new_server
+from tests.rooms.embedded.calls import MAPS, ask, call, names, new_server
 
 pytestmark = pytest.mark.looptime
 

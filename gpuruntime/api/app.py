@@ -12,47 +12,52 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.accessors import Accessors, Way, directly
-from gpuruntime.api.allowances import Allowances, Limits
-from gpuruntime.api.audit_routes import audit_route
-from gpuruntime.api.authentication import Door, Guard, OpenDoor, guarded
-from gpuruntime.api.bodies import Bodies, BodyLimits
-from gpuruntime.api.connection import Connection
-from gpuruntime.api.console_files import console_files
-from gpuruntime.api.crowd import Crowd
-from gpuruntime.api.dead_letter_routes import dead_letter_routes
-from gpuruntime.api.dispatch import expected, web_handler
-from gpuruntime.api.file_patience import FileLimits
-from gpuruntime.api.file_relay import FileRelay
-from gpuruntime.api.file_routes import file_routes
-from gpuruntime.api.fleet import Fleet
-from gpuruntime.api.function_routes import function_routes
-from gpuruntime.api.health import Health
-from gpuruntime.api.invocation_routes import invocation_routes
-from gpuruntime.api.live_routes import live_routes
-from gpuruntime.api.live_streams import Changes, StreamLimits, Streams
-from gpuruntime.api.log_routes import log_route
-from gpuruntime.api.middleware import bounded, mark, middlewares
-from gpuruntime.api.origins import Origins
-from gpuruntime.api.routing import Route
-from gpuruntime.api.status_routes import status_routes
-from gpuruntime.api.stock_routes import stock_routes
-from gpuruntime.api.storage_routes import storage_routes
-from gpuruntime.api.swagger import with_document
-from gpuruntime.api.unit_events import UnitEvents
-from gpuruntime.api.unit_index import UnitIndex
-from gpuruntime.api.unit_logs import UnitLogs
-from gpuruntime.api.unit_routes import unit_routes
+from gpuruntime.api.auth.authentication import Door, Guard, OpenDoor, guarded
+from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.auth.rate_limits import Allowances, Limits
+from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.console.routes import live_routes
+from gpuruntime.api.console.static_files import console_files
+from gpuruntime.api.console.streams import Changes, StreamLimits, Streams
+from gpuruntime.api.files.file_servers import Accessors, Way, directly
+from gpuruntime.api.files.limits import FileLimits
+from gpuruntime.api.files.relay import FileRelay
+from gpuruntime.api.http.body import Bodies, BodyLimits
+from gpuruntime.api.http.dispatch import expected, web_handler
+from gpuruntime.api.http.in_flight import Crowd
+from gpuruntime.api.http.middleware import bounded, mark, middlewares
+from gpuruntime.api.http.routing import Route
+from gpuruntime.api.openapi.swagger import with_document
+from gpuruntime.api.routes.audit import audit_route
+from gpuruntime.api.routes.dead_letters import dead_letter_routes
+from gpuruntime.api.routes.files import file_routes
+from gpuruntime.api.routes.functions import function_routes
+from gpuruntime.api.routes.invocations import invocation_routes
+from gpuruntime.api.routes.logs import log_route
+from gpuruntime.api.routes.status import status_routes
+from gpuruntime.api.routes.stock import stock_routes
+from gpuruntime.api.routes.storages import storage_routes
+from gpuruntime.api.routes.units import unit_routes
+from gpuruntime.api.views.cluster_summary import Fleet
+from gpuruntime.api.views.health import Health
+from gpuruntime.api.views.unit_events import UnitEvents
+from gpuruntime.api.views.unit_index import UnitIndex
+from gpuruntime.api.views.unit_logs import UnitLogs
 from gpuruntime.audit.auditor import Auditor
-from gpuruntime.inventory.counts import Counts, active_state_of, spec_name_of, stock_state_of
-from gpuruntime.inventory.inventory import Inventory
-from gpuruntime.inventory.options import Namespaces
-from gpuruntime.inventory.stores import Caches, Store
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.cluster import Node, ResourceQuota
-from gpuruntime.models.network import Service
-from gpuruntime.serverless.ingress import Ingress
+from gpuruntime.models.kubernetes.cluster import Node, ResourceQuota
+from gpuruntime.models.kubernetes.network import Service
+from gpuruntime.operations.lookup.caches import Caches, Store
+from gpuruntime.operations.lookup.counts import (
+    Counts,
+    active_state_of,
+    spec_name_of,
+    stock_state_of,
+)
+from gpuruntime.operations.operations import Inventory
+from gpuruntime.operations.options import Namespaces
+from gpuruntime.serverless.calling.service import Ingress
 
 BODY_LIMIT: Final = 1024 * 1024
 

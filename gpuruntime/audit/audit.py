@@ -13,7 +13,7 @@ from gpuruntime.audit import (
     children,
     claims,
     functions,
-    labelling,
+    labels,
     mounts,
     pools,
     sidecars,
@@ -21,14 +21,14 @@ from gpuruntime.audit import (
     storages,
 )
 from gpuruntime.audit.breach import Breach, Suspicion
-from gpuruntime.audit.facts import Facts
+from gpuruntime.audit.index import Facts
 from gpuruntime.audit.rule import Rule
 from gpuruntime.audit.snapshot import Snapshot
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.pools import StockPool
-from gpuruntime.models.storages import GPUStorage
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
 
 
 def _reporting(facts: Facts) -> Iterable[states.Reporting]:
@@ -211,25 +211,25 @@ RULES: Final[tuple[Rule[Any], ...]] = (
         name="unit-labels",
         description="a unit's labels say its name and its specName",
         subjects=_all_units,
-        judge=labelling.unit_labels,
+        judge=labels.unit_labels,
     ),
     Rule(
         name="source-marks",
         description="an active unit names its whole source or none, and bears no claim",
         subjects=_units,
-        judge=labelling.source_marks,
+        judge=labels.source_marks,
     ),
     Rule(
         name="pool-labels",
         description="a pool's labels say its name and its specName",
         subjects=_pools,
-        judge=labelling.pool_labels,
+        judge=labels.pool_labels,
     ),
     Rule(
         name="stock-of-pool",
         description="stock bears the name, an ordinal and the envelope of its pool",
         subjects=_stock,
-        judge=labelling.stock_of_its_pool,
+        judge=labels.stock_of_its_pool,
     ),
     Rule(
         name="unit-isolated",

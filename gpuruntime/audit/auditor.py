@@ -10,7 +10,7 @@ import structlog
 
 from gpuruntime.audit.audit import RULES, steps
 from gpuruntime.audit.breach import Breach, ObjectRef, Suspicion
-from gpuruntime.audit.sightings import Sightings
+from gpuruntime.audit.first_seen import Sightings
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import Meter, NullMeter
 

@@ -5,16 +5,16 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from gpuruntime.models.cluster import CONFIG_MAPS
-from gpuruntime.models.metadata import KubernetesObject
-from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
-from gpuruntime.models.pods import PODS
-from gpuruntime.models.pools import STOCK_POOLS
-from gpuruntime.models.resources import Resource
-from gpuruntime.models.storages import GPU_STORAGES
-from gpuruntime.models.units import GPU_UNITS
-from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
-from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.kubernetes.pods import PODS
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 
 AUDITED: Final[tuple[Resource[Any], ...]] = (
     GPU_UNITS,

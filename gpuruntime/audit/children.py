@@ -4,16 +4,16 @@ from collections.abc import Container, Iterator
 from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
-from gpuruntime.models import labels
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import NetworkPolicy, Service
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.provenance import is_terminating
-from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
-from gpuruntime.models.units import GPU_UNITS, GPUUnit, child_key
-from gpuruntime.models.volumes import Job, VolumeClaim
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.provenance import is_terminating
+from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, child_key
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.volumes import Job, VolumeClaim
+from gpuruntime.models.kubernetes.workloads import Deployment
 
 Child: TypeAlias = Deployment | Service | NetworkPolicy | VolumeClaim | Job
 

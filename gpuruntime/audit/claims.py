@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
+from gpuruntime.audit.index import Facts
 from gpuruntime.audit.pools import waits_for_a_name
-from gpuruntime.models import labels, provenance
-from gpuruntime.models.envelopes import envelope_of
-from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.units import GPUUnit
 
 # A leader that follows another one begins the grace anew, and frees a claim after a live look.
 DOUBT_SECONDS: Final = 2 * provenance.GRACE_SECONDS

@@ -7,18 +7,19 @@ import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.children import COLLECT_SECONDS
-from gpuruntime.audit.facts import Facts
-from gpuruntime.models import labels, provenance, validation
-from gpuruntime.models.conditions import condition_of
-from gpuruntime.models.envelopes import envelope_of
-from gpuruntime.models.functions import Serverless
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import NetworkPolicy, Service
-from gpuruntime.models.phases import UnitPhase, phase_of
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.reasons import ConditionType, UnitReason
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.phases import UnitPhase, phase_of
+from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.strict import validation
 
 # A child or a Pod of a unit, or stock that is claimed for it.
 Held: TypeAlias = Deployment | Service | NetworkPolicy | Pod | GPUUnit

@@ -7,14 +7,15 @@ from typing import Final
 import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
-from gpuruntime.models import codec, labels
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.phases import StepPhase, StoragePhase, storage_phase_of
-from gpuruntime.models.pods import Pod, PodSpec
-from gpuruntime.models.provenance import is_terminating
-from gpuruntime.models.storages import FINALIZER, GPUStorage
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.phases import StepPhase, StoragePhase, storage_phase_of
+from gpuruntime.models.kinds.provenance import is_terminating
+from gpuruntime.models.kinds.storages import FINALIZER, GPUStorage
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.pods import Pod, PodSpec
+from gpuruntime.models.kubernetes.workloads import Deployment
 
 # A file server follows the unit's Pod to its node, when that has one.
 FOLLOW_SECONDS: Final = 180.0

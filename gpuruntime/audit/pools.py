@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts, Tally
-from gpuruntime.models import labels, provenance
-from gpuruntime.models.conditions import condition_of
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.pools import Refill, StockPool
-from gpuruntime.models.reasons import ConditionType, PoolReason
-from gpuruntime.models.units import GPUUnit
+from gpuruntime.audit.index import Facts, Tally
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.pools import Refill, StockPool
+from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.kubernetes.metadata import Key
 
 # A status follows its units within about two seconds of quiet; a new leader begins in a minute.
 STALE_SECONDS: Final = 180.0

@@ -8,10 +8,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
+from gpuruntime.audit.index import Facts
 from gpuruntime.audit.mounts import Mount
 from gpuruntime.audit.snapshot import Snapshot
-from gpuruntime.models.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
 
 Subject: TypeAlias = KubernetesObject | Sequence[KubernetesObject] | Mount
 SubjectT = TypeVar("SubjectT", bound=Subject)

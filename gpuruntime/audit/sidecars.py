@@ -9,12 +9,12 @@ import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.children import is_left_behind
-from gpuruntime.audit.facts import Facts
-from gpuruntime.models import codec
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.provenance import is_terminating
-from gpuruntime.models.units import GPUUnit, child_key
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds.provenance import is_terminating
+from gpuruntime.models.kinds.units import GPUUnit, child_key
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.workloads import Deployment
 
 
 @attrs.frozen(kw_only=True, slots=True)

@@ -6,14 +6,14 @@ from typing import Final
 import attrs
 
 from gpuruntime.audit.breach import Identity
-from gpuruntime.models.cluster import ConfigMap
-from gpuruntime.models.network import NetworkPolicy, Service
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.pools import StockPool
-from gpuruntime.models.storages import GPUStorage
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.volumes import Job, VolumeClaim
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.cluster import ConfigMap
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.volumes import Job, VolumeClaim
+from gpuruntime.models.kubernetes.workloads import Deployment
 
 KINDS: Final = (
     "stock",

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
-from gpuruntime.models.conditions import Condition, condition_of
-from gpuruntime.models.phases import UnitPhase, phase_of, pool_phase_of, storage_phase_of
-from gpuruntime.models.pools import StockPool
-from gpuruntime.models.reasons import (
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.kinds.phases import UnitPhase, phase_of, pool_phase_of, storage_phase_of
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.reasons import (
     ConditionType,
     FunctionReason,
     MountReason,
@@ -17,8 +16,9 @@ from gpuruntime.models.reasons import (
     StorageReason,
     UnitReason,
 )
-from gpuruntime.models.storages import GPUStorage
-from gpuruntime.models.units import GPUUnit
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import Condition, condition_of
 
 Reporting: TypeAlias = GPUUnit | StockPool | GPUStorage
 

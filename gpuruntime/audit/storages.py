@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.facts import Facts
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.phases import StepPhase
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.provenance import is_terminating
-from gpuruntime.models.storages import GPUStorage
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.volumes import Job
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.kinds.phases import StepPhase
+from gpuruntime.models.kinds.provenance import is_terminating
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.volumes import Job
 
 # The end of the last Pod may be missed, and another leader may have to begin.
 GIVE_BACK_SECONDS: Final = 300.0

@@ -20,8 +20,8 @@ from gpuruntime.bus.errors import (
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.names import API
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.codec import MalformedObjectError, decode_object
-from gpuruntime.models.json import JsonObject
+from gpuruntime.models.encoding.codec import MalformedObjectError, decode_object
+from gpuruntime.models.encoding.json import JsonObject
 
 ANSWER_SECONDS: Final = 5.0
 # From the first try of a publish to giving it up.

@@ -12,8 +12,8 @@ import msgspec
 
 from gpuruntime.bus.errors import MalformedMessageError
 from gpuruntime.bus.names import is_invocation_id
-from gpuruntime.models.codec import MalformedObjectError, decode
-from gpuruntime.models.invocations import FailureClass, Mode, State
+from gpuruntime.models.encoding.codec import MalformedObjectError, decode
+from gpuruntime.models.kinds.invocations import FailureClass, Mode, State
 
 VERSION: Final = "v1"
 NULL: Final = msgspec.Raw(b"null")

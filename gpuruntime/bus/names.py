@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.bus.errors import BadNameError
-from gpuruntime.models.names import is_dns_label
+from gpuruntime.models.kubernetes.names import is_dns_label
 
 API: Final = "$JS.API"
 # The consumer of all records.

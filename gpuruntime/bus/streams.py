@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.bus.names import RESULTS, Names
-from gpuruntime.models.json import JsonObject, JsonValue
+from gpuruntime.models.encoding.json import JsonObject, JsonValue
 
 _SECOND: Final = 1_000_000_000
 _MEBIBYTE: Final = 1024 * 1024

@@ -17,14 +17,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from gpuruntime.client.messages import Reply, path_of
-from gpuruntime.client.nouns import Calls
 from gpuruntime.client.options import Options
+from gpuruntime.client.resource import Calls
 from gpuruntime.client.serverless import DeadLetters, Functions, Invocations
 from gpuruntime.client.stock import Pools, Stock
 from gpuruntime.client.storages import Storages
 from gpuruntime.client.transport import Transport, connected
 from gpuruntime.client.units import Units
-from gpuruntime.models.operator_views import AuditView, FleetView, HealthView
+from gpuruntime.models.views.operators import AuditView, FleetView, HealthView
 
 DEFAULTS: Final = Options()
 

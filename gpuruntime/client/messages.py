@@ -17,10 +17,10 @@ from gpuruntime.client.errors import (
     problem_class,
 )
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models import codec
-from gpuruntime.models.codec import MalformedObjectError
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.views import ErrorBody
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.codec import MalformedObjectError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.views.objects import ErrorBody
 
 ModelT = TypeVar("ModelT")
 

@@ -11,14 +11,14 @@ from uuid import uuid4
 
 import attrs
 
-from gpuruntime.models.defaults import default_of
-from gpuruntime.models.functions import Serverless
-from gpuruntime.models.invocations import Mode
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.pools import Refill
-from gpuruntime.models.storages import Accessor, Prepare
-from gpuruntime.models.templates import Template
-from gpuruntime.models.units import Access, StorageMount
+from gpuruntime.models.encoding.defaults import default_of
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.invocations import Mode
+from gpuruntime.models.kinds.pools import Refill
+from gpuruntime.models.kinds.storages import Accessor, Prepare
+from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kinds.units import Access, StorageMount
 
 ValueT = TypeVar("ValueT")
 

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from gpuruntime.client.messages import Page, Reply, path_of
-from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
 from gpuruntime.client.requests import Invoke, document_of, named
+from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models.invocations import Mode
-from gpuruntime.models.serverless_views import (
+from gpuruntime.models.kinds.invocations import Mode
+from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from gpuruntime.client.messages import Page, Reply, path_of
-from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
 from gpuruntime.client.requests import NewPool, NewStock, PoolChange, document_of, named
+from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models.operator_views import Job
-from gpuruntime.models.views import PoolView
+from gpuruntime.models.views.objects import PoolView
+from gpuruntime.models.views.operators import Job
 
 _OPERATOR = "operator"
 _POOLS = "stockpools"

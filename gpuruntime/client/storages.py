@@ -9,12 +9,12 @@ import attrs
 
 from gpuruntime.client.errors import UnreadableAnswerError, UnusableInputError
 from gpuruntime.client.messages import Page, Reply, Request, path_of, problem_of
-from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
 from gpuruntime.client.requests import NewStorage, StorageChange, document_of, named
+from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models import codec
-from gpuruntime.models.codec import MalformedObjectError
-from gpuruntime.models.views import StorageView
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.codec import MalformedObjectError
+from gpuruntime.models.views.objects import StorageView
 
 _STORAGES: Final = "gpu-storages"
 # Above the API's own idle time, so that the API is the one that says so.

@@ -7,10 +7,10 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.client.messages import Page, Reply, Request, path_of
-from gpuruntime.client.nouns import PAGE_ITEMS, Calls, every
 from gpuruntime.client.requests import NewUnit, UnitChange, document_of, named
+from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models.views import EventView, Lifecycle, UnitView
+from gpuruntime.models.views.objects import EventView, Lifecycle, UnitView
 
 _UNITS: Final = "gpu-units"
 

@@ -17,7 +17,7 @@ from gpuruntime.client.errors import (
     NotYetError,
 )
 from gpuruntime.client.messages import Reply
-from gpuruntime.client.standings import (
+from gpuruntime.client.progress import (
     Standing,
     accessor_on_its_way_to_ready,
     invocation_on_its_way_to_success,
@@ -27,9 +27,9 @@ from gpuruntime.client.standings import (
     unit_on_its_way_to_ready,
     unit_on_its_way_to_suspended,
 )
-from gpuruntime.models.operator_views import Job
-from gpuruntime.models.serverless_views import InvocationView
-from gpuruntime.models.views import PoolView, StorageView, UnitView
+from gpuruntime.models.views.objects import PoolView, StorageView, UnitView
+from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.serverless import InvocationView
 
 ViewT = TypeVar("ViewT")
 Look: TypeAlias = Callable[[], Awaitable[Reply[ViewT]]]

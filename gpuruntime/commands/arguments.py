@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from gpuruntime.durations import parse_duration
+from gpuruntime.strict.durations import parse_duration
 
 Run = Callable[[argparse.Namespace], int]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from gpuruntime.client.errors import UnusableInputError
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.models.json import JsonObject
-from gpuruntime.strict_yaml import mapping_of
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.strict.yaml_documents import mapping_of
 
 _STDIN: Final = "-"
 _STDIN_PATH: Final = "/dev/stdin"

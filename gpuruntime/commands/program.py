@@ -20,12 +20,12 @@ from gpuruntime.client.errors import (
     UnusableInputError,
 )
 from gpuruntime.client.options import DEFAULT_SERVER, Options
-from gpuruntime.client_settings import ClientSettings
 from gpuruntime.commands import files, serverless, status, stock, storages, units
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
 from gpuruntime.commands.terminal import Terminal, standard
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.settings.client import ClientSettings
 
 Command = Callable[[Session], Awaitable[int | None]]
 

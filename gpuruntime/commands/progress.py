@@ -6,13 +6,13 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.client.standings import Standing, accessor_on_its_way_to_ready
+from gpuruntime.client.progress import Standing, accessor_on_its_way_to_ready
 from gpuruntime.commands.terminal import Terminal
-from gpuruntime.models.operator_views import Job
-from gpuruntime.models.phases import UnitPhase
-from gpuruntime.models.serverless_views import InvocationView
-from gpuruntime.models.units import Timeline
-from gpuruntime.models.views import PoolView, StorageView, UnitView
+from gpuruntime.models.kinds.phases import UnitPhase
+from gpuruntime.models.kinds.units import Timeline
+from gpuruntime.models.views.objects import PoolView, StorageView, UnitView
+from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.serverless import InvocationView
 
 STEPS: Final = (
     ("accepted", "acceptedAt"),

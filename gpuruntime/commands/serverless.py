@@ -8,8 +8,8 @@ from gpuruntime.commands import bodies, tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
-from gpuruntime.models.invocations import State
-from gpuruntime.models.serverless_views import (
+from gpuruntime.models.kinds.invocations import State
+from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,

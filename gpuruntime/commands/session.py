@@ -14,7 +14,7 @@ from gpuruntime.client.messages import Reply
 from gpuruntime.client.requests import named
 from gpuruntime.commands import tables
 from gpuruntime.commands.terminal import Terminal
-from gpuruntime.models.json import JsonObject
+from gpuruntime.models.encoding.json import JsonObject
 
 ViewT = TypeVar("ViewT")
 

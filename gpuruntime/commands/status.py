@@ -3,7 +3,7 @@
 from gpuruntime.commands import tables
 from gpuruntime.commands.exit_codes import ExitCode
 from gpuruntime.commands.session import Session
-from gpuruntime.models.operator_views import HealthStatus, NodeView, SpecView
+from gpuruntime.models.views.operators import HealthStatus, NodeView, SpecView
 
 
 async def status(session: Session) -> int:

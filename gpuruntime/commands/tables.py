@@ -9,14 +9,14 @@ import yaml
 
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands.terminal import line, plain
-from gpuruntime.models.operator_views import Job, NodeView, SpecView
-from gpuruntime.models.serverless_views import (
+from gpuruntime.models.views.objects import EventView, PoolView, StorageView, UnitView
+from gpuruntime.models.views.operators import Job, NodeView, SpecView
+from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
     InvocationView,
 )
-from gpuruntime.models.views import EventView, PoolView, StorageView, UnitView
 
 Cells = tuple[str, ...]
 Columns = Mapping[str, Callable[[Any, datetime], object]]

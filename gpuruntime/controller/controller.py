@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from gpuruntime.controller.gravity import gravest, retry_after_seconds
 from gpuruntime.controller.result import Result
+from gpuruntime.controller.severity import gravest, retry_after_seconds
 from gpuruntime.errors import TerminalError
 from gpuruntime.kube.errors import ConflictError, KubeError
 from gpuruntime.meter import Meter, NullMeter

@@ -30,8 +30,8 @@ import msgspec
 from aiohttp import web
 
 from gpuruntime.framework.calls import Answer, Call, CallError
-from gpuruntime.framework.places import place_of
-from gpuruntime.models.functions import Framework
+from gpuruntime.framework.mounts import place_of
+from gpuruntime.models.kinds.functions import Framework
 
 log = logging.getLogger(__name__)
 

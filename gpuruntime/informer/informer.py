@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Generic, TypeVar
 
-from gpuruntime.informer.divergence import Comparison
+from gpuruntime.informer.consistency_check import Comparison
 from gpuruntime.informer.recovery import State
 from gpuruntime.informer.reflector import Reflector
 from gpuruntime.informer.source import Source
@@ -15,8 +15,8 @@ from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.metadata import KubernetesObject
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar, assert_never
 
 import structlog
 
-from gpuruntime.informer.collector import paused_collector
-from gpuruntime.informer.pacing import batches
+from gpuruntime.concurrency.batches import batches
+from gpuruntime.concurrency.gc_pause import paused_collector
 from gpuruntime.informer.recovery import (
     Empty,
     Health,
@@ -35,7 +35,7 @@ from gpuruntime.informer.store import version_number
 from gpuruntime.informer.writer import Draft, Writer
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.watch import Bookmark, Change
-from gpuruntime.models.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

@@ -11,8 +11,8 @@ from gpuruntime.kube.answers import Page
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.watch import Bookmark, Change, Selection, open_window
 from gpuruntime.meter import Meter
-from gpuruntime.models.metadata import KubernetesObject, PartialObject
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.kubernetes.metadata import KubernetesObject, PartialObject
+from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

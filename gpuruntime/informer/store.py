@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, ItemsView, Iterable,
 from typing import Generic, TypeVar
 
 from gpuruntime.kube.errors import MalformedAnswerError
-from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

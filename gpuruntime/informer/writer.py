@@ -8,10 +8,10 @@ unless it was created again. The store's update and the handlers' calls are one 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from gpuruntime.informer.compaction import Compaction
+from gpuruntime.informer.interning import Compaction
 from gpuruntime.informer.store import Index, Store, Tables, version_of
 from gpuruntime.kube.watch import Change, ChangeType
-from gpuruntime.models.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

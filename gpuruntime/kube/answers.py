@@ -23,10 +23,10 @@ from gpuruntime.kube.errors import (
     UnavailableError,
 )
 from gpuruntime.kube.transport import Response
-from gpuruntime.models import codec
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import KubernetesObject, PartialObject
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.metadata import KubernetesObject, PartialObject
+from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

@@ -31,10 +31,10 @@ from gpuruntime.kube.transport import (
     Transport,
 )
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models import codec
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key, KubernetesObject, PartialObject
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject, PartialObject
+from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 AnswerT = TypeVar("AnswerT", Response, StreamResponse)

@@ -15,7 +15,6 @@ from typing import TypeVar
 import attrs
 from structlog import get_logger
 
-from gpuruntime.kube.buckets import Buckets
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     AlreadyExistsError,
@@ -28,13 +27,14 @@ from gpuruntime.kube.errors import (
     UnavailableError,
     UnreachableError,
 )
+from gpuruntime.kube.token_buckets import Buckets
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models import codec
-from gpuruntime.models.cluster import EVENTS, Event, ObjectReference
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key, KubernetesObject, ObjectMeta
-from gpuruntime.models.moments import rfc3339
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.cluster import EVENTS, Event, ObjectReference
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject, ObjectMeta
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.timestamps import rfc3339
 
 log = get_logger()
 

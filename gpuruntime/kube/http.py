@@ -10,8 +10,8 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from gpuruntime.kube.access import Access, Source
-from gpuruntime.kube.credentials import Connection, Credentials
+from gpuruntime.kube.connect.credentials import Connection, Credentials
+from gpuruntime.kube.connect.endpoint import Access, Source
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 

@@ -29,10 +29,10 @@ from gpuruntime.kube.errors import (
 from gpuruntime.kube.events import reference_to
 from gpuruntime.kube.transport import Transport
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.models.cluster import LEASES, Lease, ObjectReference
-from gpuruntime.models.json import JsonObject
-from gpuruntime.models.metadata import Key, ObjectMeta
-from gpuruntime.models.moments import rfc3339_micro
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.cluster import LEASES, Lease, ObjectReference
+from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
+from gpuruntime.models.kubernetes.timestamps import rfc3339_micro
 
 log = get_logger()
 

@@ -25,9 +25,9 @@ from gpuruntime.kube.errors import (
     UnreachableError,
 )
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
-from gpuruntime.models import codec
-from gpuruntime.models.metadata import KubernetesObject, PartialObject
-from gpuruntime.models.resources import Resource
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kubernetes.metadata import KubernetesObject, PartialObject
+from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 

@@ -7,17 +7,17 @@ from typing import Final
 import attrs
 
 from gpuruntime.audit.snapshot import Snapshot
-from gpuruntime.inventory.stores import Cache
-from gpuruntime.models import labels, provenance
-from gpuruntime.models.cluster import ConfigMap, PriorityClass
-from gpuruntime.models.metadata import Key, KubernetesObject
-from gpuruntime.models.network import NetworkPolicy, Service
-from gpuruntime.models.pods import Pod
-from gpuruntime.models.pools import StockPool
-from gpuruntime.models.storages import GPUStorage
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.volumes import Job, StorageClass, VolumeClaim
-from gpuruntime.models.workloads import Deployment
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.cluster import ConfigMap, PriorityClass
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.volumes import Job, StorageClass, VolumeClaim
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.operations.lookup.caches import Cache
 
 # A Pod's unit is known by its label: its owner is a ReplicaSet, which is not mirrored.
 UNIT: Final = "unit"

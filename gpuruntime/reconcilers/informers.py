@@ -7,22 +7,26 @@ from typing import Any, Final
 
 import attrs
 
-from gpuruntime.bus.user_credentials import Mint
+from gpuruntime.bus.user_jwts import Mint
 from gpuruntime.informer.informer import Informer
-from gpuruntime.inventory import stores
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.watch import EVERYTHING, Selection
 from gpuruntime.meter import Meter
-from gpuruntime.models import labels
-from gpuruntime.models.cluster import CONFIG_MAPS, PRIORITY_CLASSES, ConfigMap, PriorityClass
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import NETWORK_POLICIES, SERVICES, NetworkPolicy, Service
-from gpuruntime.models.pods import PODS, Pod
-from gpuruntime.models.pools import STOCK_POOLS, StockPool
-from gpuruntime.models.storages import GPU_STORAGES, GPUStorage
-from gpuruntime.models.tombstones import TOMBSTONE_SELECTOR
-from gpuruntime.models.units import GPU_UNITS, GPUUnit
-from gpuruntime.models.volumes import (
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
+from gpuruntime.models.kinds.tombstones import TOMBSTONE_SELECTOR
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.cluster import (
+    CONFIG_MAPS,
+    PRIORITY_CLASSES,
+    ConfigMap,
+    PriorityClass,
+)
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES, NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import PODS, Pod
+from gpuruntime.models.kubernetes.volumes import (
     JOBS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
@@ -30,7 +34,8 @@ from gpuruntime.models.volumes import (
     StorageClass,
     VolumeClaim,
 )
-from gpuruntime.models.workloads import DEPLOYMENTS, Deployment
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
+from gpuruntime.operations.lookup import caches
 from gpuruntime.reconcilers.caches import (
     HOLDER,
     SOURCE_POOL,
@@ -44,9 +49,9 @@ from gpuruntime.reconcilers.caches import (
     by_template,
     by_unit,
 )
-from gpuruntime.reconcilers.facts import WAITING, by_wait
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.start_plan import Term
+from gpuruntime.reconcilers.predicates import WAITING, by_wait
+from gpuruntime.reconcilers.unit.start_plan import Term
 
 OURS: Final = f"{labels.MANAGED_BY}={labels.MANAGER}"
 POD_INDEXES: Final = {UNIT: by_unit, STORAGE: by_storage}
@@ -77,21 +82,21 @@ class Informers:
         places = (("stock", stock), ("instance", instance))
         self._around = around
         self.stock: Informer[GPUUnit] = self._of(
-            "stock", GPU_UNITS, namespace=stock, indexes=stores.STOCK_INDEXES
+            "stock", GPU_UNITS, namespace=stock, indexes=caches.STOCK_INDEXES
         )
         self.units: Informer[GPUUnit] = self._of(
             "units",
             GPU_UNITS,
             namespace=instance,
             indexes={
-                **stores.UNIT_INDEXES,
+                **caches.UNIT_INDEXES,
                 SOURCE_POOL: by_source_pool,
                 WAITING: by_wait,
                 WORKER_OF: by_template,
             },
         )
         self.pools: Informer[StockPool] = self._of(
-            "pools", STOCK_POOLS, namespace=stock, indexes=stores.POOL_INDEXES
+            "pools", STOCK_POOLS, namespace=stock, indexes=caches.POOL_INDEXES
         )
         self.deployments: dict[str, Informer[Deployment]] = {
             each: self._of(f"deployments-{place}", DEPLOYMENTS, namespace=each, selector=OURS)
@@ -120,7 +125,7 @@ class Informers:
             "storages",
             GPU_STORAGES,
             namespace=instance,
-            indexes={**stores.STORAGE_INDEXES, HOLDER: by_holder},
+            indexes={**caches.STORAGE_INDEXES, HOLDER: by_holder},
         )
         # Whosever they are: one that stands where a storage's is to be keeps it waiting.
         self.claims: Informer[VolumeClaim] = self._of("claims", VOLUME_CLAIMS, namespace=instance)

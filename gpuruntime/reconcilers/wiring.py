@@ -9,35 +9,35 @@ import structlog
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.controller.controller import Controller
 from gpuruntime.informer.informer import Informer
-from gpuruntime.inventory.stock import StockClaims
-from gpuruntime.inventory.tombstones import Tombstones
 from gpuruntime.kube.events import EventRecorder
-from gpuruntime.models.metadata import Key
-from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
-from gpuruntime.models.reasons import StorageReason, UnitReason
-from gpuruntime.models.resources import Resource
-from gpuruntime.models.units import GPUUnit
-from gpuruntime.models.workloads import DEPLOYMENTS
-from gpuruntime.reconcilers.accessors import Accessors
-from gpuruntime.reconcilers.census import Census
-from gpuruntime.reconcilers.child_keeper import ChildKeeper, LiveT
-from gpuruntime.reconcilers.deletions import Sweeper, Undertaker
-from gpuruntime.reconcilers.holds import Holds
+from gpuruntime.models.kinds.reasons import StorageReason, UnitReason
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.reconcilers.children.keeper import ChildKeeper, LiveT
+from gpuruntime.reconcilers.events import COMPONENT
+from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
 from gpuruntime.reconcilers.informers import Informers, Surroundings
-from gpuruntime.reconcilers.notes import COMPONENT
-from gpuruntime.reconcilers.pool import PoolReconciler
-from gpuruntime.reconcilers.prepares import Prepares
-from gpuruntime.reconcilers.reclaim import Reclaimer
-from gpuruntime.reconcilers.running import Runner
-from gpuruntime.reconcilers.starts import Starts
-from gpuruntime.reconcilers.stock import StockReconciler
-from gpuruntime.reconcilers.storage import StorageReconciler
-from gpuruntime.reconcilers.storage_waking import StorageWaker
-from gpuruntime.reconcilers.storage_writes import StorageWrites
-from gpuruntime.reconcilers.unit import UnitReconciler
-from gpuruntime.reconcilers.volume_claims import VolumeClaims
-from gpuruntime.reconcilers.waking import Waker
-from gpuruntime.reconcilers.worker_secrets import WorkerSecrets
+from gpuruntime.reconcilers.object_metrics import Census
+from gpuruntime.reconcilers.stock.pool import PoolReconciler
+from gpuruntime.reconcilers.stock.reconciler import StockReconciler
+from gpuruntime.reconcilers.storage.file_server import Accessors
+from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.storage.prepare import Prepares
+from gpuruntime.reconcilers.storage.reconciler import StorageReconciler
+from gpuruntime.reconcilers.storage.triggers import StorageWaker
+from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
+from gpuruntime.reconcilers.storage.writes import StorageWrites
+from gpuruntime.reconcilers.tombstones import Sweeper, Undertaker
+from gpuruntime.reconcilers.triggers import Waker
+from gpuruntime.reconcilers.unit.reclaim_stock import Reclaimer
+from gpuruntime.reconcilers.unit.reconciler import UnitReconciler
+from gpuruntime.reconcilers.unit.runner import Runner
+from gpuruntime.reconcilers.unit.start_locks import Starts
 from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()

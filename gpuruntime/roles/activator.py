@@ -6,29 +6,34 @@ from typing import Any, Final
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
-from gpuruntime.inventory.inventory import inventory_of
-from gpuruntime.inventory.options import Means, Options
-from gpuruntime.inventory.stores import POOL_INDEXES, STOCK_INDEXES, STORAGE_INDEXES, Caches
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
 from gpuruntime.kube.watch import Selection
-from gpuruntime.models.pools import STOCK_POOLS
-from gpuruntime.models.storages import GPU_STORAGES
-from gpuruntime.models.units import GPU_UNITS
-from gpuruntime.observe.metric import RoleName
-from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.cluster import transport_of
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.operations.lookup.caches import (
+    POOL_INDEXES,
+    STOCK_INDEXES,
+    STORAGE_INDEXES,
+    Caches,
+)
+from gpuruntime.operations.operations import inventory_of
+from gpuruntime.operations.options import Means, Options
+from gpuruntime.roles.age_gauges import tell_ages
+from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
-from gpuruntime.roles.gauges import tell_ages
+from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
+from gpuruntime.roles.options.rooms import namespaces_of
 from gpuruntime.roles.process import Process
-from gpuruntime.roles.queues import queue_of
-from gpuruntime.roles.translation import namespaces_of
-from gpuruntime.serverless.activator import Activator, ActivatorOptions, recorder_of
-from gpuruntime.serverless.queue import Queue
-from gpuruntime.serverless.workers import INDEXES, functions_in
-from gpuruntime.settings import Settings
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of
+from gpuruntime.serverless.scaling.workers import INDEXES, functions_in
+from gpuruntime.settings.schema import Settings
+from gpuruntime.telemetry.metric import RoleName
+from gpuruntime.telemetry.metrics import Registry
 
 STOPPING: Final = "stopping"
 

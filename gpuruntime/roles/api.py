@@ -9,53 +9,53 @@ import attrs
 import structlog
 from aiohttp import web
 
-from gpuruntime.access_settings import AuthMode
 from gpuruntime.api.app import ApiOptions, Backend, make_app
-from gpuruntime.api.authentication import Guard, OpenDoor
-from gpuruntime.api.connection import Connection
-from gpuruntime.api.kubernetes_guard import KubernetesGuard
-from gpuruntime.api.origins import Origins
-from gpuruntime.api.token_guard import TokenGuard
+from gpuruntime.api.auth.authentication import Guard, OpenDoor
+from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.auth.kubernetes import KubernetesGuard
+from gpuruntime.api.auth.tokens import TokenGuard
+from gpuruntime.api.cluster_link import Connection
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
-from gpuruntime.inventory.inventory import inventory_of
-from gpuruntime.inventory.options import Means, Options
-from gpuruntime.inventory.stores import (
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.transport import Transport
+from gpuruntime.kube.watch import EVERYTHING, Selection
+from gpuruntime.meter import Meter
+from gpuruntime.models.kinds.labels import APP_NAME, STORAGE_APP
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.cluster import NODES, RESOURCE_QUOTAS
+from gpuruntime.models.kubernetes.network import SERVICES
+from gpuruntime.operations.lookup.caches import (
     POOL_INDEXES,
     STOCK_INDEXES,
     STORAGE_INDEXES,
     UNIT_INDEXES,
     Caches,
 )
-from gpuruntime.kube.client import Client
-from gpuruntime.kube.transport import Transport
-from gpuruntime.kube.watch import EVERYTHING, Selection
-from gpuruntime.meter import Meter
-from gpuruntime.models.cluster import NODES, RESOURCE_QUOTAS
-from gpuruntime.models.labels import APP_NAME, STORAGE_APP
-from gpuruntime.models.network import SERVICES
-from gpuruntime.models.pools import STOCK_POOLS
-from gpuruntime.models.storages import GPU_STORAGES
-from gpuruntime.models.units import GPU_UNITS
-from gpuruntime.observe.metric import RoleName
-from gpuruntime.observe.metrics import Registry
+from gpuruntime.operations.operations import inventory_of
+from gpuruntime.operations.options import Means, Options
 from gpuruntime.roles.certificates import demand_certificate
-from gpuruntime.roles.cluster import transport_of
+from gpuruntime.roles.cluster_connection import transport_of
+from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, is_away, is_behind, mirrors, waits_for
-from gpuruntime.roles.process import Process
-from gpuruntime.roles.queues import queue_of
-from gpuruntime.roles.result_stores import result_store
-from gpuruntime.roles.token_file import TokenFile
-from gpuruntime.roles.translation import (
+from gpuruntime.roles.options.rooms import (
     body_limits_of,
     caller_limits_of,
     file_limits_of,
     namespaces_of,
 )
-from gpuruntime.serverless.ingress import Ingress, IngressMeans, IngressOptions, ingress_of
-from gpuruntime.serverless.result_store import ResultReader
-from gpuruntime.settings import KubernetesMode, Settings
+from gpuruntime.roles.process import Process
+from gpuruntime.roles.result_store import result_store
+from gpuruntime.roles.token_file import TokenFile
+from gpuruntime.serverless.calling.service import Ingress, IngressMeans, IngressOptions, ingress_of
+from gpuruntime.serverless.results.store import ResultReader
+from gpuruntime.settings.access import AuthMode
+from gpuruntime.settings.schema import KubernetesMode, Settings
+from gpuruntime.telemetry.metric import RoleName
+from gpuruntime.telemetry.metrics import Registry
 
 log = structlog.get_logger()
 

@@ -6,32 +6,32 @@ from typing import Final
 
 import msgspec
 
-from gpuruntime.api.audit_routes import audit_view
+from gpuruntime.api.routes.audit import audit_view
 from gpuruntime.audit.audit import RULES, suspicions
 from gpuruntime.audit.auditor import Report, report_of
 from gpuruntime.audit.breach import Breach
-from gpuruntime.audit.sightings import Sightings
+from gpuruntime.audit.first_seen import Sightings
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.errors import ClusterRequiredError
-from gpuruntime.inventory.options import Namespaces
-from gpuruntime.inventory.shared_reads import list_all
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.transport import Transport
-from gpuruntime.models.cluster import CONFIG_MAPS
-from gpuruntime.models.network import NETWORK_POLICIES, SERVICES
-from gpuruntime.models.pods import PODS
-from gpuruntime.models.pools import STOCK_POOLS
-from gpuruntime.models.resources import ObjectT, Resource
-from gpuruntime.models.storages import GPU_STORAGES
-from gpuruntime.models.tombstones import TOMBSTONE_SELECTOR
-from gpuruntime.models.units import GPU_UNITS
-from gpuruntime.models.volumes import JOBS, VOLUME_CLAIMS
-from gpuruntime.models.workloads import DEPLOYMENTS
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.tombstones import TOMBSTONE_SELECTOR
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.kubernetes.pods import PODS
+from gpuruntime.models.kubernetes.resources import ObjectT, Resource
+from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.operations.lookup.shared_reads import list_all
+from gpuruntime.operations.options import Namespaces
 from gpuruntime.reconcilers.informers import OURS
-from gpuruntime.roles.cluster import cluster_transport, wall_clock
-from gpuruntime.roles.translation import namespaces_of
-from gpuruntime.settings import Settings
+from gpuruntime.roles.cluster_connection import cluster_transport, wall_clock
+from gpuruntime.roles.options.rooms import namespaces_of
+from gpuruntime.settings.schema import Settings
 
 # The lists of one reading are of different moments: what they show has to be there again.
 SETTLE_SECONDS: Final = 2.0

@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from gpuruntime.access_settings import TlsSettings
 from gpuruntime.errors import ConfigurationError
+from gpuruntime.settings.access import TlsSettings
 
 LOOK_SECONDS: Final = 10.0
 

@@ -5,10 +5,10 @@ import asyncio
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
-from gpuruntime.models.metadata import Key
-from gpuruntime.observe.metrics import Registry
+from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.roles.process import Process
-from gpuruntime.settings import Settings
+from gpuruntime.settings.schema import Settings
+from gpuruntime.telemetry.metrics import Registry
 
 
 def elector_of(

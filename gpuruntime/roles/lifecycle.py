@@ -14,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
+from gpuruntime.concurrency.gc_freeze import Survivors
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.kube.errors import LeadershipLostError
-from gpuruntime.observe.passes import MeasuredLoop
-from gpuruntime.roles.survivors import Survivors
+from gpuruntime.telemetry.loop_passes import MeasuredLoop
 
 log = structlog.get_logger()
 

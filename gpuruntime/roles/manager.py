@@ -10,20 +10,20 @@ import structlog
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
-from gpuruntime.observe.metric import RoleName
-from gpuruntime.observe.metrics import Registry
-from gpuruntime.reconcilers.census import Rows
 from gpuruntime.reconcilers.informers import Surroundings
-from gpuruntime.reconcilers.start_plan import Term
+from gpuruntime.reconcilers.object_metrics import Rows
+from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
-from gpuruntime.roles.cluster import transport_of
+from gpuruntime.roles.age_gauges import tell_ages
+from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
-from gpuruntime.roles.gauges import tell_ages
 from gpuruntime.roles.mirrors import waits_for
+from gpuruntime.roles.options.rooms import unit_options_of
+from gpuruntime.roles.options.worker_pods import mint_of
 from gpuruntime.roles.process import Process
-from gpuruntime.roles.translation import unit_options_of
-from gpuruntime.roles.worker_pods import mint_of
-from gpuruntime.settings import Settings
+from gpuruntime.settings.schema import Settings
+from gpuruntime.telemetry.metric import RoleName
+from gpuruntime.telemetry.metrics import Registry
 
 log = structlog.get_logger()
 

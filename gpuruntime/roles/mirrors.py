@@ -7,8 +7,8 @@ from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import UnreachableError
 from gpuruntime.kube.watch import Selection
-from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.process import Process
+from gpuruntime.telemetry.metrics import Registry
 
 # A name, a resource, what of it, and the indexes of its store.
 Mirror: TypeAlias = tuple[str, Any, Selection, Any]

@@ -15,17 +15,17 @@ from typing import Protocol, TypeAlias
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.accessors import Way, directly
-from gpuruntime.api.serving import Runner
+from gpuruntime.api.files.file_servers import Way, directly
+from gpuruntime.api.http.server import Runner
 from gpuruntime.bus.connection import Opener
 from gpuruntime.bus.session import open_session
-from gpuruntime.observe.listener import listen
-from gpuruntime.observe.metrics import Registry
 from gpuruntime.roles.certificates import context_of
-from gpuruntime.roles.cluster import wall_clock
-from gpuruntime.roles.standing import standing
-from gpuruntime.roles.translation import connection_limits_of
-from gpuruntime.settings import Address, Settings
+from gpuruntime.roles.cluster_connection import wall_clock
+from gpuruntime.roles.options.rooms import connection_limits_of
+from gpuruntime.roles.role import standing
+from gpuruntime.settings.schema import Address, Settings
+from gpuruntime.telemetry.listener import listen
+from gpuruntime.telemetry.metrics import Registry
 
 
 class Standing(Protocol):

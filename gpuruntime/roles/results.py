@@ -6,15 +6,15 @@ from typing import Final
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.observe.metric import RoleName
-from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.broker import connection_options_of
+from gpuruntime.roles.options.broker import connection_options_of
 from gpuruntime.roles.process import Process
-from gpuruntime.roles.result_stores import result_store
-from gpuruntime.serverless.keeping import Keeping
-from gpuruntime.serverless.result_store import ResultStore
-from gpuruntime.serverless.results import Results, ResultsOptions
-from gpuruntime.settings import Settings
+from gpuruntime.roles.result_store import result_store
+from gpuruntime.serverless.results.follower import Results, ResultsOptions
+from gpuruntime.serverless.results.store import ResultStore
+from gpuruntime.serverless.results.store_state import Keeping
+from gpuruntime.settings.schema import Settings
+from gpuruntime.telemetry.metric import RoleName
+from gpuruntime.telemetry.metrics import Registry
 
 STARTING: Final = "starting"
 

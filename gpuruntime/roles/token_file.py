@@ -9,14 +9,14 @@ from typing import Final, NewType
 import attrs
 import structlog
 
-from gpuruntime.api.access import Principal, Role
-from gpuruntime.api.token_guard import Principals
+from gpuruntime.api.auth.access import Principal, Role
+from gpuruntime.api.auth.tokens import Principals
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.meter import Meter
-from gpuruntime.models.names import is_label_value
-from gpuruntime.models.strict import FieldError, StrictError, Structurer
-from gpuruntime.setting_checks import refuse
-from gpuruntime.strict_yaml import mapping_of
+from gpuruntime.models.kubernetes.names import is_label_value
+from gpuruntime.settings.checks import refuse
+from gpuruntime.strict.structure import FieldError, StrictError, Structurer
+from gpuruntime.strict.yaml_documents import mapping_of
 
 LOOK_SECONDS: Final = 5.0
 MOST_TOKENS: Final = 10_000

@@ -12,13 +12,13 @@ import structlog
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.models.functions import Framework
-from gpuruntime.models.names import is_dns_label
-from gpuruntime.observe.metric import RoleName
-from gpuruntime.observe.metrics import Registry
-from gpuruntime.roles.broker import connection_options_of
-from gpuruntime.roles.standing import standing
-from gpuruntime.settings import Settings
+from gpuruntime.models.kinds.functions import Framework
+from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.roles.options.broker import connection_options_of
+from gpuruntime.roles.role import standing
+from gpuruntime.settings.schema import Settings
+from gpuruntime.telemetry.metric import RoleName
+from gpuruntime.telemetry.metrics import Registry
 from gpuruntime.worker.framework import framework
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.worker import GIVE_BACK_SECONDS, Worker

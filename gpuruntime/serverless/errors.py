@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gpuruntime.bus.errors import BusError, OutcomeUnknownError, TooLargeError
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.serverless.result_store import ResultStoreError
+from gpuruntime.serverless.results.store import ResultStoreError
 
 
 class ServerlessError(GpuRuntimeError):

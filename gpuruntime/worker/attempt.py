@@ -15,19 +15,15 @@ import attrs
 import structlog
 
 from gpuruntime.bus.delivery import Delivery
-from gpuruntime.bus.errors import (
-    BusError,
-    MalformedMessageError,
-    UnavailableError,
-)
+from gpuruntime.bus.errors import BusError, MalformedMessageError, UnavailableError
 from gpuruntime.bus.messages import Invocation, read_invocation
 from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.meter import Meter
-from gpuruntime.models.invocations import FailureClass
-from gpuruntime.worker.ends import Ends
-from gpuruntime.worker.fence import Drop, End, Leave, Limits, Start, assumed_record, decide
-from gpuruntime.worker.hold import Hold, Loss
+from gpuruntime.models.kinds.invocations import FailureClass
+from gpuruntime.worker.delivery_lease import Hold, Loss
+from gpuruntime.worker.delivery_plan import Drop, End, Leave, Limits, Start, assumed_record, decide
 from gpuruntime.worker.options import WorkerOptions
+from gpuruntime.worker.outcome_writer import Ends
 from gpuruntime.worker.outcomes import Again, Ended, Failure, NotCalled, Outcome, conclude
 
 log = structlog.get_logger()

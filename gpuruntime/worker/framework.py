@@ -15,8 +15,8 @@ import attrs
 import msgspec
 
 from gpuruntime.bus.messages import NULL, VERSION, Invocation
-from gpuruntime.models.codec import MalformedObjectError, decode
-from gpuruntime.models.invocations import FailureClass
+from gpuruntime.models.encoding.codec import MalformedObjectError, decode
+from gpuruntime.models.kinds.invocations import FailureClass
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
 

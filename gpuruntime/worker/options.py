@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.bus.pull import PullOptions
-from gpuruntime.models.functions import Framework
+from gpuruntime.models.kinds.functions import Framework
 
 _MEBIBYTE: Final = 1024 * 1024
 

@@ -12,8 +12,8 @@ import attrs
 import msgspec
 
 from gpuruntime.bus.messages import NULL, Record, expired
-from gpuruntime.models.invocations import FailureClass, State
-from gpuruntime.worker.fence import Limits, exhausted
+from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.worker.delivery_plan import Limits, exhausted
 
 _SERVER_FAULT = 500
 

@@ -26,9 +26,9 @@ from gpuruntime.bus.pull import Pull
 from gpuruntime.bus.records import Records
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.worker.attempt import Attempt, Callee, Tools
-from gpuruntime.worker.ends import Ends
-from gpuruntime.worker.fence import Limits
+from gpuruntime.worker.delivery_plan import Limits
 from gpuruntime.worker.options import WorkerOptions
+from gpuruntime.worker.outcome_writer import Ends
 
 log = structlog.get_logger()
 

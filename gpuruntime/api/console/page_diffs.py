@@ -1,0 +1,87 @@
+"""What a reader is told of a page that lives: the whole of it first, then what has changed.
+
+A page is looked at again and compared with what was told last, so a reader that was slow misses
+what came and went meanwhile and never what is: nothing is kept for it but its page.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+import attrs
+import msgspec
+
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LivePage:
+    """Rows as JSON by name, in the order of the list; `next` as in any list."""
+
+    rows: Mapping[str, bytes]
+    next: str = ""
+
+
+class PageNews:
+    """Of one reader."""
+
+    def __init__(self, look: Callable[[], LivePage]) -> None:
+        self._look = look
+        self._told: LivePage | None = None
+
+    def __call__(self) -> bytes:
+        """Events; nothing where nothing has changed."""
+        told, now = self._told, self._look()
+        self._told = now
+        if told is None:
+            return event("page", _document(now, now.rows.values()))
+        changed = [row for name, row in now.rows.items() if told.rows.get(name) != row]
+        is_same = not changed and list(told.rows) == list(now.rows) and told.next == now.next
+        return b"" if is_same else event("change", _document(now, changed))
+
+
+class ValueNews:
+    """Of one value, told whole whenever it is another."""
+
+    def __init__(self, name: str, look: Callable[[], object]) -> None:
+        self._name = name
+        self._look = look
+        self._told = b""
+
+    def __call__(self) -> bytes:
+        now = _encoder.encode(self._look())
+        if now == self._told:
+            return b""
+        self._told = now
+        return event(self._name, now)
+
+
+class Rows(Generic[ObjectT]):
+    """Encodes what a page shows, and not again what stays on it as it was."""
+
+    def __init__(self, row_of: Callable[[ObjectT], object]) -> None:
+        self._row_of = row_of
+        self._kept: dict[str, tuple[ObjectT, bytes]] = {}
+
+    def of(self, values: Iterable[ObjectT]) -> dict[str, bytes]:
+        self._kept = {value.metadata.name: self._encoded(value) for value in values}
+        return {name: row for name, (_, row) in self._kept.items()}
+
+    def _encoded(self, value: ObjectT) -> tuple[ObjectT, bytes]:
+        kept = self._kept.get(value.metadata.name)
+        if kept is not None and kept[0] is value:
+            return kept
+        return value, _encoder.encode(self._row_of(value))
+
+
+def event(name: str, document: bytes) -> bytes:
+    """JSON as it is encoded here has no line breaks."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), document)
+
+
+def _document(page: LivePage, changed: Iterable[bytes]) -> bytes:
+    names, following = _encoder.encode(list(page.rows)), _encoder.encode(page.next)
+    return b'{"put":[%b],"names":%b,"next":%b}' % (b",".join(changed), names, following)

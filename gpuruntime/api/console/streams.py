@@ -1,0 +1,158 @@
+"""Streams of server-sent events: bounded in number, in memory and in time.
+
+An event of the cluster costs a stream nothing: it is counted, and a stream looks a few times a
+second whether anything was. What a reader does not take in time ends its stream. A stream that
+ends without a fault is asked for again, so that rights are judged again and again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+import attrs
+import structlog
+from aiohttp import hdrs, web
+
+from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.errors import CrowdedError
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.operations.lookup.caches import Caches
+
+# What is new since it was asked last, as events.
+News: TypeAlias = Callable[[], bytes]
+
+EVENT_STREAM: Final = "text/event-stream"
+HEARTBEAT: Final = b": still here\n\n"
+_HEADERS: Final = {
+    str(hdrs.CONTENT_TYPE): f"{EVENT_STREAM}; charset=utf-8",
+    # Proxies that gather answers would hold back all of it.
+    "X-Accel-Buffering": "no",
+}
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StreamLimits:
+    """`most_each` is of one caller, where callers are told apart."""
+
+    most: int = 128
+    most_each: int = 32
+    pause_seconds: float = 0.5
+    heartbeat_seconds: float = 15.0
+    # For a reader to make room for what it is told.
+    write_seconds: float = 10.0
+    # A withdrawn right goes on for so long.
+    life_seconds: float = 300.0
+
+
+class Changes:
+    """How often the caches have changed; made before their informers run."""
+
+    def __init__(self, caches: Caches) -> None:
+        self.number = 0
+        caches.stock.add_handler(self._heed)
+        caches.units.add_handler(self._heed)
+        caches.pools.add_handler(self._heed)
+        caches.storages.add_handler(self._heed)
+
+    def _heed(self, _: Key, *__: KubernetesObject | None) -> None:
+        self.number += 1
+
+
+class Streams:
+    def __init__(
+        self,
+        changes: Changes,
+        connection: Callable[[], Connection],
+        limits: StreamLimits = StreamLimits(),
+    ) -> None:
+        self._changes = changes
+        self._connection = connection
+        self._limits = limits
+        self._open: Counter[str] = Counter()
+        self._ending = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._open.total()
+
+    async def end(self, _: web.Application) -> None:
+        """All of them, and at once."""
+        self._ending.set()
+
+    async def serve(
+        self, request: web.Request, news: Sequence[News], *, reader: str = ""
+    ) -> web.StreamResponse:
+        """Until the reader goes or is too slow, or the cluster is out of reach, or time is up."""
+        with self._place(reader):
+            response = web.StreamResponse(headers=_HEADERS)
+            try:
+                await response.prepare(request)
+            except ConnectionError:  # the reader has gone while its rights were judged
+                return response
+            if request.method != hdrs.METH_HEAD:
+                await self._tell(request, response, news)
+            return response
+
+    @contextmanager
+    def _place(self, reader: str) -> Iterator[None]:
+        is_full = len(self) >= self._limits.most
+        if is_full or (reader and self._open[reader] >= self._limits.most_each):
+            raise CrowdedError("as many streams are open as there may be: let one of them end")
+        self._open[reader] += 1
+        try:
+            yield
+        finally:
+            self._open[reader] -= 1
+            self._open += Counter()  # forgets readers without a stream
+
+    async def _tell(
+        self, request: web.Request, response: web.StreamResponse, news: Sequence[News]
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        begun_at = told_at = clock()
+        seen: object = None
+        while clock() - begun_at < self._limits.life_seconds and self._goes_on(request):
+            words, now = b"", self._moment()
+            if now != seen:
+                words, seen = b"".join(each() for each in news), now
+            if not words and clock() - told_at >= self._limits.heartbeat_seconds:
+                words = HEARTBEAT
+            if words:
+                told_at = clock()
+                if not await self._is_taken(request, response, words):
+                    return
+            await self._pause()
+
+    def _moment(self) -> object:
+        """The same while no news can have come."""
+        return self._changes.number, self._connection().is_queue_connected
+
+    def _goes_on(self, request: web.Request) -> bool:
+        """Aiohttp tells nobody that a reader has gone."""
+        is_read = request.transport is not None
+        return is_read and not self._ending.is_set() and self._connection().is_serving
+
+    async def _is_taken(
+        self, request: web.Request, response: web.StreamResponse, words: bytes
+    ) -> bool:
+        try:
+            async with asyncio.timeout(self._limits.write_seconds):
+                await response.write(words)
+        except TimeoutError:
+            log.info("reader of a stream dropped: it does not take what it is told")
+            if request.transport is not None:
+                request.transport.abort()
+            return False
+        except ConnectionError:
+            return False
+        return True
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(self._limits.pause_seconds):
+                await self._ending.wait()
+        except TimeoutError:
+            return

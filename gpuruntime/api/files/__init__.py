@@ -1,0 +1,1 @@
+"""Files of storages, relayed to and from their file servers."""

@@ -1,0 +1,88 @@
+"""Which paths below a storage are handed on, and where to files may be moved.
+
+A path goes on byte for byte as it was sent. So whatever a server further on could read as a way
+out of the storage is refused here, however often it is encoded; and so is what no name has.
+"""
+
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from gpuruntime.models.kinds.file_servers import files_path
+from gpuruntime.strict.structure import Problem, StrictError
+
+DESTINATION: Final = "Destination"
+# What is encoded more often than this means no name.
+_MOST_DECODINGS: Final = 4
+_BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_NEVER_IN_A_NAME: Final = re.compile(r"[/\\\x00-\x1f\x7f]")
+_ABSOLUTE: Final = re.compile(r"https?://(?P<host>[^/?#@]+)(?P<path>/.*)", re.IGNORECASE)
+
+
+def target_of(raw: str, storage: str, *, is_change: bool = False) -> str:
+    """Path and query as they were sent; raises StrictError. A change is of something below."""
+    fault = _fault_of(raw.partition("?")[0], files_path(storage), is_change=is_change)
+    if "#" in raw:
+        fault = "has a fragment: write the character as %23"
+    if fault:
+        raise StrictError((Problem(field="path", message=fault),))
+    return raw
+
+
+def is_below(location: str, storage: str) -> bool:
+    """Whether a redirect stays within the storage."""
+    return not _fault_of(location.partition("?")[0], files_path(storage), is_change=False)
+
+
+def destination_of(value: str, storage: str, host: str) -> str:
+    """The path of a Destination below the same storage; raises StrictError for any other."""
+    absolute = _ABSOLUTE.fullmatch(value)
+    path = absolute["path"] if absolute else value
+    fault = _fault_of(path, files_path(storage), is_change=True)
+    if absolute and absolute["host"].lower() != host.lower():
+        fault = f"is on another host than {host}: name the path alone"
+    elif "?" in value or "#" in value:
+        fault = "has a query or a fragment: name the path alone"
+    if fault:
+        raise StrictError((Problem(field=DESTINATION, message=fault),))
+    return path
+
+
+def _fault_of(path: str, prefix: str, *, is_change: bool) -> str:
+    """Empty for a path below the prefix that means the same to everybody."""
+    if path != prefix and not path.startswith(f"{prefix}/"):
+        return f"must be below {prefix}/, written as it is"
+    parts = path.removeprefix(prefix).split("/")[1:]
+    if parts and not parts[-1]:  # of a folder
+        parts.pop()
+    if is_change and not parts:
+        return "names the storage itself: name what is below it"
+    return next((fault for part in parts if (fault := _fault_of_part(part))), "")
+
+
+def _fault_of_part(part: str) -> str:
+    if not part:
+        return "has an empty part between two slashes"
+    text = part
+    for _ in range(_MOST_DECODINGS):
+        if text in (".", ".."):
+            return "leads elsewhere: leave out the parts . and .."
+        if _NEVER_IN_A_NAME.search(text):
+            return "has a slash, a backslash or a control character in a name"
+        decoded = _decoded(text)
+        if decoded is None and text == part:
+            return "has an escape that is none, or that is not UTF-8: write a percent sign as %25"
+        if decoded in (None, text):
+            return ""
+        text = decoded
+    return "is encoded over and over: encode it once"
+
+
+def _decoded(text: str) -> str | None:
+    """None for what is no encoded text."""
+    if _BROKEN_ESCAPE.search(text):
+        return None
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeError:
+        return None

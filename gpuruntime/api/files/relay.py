@@ -1,0 +1,312 @@
+"""One exchange with the file server of a storage: bytes handed on both ways, as they come.
+
+Nothing is kept but what fits the buffers of two connections: whoever is slow slows the other down.
+Each exchange has a connection of its own, so that no byte of one is taken for another's. An answer
+that fails once it has begun to leave ends as a broken connection, never as a shorter file.
+"""
+
+import asyncio
+import socket
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+import aiohttp
+import attrs
+import structlog
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+from yarl import URL
+
+from gpuruntime.api.errors import (
+    BodyTooLargeError,
+    CrowdedError,
+    DeadlineError,
+    RequestError,
+    SlowBodyError,
+    UpstreamFaultError,
+)
+from gpuruntime.api.files.file_servers import Accessor
+from gpuruntime.api.files.headers import back, fault_of
+from gpuruntime.api.files.limits import End, FileLimits, Patience, patience
+from gpuruntime.api.files.paths import is_below
+from gpuruntime.api.http.body import ask_for_body
+
+# Of aiohttp's own; what the caller did not say is not said.
+_AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
+_NO_ANSWER: Final = "ended the connection without an answer"
+# As much as waits for a slow caller: of what the file server sent, and of what is sent on.
+_RECEIVED_BYTES: Final = 64 * 1024
+_PIECE_BYTES: Final = 32 * 1024
+# A file server that has just become ready is not known on every node yet: so often, and so long
+# after each refusal of a connection, it is knocked again.
+_PAUSES: Final = (0.1, 0.3, 0.6)
+# Nobody reads it: the caller has left.
+_LEFT: Final = 499
+# Closed at once: what was not sent is thrown away, and the other side is told of it.
+_RESET: Final = struct.pack("ii", 1, 0)
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Order:
+    """What goes to the file server; the target is path and query as the caller sent them.
+
+    `caller` is empty where callers are not told apart.
+    """
+
+    accessor: Accessor
+    target: str
+    headers: CIMultiDict[str]
+    caller: str = ""
+
+    @property
+    def url(self) -> URL:
+        return URL(self.accessor.origin + self.target, encoded=True)
+
+
+class FileRelay:
+    def __init__(self, limits: FileLimits) -> None:
+        self._limits = limits
+        # What each caller has on its way; one that has nothing is not in it.
+        self._counts: Counter[str] = Counter()
+
+    async def hand_on(self, request: web.Request, order: Order) -> web.StreamResponse:
+        """Raises RequestError while nothing of an answer has left."""
+        limits = self._limits
+        self._demand_room(order.caller)
+        if (request.content_length or 0) > limits.most_bytes:
+            raise BodyTooLargeError(f"the file is larger than {limits.most_bytes} bytes")
+        self._counts[order.caller] += 1
+        try:
+            return await _Exchange(request, order, limits).run()
+        finally:
+            self._counts -= Counter((order.caller,))
+
+    def _demand_room(self, caller: str) -> None:
+        """Raises CrowdedError; one caller alone must not take the places of all."""
+        limits, of_caller = self._limits, self._counts[caller]
+        if self._counts.total() >= limits.at_once:
+            raise CrowdedError(f"{limits.at_once} files are on their way already: send it again")
+        if caller and of_caller >= limits.at_once_each:
+            raise CrowdedError(
+                f"{caller} has {of_caller} files on their way: let some of them end first"
+            )
+
+
+class _Exchange:
+    def __init__(self, request: web.Request, order: Order, limits: FileLimits) -> None:
+        self._request = request
+        self._order = order
+        self._limits = limits
+        self._patience = Patience(request, limits)
+        self._upload = _Upload(request, limits, self._patience)
+        self._sockets: list[socket.socket] = []
+        self._was_reached = False
+        # The answer, from when its head leaves.
+        self._response: web.StreamResponse | None = None
+
+    async def run(self) -> web.StreamResponse:
+        try:
+            async with patience(self._patience):
+                return await self._knock()
+        except (aiohttp.ClientError, OSError, RequestError) as error:
+            return self._broken(error)
+        finally:
+            self._hang_up()
+
+    async def _knock(self) -> web.StreamResponse:
+        """Again only where nothing was sent, and no caller was asked for a body."""
+        for pause in _PAUSES:
+            try:
+                return await self._hand_on()
+            except aiohttp.ClientConnectorError:
+                if self._was_reached or self._upload.is_begun:
+                    raise
+            self._sockets.clear()
+            await asyncio.sleep(pause)
+        return await self._hand_on()
+
+    async def _hand_on(self) -> web.StreamResponse:
+        """The address is a number, so nobody is asked where it is."""
+        connector = aiohttp.TCPConnector(
+            force_close=True, limit=1, use_dns_cache=False, socket_factory=self._open_socket
+        )
+        async with (
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                read_bufsize=_PIECE_BYTES,
+                skip_auto_headers=_AUTOMATIC,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=self._limits.connect_seconds
+                ),
+            ) as session,
+            session.request(
+                self._request.method,
+                self._order.url,
+                headers=self._headers(),
+                data=self._upload.chunks() if self._upload.is_there else None,
+                allow_redirects=False,
+            ) as answer,
+        ):
+            response = self._response_of(answer)
+            self._response = response
+            await response.prepare(self._request)
+            await self._download(answer, response)
+            answer.close()  # an upload that the answer did not wait for ends here
+            return response
+
+    def _headers(self) -> CIMultiDict[str]:
+        headers = self._order.headers.copy()
+        length = self._request.headers.get(hdrs.CONTENT_LENGTH)
+        if self._upload.is_there and length is not None:
+            headers[hdrs.CONTENT_LENGTH] = length
+        return headers
+
+    def _response_of(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        if not 200 <= answer.status <= 599:
+            raise self._fault(f"answered with status {answer.status}")
+        if name := fault_of(answer.headers):
+            raise self._fault(f"sent the header {name!r}, which is none")
+        location = answer.headers.get(hdrs.LOCATION)
+        if location is not None and not is_below(location, self._order.accessor.storage):
+            raise self._fault("answered with the address of something else")
+        is_asked_for_all = self._request.method != hdrs.METH_HEAD
+        if is_asked_for_all and (answer.content_length or 0) > self._limits.most_bytes:
+            raise self._too_much()
+        return web.StreamResponse(status=answer.status, headers=back(answer.headers))
+
+    async def _download(
+        self, answer: aiohttp.ClientResponse, response: web.StreamResponse
+    ) -> None:
+        count = 0
+        if self._request.transport is not None:
+            self._request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
+        async for chunk in answer.content.iter_chunked(_PIECE_BYTES):
+            count += len(chunk)
+            if count > self._limits.most_bytes:
+                raise self._too_much()
+            self._patience.moved()
+            await response.write(chunk)
+            await self._request.writer.drain()  # which a write does only now and then
+            self._patience.moved()
+        await response.write_eof()
+
+    def _broken(self, error: Exception) -> web.StreamResponse:
+        request, response = self._request, self._response
+        has_left = request.transport is None or request.transport.is_closing()
+        if has_left:
+            return response or web.Response(status=_LEFT)
+        told = self._told(error)
+        log.info("files not handed on", storage=self._order.accessor.storage, reason=str(told))
+        if response is None:
+            raise told from error
+        _cut(request)
+        return response
+
+    def _told(self, error: Exception) -> RequestError:
+        match self._patience.end:
+            case End.SILENT if self._upload.is_awaited:
+                message = f"nothing of the body came for {self._limits.idle_seconds:g} s"
+                return SlowBodyError(f"{message}: send it again")
+            case End.SILENT:
+                words = f"said nothing for {self._limits.idle_seconds:g} s"
+                return DeadlineError(f"{self._whose} {words}: what it did is not known")
+            case End.TOO_LONG:
+                words = f"took longer than {self._limits.longest_seconds:g} s"
+                return DeadlineError(f"{self._whose} {words}: ask for a range, or send less")
+            case _:
+                return self._upload.failure or _known(error) or self._fault(self._words(error))
+
+    @property
+    def _whose(self) -> str:
+        return f"the accessor of storage {self._order.accessor.storage}"
+
+    def _words(self, error: Exception) -> str:
+        match error:
+            case aiohttp.ConnectionTimeoutError() | aiohttp.ClientConnectorError():
+                return _NO_ANSWER if self._was_reached else "cannot be reached"
+            case aiohttp.ClientResponseError():
+                return "answered what is no HTTP"
+            case aiohttp.ClientPayloadError():
+                return "broke off its answer"
+            case _:
+                return _NO_ANSWER
+
+    def _fault(self, words: str) -> UpstreamFaultError:
+        return UpstreamFaultError(f"{self._whose} {words}")
+
+    def _too_much(self) -> UpstreamFaultError:
+        words = f"sent more than {self._limits.most_bytes} bytes: ask for a range"
+        return self._fault(words)
+
+    def _open_socket(self, address: Any) -> socket.socket:
+        """Kept to hang up with: what aiohttp closes lives until the last byte was taken.
+
+        A second one is refused: aiohttp sends again what it takes for harmless, and we do not.
+        """
+        if self._sockets:
+            self._was_reached = True
+            raise OSError("a request is sent once")
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED_BYTES)
+        self._sockets.append(made)
+        return made
+
+    def _hang_up(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):  # it is closed already, which is as good
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class _Upload:
+    """The caller's body; how it failed is kept, since aiohttp tells only that it did."""
+
+    def __init__(self, request: web.Request, limits: FileLimits, watch: Patience) -> None:
+        self._request = request
+        self._limits = limits
+        self._patience = watch
+        self.is_there = request.can_read_body
+        self.is_begun = False
+        self.is_awaited = False
+        self.failure: RequestError | None = None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Asks the caller for the body only now, when there is somebody to take it."""
+        self.is_begun = True
+        await ask_for_body(self._request)
+        count = 0
+        self.is_awaited = True
+        async for chunk in self._request.content.iter_any():
+            self.is_awaited = False
+            count += len(chunk)
+            if count > self._limits.most_bytes:
+                message = f"the file is larger than {self._limits.most_bytes} bytes"
+                self.failure = BodyTooLargeError(message)
+                raise self.failure
+            self._patience.moved()
+            yield chunk
+            self.is_awaited = True
+        self.is_awaited = False
+
+
+def _known(error: Exception) -> RequestError | None:
+    return error if isinstance(error, RequestError) else None
+
+
+def _cut(request: web.Request) -> None:
+    """So that nobody takes what has come for the whole."""
+    transport = request.transport
+    if transport is None:
+        return
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    transport.abort()

@@ -1,0 +1,71 @@
+"""From a route to what aiohttp calls: read the request, call the handler, encode its reply."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler as WebHandler
+
+from gpuruntime.api.cluster_link import Connection, demand_cluster
+from gpuruntime.api.http.body import Bodies
+from gpuruntime.api.http.query import QueryReader
+from gpuruntime.api.http.routing import Answer, AnyQuery, Call, Encoded, Form, Reply, Route
+from gpuruntime.strict.json_documents import read_document
+
+_encoder = msgspec.json.Encoder()
+
+
+def web_handler(route: Route, connection: Callable[[], Connection], bodies: Bodies) -> WebHandler:
+    """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
+
+    queries: QueryReader[Any] = QueryReader(route.query)
+    is_any = route.query is AnyQuery
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        query = AnyQuery() if is_any else queries.read(request.rel_url.raw_query_string)
+        body = await _body(request, route, bodies)
+        if route.needs_cluster:
+            demand_cluster(connection())
+        reply = await route.handler(Call(request=request, query=query, body=body))
+        if isinstance(reply, web.StreamResponse):
+            return reply
+        return encoded(reply, route.answer(reply.status))
+
+    return handle
+
+
+def encoded(reply: Reply, answer: Answer) -> web.Response:
+    return web.Response(
+        status=reply.status,
+        body=_bytes(reply, answer.form),
+        headers={**_type(answer), **reply.headers},
+    )
+
+
+def _type(answer: Answer) -> dict[str, str]:
+    return {} if answer.form is Form.EMPTY else {hdrs.CONTENT_TYPE: answer.media_type}
+
+
+def _bytes(reply: Reply, form: Form) -> bytes | None:
+    match form:
+        case Form.ONE:
+            return _encoder.encode({"data": reply.data})
+        case Form.PAGE:
+            if isinstance(reply.data, Encoded):
+                return reply.data.document
+            return _encoder.encode({"data": reply.data, "next": reply.next})
+        case Form.RAW:
+            return reply.data if isinstance(reply.data, bytes) else _encoder.encode(reply.data)
+        case Form.EMPTY:
+            return None
+
+
+async def expected(_: web.Request) -> None:
+    """Nothing yet: a body is asked for when all that can refuse it unread has agreed."""
+
+
+async def _body(request: web.Request, route: Route, bodies: Bodies) -> Any:
+    if route.body is None:
+        return None
+    return read_document(await bodies.read(request)).parsed(route.body.parse)

@@ -1,0 +1,29 @@
+"""If-Match: which versions of an object a change or a deletion of a caller may meet."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gpuruntime.strict.structure import Problem, StrictError
+
+IF_MATCH: Final[Mapping[str, str]] = {
+    str(hdrs.IF_MATCH): "ETags of which the object must have one, or else 412."
+}
+_TAGS = re.compile(r'\s*((?:W/)?"[!#-~]*")\s*(?:,|$)')
+
+
+def if_match(request: web.Request) -> tuple[str, ...] | None:
+    """None where any version will do; a weak tag stays in it and matches none of ours."""
+    header = ",".join(request.headers.getall(hdrs.IF_MATCH, ())).strip()
+    if hdrs.IF_MATCH not in request.headers or header == "*":
+        return None
+    tags, place = [], 0
+    while found := _TAGS.match(header, place):
+        tags.append(found[1])
+        place = found.end()
+        if place == len(header) and not header.endswith(","):
+            return tuple(tags)
+    message = "must be * or a list of ETags in double quotes"
+    raise StrictError((Problem(field=hdrs.IF_MATCH, message=message),))

@@ -1,0 +1,189 @@
+"""How the application is served: by aiohttp, but for what is no HTTP request.
+
+Such bytes reach no middleware: aiohttp answers them by itself, as text and with a traceback in
+the log. Here they are answered like any other bad request. Bodies stay as they were sent, since
+none of a compressed one is ever wanted. Connections on which nothing is asked, too slowly, or
+whose answers nobody takes, are ended, and no more of them are held than there is room for.
+"""
+
+import asyncio
+from http import HTTPStatus
+from random import Random
+from typing import Any
+
+import attrs
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+
+from gpuruntime.api.errors import MalformedRequestError, NotServingError
+from gpuruntime.api.http.middleware import new_request_id
+from gpuruntime.api.http.problems import problem_answer
+from gpuruntime.api.http.security_headers import marks, put_marks
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ConnectionLimits:
+    """`head_seconds`: from a head's first byte to its end; `idle_seconds`: to its first byte.
+
+    `answer_seconds`: until a caller has taken an answer, or the end of one that is streamed.
+    """
+
+    head_seconds: float = 15.0
+    answer_seconds: float = 60.0
+    # Longer than the proxies in front of it keep theirs, which is a minute with most of them.
+    idle_seconds: float = 75.0
+    most: int = 8192
+
+
+class Runner(web.AppRunner):
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        rng: Random,
+        limits: ConnectionLimits = ConnectionLimits(),
+        **options: Any,
+    ) -> None:
+        super().__init__(app, handle_signals=False, access_log=None, **options)
+        self._rng = rng
+        self._limits = limits
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _Server(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            rng=self._rng,
+            limits=self._limits,
+        )
+
+
+class _Server(web.Server):
+    def __init__(
+        self, *arguments: Any, rng: Random, limits: ConnectionLimits, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._options: dict[str, Any] = {
+            "access_log": None,
+            "auto_decompress": False,
+            "keepalive_timeout": limits.idle_seconds,
+            "rng": rng,
+            "limits": limits,
+        }
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._options)
+
+
+class _Connection(web.RequestHandler):
+    __slots__ = ("_late", "_limits", "_rng")
+
+    def __init__(
+        self, *arguments: Any, rng: Random, limits: ConnectionLimits, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._rng = rng
+        self._limits = limits
+        # Ends the connection when the head that it waits for is not whole by then.
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self._manager is not None
+        if len(self._manager.connections) > self._limits.most:
+            self._refuse()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        before = self._request_count
+        super().data_received(data)
+        if self._request_count > before:
+            self._forget_head()
+        elif self._is_between_requests():
+            self._await_head()
+
+    def _is_between_requests(self) -> bool:
+        """What comes now is a head, and not of a body that nobody has read."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def _await_head(self) -> None:
+        if self._late is None:
+            loop = asyncio.get_running_loop()
+            self._late = loop.call_later(self._limits.head_seconds, self._end_late)
+
+    def _forget_head(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Nobody waits for who takes nothing, nor again for who was slow to send."""
+        try:
+            async with asyncio.timeout(self._limits.answer_seconds):
+                finished = await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            log.debug("answer not taken in time", peer=self.peername)
+            if self.transport is not None:
+                self.transport.abort()
+            return resp, True
+        if resp.status == HTTPStatus.REQUEST_TIMEOUT:
+            self.force_close()
+        return finished
+
+    def _end_late(self) -> None:
+        self._late = None
+        log.debug("no request came in time", peer=self.peername)
+        self.force_close()
+
+    @property
+    def _is_encrypted(self) -> bool:
+        transport = self.transport
+        return transport is not None and transport.get_extra_info("sslcontext") is not None
+
+    def _refuse(self) -> None:
+        """Before a request: some of those that wait for an answer will read this one."""
+        error = NotServingError("this replica holds as many connections as it can: come again")
+        answer = problem_answer(error, hdrs.METH_ANY)
+        given = marks(new_request_id(self._rng), is_encrypted=self._is_encrypted)
+        headers = {**answer.headers, **given, str(hdrs.CONNECTION): "close"}
+        body = answer.body if isinstance(answer.body, bytes) else b""
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        head = "\r\n".join((f"HTTP/1.1 {answer.status} {answer.reason}", *lines))
+        if isinstance(self.transport, asyncio.WriteTransport):
+            self.transport.write(f"{head}\r\n\r\n".encode() + body)
+        log.warning("connection refused: as many as there is room for", most=self._limits.most)
+        self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The connection ends: nobody knows where the next request would begin."""
+        if not isinstance(exc, HttpProcessingError) or request.writer.output_size:
+            return super().handle_error(request, status, exc, message)
+        words = _words(exc)
+        log.debug("request is not HTTP", peer=request.remote, reason=words)
+        answer = problem_answer(MalformedRequestError(words), hdrs.METH_ANY)
+        put_marks(answer, new_request_id(self._rng), is_encrypted=self._is_encrypted)
+        answer.force_close()
+        return answer
+
+
+def _words(error: HttpProcessingError) -> str:
+    """The first line says what is wrong; the others show the bytes."""
+    if isinstance(error, LineTooLong):
+        return "the request line or a header is longer than 8190 bytes: send less"
+    reason = error.message.strip().splitlines()[0].rstrip(":.")
+    return f"the bytes are no HTTP request: {reason[:1].lower()}{reason[1:]}"

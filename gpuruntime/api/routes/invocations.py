@@ -1,0 +1,159 @@
+"""The routes of invocations: send one, wait for it, read it, cancel it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.api.auth import access
+from gpuruntime.api.auth.access import Access, Verb
+from gpuruntime.api.cluster_link import Connection, demand_running
+from gpuruntime.api.http.replay_header import MEANING_OF_REPLAY, NEW, REPLAYED
+from gpuruntime.api.http.routing import (
+    LOCAL,
+    WRITE,
+    Answer,
+    Body,
+    Call,
+    Form,
+    NoQuery,
+    Reply,
+    Route,
+)
+from gpuruntime.api.openapi import examples
+from gpuruntime.api.views.serverless import accepted_view, invocation_view
+from gpuruntime.models.kinds.invocations import Mode
+from gpuruntime.models.views.serverless import AcceptedView, InvocationView
+from gpuruntime.serverless.calling.functions import missing_function
+from gpuruntime.serverless.calling.invocations import missing_invocation
+from gpuruntime.serverless.calling.requests import FunctionID, Invoke, parse_invoke
+from gpuruntime.serverless.calling.service import Ingress
+
+SERVERLESS: Final = "/api/v1/serverless"
+INVOCATIONS: Final = f"{SERVERLESS}/invocations"
+INVOCATION: Final = f"{INVOCATIONS}/{{invocationID}}"
+TAG: Final = "serverless"
+# What a route that needs the queue alone may end with.
+QUEUED: Final = (*LOCAL, "service_unavailable")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class InvocationQuery:
+    """Ids are of one function, so both are needed to name an invocation."""
+
+    serverlessRequestID: FunctionID
+
+
+def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) -> tuple[Route, ...]:
+    handlers = _InvocationHandlers(ingress, connection)
+    return (
+        Route(
+            method="POST",
+            path=INVOCATIONS,
+            name="invoke",
+            access=Access(verb=Verb.CREATE, resource=access.INVOCATIONS),
+            is_untimed=True,
+            lasts=True,
+            handler=handlers.invoke,
+            summary="Call a function, now or whenever a worker is free",
+            body=Body(model=Invoke, parse=parse_invoke, example=examples.INVOKE),
+            answers=(
+                Answer(
+                    status=202,
+                    description="The invocation is accepted, and will run.",
+                    model=AcceptedView,
+                ),
+                Answer(
+                    status=200,
+                    description="The result of a synchronous one; or it was accepted before.",
+                    model=InvocationView | AcceptedView,
+                    headers=MEANING_OF_REPLAY,
+                ),
+            ),
+            errors=(*WRITE, "function_not_found", "operation_conflict", "queue_full"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="GET",
+            path=INVOCATION,
+            name="getInvocation",
+            access=Access(verb=Verb.GET, resource=access.INVOCATIONS),
+            handler=handlers.get,
+            summary="Read an invocation and its result",
+            query=InvocationQuery,
+            answers=(Answer(status=200, description="The invocation.", model=InvocationView),),
+            errors=(*QUEUED, "invocation_not_found"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+        Route(
+            method="DELETE",
+            path=INVOCATION,
+            name="cancelInvocation",
+            access=Access(verb=Verb.DELETE, resource=access.INVOCATIONS),
+            handler=handlers.cancel,
+            summary="Cancel an invocation",
+            query=InvocationQuery,
+            answers=(
+                Answer(
+                    status=204,
+                    description="It never starts, or its worker breaks it off.",
+                    form=Form.EMPTY,
+                ),
+            ),
+            errors=(*QUEUED, "invocation_not_found", "already_finished"),
+            needs_cluster=False,
+            tag=TAG,
+        ),
+    )
+
+
+class _InvocationHandlers:
+    def __init__(self, ingress: Ingress, connection: Callable[[], Connection]) -> None:
+        self._ingress = ingress
+        self._connection = connection
+
+    async def invoke(self, call: Call[NoQuery, Invoke]) -> Reply:
+        demand_running(self._connection())
+        function = call.body.serverlessRequestID
+        if not await self._is_own(call, function):
+            raise missing_function(function)
+        if call.body.mode is Mode.SYNC:
+            return await self._call(call)
+        acceptance = self._ingress.acceptance
+        accepted = await acceptance.accept(acceptance.named(call.body))
+        view = accepted_view(accepted, self._ingress.queue.names)
+        if accepted.is_duplicate:
+            return Reply(data=view, headers=REPLAYED)
+        return Reply(status=202, data=view)
+
+    async def get(self, call: Call[InvocationQuery, None]) -> Reply:
+        function, invocation = call.query.serverlessRequestID, call.path("invocationID")
+        if not await self._is_own(call, function):
+            raise missing_invocation(function, invocation)
+        outcome = await self._ingress.invocations.read(function, invocation)
+        return Reply(data=invocation_view(outcome))
+
+    async def cancel(self, call: Call[InvocationQuery, None]) -> Reply:
+        function, invocation = call.query.serverlessRequestID, call.path("invocationID")
+        if not await self._is_own(call, function):
+            raise missing_invocation(function, invocation)
+        await self._ingress.invocations.cancel(function, invocation)
+        return Reply(status=204)
+
+    async def _is_own(self, call: Call[Any, Any], function: str) -> bool:
+        scope = call.scope
+        return not scope.is_bound or await self._ingress.functions.is_of(scope, function)
+
+    async def _call(self, call: Call[NoQuery, Invoke]) -> Reply:
+        """A caller that has left, or has to be let go, is not waited for any longer."""
+
+        def is_wanted() -> bool:
+            transport = call.request.transport
+            is_there = transport is not None and not transport.is_closing()
+            return is_there and not self._connection().is_stopping
+
+        outcome = await self._ingress.invocations.call(call.body, is_wanted=is_wanted)
+        view = invocation_view(outcome)
+        return Reply(data=view, headers=REPLAYED if outcome.is_duplicate else NEW)

@@ -1,0 +1,95 @@
+"""The route of a unit's log: bytes handed on from its Pod while the caller listens."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+import attrs
+from aiohttp import hdrs, web
+
+from gpuruntime.api.auth.access import Verb, unit_access
+from gpuruntime.api.http.routing import READ, TEXT, Answer, Call, Form, Route
+from gpuruntime.api.routes.units import UNIT
+from gpuruntime.api.views.unit_logs import CONTAINER, LogQuery, UnitLogs
+from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.definitions.texts import Name
+from gpuruntime.operations.units import Units
+
+# A silent log shows only like this that nobody listens any more.
+LOOK_EVERY_SECONDS: Final = 5.0
+# A reader that takes nothing for so long holds its place for nothing.
+TAKE_SECONDS: Final = 60.0
+_MOST_LINES = 1_000_000
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReadLog:
+    tail: Annotated[
+        int | None,
+        Schema(minimum=0, maximum=_MOST_LINES, description="Last lines only; absent, all."),
+    ] = None
+    follow: Annotated[bool, Schema(description="Go on until the container ends.")] = False
+    container: Name = CONTAINER
+
+
+def log_route(units: Units, logs: UnitLogs) -> Route:
+    async def read(call: Call[ReadLog, None]) -> web.StreamResponse:
+        asked = call.query
+        unit = await units.get(call.path("name"), scope=call.scope)
+        query = LogQuery(container=asked.container, tail=asked.tail, follow=asked.follow)
+        async with logs.open(unit, query) as chunks:
+            return await _handed_on(call.request, chunks)
+
+    return Route(
+        method="GET",
+        path=f"{UNIT}/logs",
+        name="readUnitLog",
+        access=unit_access(Verb.GET, "log"),
+        handler=read,
+        summary="The log of a unit's Pod",
+        query=ReadLog,
+        answers=(
+            Answer(status=200, description="The log as text.", form=Form.RAW, media_type=TEXT),
+        ),
+        errors=(*READ, "gpuunit_not_found", "not_found"),
+        is_untimed=True,
+        lasts=True,
+    )
+
+
+async def _handed_on(request: web.Request, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
+    """From here on a failure can only end the body: the status is out."""
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: f"{TEXT}; charset=utf-8"})
+    try:
+        await response.prepare(request)
+    except ConnectionError:  # the reader has gone while the log was opened
+        return response
+    if request.method == hdrs.METH_HEAD:
+        return response
+    async with asyncio.TaskGroup() as tasks:
+        pump = tasks.create_task(_pump(chunks, request, response), name="hand on a log")
+        listening = tasks.create_task(_while_listening(request), name="watch a log's reader")
+        await asyncio.wait([pump, listening], return_when=asyncio.FIRST_COMPLETED)
+        pump.cancel()
+        listening.cancel()
+    return response
+
+
+async def _pump(
+    chunks: AsyncIterator[bytes], request: web.Request, response: web.StreamResponse
+) -> None:
+    async for chunk in chunks:
+        try:
+            async with asyncio.timeout(TAKE_SECONDS):
+                await response.write(chunk)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            return
+        except ConnectionError:
+            return
+
+
+async def _while_listening(request: web.Request) -> None:
+    while request.transport is not None:  # noqa: ASYNC110  # aiohttp tells nobody that it closed
+        await asyncio.sleep(LOOK_EVERY_SECONDS)

@@ -1,0 +1,1 @@
+"""Objects as callers see them, and the pages and counts of lists."""

@@ -1,0 +1,99 @@
+"""What callers see of units and pools, as it comes from objects."""
+
+import attrs
+
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.phases import phase_of, pool_phase_of
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.reasons import ConditionType
+from gpuruntime.models.kinds.units import GPUUnit, Timeline
+from gpuruntime.models.kubernetes.conditions import Condition, condition_of
+from gpuruntime.models.views.objects import Lifecycle, PoolView, SourceStock, UnitView
+
+_NO_CONDITION = Condition(type=ConditionType.READY)
+
+
+def unit_view(unit: GPUUnit, lifecycle: Lifecycle) -> UnitView:
+    metadata, spec, status = unit.metadata, unit.spec, unit.status
+    ready = condition_of(status.conditions, ConditionType.READY) or _NO_CONDITION
+    return UnitView(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        lifecycle=lifecycle,
+        tenant=metadata.labels.get(labels.TENANT, ""),
+        specName=spec.specName,
+        image=spec.image,
+        cpu=spec.cpu,
+        memory=spec.memory,
+        gpu=spec.gpu,
+        gpuProduct=spec.gpuProduct,
+        template=spec.template,
+        access=spec.access,
+        storageMounts=spec.storageMounts,
+        serverless=spec.serverless,
+        suspended=spec.suspended,
+        phase=phase_of(status.conditions),
+        reason=ready.reason,
+        message=ready.message,
+        conditions=status.conditions,
+        readyReplicas=status.readyReplicas,
+        generation=metadata.generation,
+        observedGeneration=status.observedGeneration,
+        nodeName=status.nodeName,
+        serviceName=status.serviceName,
+        accessURL=status.accessURL,
+        operationID=provenance.operation_of(unit),
+        sourceStock=_source_of(unit),
+        timeline=_timeline_of(unit),
+        createdAt=metadata.creationTimestamp,
+    )
+
+
+def pool_view(pool: StockPool) -> PoolView:
+    metadata, spec, status = pool.metadata, pool.spec, pool.status
+    ready = condition_of(status.conditions, ConditionType.READY) or _NO_CONDITION
+    return PoolView(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        operationID=provenance.operation_of(pool),
+        specName=spec.specName,
+        cpu=spec.cpu,
+        memory=spec.memory,
+        gpu=spec.gpu,
+        gpuProduct=spec.gpuProduct,
+        replicas=spec.replicas,
+        refill=spec.refill,
+        image=spec.image,
+        template=spec.template,
+        phase=pool_phase_of(status.conditions),
+        reason=ready.reason,
+        message=ready.message,
+        conditions=status.conditions,
+        available=status.available,
+        claimed=status.claimed,
+        progressing=status.progressing,
+        failed=status.failed,
+        seeded=status.seeded,
+        consumed=status.consumed,
+        generation=metadata.generation,
+        observedGeneration=status.observedGeneration,
+        createdAt=metadata.creationTimestamp,
+    )
+
+
+def _source_of(unit: GPUUnit) -> SourceStock | None:
+    key = provenance.source_of(unit)
+    if key is None:
+        return None
+    return SourceStock(name=key.name, namespace=key.namespace, uid=provenance.source_uid_of(unit))
+
+
+def _timeline_of(unit: GPUUnit) -> Timeline:
+    """What the API itself noted, until the manager has written the whole."""
+    timeline = unit.status.timeline
+    return attrs.evolve(
+        timeline,
+        acceptedAt=timeline.acceptedAt or provenance.accepted_at(unit),
+        claimedAt=timeline.claimedAt or provenance.claimed_at(unit),
+        createdAt=timeline.createdAt or unit.metadata.creationTimestamp,
+    )

@@ -1,0 +1,89 @@
+"""What callers see of invocations, functions and dead letters, as it comes from records."""
+
+from gpuruntime.bus.messages import DeadLetter
+from gpuruntime.bus.names import Names
+from gpuruntime.models.views.serverless import (
+    AcceptedView,
+    DeadLetterView,
+    FunctionView,
+    InvocationView,
+    WorkersView,
+)
+from gpuruntime.serverless.calling.acceptance import Accepted
+from gpuruntime.serverless.calling.functions import Function
+from gpuruntime.serverless.calling.invocations import Outcome
+
+
+def accepted_view(accepted: Accepted, names: Names) -> AcceptedView:
+    record = accepted.record
+    return AcceptedView(
+        invocationID=record.invocationID,
+        serverlessRequestID=record.serverlessRequestID,
+        mode=record.mode,
+        subject=names.invoke(record.serverlessRequestID),
+        stream=names.invocations,
+        sequence=accepted.sequence,
+        duplicate=accepted.is_duplicate,
+        acceptedAt=record.acceptedAt,
+    )
+
+
+def invocation_view(outcome: Outcome) -> InvocationView:
+    record = outcome.record
+    return InvocationView(
+        invocationID=record.invocationID,
+        serverlessRequestID=record.serverlessRequestID,
+        mode=record.mode,
+        state=record.state,
+        series=record.series,
+        attempt=record.attempt,
+        workerName=record.workerName,
+        statusCode=record.statusCode,
+        contentType=record.contentType,
+        headers=record.headers,
+        body=outcome.body,
+        error=record.error,
+        failureClass=record.failureClass,
+        acceptedAt=record.acceptedAt,
+        deadlineAt=record.deadlineAt,
+        startedAt=record.startedAt,
+        completedAt=record.completedAt,
+    )
+
+
+def function_view(function: Function) -> FunctionView:
+    declared, unit, workers = function.declared, function.unit, function.workers
+    status = unit.status.serverless
+    return FunctionView(
+        serverlessRequestID=declared.requestID,
+        unitName=unit.metadata.name,
+        namespace=unit.metadata.namespace,
+        suspended=unit.spec.suspended,
+        minAvailableCount=declared.minAvailableCount,
+        maxWorkers=declared.maxWorkers,
+        concurrency=declared.concurrency,
+        timeoutSeconds=declared.timeoutSeconds,
+        queueDepth=function.queued,
+        running=function.running,
+        oldestWaitSeconds=function.oldest_wait_seconds,
+        workers=WorkersView(
+            desired=workers.desired,
+            ready=workers.ready,
+            busy=workers.busy,
+            draining=workers.draining,
+        ),
+        reason=status.reason if status else "",
+    )
+
+
+def dead_letter_view(letter: DeadLetter) -> DeadLetterView:
+    return DeadLetterView(
+        deadLetterID=letter.deadLetterID,
+        serverlessRequestID=letter.serverlessRequestID,
+        invocationID=letter.invocationID,
+        series=letter.series,
+        attempt=letter.attempt,
+        failureClass=letter.failureClass,
+        error=letter.error,
+        deadAt=letter.deadAt,
+    )

@@ -1,0 +1,82 @@
+"""The log of a unit's Pod, handed on as it comes."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import attrs
+
+from gpuruntime.api.errors import UnknownPathError
+from gpuruntime.api.views.unit_events import pods_of
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import BadRequestError, NotFoundError, UnreachableError
+from gpuruntime.kube.transport import StreamResponse
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.pods import PODS, Pod
+from gpuruntime.operations.errors import bounded
+from gpuruntime.strict.structure import Problem, StrictError
+
+CONTAINER: Final = "runtime"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogQuery:
+    """`tail` None is the whole log."""
+
+    container: str = CONTAINER
+    tail: int | None = None
+    follow: bool = False
+
+
+class UnitLogs:
+    def __init__(self, client: Client, *, timeout_seconds: float = 30.0) -> None:
+        self._client = client
+        self._timeout_seconds = timeout_seconds
+
+    @asynccontextmanager
+    async def open(self, unit: GPUUnit, query: LogQuery) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Raises before the first byte: InventoryError, StrictError, UnknownPathError."""
+        name = unit.metadata.name
+        async with AsyncExitStack() as opened:
+            async with bounded(f"opening the log of unit {name}", self._timeout_seconds):
+                pod = await self._pod_of(unit, query)
+                stream = await self._stream(opened, pod, query)
+            yield _chunks(stream)
+
+    async def _pod_of(self, unit: GPUUnit, query: LogQuery) -> Pod:
+        pods = await pods_of(self._client, unit)
+        if not pods:
+            raise UnknownPathError(f"unit {unit.metadata.name} has no Pod, so it has no log yet")
+        names = _containers_of(pods[-1])
+        if names and query.container not in names:
+            message = f"there is no such container: use one of {', '.join(names)}"
+            raise StrictError((Problem(field="container", message=message),))
+        return pods[-1]
+
+    async def _stream(self, opened: AsyncExitStack, pod: Pod, query: LogQuery) -> StreamResponse:
+        asked = {
+            "container": query.container,
+            "follow": "true" if query.follow else "",
+            "tailLines": "" if query.tail is None else str(query.tail),
+        }
+        given = tuple((name, value) for name, value in asked.items() if value)
+        log = self._client.stream(PODS, pod.metadata.key, "log", given)
+        try:
+            return await opened.enter_async_context(log)
+        except (BadRequestError, NotFoundError) as error:
+            raise UnknownPathError(f"there is no log yet: {error}") from error
+
+
+async def _chunks(stream: StreamResponse) -> AsyncIterator[bytes]:
+    """Ends where the log or the connection to it ends: what was sent cannot be taken back."""
+    try:
+        async for chunk in stream.chunks():
+            yield chunk
+    except UnreachableError:
+        return
+
+
+def _containers_of(pod: Pod) -> list[str]:
+    """Of a Pod that a node has taken; before that nobody knows them."""
+    status = pod.status
+    return [each.name for each in (*status.containerStatuses, *status.initContainerStatuses)]

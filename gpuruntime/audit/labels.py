@@ -1,0 +1,88 @@
+"""Rules of names, labels and annotations: what they say of an object is what it is."""
+
+from collections.abc import Iterator
+
+from gpuruntime.audit.breach import Finding, reference_to
+from gpuruntime.audit.index import Facts
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.units import GPUUnit
+
+_SOURCES = (labels.SOURCE_STOCK, labels.SOURCE_STOCK_UID)
+_CLAIMS = (labels.CLAIMED_BY, labels.CLAIM_ATTEMPT)
+
+
+def unit_labels(unit: GPUUnit, _: Facts) -> Iterator[Finding]:
+    """Labels that are there say what is; what we made bears all of them.
+
+    Allows units that somebody wrote by hand, which need none.
+    """
+    given = unit.metadata.labels
+    due = {labels.UNIT: unit.metadata.name, labels.SPEC: unit.spec.specName}
+    is_made = given.get(labels.MANAGED_BY) == labels.MANAGER or bool(provenance.pool_of(unit))
+    for name, value in due.items():
+        if given.get(name, "" if is_made else value) != value:
+            yield _mislabelled(unit, name, value)
+
+
+def source_marks(unit: GPUUnit, _: Facts) -> Iterator[Finding]:
+    """A unit names its source by name and uid, in one write, and bears no claim itself."""
+    notes = unit.metadata.annotations
+    named = [name for name in _SOURCES if notes.get(name)]
+    if len(named) == 1 or (named and provenance.source_of(unit) is None):
+        yield _marked(unit, f"names half of a source: {', '.join(named)}")
+    claimed = [name for name in _CLAIMS if name in notes]
+    if claimed:
+        yield _marked(unit, f"serves, and bears the mark of a claim: {', '.join(claimed)}")
+
+
+def pool_labels(pool: StockPool, _: Facts) -> Iterator[Finding]:
+    """Allows pools that somebody wrote by hand, which need none."""
+    due = {labels.POOL: pool.metadata.name, labels.SPEC: pool.spec.specName}
+    for name, value in due.items():
+        if pool.metadata.labels.get(name, value) != value:
+            yield _mislabelled(pool, name, value)
+
+
+def stock_of_its_pool(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+    """What a pool makes bears its name, an ordinal and its envelope, from its first moment.
+
+    Allows a pool whose quantities are left to the manager's defaults, and one that is gone.
+    """
+    notes = stock.metadata.annotations
+    pool = facts.pool_by_uid.get(notes.get(labels.POOL_UID, ""))
+    if labels.POOL_UID in notes and not provenance.ordinal_of(stock):
+        name = stock.metadata.labels.get(labels.POOL, "")
+        yield _marked(stock, f"was made by a pool, and has no ordinal of pool {name!r}")
+    elif pool and provenance.pool_of(stock) != pool.metadata.name:
+        yield _mislabelled(stock, labels.POOL, pool.metadata.name)
+    elif pool and not _is_alike(stock, pool):
+        yield Finding(
+            objects=(reference_to(stock), reference_to(pool)),
+            message=f"{reference_to(stock)} has another envelope than {reference_to(pool)}, "
+            "which made it",
+            remedy="delete the stock unit, unless it is claimed",
+        )
+
+
+def _is_alike(stock: GPUUnit, pool: StockPool) -> bool:
+    same_name = stock.spec.specName == pool.spec.specName
+    return same_name and envelope_of(stock.spec).may_equal(envelope_of(pool.spec))
+
+
+def _mislabelled(held: GPUUnit | StockPool, name: str, value: str) -> Finding:
+    found = held.metadata.labels.get(name, "")
+    return Finding(
+        objects=(reference_to(held),),
+        message=f"{reference_to(held)} has the label {name}={found or 'nothing'}",
+        remedy=f"label it {name}={value}: it is not found without",
+    )
+
+
+def _marked(unit: GPUUnit, fault: str) -> Finding:
+    return Finding(
+        objects=(reference_to(unit),),
+        message=f"{reference_to(unit)} {fault}",
+        remedy="find who wrote it by hand; delete it, and ask for another one",
+    )

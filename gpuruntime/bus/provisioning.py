@@ -1,0 +1,81 @@
+"""Makes streams and consumers that are not there, and leaves alone those that are.
+
+Only their owners call this: workers configure nothing. What an operator has changed stays, unless
+the protocol cannot work with it; then the role says so instead of running into losses.
+"""
+
+from typing import Final
+
+import structlog
+
+from gpuruntime.bus.errors import MissingError, RefusedError, UnfitError
+from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.streams import Declaration, differences
+from gpuruntime.models.encoding.json import JsonObject, JsonValue
+
+log = structlog.get_logger()
+
+# Somebody made it first, or made it otherwise.
+_STREAM_EXISTS: Final = 10058
+_CONSUMER_EXISTS: Final = 10148
+
+
+async def declare_stream(jetstream: JetStream, declaration: Declaration) -> None:
+    name = declaration.name
+    try:
+        found = await jetstream.call(f"STREAM.INFO.{name}")
+    except MissingError:
+        try:
+            await jetstream.call(f"STREAM.CREATE.{name}", declaration.config)
+        except RefusedError as error:
+            if error.code != _STREAM_EXISTS:
+                raise
+            found = await jetstream.call(f"STREAM.INFO.{name}")
+        else:
+            log.info("stream made", stream=name)
+            return
+    _compare(f"stream {name}", declaration, found)
+
+
+async def declare_consumer(
+    jetstream: JetStream, stream: str, declaration: Declaration
+) -> JsonObject:
+    """The settings that stand. One request, also for one that is there as it was made."""
+    name = declaration.name
+    try:
+        await _write_consumer(jetstream, stream, declaration.config, "create")
+    except RefusedError as error:
+        if error.code != _CONSUMER_EXISTS:
+            raise
+        found = await jetstream.call(f"CONSUMER.INFO.{stream}.{name}")
+        return _compare(f"consumer {stream}/{name}", declaration, found)
+    return declaration.config
+
+
+async def change_consumer(
+    jetstream: JetStream, stream: str, found: JsonObject, **settings: JsonValue
+) -> None:
+    """Of the settings that stand all others stay."""
+    await _write_consumer(jetstream, stream, {**found, **settings}, "update")
+
+
+async def _write_consumer(
+    jetstream: JetStream, stream: str, config: JsonObject, action: str
+) -> None:
+    await jetstream.call(
+        f"CONSUMER.CREATE.{stream}.{config['name']}.{config['filter_subject']}",
+        {"stream_name": stream, "config": config, "action": action},
+    )
+
+
+def _compare(what: str, declaration: Declaration, found: JsonObject) -> JsonObject:
+    config = found.get("config")
+    standing = config if isinstance(config, dict) else {}
+    differing = differences(declaration, standing)
+    unfit = sorted(declaration.required.intersection(differing))
+    if unfit:
+        wanted = ", ".join(f"{key}: {declaration.config[key]}" for key in unfit)
+        raise UnfitError(f"{what} cannot be used as it is: set {wanted}")
+    if differing:
+        log.info("settings of the operator kept", what=what, keys=sorted(differing))
+    return standing

@@ -1,0 +1,110 @@
+"""How far something is on its way to what a caller waits for: judged from its view alone."""
+
+import attrs
+
+from gpuruntime.models.kinds.invocations import State
+from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
+from gpuruntime.models.kinds.reasons import ConditionType
+from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.views.objects import PoolView, StorageView, UnitView
+from gpuruntime.models.views.operators import Job, JobStatus
+from gpuruntime.models.views.serverless import InvocationView
+
+_RESUME = "it is suspended: resume it"
+_TURN_ON = "it has no accessor: update it with accessor.enabled"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Standing:
+    """`is_failed`: it will not come unless somebody changes something."""
+
+    is_done: bool = False
+    is_failed: bool = False
+    reason: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}" if self.message else self.reason
+
+
+def unit_on_its_way_to_ready(view: UnitView) -> Standing:
+    if not _is_current(view):
+        return _pending(view)
+    match view.phase:
+        case UnitPhase.READY:
+            return Standing(is_done=True)
+        case UnitPhase.FAILED:
+            return _failed(view)
+        case UnitPhase.SUSPENDED if view.suspended:
+            return Standing(is_failed=True, reason=view.reason, message=_RESUME)
+        case _:
+            return _pending(view)
+
+
+def unit_on_its_way_to_suspended(view: UnitView) -> Standing:
+    """A unit that fails is on no way back."""
+    if _is_current(view) and view.phase == UnitPhase.SUSPENDED:
+        return Standing(is_done=True)
+    if _is_current(view) and not view.suspended:
+        message = "nobody has asked for it: suspend it"
+        return Standing(is_failed=True, reason=view.reason, message=message)
+    return _pending(view)
+
+
+def storage_on_its_way_to_ready(view: StorageView) -> Standing:
+    if _is_current(view) and view.phase == StoragePhase.READY:
+        return Standing(is_done=True)
+    if _is_current(view) and view.phase == StoragePhase.FAILED:
+        return _failed(view)
+    return _pending(view)
+
+
+def accessor_on_its_way_to_ready(view: StorageView) -> Standing:
+    found = condition_of(view.conditions, ConditionType.ACCESSOR_READY)
+    reason, message = (found.reason, found.message) if found else ("", "")
+    if not view.accessor.enabled:
+        return Standing(is_failed=True, reason="AccessorOff", message=_TURN_ON)
+    if _is_current(view) and view.accessorStatus.phase == StoragePhase.READY:
+        return Standing(is_done=True)
+    is_failed = _is_current(view) and view.accessorStatus.phase == StoragePhase.FAILED
+    return Standing(is_failed=is_failed, reason=reason, message=message)
+
+
+def pool_on_its_way_to_ready(view: PoolView) -> Standing:
+    """One that is used up for good will not be ready again."""
+    if _is_current(view) and view.phase == PoolPhase.READY:
+        return Standing(is_done=True)
+    if _is_current(view) and view.phase in (PoolPhase.FAILED, PoolPhase.EMPTY):
+        return _failed(view)
+    return _pending(view)
+
+
+def job_on_its_way_to_ready(view: Job) -> Standing:
+    """All that were asked for are ready, or were already used."""
+    if view.error:
+        return Standing(is_failed=True, reason=view.status, message=view.error)
+    if view.status == JobStatus.SUCCEEDED and view.ready + view.consumed >= view.requested:
+        return Standing(is_done=True)
+    words = f"{view.created} of {view.requested} created, {view.ready} ready"
+    return Standing(reason=view.status, message=words)
+
+
+def invocation_on_its_way_to_success(view: InvocationView) -> Standing:
+    if view.state == State.SUCCEEDED:
+        return Standing(is_done=True)
+    is_under_way = view.state in (State.QUEUED, State.RUNNING)
+    reason = view.state if is_under_way else view.failureClass or view.state
+    return Standing(is_failed=not is_under_way, reason=reason, message=view.error)
+
+
+def _is_current(view: UnitView | PoolView | StorageView) -> bool:
+    """Not merely as it was asked for before the last change."""
+    return view.observedGeneration >= view.generation
+
+
+def _failed(view: UnitView | PoolView | StorageView) -> Standing:
+    return Standing(is_failed=True, reason=view.reason, message=view.message)
+
+
+def _pending(view: UnitView | PoolView | StorageView) -> Standing:
+    return Standing(reason=view.reason or view.phase, message=view.message)

@@ -1,0 +1,98 @@
+"""What most kinds have in common over REST: one by name, and pages of them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+from gpuruntime.client.errors import UnreadableAnswerError
+from gpuruntime.client.messages import (
+    Page,
+    Reply,
+    Request,
+    demand_success,
+    encoded,
+    page_of,
+    reply_of,
+)
+from gpuruntime.client.retries import Repeat
+from gpuruntime.client.transport import Transport
+from gpuruntime.models.encoding.json import JsonObject
+
+ModelT = TypeVar("ModelT")
+
+PAGE_ITEMS: Final = 500
+_NO_QUERY: Final[Mapping[str, object]] = {}
+
+
+class Calls:
+    """The exchanges that all nouns are made of."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def read(
+        self, path: str, model: type[ModelT], query: Mapping[str, object] = _NO_QUERY
+    ) -> Reply[ModelT]:
+        answer = await self.transport.exchange(Request(method="GET", path=path, query=query))
+        return reply_of(answer, model)
+
+    async def page(
+        self, path: str, model: type[ModelT], query: Mapping[str, object] = _NO_QUERY
+    ) -> Page[ModelT]:
+        answer = await self.transport.exchange(Request(method="GET", path=path, query=query))
+        return page_of(answer, model)
+
+    async def post(
+        self,
+        path: str,
+        model: type[ModelT],
+        document: JsonObject | None = None,
+        *,
+        repeat: Repeat,
+        timeout_seconds: float | None = None,
+    ) -> Reply[ModelT]:
+        request = Request(
+            method="POST",
+            path=path,
+            body=None if document is None else encoded(document),
+            repeat=repeat,
+            timeout_seconds=timeout_seconds,
+        )
+        return reply_of(await self.transport.exchange(request), model)
+
+    async def put(
+        self, path: str, model: type[ModelT], document: JsonObject, *, if_match: str = ""
+    ) -> Reply[ModelT]:
+        """Not sent again while it is unknown whether it was done: others may change it too."""
+        request = Request(
+            method="PUT",
+            path=path,
+            body=encoded(document),
+            headers={"If-Match": if_match} if if_match else {},
+            repeat=Repeat.UNDONE,
+        )
+        return reply_of(await self.transport.exchange(request), model)
+
+    async def delete(self, path: str, query: Mapping[str, object] = _NO_QUERY) -> None:
+        """Not sent again while it is unknown whether it was done: the name may be another's."""
+        request = Request(method="DELETE", path=path, query=query, repeat=Repeat.UNDONE)
+        demand_success(await self.transport.exchange(request))
+
+
+async def every(
+    fetch: Callable[[str], Awaitable[Page[ModelT]]], cursor: str = ""
+) -> AsyncIterator[ModelT]:
+    """The items of all pages; what comes and goes meanwhile shifts no other.
+
+    Raises UnreadableAnswerError for pages that lead nowhere.
+    """
+    seen = {cursor}
+    while True:
+        page = await fetch(cursor)
+        for item in page.items:
+            yield item
+        cursor = page.next
+        if not cursor:
+            return
+        if cursor in seen:
+            raise UnreadableAnswerError("the server's pages go round in a circle")
+        seen.add(cursor)

@@ -1,0 +1,1 @@
+"""Small primitives for one event loop; they know nothing of the product."""

@@ -1,0 +1,1 @@
+"""The API server: requests in, answers and streams out."""

@@ -1,0 +1,93 @@
+"""The server over HTTP on this machine: for kubectl, and for clients in other processes."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+
+from gpuruntime.embedded.apiserver.body_reader import LARGEST_BODY
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.apiserver.streams import Stream
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.kube.transport import JSON, Request
+
+LOOPBACK: Final = "127.0.0.1"
+STUCK_SECONDS: Final = 30.0  # a watch whose client reads nothing for so long is cut off
+CLOSING_SECONDS: Final = 0.1  # what open watches get when the server stops
+
+
+@asynccontextmanager
+async def serve(server: Server, *, port: int = 0) -> AsyncIterator[str]:
+    """Listens on loopback and yields the URL; without a port the machine chooses a free one."""
+    # A client that leaves ends its watch at once, not at the next event.
+    front = web.Server(_Front(server).handle, handler_cancellation=True, access_log=None)
+    runner = web.ServerRunner(front, shutdown_timeout=CLOSING_SECONDS)
+    await runner.setup()
+    try:
+        await _listen(runner, port)
+        yield f"http://{LOOPBACK}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.ServerRunner, port: int) -> None:
+    try:
+        await web.TCPSite(runner, LOOPBACK, port).start()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        message = f"port {port} on {LOOPBACK} is in use: stop what listens there, or use another"
+        raise ConfigurationError(message) from error
+
+
+class _Front:
+    """Translates between the wire and the server's own requests and answers."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def handle(self, received: web.BaseRequest) -> web.StreamResponse:
+        request = Request(
+            method=received.method,
+            path=received.rel_url.raw_path,
+            query=tuple(received.rel_url.query.items()),
+            body=await _body(received),
+            content_type=received.headers.get("Content-Type", JSON),
+            accept=received.headers.get("Accept", JSON),
+        )
+        if not self._server.is_stream(request):
+            answer = self._server.handle(request)
+            return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+        stream = self._server.open_stream(request)
+        try:
+            return await _streamed(received, stream)
+        finally:
+            stream.close()
+
+
+async def _body(received: web.BaseRequest) -> bytes | None:
+    """No more than what suffices to see that it is too large."""
+    if not received.body_exists:
+        return None
+    body = bytearray()
+    async for chunk in received.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            break
+    return bytes(body)
+
+
+async def _streamed(received: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    response = web.StreamResponse(status=stream.status, headers=stream.headers)
+    response.enable_chunked_encoding()
+    await response.prepare(received)
+    try:
+        async for chunk in stream.chunks():
+            async with asyncio.timeout(STUCK_SECONDS):
+                await response.write(chunk)
+    except (ConnectionError, TimeoutError):
+        response.force_close()
+    return response

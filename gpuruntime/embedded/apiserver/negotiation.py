@@ -1,0 +1,65 @@
+"""Which form of an answer a client accepts."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+import attrs
+
+from gpuruntime.embedded.apiserver.status_errors import invalid_options, not_acceptable
+from gpuruntime.embedded.kubectl.object_forms import Form, MetadataForm, WholeForm
+from gpuruntime.embedded.kubectl.printers import printer_of
+from gpuruntime.embedded.kubectl.tables import INCLUDED, TableForm
+from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.schemas.faults import not_supported
+from gpuruntime.kube.transport import JSON
+
+Scope = Literal["object", "list", "watch"]
+
+ANYTHING: Final = ("*/*", "application/*", JSON)
+NO_TYPE: Final = "406: Not Acceptable\n\nAvailable representations: application/json"
+NO_FORM: Final = "only the following media types are accepted: application/json"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Wish:
+    """What a request asks for, whatever the kind."""
+
+    accept: str = JSON
+    included: str = ""
+
+    def clauses(self) -> Iterator[Mapping[str, str]]:
+        """The parameters of each media type that is JSON, in the client's order."""
+        for clause in self.accept.split(",") if self.accept.strip() else [JSON]:
+            media_type, *parameters = (part.strip() for part in clause.split(";"))
+            if media_type.lower() in ANYTHING:
+                pairs = (parameter.partition("=") for parameter in parameters)
+                yield {name: value for name, _, value in pairs}
+
+
+def form_of(kind: Kind, wish: Wish, scope: Scope, now: Callable[[], datetime]) -> Form:
+    """The first clause that this server can serve decides."""
+    refusal = NO_TYPE
+    for parameters in wish.clauses():
+        asked = parameters.get("as")
+        if asked is None:
+            return WholeForm(kind)
+        if (parameters.get("g"), parameters.get("v")) != ("meta.k8s.io", "v1"):
+            refusal = NO_FORM
+        elif asked == "Table":
+            return _table(kind, wish, now)
+        elif asked in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            if scope == "watch" or (scope == "list") == asked.endswith("List"):
+                return MetadataForm()
+            is_no = "is not a list" if scope == "object" else "is a list"
+            refusal = f"you requested {asked}, but the requested object {is_no} ({kind.kind})"
+        else:
+            refusal = NO_FORM
+    raise not_acceptable(refusal)
+
+
+def _table(kind: Kind, wish: Wish, now: Callable[[], datetime]) -> TableForm:
+    if wish.included and wish.included not in INCLUDED:
+        fault = not_supported("includeObject", wish.included, list(INCLUDED))
+        raise invalid_options("TableOptions", fault)
+    return TableForm(printer_of(kind), wish.included, now)

@@ -1,0 +1,97 @@
+"""The logs of containers: who keeps them is asked for them by this room's server."""
+
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+import attrs
+
+from gpuruntime.embedded.apiserver.documents import Document
+from gpuruntime.embedded.apiserver.query_options import TRUE, Query
+from gpuruntime.embedded.apiserver.status_errors import bad_request
+from gpuruntime.kube.transport import Response
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LogRequest:
+    """`tail` is the number of last lines, None for all of them."""
+
+    namespace: str
+    pod: str
+    container: str
+    tail: int | None = None
+    is_previous: bool = False
+
+
+class PodLogs(Protocol):
+    """Whoever runs the containers."""
+
+    def read(self, request: LogRequest) -> bytes:
+        """What there is now; raises StatusError where there can be no log."""
+        ...
+
+    def follow(self, request: LogRequest) -> AsyncIterator[bytes]:
+        """What there is now and what comes, until the container ends."""
+        ...
+
+
+class NoLogs:
+    """For a server alone: nothing runs, so nothing was written."""
+
+    def read(self, request: LogRequest) -> bytes:
+        raise bad_request(
+            f'container "{request.container}" in pod "{request.pod}" is waiting to start: '
+            "ContainerCreating"
+        )
+
+    async def follow(self, request: LogRequest) -> AsyncIterator[bytes]:
+        yield self.read(request)
+
+
+NO_LOGS: Final[PodLogs] = NoLogs()
+
+
+def log_request(pod: Document, query: Query) -> LogRequest:
+    """Which container is meant; a Pod with several asks for its name."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    name = metadata["name"]
+    containers = [each["name"] for each in spec["containers"] + (spec.get("initContainers") or [])]
+    container = query.get("container", "")
+    if not container and len(spec["containers"]) > 1:
+        listed = " ".join(containers)
+        message = f"a container name must be specified for pod {name}, choose one of: [{listed}]"
+        raise bad_request(message)
+    if container and container not in containers:
+        raise bad_request(f"container {container} is not valid for pod {name}")
+    return LogRequest(
+        namespace=metadata["namespace"],
+        pod=name,
+        container=container or containers[0],
+        tail=int(query["tailLines"]) if query.get("tailLines", "").isdecimal() else None,
+        is_previous=query.get("previous") in TRUE,
+    )
+
+
+def text(body: bytes) -> Response:
+    return Response(status=200, headers={"content-type": "text/plain"}, body=body)
+
+
+@attrs.frozen(slots=True)
+class LogStream:
+    """A Stream of what a container writes."""
+
+    lines: AsyncIterator[bytes]
+
+    @property
+    def status(self) -> int:
+        return 200
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"content-type": "text/plain"}
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for line in self.lines:
+            yield line
+
+    def close(self) -> None:
+        """The iterator ends with whoever reads it."""

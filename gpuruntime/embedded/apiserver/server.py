@@ -1,0 +1,173 @@
+"""The API server: requests in, answers and streams out, with no task and no clock of its own.
+
+Every request is handled in one synchronous step, and both fronts, in-process and HTTP, come
+through here. LIMITS says what a real server does and this one does not.
+"""
+
+import random
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.apiserver.pod_logs import (
+    NO_LOGS,
+    LogRequest,
+    LogStream,
+    PodLogs,
+    log_request,
+    text,
+)
+from gpuruntime.embedded.apiserver.query_options import TRUE, first_values, is_watch
+from gpuruntime.embedded.apiserver.resources import Call, Resources
+from gpuruntime.embedded.apiserver.routes import target_of
+from gpuruntime.embedded.apiserver.status_errors import StatusError, not_found
+from gpuruntime.embedded.apiserver.streams import Stream, WholeAnswer
+from gpuruntime.embedded.apiserver.targets import Target
+from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS, PRIORITY_CLASSES
+from gpuruntime.embedded.kinds.cluster_rules import SYSTEM_PRIORITIES
+from gpuruntime.embedded.kubectl.discovery import Discovery
+from gpuruntime.embedded.objects.cascading import DefinitionContainer, NamespaceContainer
+from gpuruntime.embedded.objects.deletion import Deletions
+from gpuruntime.embedded.objects.namespaces import INITIAL, NAMESPACES
+from gpuruntime.embedded.objects.registry import Registry
+from gpuruntime.embedded.objects.store import Store
+from gpuruntime.embedded.objects.subresources import Subresources
+from gpuruntime.embedded.objects.writes import Writes
+from gpuruntime.embedded.schemas.definitions import Definitions
+from gpuruntime.embedded.schemas.structural import Twins
+from gpuruntime.kube.transport import Request, Response
+from gpuruntime.models.definitions.rules import TWINS
+
+LIMITS: Final = {
+    "protobuf": "bodies are refused with 415 and answers are JSON",
+    "server-side apply": "refused with 415; objects carry no managedFields",
+    "CEL": "a rule runs by its Python twin; a definition with another rule is refused",
+    "conversion": "served versions of a custom kind differ in their names alone",
+    "schemas": "of formats only date-time is checked; new defaults come with the next write",
+    "kinds": "no StatefulSet, DaemonSet, CronJob, Ingress, EndpointSlice, autoscaler or webhook",
+    "authentication": "nobody is asked who they are, and no 401 is ever answered",
+    "authorization": "everybody may do everything; RBAC objects are stored and ask nobody",
+    "reviews": "TokenReview and the access reviews are 404",
+    "quotas": "ResourceQuota and LimitRange are stored and not enforced",
+    "isolation": "levels of PodSecurity and NetworkPolicies are stored and not enforced",
+    "service account tokens": "none are given out, and Pods get no volume with one",
+    "eviction": "disruption budgets and deleteOptions are not asked: it is a deletion",
+    "subresources": "no exec, attach, port-forward, proxy, ephemeralcontainers or resize",
+    "finalize": "namespaces have no finalize; they end once they are empty",
+    "paths": "no /watch/ paths and no /openapi/v2: watch=1 and /openapi/v3",
+    "duplicate fields": "only Strict finds them; otherwise the last one counts, without a warning",
+    "strategic patches": "one that does not fit is 422, where a real server says 500",
+    "waiting": "a version of the future is refused at once, not after three seconds",
+    "adoption": "controllers count what they made, and adopt no orphans that match",
+    "endpoints": "Services get an address, and nothing fills their Endpoints",
+}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ServerOptions:
+    """`history_limit` counts the changes of each kind that a watch can go back to."""
+
+    history_limit: int = 10_000
+
+
+class Server:
+    """`twins` are the Python twins of the CEL rules that definitions may hold, by their texts.
+
+    `logs` is asked for what containers wrote.
+    """
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        rng: random.Random,
+        twins: Twins = TWINS,
+        logs: PodLogs = NO_LOGS,
+        options: ServerOptions = ServerOptions(),
+    ) -> None:
+        self.registry = Registry(BUILTIN_KINDS)
+        self.store = Store(options.history_limit)
+        self._definitions = Definitions(self.store, self.registry, twins, now)
+        containers = (
+            NamespaceContainer(self.store),
+            DefinitionContainer(self.store, self._definitions.kind, now),
+        )
+        deletions = Deletions(self.store, containers, now)
+        writes = Writes(self.store, deletions, now, rng)
+        self._resources = Resources(self.store, writes, deletions, now)
+        self._subresources = Subresources(self.store, writes, deletions, now)
+        self._discovery = Discovery(self.registry)
+        self._logs = logs
+        _begin(writes)
+
+    def compact(self) -> None:
+        """Forget the history, as a compaction of etcd does: older versions are 410 from now on."""
+        for collection in self.store.collections():
+            collection.compact()
+
+    def handle(self, request: Request) -> Response:
+        """Any request whose answer has an end, for others see open_stream."""
+        try:
+            call = self._call(request)
+            if call is None:
+                return self._discovery.answer(request) or _page_not_found()
+            return self._answer(call)
+        except StatusError as refusal:
+            return refusal.response()
+
+    def is_stream(self, request: Request) -> bool:
+        """Whether the answer has no end of its own."""
+        if request.method != "GET":
+            return False
+        query = first_values(request.query)
+        return is_watch(query) or query.get("follow") in TRUE
+
+    def open_stream(self, request: Request) -> Stream:
+        """From now on nothing is missed; whoever opens it closes it."""
+        try:
+            call = self._call(request)
+            if call is not None and self.is_stream(request):
+                if call.target.subresource == "log":
+                    return LogStream(self._logs.follow(self._log_request(call)))
+                if not call.target.name:
+                    return self._resources.watch(call)
+            return WholeAnswer(self.handle(request))
+        except StatusError as refusal:
+            return WholeAnswer(refusal.response())
+
+    def _answer(self, call: Call) -> Response:
+        match call.target.subresource:
+            case "" | "status":
+                return self._resources.answer(call)
+            case "log" if call.request.method == "GET":
+                return text(self._logs.read(self._log_request(call)))
+            case _:
+                return self._subresources.answer(call)
+
+    def _log_request(self, call: Call) -> LogRequest:
+        pod = self.store.collection(call.target.kind).get(call.target.path)
+        if pod is None:
+            raise not_found(call.target.kind, call.target.name)
+        return log_request(pod.document(), call.query)
+
+    def _call(self, request: Request) -> Call | None:
+        self._definitions.refresh()
+        target = target_of(self.registry, request.path)
+        if target is None:
+            return None
+        return Call(target=target, request=request, query=first_values(request.query))
+
+
+def _begin(writes: Writes) -> None:
+    """What every cluster has from its first moment."""
+    for name in INITIAL:
+        writes.create(Target(kind=NAMESPACES), {"metadata": {"name": name}})
+    for name, value in SYSTEM_PRIORITIES.items():
+        writes.create(Target(kind=PRIORITY_CLASSES), {"metadata": {"name": name}, "value": value})
+
+
+def _page_not_found() -> Response:
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    return Response(status=404, headers=headers, body=b"404 page not found\n")

@@ -1,0 +1,190 @@
+"""The embedded cluster: the API server and everything that makes its objects move, on one loop.
+
+With one seed and the loop's time as clock, two runs of the same requests go the same way.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from gpuruntime.embedded.apiserver.pod_logs import LogRequest
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.controllers.custom_kinds import CustomKinds
+from gpuruntime.embedded.controllers.garbage_collector import GarbageCollector
+from gpuruntime.embedded.controllers.informers import Mirrors
+from gpuruntime.embedded.controllers.lost_nodes import LostNodes
+from gpuruntime.embedded.controllers.service_accounts import ServiceAccounts
+from gpuruntime.embedded.controllers.volume_controller import Claims, Volumes
+from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS
+from gpuruntime.embedded.kinds.pod_objects import Pod
+from gpuruntime.embedded.nodes.failures import Pace
+from gpuruntime.embedded.nodes.kubelet import Kubelet
+from gpuruntime.embedded.nodes.seed_objects import NodeOptions, furnish
+from gpuruntime.embedded.nodes.simulated_logs import SimulatedLogs
+from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
+from gpuruntime.embedded.processes.process_pods import ProcessPods
+from gpuruntime.embedded.processes.programs import Programs
+from gpuruntime.embedded.scheduler.scheduler import NAME as SCHEDULER
+from gpuruntime.embedded.scheduler.scheduler import Scheduler
+from gpuruntime.embedded.workloads.deployment_controller import Deployments
+from gpuruntime.embedded.workloads.job_controller import Jobs
+from gpuruntime.embedded.workloads.replicaset_controller import ReplicaSets
+from gpuruntime.informer.informer import Informer
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models.kubernetes.metadata import Key, PartialObject
+from gpuruntime.models.kubernetes.resources import Resource
+
+Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+# Kinds that own nothing and are owned by nobody.
+UNOWNED: Final = frozenset({"Event", "Lease"})
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ClusterOptions:
+    """Containers of these images run as processes; all others are simulated.
+
+    The volumes' root is only written into volumes: a directory is made where a process mounts it.
+    """
+
+    nodes: NodeOptions = NodeOptions()
+    pace: Pace = Pace()
+    volumes_root: str = "/var/lib/gpuruntime/volumes"
+    programs: Programs = attrs.field(factory=dict)
+    seed: int = 0
+
+
+class EmbeddedCluster:
+    """Serves from the start; objects move while `run` runs."""
+
+    def __init__(
+        self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
+    ) -> None:
+        logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
+        self.server = Server(now=now, rng=self._rng(options, "server"), logs=logs)
+        self.transport = InProcessTransport(self.server)
+        # Set once the nodes are there and everything has been seen.
+        self.ready = asyncio.Event()
+        self._options = options
+        self._now = _in_whole_seconds(now)
+        self._client = Client(self.transport)
+        self._mirrors = Mirrors(self._client, self._rng(options, "mirrors"))
+        self._processes = ProcessPods(
+            self._client, self._mirrors, programs=options.programs, now=self._now
+        )
+        self._parts = {**self._controllers(), **self._collector()}
+
+    async def run(self) -> None:
+        """Until it is cancelled; the first part to fail ends it."""
+        await furnish(self._client, self._options.nodes, now=self._now())
+        async with asyncio.TaskGroup() as tasks:
+            for name, part in self._parts.items():
+                tasks.create_task(part(), name=name)
+            tasks.create_task(self._mirrors.run(), name="mirrors")
+            await self._mirrors.synced()
+            self.ready.set()
+
+    def way(self, host: str, _: int) -> tuple[str, int] | None:
+        """From the address of a Service to the process behind it; None while there is none.
+
+        A process listens at one port alone, so whichever was asked for leads there.
+        """
+        for service in self._mirrors.services.store.values():
+            if service.spec.clusterIP == host:
+                return self._processes.address_of(
+                    service.metadata.namespace, service.spec.selector
+                )
+        return None
+
+    def _pod(self, key: Key) -> Pod | None:
+        return self._mirrors.pods.store.get(key)
+
+    def _log_file(self, request: LogRequest) -> LogFile | None:
+        return self._processes.log_of(request)
+
+    def _controllers(self) -> dict[str, Part]:
+        client, mirrors, now, options = self._client, self._mirrors, self._now, self._options
+        parts: dict[str, Part] = {}
+
+        def recorder(component: str) -> EventRecorder:
+            rng = self._rng(options, f"events of {component}")
+            made = EventRecorder(client, component=component, now=now, rng=rng)
+            parts[f"events of {component}"] = made.run
+            return made
+
+        jobs = Jobs(client, mirrors, recorder("job-controller"), now=now)
+        sets = ReplicaSets(client, mirrors, recorder("replicaset-controller"), now=now)
+        deployments = Deployments(client, mirrors, recorder("deployment-controller"), now=now)
+        claims = Claims(
+            client,
+            mirrors,
+            recorder("persistentvolume-controller"),
+            volumes_root=options.volumes_root,
+        )
+        scheduler = Scheduler(
+            client, mirrors, recorder(SCHEDULER), now=now, rng=self._rng(options, "scheduler")
+        )
+        kubelet = Kubelet(
+            client,
+            mirrors,
+            recorder("kubelet"),
+            now=now,
+            pace=options.pace,
+            programs=options.programs,
+        )
+        return parts | {
+            "jobs": jobs.run,
+            "replicasets": sets.run,
+            "deployments": deployments.run,
+            "claims": claims.run,
+            "volumes": Volumes(client, mirrors).run,
+            "lost nodes": LostNodes(client, mirrors, now=now).run,
+            "service accounts": ServiceAccounts(client, mirrors).run,
+            "scheduler": scheduler.run,
+            "kubelet": kubelet.run,
+            "processes": self._processes.run,
+        }
+
+    def _collector(self) -> dict[str, Part]:
+        collector, rng = GarbageCollector(self._client), self._rng(self._options, "garbage")
+        others = [
+            Informer(self._client, resource, rng=rng)
+            for resource in map(_resource_of, BUILTIN_KINDS)
+            if resource.kind not in UNOWNED and resource.kind not in self._mirrors.kinds
+        ]
+        for informer in (*self._mirrors.all, *others):
+            collector.follow(informer)
+        custom = CustomKinds(self._client, rng, collector.follow)
+        return {
+            "garbage": collector.run,
+            "custom kinds": custom.run,
+            **{f"mirror {informer.resource}": informer.run for informer in others},
+        }
+
+    @staticmethod
+    def _rng(options: ClusterOptions, part: str) -> Random:
+        """Of its own for every part, so that none disturbs another's."""
+        return Random(f"{options.seed} {part}")  # noqa: S311  # reproducible on purpose
+
+
+def _in_whole_seconds(now: Callable[[], datetime]) -> Callable[[], datetime]:
+    """As moments are written: what was read back equals what was meant."""
+    return lambda: now().replace(microsecond=0)
+
+
+def _resource_of(kind: Kind) -> Resource[PartialObject]:
+    return Resource(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        type=PartialObject,
+        is_namespaced=kind.is_namespaced,
+    )

@@ -1,0 +1,1 @@
+"""The controllers of volumes, garbage, accounts and lost nodes."""

@@ -1,0 +1,31 @@
+"""What is told about an object: notes that become Events."""
+
+from typing import Any
+
+import attrs
+
+from gpuruntime.kube.events import EventRecorder, reference_to
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
+
+
+@attrs.frozen(slots=True)
+class Note:
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+class Notary:
+    """Notes about objects of one kind, in the name of one component."""
+
+    def __init__(self, recorder: EventRecorder, resource: Resource[Any]) -> None:
+        self._recorder = recorder
+        self._resource = resource
+
+    def note(self, about: KubernetesObject, note: Note, *, field_path: str = "") -> None:
+        """Never waits; the field path names a container of a Pod."""
+        reference = attrs.evolve(
+            reference_to(self._resource, about.metadata), fieldPath=field_path
+        )
+        self._recorder.record(reference, note.reason, note.message, is_warning=note.is_warning)

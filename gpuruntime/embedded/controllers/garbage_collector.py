@@ -1,0 +1,146 @@
+"""The garbage collector: follows who owns what, over all kinds, and does what its rules ask."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gpuruntime.controller.controller import Controller
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.embedded.controllers.garbage_graph import (
+    Deed,
+    Delete,
+    Disown,
+    Graph,
+    Kind,
+    Release,
+    Thing,
+    judge,
+)
+from gpuruntime.embedded.controllers.object_patches import wire
+from gpuruntime.informer.informer import Informer
+from gpuruntime.informer.writer import Handler
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.metadata import (
+    Key,
+    KubernetesObject,
+    OwnerReference,
+    PartialObject,
+)
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.workqueue.queue import WorkQueue
+
+WORKERS: Final = 4
+# An owner that the server has and the graph has not must come into view by then.
+LOOK_AGAIN_SECONDS: Final = 5.0
+
+
+class GarbageCollector:
+    """Follows the informers that it is given, whoever runs them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._graph = Graph()
+        self._resources: dict[Kind, Resource[PartialObject]] = {}
+        self._queue: WorkQueue[str] = WorkQueue("garbage")
+        self._controller = Controller("garbage", self._queue, self.reconcile, workers=WORKERS)
+
+    def follow(self, informer: Informer[Any]) -> None:
+        """Before the informer runs."""
+        resource = informer.resource
+        kind = (resource.api_version, resource.kind)
+        self._resources[kind] = metadata_of(resource)
+        informer.add_handler(self._handler(kind))
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, uid: str) -> Result:
+        absent: set[str] = set()
+        present: set[str] = set()
+        judgement = judge(self._graph, uid)
+        if judgement.unseen:
+            thing = self._graph.get(uid)
+            for owner in judgement.unseen if thing else ():
+                is_there = await self._is_there(owner, thing.key.namespace if thing else "")
+                (present if is_there else absent).add(owner.uid)
+            judgement = judge(self._graph, uid, absent=absent, present=present)
+        for deed in judgement.deeds:
+            await self._do(deed)
+        return Result(LOOK_AGAIN_SECONDS) if present else DONE
+
+    async def _is_there(self, owner: OwnerReference, namespace: str) -> bool:
+        """Of a kind that nobody knows nothing is ever missing."""
+        resource = self._resources.get((owner.apiVersion, owner.kind))
+        if resource is None:
+            return True
+        key = Key(namespace if resource.is_namespaced else "", owner.name)
+        try:
+            found = await self._client.get(resource, key)
+        except NotFoundError:
+            return False
+        return found.metadata.uid == owner.uid
+
+    async def _do(self, deed: Deed) -> None:
+        resource, key = self._resources[deed.thing.kind], deed.thing.key
+        try:
+            match deed:
+                case Delete():
+                    await self._client.delete(
+                        resource, key, uid=deed.thing.uid, propagation=deed.propagation
+                    )
+                case Disown():
+                    await self._disown(resource, deed)
+                case Release():
+                    await self._release(resource, deed)
+        except NotFoundError:
+            return
+
+    async def _disown(self, resource: Resource[PartialObject], deed: Disown) -> None:
+        found = await self._client.get(resource, deed.thing.key)
+        owners = found.metadata.ownerReferences
+        kept: list[JsonObject] = [
+            wire(owner) for owner in owners if owner.uid not in deed.owner_uids
+        ]
+        await self._patch(resource, found, {"ownerReferences": kept})
+
+    async def _release(self, resource: Resource[PartialObject], deed: Release) -> None:
+        found = await self._client.get(resource, deed.thing.key)
+        kept = [each for each in found.metadata.finalizers if each != deed.finalizer]
+        await self._patch(resource, found, {"finalizers": kept})
+
+    async def _patch(
+        self, resource: Resource[PartialObject], found: PartialObject, metadata: JsonObject
+    ) -> None:
+        version = found.metadata.resourceVersion
+        await self._client.patch(
+            resource, found.metadata.key, {"metadata": metadata}, resource_version=version
+        )
+
+    def _handler(self, kind: Kind) -> Handler[Any]:
+        def on_change(
+            _key: Key, old: KubernetesObject | None, new: KubernetesObject | None
+        ) -> None:
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._add_all(self._graph.remove(old.metadata.uid))
+            if new is not None:
+                self._add_all(self._graph.put(Thing.of(kind, new.metadata)))
+
+        return on_change
+
+    def _add_all(self, uids: Iterable[str]) -> None:
+        """In a fixed order, whatever order the set has."""
+        for uid in sorted(uids):
+            self._queue.add(uid)
+
+
+def metadata_of(resource: Resource[Any]) -> Resource[PartialObject]:
+    """The same kind, read for its metadata alone."""
+    return Resource(
+        group=resource.group,
+        version=resource.version,
+        kind=resource.kind,
+        plural=resource.plural,
+        type=PartialObject,
+        is_namespaced=resource.is_namespaced,
+    )

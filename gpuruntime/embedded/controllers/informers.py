@@ -1,0 +1,144 @@
+"""The kinds that the controllers watch: one informer each, shared by whoever asks."""
+
+import asyncio
+from collections.abc import Hashable, Iterable
+from random import Random
+from typing import Any, Final, TypeVar
+
+from gpuruntime.embedded.controllers.object_patches import patch_between, wire
+from gpuruntime.embedded.kinds.cluster_objects import (
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    PersistentVolume,
+)
+from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
+from gpuruntime.embedded.kinds.workload_objects import DEPLOYMENTS, JOBS, REPLICA_SETS
+from gpuruntime.embedded.workloads.ownership import BY_OWNER, owner_uids
+from gpuruntime.informer.informer import Informer
+from gpuruntime.informer.store import Index
+from gpuruntime.kube.client import Client
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+BY_CLAIM: Final = "claim"
+BY_FREE_CLASS: Final = "free"
+BY_JOB: Final = "job"
+BY_NODE: Final = "node"
+
+
+class Mirrors:
+    """Handlers are added before `run`."""
+
+    def __init__(self, client: Client, rng: Random) -> None:
+        self._client = client
+        self._rng = rng
+        indexes = {BY_OWNER: owner_uids, BY_CLAIM: _claims, BY_JOB: _jobs, BY_NODE: _nodes}
+        self.pods = self._of(PODS, indexes)
+        self.deployments = self._of(DEPLOYMENTS)
+        self.replica_sets = self._of(REPLICA_SETS, {BY_OWNER: owner_uids})
+        self.jobs = self._of(JOBS)
+        self.nodes = self._of(NODES)
+        self.claims = self._of(CLAIMS)
+        self.volumes = self._of(VOLUMES, {BY_CLAIM: _claim_of, BY_FREE_CLASS: _free_class})
+        self.storage_classes = self._of(STORAGE_CLASSES)
+        self.namespaces = self._of(NAMESPACES)
+        self.service_accounts = self._of(SERVICE_ACCOUNTS)
+        self.services = self._of(SERVICES)
+
+    @property
+    def all(self) -> tuple[Informer[Any], ...]:
+        return (
+            self.namespaces,
+            self.service_accounts,
+            self.nodes,
+            self.storage_classes,
+            self.volumes,
+            self.claims,
+            self.deployments,
+            self.replica_sets,
+            self.jobs,
+            self.services,
+            self.pods,
+        )
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(informer.resource.kind for informer in self.all)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self.all:
+                tasks.create_task(informer.run(), name=f"mirror {informer.resource}")
+
+    async def synced(self) -> None:
+        for informer in self.all:
+            await informer.synced.wait()
+
+    def _of(
+        self, resource: Resource[ObjectT], indexes: dict[str, Index[ObjectT]] | None = None
+    ) -> Informer[ObjectT]:
+        return Informer(self._client, resource, rng=self._rng, indexes=indexes)
+
+
+async def amend(
+    client: Client,
+    informer: Informer[ObjectT],
+    value: ObjectT,
+    patch: JsonObject,
+    *,
+    subresource: str = "",
+) -> None:
+    """Onto exactly the version that was seen; the answer is in the mirror at once."""
+    written = await client.patch(
+        informer.resource,
+        value.metadata.key,
+        patch,
+        resource_version=value.metadata.resourceVersion,
+        subresource=subresource,
+    )
+    informer.write_through(written)
+
+
+async def write_status(
+    client: Client, informer: Informer[ObjectT], value: ObjectT, old: object, new: object
+) -> bool:
+    """Only what differs is written; whether anything was."""
+    patch = patch_between(wire(old), wire(new)) if old != new else {}
+    if patch:
+        await amend(client, informer, value, {"status": patch}, subresource="status")
+    return bool(patch)
+
+
+def _claims(pod: Pod) -> Iterable[Hashable]:
+    """Under the keys of the claims that its volumes name."""
+    sources = (volume.persistentVolumeClaim for volume in pod.spec.volumes)
+    return [Key(pod.metadata.namespace, source.claimName) for source in sources if source]
+
+
+def _claim_of(volume: PersistentVolume) -> Iterable[Hashable]:
+    reference = volume.spec.claimRef
+    return [Key(reference.namespace, reference.name)] if reference else []
+
+
+def _free_class(volume: PersistentVolume) -> Iterable[Hashable]:
+    """A volume that nobody has claimed is found under its class."""
+    return [] if volume.spec.claimRef else [volume.spec.storageClassName]
+
+
+def _nodes(pod: Pod) -> Iterable[Hashable]:
+    """Under the key of the node that it was assigned to, if it was."""
+    return [Key("", pod.spec.nodeName)] if pod.spec.nodeName else []
+
+
+def _jobs(pod: Pod) -> Iterable[Hashable]:
+    """Under the key of its Job, which may be gone."""
+    owner = pod.metadata.controller_owner
+    return [Key(pod.metadata.namespace, owner.name)] if owner and owner.kind == "Job" else []

@@ -1,0 +1,66 @@
+"""Values as Kubernetes writes them, without empty members, and the patch from one to the next."""
+
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from gpuruntime.models.encoding.defaults import default_of
+from gpuruntime.models.encoding.json import JsonObject, JsonValue
+from gpuruntime.models.kubernetes.timestamps import rfc3339
+
+T = TypeVar("T")
+
+_ALWAYS: Final = "always"
+_SCALARS: Final = frozenset({str, bool, int, float, type(None)})
+
+
+def always(default: T) -> T:
+    """A member that is written also when it is empty: zero restarts, not ready."""
+    field: T = attrs.field(default=default, metadata={_ALWAYS: True})
+    return field
+
+
+def wire(value: object) -> JsonObject:
+    """An attrs value as a body; members at their defaults stay out, as Go's omitempty has it."""
+    model: type = type(value)
+    members = ((name, getattr(value, name), empty) for name, empty in _members(model))
+    return {name: _plain(member) for name, member, empty in members if member not in (None, empty)}
+
+
+def patch_between(old: JsonObject, new: JsonObject) -> JsonObject:
+    """The merge patch that makes new of old; empty when nothing differs."""
+    patch: JsonObject = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            inner = patch_between(before, value)
+            if inner:
+                patch[name] = inner
+        elif name not in old or before != value:
+            patch[name] = value
+    return patch
+
+
+@cache
+def _members(model: type) -> tuple[tuple[str, object], ...]:
+    """Each member's name, and the value at which it stays out."""
+    return tuple(
+        (each.name, None if _ALWAYS in each.metadata else default_of(each))
+        for each in attrs.fields(model)
+    )
+
+
+def _plain(value: Any) -> JsonValue:
+    if type(value) in _SCALARS:
+        return value  # type: ignore[no-any-return]  # its type was looked at
+    match value:
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case datetime():
+            return rfc3339(value)
+        case _:
+            return wire(value)

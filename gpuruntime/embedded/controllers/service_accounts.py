@@ -1,0 +1,57 @@
+"""Every namespace has a ServiceAccount `default`, which is there again when it was deleted."""
+
+from typing import Final
+
+from gpuruntime.controller.controller import Controller
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.embedded.controllers.informers import Mirrors
+from gpuruntime.embedded.kinds.cluster_objects import SERVICE_ACCOUNTS
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import AlreadyExistsError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.metadata import Key, PartialObject
+from gpuruntime.workqueue.queue import WorkQueue
+
+NAME: Final = "default"
+
+
+class ServiceAccounts:
+    def __init__(self, client: Client, mirrors: Mirrors) -> None:
+        self._client = client
+        self._mirrors = mirrors
+        # The keys are those of namespaces.
+        self._queue: WorkQueue[Key] = WorkQueue("serviceaccounts")
+        self._controller = Controller("serviceaccounts", self._queue, self.reconcile, workers=1)
+        mirrors.namespaces.add_handler(self._on_namespace)
+        mirrors.service_accounts.add_handler(self._on_service_account)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, key: Key) -> Result:
+        namespace = self._mirrors.namespaces.store.get(key)
+        if namespace is None or namespace.metadata.deletionTimestamp is not None:
+            return DONE
+        if Key(key.name, NAME) not in self._mirrors.service_accounts.store:
+            await self._create(key.name)
+        return DONE
+
+    async def _create(self, namespace: str) -> None:
+        metadata = {"name": NAME, "namespace": namespace}
+        body: JsonObject = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+        try:
+            await self._client.create(SERVICE_ACCOUNTS, body, namespace=namespace)
+        except AlreadyExistsError:
+            return  # the mirror is about to show it
+
+    def _on_namespace(
+        self, key: Key, old: PartialObject | None, new: PartialObject | None
+    ) -> None:
+        if old is None or new is None:
+            self._queue.add(key)
+
+    def _on_service_account(
+        self, key: Key, _old: PartialObject | None, new: PartialObject | None
+    ) -> None:
+        if new is None and key.name == NAME:
+            self._queue.add(Key("", key.namespace))

@@ -1,0 +1,75 @@
+"""What becomes of a volume: free, bound, released or gone; and the steps that claims take too."""
+
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.kinds.cluster_objects import Claim, ClaimReference, PersistentVolume
+from gpuruntime.models.encoding.json import JsonObject
+
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+
+
+class Write(StrEnum):
+    NOTHING = "nothing"
+    CLAIM = "claim"
+    CLAIM_STATUS = "claim status"
+    NEW_VOLUME = "new volume"
+    VOLUME = "volume"
+    VOLUME_STATUS = "volume status"
+    NO_VOLUME = "no volume"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Step:
+    """The next write, if there is one: a body for a new volume, else a merge patch."""
+
+    write: Write = Write.NOTHING
+    volume: str = ""
+    body: JsonObject = attrs.field(factory=dict)
+    note: Note | None = None
+
+
+REST: Final = Step()
+
+
+def next_for_volume(volume: PersistentVolume, claim: Claim | None) -> Step:
+    """The claim is the one of that name, whatever its uid."""
+    metadata, reference = volume.metadata, volume.spec.claimRef
+    is_held = claim is not None and reference is not None and is_of(reference, claim)
+    if metadata.deletionTimestamp is not None:
+        return REST if is_held else unprotected(Write.VOLUME, volume)
+    if reference is None or not reference.uid:
+        return _phase(volume, "Available")
+    if is_held and claim is not None:
+        is_mutual = claim.spec.volumeName in ("", metadata.name)
+        return _phase(volume, "Bound" if is_mutual else "Released")
+    if volume.status.phase != "Released":
+        return _phase(volume, "Released")
+    if volume.spec.persistentVolumeReclaimPolicy == "Delete":
+        return Step(write=Write.NO_VOLUME, volume=metadata.name)
+    return REST
+
+
+def unprotected(write: Write, value: Claim | PersistentVolume) -> Step:
+    """Nothing uses it any more: it may go."""
+    present = value.metadata.finalizers
+    kept = [each for each in present if each not in (CLAIM_PROTECTION, VOLUME_PROTECTION)]
+    if len(kept) == len(present):
+        return REST
+    volume = value.metadata.name if write is Write.VOLUME else ""
+    return Step(write=write, volume=volume, body={"metadata": {"finalizers": kept}})
+
+
+def is_of(reference: ClaimReference, claim: Claim) -> bool:
+    return reference.uid == claim.metadata.uid
+
+
+def _phase(volume: PersistentVolume, phase: str) -> Step:
+    if volume.status.phase == phase:
+        return REST
+    body: JsonObject = {"status": {"phase": phase}}
+    return Step(write=Write.VOLUME_STATUS, volume=volume.metadata.name, body=body)

@@ -1,0 +1,1 @@
+"""The built-in kinds: their values, defaults and checks."""

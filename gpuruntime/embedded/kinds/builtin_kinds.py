@@ -1,0 +1,319 @@
+"""The kinds that every server has from its start."""
+
+from typing import Final
+
+from gpuruntime.embedded.kinds import (
+    cluster_rules,
+    config_rules,
+    pod_defaults,
+    pod_rules,
+    service_rules,
+    volume_rules,
+    workload_rules,
+)
+from gpuruntime.embedded.kinds.builtin_rules import BuiltinRules, fill_nothing, judge_nothing
+from gpuruntime.embedded.kinds.cluster_rules import fill_role_binding, judge_role_binding
+from gpuruntime.embedded.objects.namespaces import NAMESPACES
+from gpuruntime.embedded.objects.registry import Kind, Subresource, fields
+from gpuruntime.embedded.schemas.names import path_segment_faults, service_name_faults
+
+APPS: Final = "apps"
+RBAC: Final = "rbac.authorization.k8s.io"
+
+SCALE: Final = Subresource(
+    name="scale",
+    kind="Scale",
+    group="autoscaling",
+    version="v1",
+    verbs=("get", "patch", "update"),
+)
+PODS: Final = Kind(
+    kind="Pod",
+    plural="pods",
+    singular="pod",
+    rules=BuiltinRules("Pod", fill=pod_defaults.fill_pod, judge=pod_rules.judge_pod),
+    short_names=("po",),
+    categories=("all",),
+    has_status=True,
+    metadata_apart_from_status=("ownerReferences",),
+    has_generation=True,
+    is_graceful=True,
+    returns_deleted=True,
+    subresources=(
+        Subresource(name="binding", kind="Binding", verbs=("create",)),
+        Subresource(
+            name="eviction", kind="Eviction", group="policy", version="v1", verbs=("create",)
+        ),
+        Subresource(name="log", kind="Pod", verbs=("get",)),
+    ),
+    field_paths=fields(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+)
+NODES: Final = Kind(
+    kind="Node",
+    plural="nodes",
+    singular="node",
+    rules=BuiltinRules("Node"),
+    short_names=("no",),
+    is_namespaced=False,
+    has_status=True,
+    keeps_first_status=True,
+    field_paths=fields("spec.unschedulable"),
+)
+SERVICES: Final = Kind(
+    kind="Service",
+    plural="services",
+    singular="service",
+    rules=BuiltinRules(
+        "Service", fill=service_rules.fill_service, judge=service_rules.judge_service
+    ),
+    short_names=("svc",),
+    categories=("all",),
+    has_status=True,
+    returns_deleted=True,
+    name_faults=service_name_faults,
+    field_paths=fields("spec.clusterIP", "spec.type"),
+)
+EVENTS: Final = Kind(
+    kind="Event",
+    plural="events",
+    singular="event",
+    rules=BuiltinRules("Event", judge=cluster_rules.judge_event),
+    short_names=("ev",),
+    creates_on_update=True,
+    field_paths={
+        **fields(
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "type",
+        ),
+        "source": "source.component",
+    },
+)
+CLAIMS: Final = Kind(
+    kind="PersistentVolumeClaim",
+    plural="persistentvolumeclaims",
+    singular="persistentvolumeclaim",
+    rules=BuiltinRules(
+        "PersistentVolumeClaim", fill=volume_rules.fill_claim, judge=volume_rules.judge_claim
+    ),
+    short_names=("pvc",),
+    has_status=True,
+    returns_deleted=True,
+)
+CORE: Final = (
+    NAMESPACES,
+    PODS,
+    NODES,
+    SERVICES,
+    EVENTS,
+    Kind(
+        kind="ConfigMap",
+        plural="configmaps",
+        singular="configmap",
+        rules=BuiltinRules("ConfigMap", judge=config_rules.judge_config_map),
+        short_names=("cm",),
+    ),
+    Kind(
+        kind="Secret",
+        plural="secrets",
+        singular="secret",
+        rules=BuiltinRules(
+            "Secret", fill=config_rules.fill_secret, judge=config_rules.judge_secret
+        ),
+        field_paths=fields("type"),
+    ),
+    CLAIMS,
+    Kind(
+        kind="PersistentVolume",
+        plural="persistentvolumes",
+        singular="persistentvolume",
+        rules=BuiltinRules(
+            "PersistentVolume", fill=volume_rules.fill_volume, judge=volume_rules.judge_volume
+        ),
+        short_names=("pv",),
+        is_namespaced=False,
+        has_status=True,
+        returns_deleted=True,
+    ),
+    Kind(
+        kind="ServiceAccount",
+        plural="serviceaccounts",
+        singular="serviceaccount",
+        rules=BuiltinRules("ServiceAccount"),
+        short_names=("sa",),
+        returns_deleted=True,
+    ),
+    Kind(
+        kind="ResourceQuota",
+        plural="resourcequotas",
+        singular="resourcequota",
+        rules=BuiltinRules("ResourceQuota"),
+        short_names=("quota",),
+        has_status=True,
+        returns_deleted=True,
+    ),
+    Kind(
+        kind="LimitRange",
+        plural="limitranges",
+        singular="limitrange",
+        rules=BuiltinRules("LimitRange"),
+        short_names=("limits",),
+        creates_on_update=True,
+    ),
+    Kind(
+        kind="Endpoints",
+        plural="endpoints",
+        singular="endpoints",
+        rules=BuiltinRules("Endpoints", fill=cluster_rules.fill_endpoints),
+        short_names=("ep",),
+        creates_on_update=True,
+    ),
+)
+
+DEPLOYMENTS: Final = Kind(
+    group=APPS,
+    kind="Deployment",
+    plural="deployments",
+    singular="deployment",
+    rules=BuiltinRules(
+        "Deployment", fill=workload_rules.fill_deployment, judge=workload_rules.judge_deployment
+    ),
+    short_names=("deploy",),
+    categories=("all",),
+    has_status=True,
+    subresources=(SCALE,),
+    has_generation=True,
+    annotations_raise_generation=True,
+    metadata_apart_from_status=("labels",),
+)
+REPLICA_SETS: Final = Kind(
+    group=APPS,
+    kind="ReplicaSet",
+    plural="replicasets",
+    singular="replicaset",
+    rules=BuiltinRules(
+        "ReplicaSet", fill=workload_rules.fill_replica_set, judge=workload_rules.judge_replica_set
+    ),
+    short_names=("rs",),
+    categories=("all",),
+    has_status=True,
+    subresources=(SCALE,),
+    has_generation=True,
+    field_paths=fields("status.replicas"),
+)
+JOBS: Final = Kind(
+    group="batch",
+    kind="Job",
+    plural="jobs",
+    singular="job",
+    rules=BuiltinRules("Job", fill=workload_rules.fill_job, judge=workload_rules.judge_job),
+    categories=("all",),
+    has_status=True,
+    has_generation=True,
+    orphans_by_default=True,
+    field_paths=fields("status.successful"),
+)
+PRIORITY_CLASSES: Final = Kind(
+    group="scheduling.k8s.io",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    singular="priorityclass",
+    rules=BuiltinRules(
+        "PriorityClass",
+        fill=cluster_rules.fill_priority_class,
+        judge=cluster_rules.judge_priority_class,
+    ),
+    short_names=("pc",),
+    is_namespaced=False,
+    has_generation=True,
+)
+STORAGE_CLASSES: Final = Kind(
+    group="storage.k8s.io",
+    kind="StorageClass",
+    plural="storageclasses",
+    singular="storageclass",
+    rules=BuiltinRules(
+        "StorageClass",
+        fill=volume_rules.fill_storage_class,
+        judge=volume_rules.judge_storage_class,
+    ),
+    short_names=("sc",),
+    is_namespaced=False,
+    returns_deleted=True,
+)
+GROUPED: Final = (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    JOBS,
+    Kind(
+        group="networking.k8s.io",
+        kind="NetworkPolicy",
+        plural="networkpolicies",
+        singular="networkpolicy",
+        rules=BuiltinRules(
+            "NetworkPolicy",
+            fill=cluster_rules.fill_network_policy,
+            judge=cluster_rules.judge_network_policy,
+        ),
+        short_names=("netpol",),
+        has_generation=True,
+    ),
+    Kind(
+        group="coordination.k8s.io",
+        kind="Lease",
+        plural="leases",
+        singular="lease",
+        rules=BuiltinRules("Lease", judge=cluster_rules.judge_lease),
+        allows_unconditional_update=False,
+        creates_on_update=True,
+    ),
+    PRIORITY_CLASSES,
+    STORAGE_CLASSES,
+    Kind(
+        group="policy",
+        kind="PodDisruptionBudget",
+        plural="poddisruptionbudgets",
+        singular="poddisruptionbudget",
+        rules=BuiltinRules("PodDisruptionBudget"),
+        short_names=("pdb",),
+        has_status=True,
+        has_generation=True,
+        allows_unconditional_update=False,
+    ),
+    *(
+        Kind(
+            group=RBAC,
+            kind=kind,
+            plural=f"{kind.lower()}s",
+            singular=kind.lower(),
+            is_namespaced=not kind.startswith("Cluster"),
+            creates_on_update=True,
+            name_faults=path_segment_faults,
+            rules=BuiltinRules(kind, fill=fill, judge=judge),
+        )
+        for kind, fill, judge in (
+            ("ClusterRole", fill_nothing, judge_nothing),
+            ("ClusterRoleBinding", fill_role_binding, judge_role_binding),
+            ("Role", fill_nothing, judge_nothing),
+            ("RoleBinding", fill_role_binding, judge_role_binding),
+        )
+    ),
+)
+
+BUILTIN_KINDS: Final = CORE + GROUPED

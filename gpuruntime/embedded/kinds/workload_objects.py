@@ -1,0 +1,157 @@
+"""Deployments, ReplicaSets and Jobs: what their controllers read and write of them."""
+
+from datetime import datetime
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.embedded.controllers.object_patches import always
+from gpuruntime.models.encoding.raw import EMPTY, keep
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.resources import Resource
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WorkloadCondition:
+    """A Deployment's lastUpdateTime moves with its reason, a Job's conditions have none."""
+
+    type: str
+    status: str = always("Unknown")
+    lastUpdateTime: datetime | None = None
+    lastProbeTime: datetime | None = None
+    lastTransitionTime: datetime | None = None
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RollingUpdate:
+    maxSurge: int | str = "25%"
+    maxUnavailable: int | str = "25%"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Strategy:
+    type: str = "RollingUpdate"
+    rollingUpdate: RollingUpdate = RollingUpdate()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeploymentSpec:
+    replicas: int = 1
+    selector: msgspec.Raw = EMPTY
+    template: msgspec.Raw = EMPTY
+    strategy: Strategy = Strategy()
+    minReadySeconds: int = 0
+    paused: bool = False
+    revisionHistoryLimit: int = 10
+    progressDeadlineSeconds: int = 600
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "selector")
+        keep(self, "template")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeploymentStatus:
+    observedGeneration: int = 0
+    replicas: int = 0
+    updatedReplicas: int = 0
+    readyReplicas: int = 0
+    availableReplicas: int = 0
+    unavailableReplicas: int = 0
+    conditions: tuple[WorkloadCondition, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Deployment:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: DeploymentSpec = attrs.field(factory=DeploymentSpec)
+    status: DeploymentStatus = DeploymentStatus()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReplicaSetSpec:
+    replicas: int = 1
+    template: msgspec.Raw = EMPTY
+    minReadySeconds: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "template")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReplicaSetStatus:
+    replicas: int = always(0)
+    fullyLabeledReplicas: int = 0
+    readyReplicas: int = 0
+    availableReplicas: int = 0
+    observedGeneration: int = 0
+    conditions: tuple[WorkloadCondition, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReplicaSet:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: ReplicaSetSpec = attrs.field(factory=ReplicaSetSpec)
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JobSpec:
+    """Without completions any success of a Pod is the Job's, once no other Pod runs."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    backoffLimit: int = 6
+    activeDeadlineSeconds: int | None = None
+    ttlSecondsAfterFinished: int | None = None
+    suspend: bool = False
+    template: msgspec.Raw = EMPTY
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "template")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UncountedPods:
+    """Pods whose end is being counted: they lose their finalizer only after this is written."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JobStatus:
+    """Of a Job that nobody has looked at yet some members are absent, later they are zero."""
+
+    conditions: tuple[WorkloadCondition, ...] = ()
+    startTime: datetime | None = None
+    completionTime: datetime | None = None
+    active: int = 0
+    ready: int | None = None
+    terminating: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    uncountedTerminatedPods: UncountedPods | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Job:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: JobSpec = attrs.field(factory=JobSpec)
+    status: JobStatus = JobStatus()
+
+
+DEPLOYMENTS: Final = Resource(
+    group="apps", version="v1", kind="Deployment", plural="deployments", type=Deployment
+)
+REPLICA_SETS: Final = Resource(
+    group="apps", version="v1", kind="ReplicaSet", plural="replicasets", type=ReplicaSet
+)
+JOBS: Final = Resource(group="batch", version="v1", kind="Job", plural="jobs", type=Job)

@@ -1,0 +1,1 @@
+"""Simulated nodes: a kubelet whose containers only pass the time."""

@@ -1,0 +1,243 @@
+"""How a simulated container goes from waiting to running to its end: stages along the clock.
+
+Offsets are seconds since the kubelet took the Pod. A course is a function of the Pod and the pace
+alone, so any moment of it can be told without having watched what came before.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.kinds.pod_objects import Container, Pod
+from gpuruntime.embedded.nodes.failures import Failure, Fault, Pace, failure_of, run_seconds
+
+FIRST_BACKOFF_SECONDS: Final = 10
+LONGEST_BACKOFF_SECONDS: Final = 300
+NEVER: Final = float("inf")
+
+
+@attrs.frozen(slots=True)
+class Waits:
+    reason: str
+    message: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Runs:
+    since: float
+    is_ready: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Ended:
+    since: float
+    at: float
+    exit_code: int = 0
+    message: str = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Stage:
+    """From this offset on; the last end is that of the run before."""
+
+    at: float
+    state: Waits | Runs | Ended
+    restarts: int = 0
+    last_end: Ended | None = None
+    notes: tuple[Note, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Plot:
+    """One container of a Pod that begins at an offset."""
+
+    pod: Pod
+    container: Container
+    begins_at: float
+    pace: Pace
+    is_init: bool = False
+
+    @property
+    def failure(self) -> Failure | None:
+        return failure_of(self.pod, self.container)
+
+    @property
+    def policy(self) -> str:
+        return policy_of(self.pod, self.container, is_init=self.is_init)
+
+    @property
+    def ends_at(self) -> float:
+        """When the next init container may begin; never, if this one never lets it."""
+        failure = self.failure
+        if failure and (failure.fault is not Fault.CRASH or failure.exit_code):
+            return NEVER
+        if self.container.restartPolicy == "Always":
+            return self.begins_at
+        return self.begins_at + self.pace.init_seconds
+
+
+def policy_of(pod: Pod, container: Container, *, is_init: bool) -> str:
+    """A sidecar always runs; any other init container only has to end well."""
+    policy = container.restartPolicy or pod.spec.restartPolicy
+    ends = is_init and not container.restartPolicy
+    return "OnFailure" if ends and policy == "Always" else policy
+
+
+def comes_again(policy: str, exit_code: int) -> bool:
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def stages(plot: Plot) -> Iterator[Stage]:
+    """The first is at zero; they do not end for a container that keeps failing."""
+    is_alone = not plot.pod.spec.initContainers
+    yield Stage(at=0.0, state=Waits("ContainerCreating" if is_alone else "PodInitializing"))
+    if plot.begins_at == NEVER:
+        return
+    failure = plot.failure
+    match failure:
+        case Failure(fault=Fault.IMAGE_PULL):
+            yield from _pulling_in_vain(plot, failure)
+        case Failure(fault=Fault.CONFIG_ERROR):
+            yield _misconfigured(plot, failure)
+        case _:
+            yield from _running(plot, failure)
+
+
+def reached(plot: Plot, offset: float) -> tuple[list[Stage], float]:
+    """All stages until then, the present one last, and the offset of the next one."""
+    passed: list[Stage] = []
+    for stage in stages(plot):
+        if stage.at > offset:
+            return passed, stage.at
+        passed.append(stage)
+    return passed, NEVER
+
+
+def _pulling_in_vain(plot: Plot, failure: Failure) -> Iterator[Stage]:
+    image = plot.container.image
+    not_found = f'failed to resolve reference "{image}": {image}: not found'
+    fault = failure.words or (
+        f'rpc error: code = NotFound desc = failed to pull and unpack image "{image}": {not_found}'
+    )
+    refused = (
+        Note("Pulling", f'Pulling image "{image}"'),
+        Note("Failed", f'Failed to pull image "{image}": {fault}', is_warning=True),
+        Note("Failed", "Error: ErrImagePull", is_warning=True),
+    )
+    delayed = (
+        Note("BackOff", f'Back-off pulling image "{image}"'),
+        Note("Failed", "Error: ImagePullBackOff", is_warning=True),
+    )
+    back_off = f'Back-off pulling image "{image}": ErrImagePull: {fault}'
+    at = plot.begins_at
+    for delay in backoffs():
+        yield Stage(at=at, state=Waits("ErrImagePull", fault), notes=refused)
+        settled_at = at + plot.pace.settle_seconds
+        yield Stage(at=settled_at, state=Waits("ImagePullBackOff", back_off), notes=delayed)
+        at += delay
+
+
+def _misconfigured(plot: Plot, failure: Failure) -> Stage:
+    fault = failure.words or 'configmap "missing" not found'
+    return Stage(
+        at=plot.begins_at,
+        state=Waits("CreateContainerConfigError", fault),
+        notes=(Note("Failed", f"Error: {fault}", is_warning=True),),
+    )
+
+
+def _running(plot: Plot, failure: Failure | None) -> Iterator[Stage]:
+    at, last_end, delays = plot.begins_at, None, backoffs()
+    for restarts in count():
+        yield from _run(plot, failure, at, restarts, last_end)
+        end = _end(plot, failure, at)
+        if end is None:
+            return
+        yield Stage(at=end.at, state=end, restarts=restarts, last_end=last_end)
+        if not comes_again(plot.policy, end.exit_code):
+            return
+        last_end = end
+        settled_at = end.at + plot.pace.settle_seconds
+        if not restarts:  # the first restart comes without a back-off
+            at = settled_at
+            continue
+        delay = next(delays)
+        yield _backing_off(plot, settled_at, delay, restarts, end)
+        at = max(settled_at, end.at + delay)
+
+
+def _run(
+    plot: Plot, failure: Failure | None, at: float, restarts: int, last_end: Ended | None
+) -> Iterator[Stage]:
+    """One start, until it becomes ready."""
+    name, image = plot.container.name, plot.container.image
+    is_never_ready = failure is not None and failure.fault is Fault.NEVER_READY
+    is_probed = plot.container.readinessProbe is not None
+    notes = [
+        Note("Pulled", f'Container image "{image}" already present on machine'),
+        Note("Created", f"Created container: {name}"),
+        Note("Started", f"Started container {name}"),
+    ]
+    if is_never_ready:
+        words = (failure.words if failure else "") or "simulated"
+        notes.append(Note("Unhealthy", f"Readiness probe failed: {words}", is_warning=True))
+    running = Runs(since=at, is_ready=not is_never_ready and not is_probed)
+    stage = Stage(at=at, state=running, restarts=restarts, last_end=last_end, notes=tuple(notes))
+    yield stage
+    if is_probed and not is_never_ready:
+        ready = attrs.evolve(running, is_ready=True)
+        yield attrs.evolve(stage, at=at + plot.pace.ready_seconds, state=ready, notes=())
+
+
+def _end(plot: Plot, failure: Failure | None, began_at: float) -> Ended | None:
+    """None for a container that runs until its Pod is deleted."""
+    crash = failure if failure and failure.fault is Fault.CRASH else None
+    if crash is None and plot.policy == "Always":
+        return None
+    seconds = plot.pace.init_seconds if plot.is_init else run_seconds(plot.pod, plot.pace)
+    ready_at = plot.pace.ready_seconds if plot.container.readinessProbe else 0.0
+    return Ended(
+        since=began_at,
+        at=began_at + max(seconds, ready_at),
+        exit_code=crash.exit_code if crash else 0,
+        message=crash.words if crash else "",
+    )
+
+
+def _backing_off(plot: Plot, at: float, delay: int, restarts: int, end: Ended) -> Stage:
+    name, pod = plot.container.name, _full_name(plot.pod)
+    message = back_off_words(plot.pod, name, delay)
+    event = f"Back-off restarting failed container {name} in pod {pod}"
+    return Stage(
+        at=at,
+        state=Waits("CrashLoopBackOff", message),
+        restarts=restarts,
+        last_end=end,
+        notes=(Note("BackOff", event, is_warning=True),),
+    )
+
+
+def back_off_words(pod: Pod, container: str, delay: int) -> str:
+    named = f"container={container} pod={_full_name(pod)}"
+    return f"back-off {_duration(delay)} restarting failed {named}"
+
+
+def _full_name(pod: Pod) -> str:
+    return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
+
+
+def backoffs() -> Iterator[int]:
+    """Seconds; the first restart comes without one."""
+    delay = FIRST_BACKOFF_SECONDS
+    while True:
+        yield delay
+        delay = min(2 * delay, LONGEST_BACKOFF_SECONDS)
+
+
+def _duration(seconds: int) -> str:
+    """As Go prints it: 40s, 1m20s, 5m0s."""
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,0 +1,172 @@
+"""The kubelet of all simulated nodes: Pods assigned to them live and end by the clock."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from gpuruntime.controller.controller import Controller
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.embedded.controllers.events import Notary, Note
+from gpuruntime.embedded.controllers.informers import BY_NODE, Mirrors, write_status
+from gpuruntime.embedded.kinds.cluster_objects import Node
+from gpuruntime.embedded.kinds.pod_objects import PODS, Container, Pod
+from gpuruntime.embedded.nodes.addresses import Addresses
+from gpuruntime.embedded.nodes.container_timeline import NEVER
+from gpuruntime.embedded.nodes.failures import Pace
+from gpuruntime.embedded.nodes.pod_status_plan import TOLERANCE_SECONDS, Life, appearance, ended
+from gpuruntime.embedded.processes.programs import (
+    Programs,
+    failing_without,
+    missing_in,
+    runs_as_processes,
+)
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.workqueue.queue import WorkQueue
+
+WORKERS: Final = 4
+
+
+@attrs.define(slots=True)
+class _Charge:
+    """A Pod in the kubelet's hands; the moments are the loop's."""
+
+    uid: str
+    life: Life
+    began_at: float
+    noted_until: float = -1.0
+    stops_at: float | None = None
+
+
+class Kubelet:
+    def __init__(
+        self,
+        client: Client,
+        mirrors: Mirrors,
+        recorder: EventRecorder,
+        *,
+        now: Callable[[], datetime],
+        pace: Pace,
+        programs: Programs,
+    ) -> None:
+        self._client = client
+        self._pods = mirrors.pods
+        self._nodes = mirrors.nodes
+        self._notary = Notary(recorder, PODS)
+        self._now = now
+        self._pace = pace
+        self._programs = programs
+        self._addresses = Addresses()
+        self._charges: dict[Key, _Charge] = {}
+        self._queue: WorkQueue[Key] = WorkQueue("kubelet")
+        self._controller = Controller("kubelet", self._queue, self.reconcile, workers=WORKERS)
+        mirrors.pods.add_handler(self._on_pod)
+        mirrors.nodes.add_handler(self._on_node)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, key: Key) -> Result:
+        pod = self._pods.store.get(key)
+        if pod is None:
+            self._forget(key)
+            return DONE
+        if Key("", pod.spec.nodeName) not in self._nodes.store:
+            return DONE
+        is_simulated = not runs_as_processes(pod, self._programs)
+        missing = None if is_simulated else missing_in(pod, self._programs)
+        if not is_simulated and missing is None:
+            return DONE
+        charge = self._charge(pod)
+        if pod.is_ending:
+            return await self._end(pod, charge)
+        if pod.is_finished:
+            return DONE
+        shown = failing_without(*missing, pod, self._programs) if missing else pod
+        return await self._show(shown, charge)
+
+    async def _show(self, pod: Pod, charge: _Charge) -> Result:
+        loop = asyncio.get_running_loop()
+        offset = loop.time() - charge.began_at
+        looks = appearance(pod, charge.life, offset, now=self._now())
+        await write_status(self._client, self._pods, pod, pod.status, looks.status)
+        for at, container, note in looks.notes:
+            if at > charge.noted_until:
+                self._note(pod, container, note)
+        charge.noted_until = offset
+        return DONE if looks.next_at == NEVER else Result(looks.next_at - offset)
+
+    async def _end(self, pod: Pod, charge: _Charge) -> Result:
+        """Within the Pod's grace; what still holds it after that is not the kubelet's."""
+        now = asyncio.get_running_loop().time()
+        grace = pod.metadata.deletionGracePeriodSeconds or 0
+        if charge.stops_at is None:
+            charge.stops_at = now + min(float(grace), self._pace.stop_seconds)
+            for container in pod.spec.containers:
+                note = Note("Killing", f"Stopping container {container.name}")
+                self._note(pod, container, note)
+        charge.stops_at = min(charge.stops_at, now + grace)
+        if now + TOLERANCE_SECONDS < charge.stops_at:
+            return Result(charge.stops_at - now)
+        if not pod.is_finished:
+            status = ended(pod, now=self._now())
+            await write_status(self._client, self._pods, pod, pod.status, status)
+        if grace:
+            await self._delete(pod)
+        return DONE
+
+    async def _delete(self, pod: Pod) -> None:
+        metadata = pod.metadata
+        try:
+            await self._client.delete(PODS, metadata.key, uid=metadata.uid, grace_seconds=0)
+        except NotFoundError:
+            return
+
+    def _charge(self, pod: Pod) -> _Charge:
+        key, uid = pod.metadata.key, pod.metadata.uid
+        charge = self._charges.get(key)
+        if charge is None or charge.uid != uid:
+            self._forget(key)
+            life = Life(
+                began_at=pod.status.startTime or self._now(),
+                host_ip=self._addresses.of_node(pod.spec.nodeName),
+                pod_ip=pod.status.podIP or self._addresses.take(uid),
+                pace=self._pace,
+            )
+            began_at = asyncio.get_running_loop().time()
+            charge = self._charges[key] = _Charge(uid=uid, life=life, began_at=began_at)
+        return charge
+
+    def _forget(self, key: Key) -> None:
+        charge = self._charges.pop(key, None)
+        if charge is not None:
+            self._addresses.give_back(charge.uid)
+
+    def _note(self, pod: Pod, container: Container, note: Note) -> None:
+        is_main = container in pod.spec.containers
+        field = "containers" if is_main else "initContainers"
+        self._notary.note(pod, note, field_path=f"spec.{field}{{{container.name}}}")
+
+    def _on_node(self, key: Key, old: Node | None, new: Node | None) -> None:
+        """Nobody looks after the Pods of a node that is gone."""
+        if old is None or new is None:
+            for pod in self._pods.store.by_index(BY_NODE, key):
+                self._queue.add(pod.metadata.key)
+
+    def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """What it wrote itself is no news to it."""
+        if old is None or new is None or _is_news(old, new):
+            self._queue.add(key)
+
+
+def _is_news(old: Pod, new: Pod) -> bool:
+    return (
+        old.spec.nodeName != new.spec.nodeName
+        or old.metadata.uid != new.metadata.uid
+        or old.metadata.deletionTimestamp != new.metadata.deletionTimestamp
+    )

@@ -1,0 +1,276 @@
+"""A Pod's status at a moment of its life, as a kubelet reports it of simulated containers."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.kinds.pod_objects import (
+    Address,
+    Container,
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodStatus,
+    Terminated,
+)
+from gpuruntime.embedded.nodes.container_timeline import (
+    NEVER,
+    Ended,
+    Plot,
+    Runs,
+    Stage,
+    Waits,
+    reached,
+)
+from gpuruntime.embedded.nodes.failures import Pace
+from gpuruntime.models.kubernetes.conditions import Condition, with_condition
+from gpuruntime.models.kubernetes.pods import Running, Waiting
+
+SIMULATED: Final = "simulated: the containers of this Pod run by the clock, without any process"
+# SIGTERM, as it ends a process that does not handle it.
+TERMINATED: Final = 143
+
+# A moment that is nearer than this has come: timers may be early by the clock's resolution.
+TOLERANCE_SECONDS: Final = 1e-4
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Life:
+    """When the kubelet took the Pod, by the wall, and where it lives."""
+
+    began_at: datetime
+    host_ip: str
+    pod_ip: str
+    pace: Pace = Pace()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Appearance:
+    """How the Pod looks now, what was to be noted by now and when, and when it looks different."""
+
+    status: PodStatus
+    notes: tuple[tuple[float, Container, Note], ...]
+    next_at: float
+
+
+def appearance(pod: Pod, life: Life, offset: float, *, now: datetime) -> Appearance:
+    """The offset is in seconds since the life began."""
+    due = offset + TOLERANCE_SECONDS
+    plots = list(_plots(pod, life.pace))
+    courses = [reached(plot, due) for plot in plots]
+    shown = [
+        _shown(plot, passed[-1], life) for plot, (passed, _) in zip(plots, courses, strict=True)
+    ]
+    inits = tuple(each for each, plot in zip(shown, plots, strict=True) if plot.is_init)
+    mains = tuple(each for each, plot in zip(shown, plots, strict=True) if not plot.is_init)
+    notes = [
+        (stage.at, plot.container, note)
+        for plot, (passed, _) in zip(plots, courses, strict=True)
+        for stage in passed
+        for note in stage.notes
+    ]
+    has_started = due >= life.pace.start_seconds
+    status = pod_status(pod, life, inits, mains, has_sandbox=has_started, now=now, words=SIMULATED)
+    next_at = min([NEVER, *(next_at for _, next_at in courses)])
+    if not has_started:
+        next_at = min(next_at, life.pace.start_seconds)
+    return Appearance(status=status, notes=tuple(sorted(notes, key=_moment)), next_at=next_at)
+
+
+def ended(pod: Pod, *, now: datetime) -> PodStatus:
+    """What is left of a Pod that was told to end: every container terminated, nothing ready."""
+    inits = tuple(_stopped(each, now) for each in pod.status.initContainerStatuses)
+    mains = tuple(_stopped(each, now) for each in pod.status.containerStatuses)
+    phase = _final_phase(mains)
+    status = attrs.evolve(
+        pod.status, initContainerStatuses=inits, containerStatuses=mains, phase=phase
+    )
+    return _with_conditions(pod, status, has_sandbox=False, now=now)
+
+
+def _plots(pod: Pod, pace: Pace) -> Iterator[Plot]:
+    """Init containers one after the other, then the main ones all at once."""
+    begins_at = pace.start_seconds
+    for container in pod.spec.initContainers:
+        plot = Plot(pod=pod, container=container, begins_at=begins_at, pace=pace, is_init=True)
+        yield plot
+        begins_at = max(begins_at, plot.ends_at)
+    for container in pod.spec.containers:
+        yield Plot(pod=pod, container=container, begins_at=begins_at, pace=pace)
+
+
+def _moment(note: tuple[float, Container, Note]) -> float:
+    return note[0]
+
+
+def _shown(plot: Plot, stage: Stage, life: Life) -> ContainerStatus:
+    is_running = isinstance(stage.state, Runs)
+    has_begun = is_running or isinstance(stage.state, Ended) or stage.restarts > 0
+    return ContainerStatus(
+        name=plot.container.name,
+        image=plot.container.image,
+        state=_state(plot, stage.state, stage.restarts, life),
+        lastState=_state(plot, stage.last_end, stage.restarts - 1, life),
+        ready=_is_ready(plot, stage.state),
+        restartCount=stage.restarts,
+        containerID=_container_id(plot, stage.restarts) if has_begun else "",
+        started=is_running,
+    )
+
+
+def _is_ready(plot: Plot, state: Waits | Runs | Ended) -> bool:
+    """An init container is ready once it has ended well, a sidecar while it runs."""
+    match state:
+        case Runs():
+            return state.is_ready and (not plot.is_init or plot.policy == "Always")
+        case Ended():
+            return plot.is_init and not state.exit_code
+        case Waits():
+            return False
+
+
+def _state(plot: Plot, state: Waits | Runs | Ended | None, run: int, life: Life) -> ContainerState:
+    match state:
+        case None:
+            return ContainerState()
+        case Waits():
+            return ContainerState(waiting=Waiting(reason=state.reason, message=state.message))
+        case Runs():
+            return ContainerState(running=Running(startedAt=_at(life, state.since)))
+        case Ended():
+            return ContainerState(
+                terminated=Terminated(
+                    exitCode=state.exit_code,
+                    reason="Error" if state.exit_code else "Completed",
+                    message=state.message,
+                    startedAt=_at(life, state.since),
+                    finishedAt=_at(life, state.at),
+                    containerID=_container_id(plot, run),
+                )
+            )
+
+
+def _at(life: Life, offset: float) -> datetime:
+    return (life.began_at + timedelta(seconds=offset)).replace(microsecond=0)
+
+
+def _container_id(plot: Plot, run: int) -> str:
+    return f"simulated://{plot.pod.metadata.uid}/{plot.container.name}/{run}"
+
+
+def pod_status(
+    pod: Pod,
+    life: Life,
+    inits: tuple[ContainerStatus, ...],
+    mains: tuple[ContainerStatus, ...],
+    *,
+    has_sandbox: bool,
+    now: datetime,
+    words: str,
+) -> PodStatus:
+    """The words say what runs, if anything does."""
+    pod_ip = life.pod_ip if has_sandbox else ""
+    status = PodStatus(
+        phase=_phase(pod, inits, mains),
+        message=words,
+        conditions=pod.status.conditions,
+        nominatedNodeName=pod.status.nominatedNodeName,
+        hostIP=life.host_ip,
+        hostIPs=(Address(ip=life.host_ip),),
+        podIP=pod_ip,
+        podIPs=(Address(ip=pod_ip),) if pod_ip else (),
+        startTime=life.began_at.replace(microsecond=0),
+        initContainerStatuses=inits,
+        containerStatuses=mains,
+    )
+    return _with_conditions(pod, status, has_sandbox=has_sandbox, now=now)
+
+
+def _phase(
+    pod: Pod, inits: tuple[ContainerStatus, ...], mains: tuple[ContainerStatus, ...]
+) -> str:
+    if any(_has_failed(each) for each in inits) and pod.spec.restartPolicy == "Never":
+        return "Failed"
+    if any(each.state.waiting and not each.lastState.terminated for each in mains):
+        return "Pending"
+    if pod.spec.restartPolicy == "Always" or any(each.state.running for each in mains):
+        return "Running"
+    if all(each.state.terminated for each in mains):
+        phase = _final_phase(mains)
+        return phase if phase == "Succeeded" or pod.spec.restartPolicy == "Never" else "Running"
+    return "Running"
+
+
+def _final_phase(mains: Iterable[ContainerStatus]) -> str:
+    return "Failed" if any(_has_failed(each) for each in mains) else "Succeeded"
+
+
+def _has_failed(container: ContainerStatus) -> bool:
+    terminated = container.state.terminated
+    return terminated is not None and terminated.exitCode != 0
+
+
+def _with_conditions(
+    pod: Pod, status: PodStatus, *, has_sandbox: bool, now: datetime
+) -> PodStatus:
+    sidecars = {each.name for each in pod.spec.initContainers if each.restartPolicy == "Always"}
+    conditions = status.conditions
+    for condition in (
+        _condition("PodReadyToStartContainers", is_true=has_sandbox),
+        _initialized(status, sidecars),
+        *_readiness(status, sidecars),
+        _condition("PodScheduled", is_true=True),
+    ):
+        conditions = with_condition(conditions, condition, now=now)
+    return attrs.evolve(status, conditions=conditions)
+
+
+def _condition(type_: str, *, is_true: bool, reason: str = "", message: str = "") -> Condition:
+    status = "True" if is_true else "False"
+    return Condition(type=type_, status=status, reason=reason, message=message)
+
+
+def _initialized(status: PodStatus, sidecars: set[str]) -> Condition:
+    if status.phase == "Succeeded":
+        return _condition("Initialized", is_true=True, reason="PodCompleted")
+    incomplete = [
+        each.name
+        for each in status.initContainerStatuses
+        if not (each.started if each.name in sidecars else each.ready)
+    ]
+    if not incomplete:
+        return _condition("Initialized", is_true=True)
+    message = f"containers with incomplete status: [{' '.join(incomplete)}]"
+    reason = "ContainersNotInitialized"
+    return _condition("Initialized", is_true=False, reason=reason, message=message)
+
+
+def _readiness(status: PodStatus, sidecars: set[str]) -> Iterator[Condition]:
+    reasons = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
+    reason, message = reasons.get(status.phase, ""), ""
+    lasting = [each for each in status.initContainerStatuses if each.name in sidecars]
+    unready = [each.name for each in (*lasting, *status.containerStatuses) if not each.ready]
+    if not reason and unready:
+        reason = "ContainersNotReady"
+        message = f"containers with unready status: [{' '.join(unready)}]"
+    for type_ in ("Ready", "ContainersReady"):
+        yield _condition(type_, is_true=not reason, reason=reason, message=message)
+
+
+def _stopped(container: ContainerStatus, now: datetime) -> ContainerStatus:
+    """One that never ran ends without a run."""
+    if container.state.terminated:
+        return attrs.evolve(container, ready=False, started=False)
+    running = container.state.running
+    terminated = Terminated(
+        exitCode=TERMINATED,
+        reason="Error",
+        startedAt=running.startedAt if running else None,
+        finishedAt=now,
+        containerID=container.containerID,
+    )
+    state = ContainerState(terminated=terminated)
+    return attrs.evolve(container, state=state, ready=False, started=False)

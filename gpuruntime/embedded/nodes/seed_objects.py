@@ -1,0 +1,109 @@
+"""What an embedded cluster is furnished with: simulated nodes, and classes of storage."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.embedded.controllers.volume_claim_plan import DEFAULT_CLASS, PROVISIONER
+from gpuruntime.embedded.kinds.cluster_objects import NODES, STORAGE_CLASSES
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import AlreadyExistsError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.labels import GPU_PRODUCT
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.timestamps import rfc3339
+
+STORAGE_CLASS: Final = "standard"
+LATE_STORAGE_CLASS: Final = "standard-late"
+KUBELET_VERSION: Final = "v1.34.0-simulated"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NodeOptions:
+    """Nodes are named `<prefix>-<number>`, from 0; one without GPUs has no product either."""
+
+    count: int = 2
+    prefix: str = "node"
+    cpu: str = "64"
+    memory: str = "512Gi"
+    pods: str = "1000"
+    gpus: int = 8
+    gpu_resource: str = "nvidia.com/gpu"
+    gpu_product: str = "NVIDIA-TEST"
+
+
+async def furnish(client: Client, options: NodeOptions, *, now: datetime) -> None:
+    """What is there already stays as it is."""
+    for resource, body in _furniture(options, now):
+        try:
+            await client.create(resource, body)
+        except AlreadyExistsError:
+            continue
+
+
+def _furniture(options: NodeOptions, now: datetime) -> Iterator[tuple[Resource[Any], JsonObject]]:
+    for number in range(options.count):
+        yield NODES, node(f"{options.prefix}-{number}", options, now=now)
+    default: JsonObject = {DEFAULT_CLASS: "true"}
+    yield STORAGE_CLASSES, _storage_class(STORAGE_CLASS, "Immediate", default)
+    yield STORAGE_CLASSES, _storage_class(LATE_STORAGE_CLASS, "WaitForFirstConsumer", {})
+
+
+def node(name: str, options: NodeOptions, *, now: datetime) -> JsonObject:
+    amounts: JsonObject = {
+        "cpu": options.cpu,
+        "memory": options.memory,
+        "pods": options.pods,
+        "ephemeral-storage": "100Ti",
+    }
+    labels: JsonObject = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    if options.gpus:
+        amounts[options.gpu_resource] = str(options.gpus)
+        labels[GPU_PRODUCT] = options.gpu_product
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [_ready(now)],
+            "addresses": [{"type": "Hostname", "address": name}],
+            "nodeInfo": {
+                "kubeletVersion": KUBELET_VERSION,
+                "containerRuntimeVersion": "simulated://1",
+                "osImage": "simulated",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+        },
+    }
+
+
+def _ready(now: datetime) -> JsonObject:
+    return {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "this node is simulated and always ready",
+        "lastHeartbeatTime": rfc3339(now),
+        "lastTransitionTime": rfc3339(now),
+    }
+
+
+def _storage_class(name: str, binding_mode: str, annotations: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "annotations": annotations},
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": binding_mode,
+        "allowVolumeExpansion": True,
+    }

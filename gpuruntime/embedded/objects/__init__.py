@@ -1,0 +1,1 @@
+"""What the server stores, and the rules of every change to it."""

@@ -1,0 +1,144 @@
+"""What other objects decide about one that is written: addresses, priorities, classes."""
+
+from ipaddress import IPv4Network
+from typing import Final
+
+from gpuruntime.embedded.apiserver.documents import Document
+from gpuruntime.embedded.apiserver.status_errors import forbidden, invalid
+from gpuruntime.embedded.apiserver.targets import Target
+from gpuruntime.embedded.kinds.builtin_kinds import (
+    CLAIMS,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    STORAGE_CLASSES,
+)
+from gpuruntime.embedded.kinds.service_rules import HEADLESS, OUTSIDE
+from gpuruntime.embedded.objects.store import Store
+from gpuruntime.embedded.schemas.faults import invalid_value
+from gpuruntime.models.kubernetes.quantities import Quantity, parse_quantity
+
+SERVICE_ADDRESSES: Final = IPv4Network("10.96.0.0/16")
+NODE_PORTS: Final = range(30_000, 32_768)
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+NOT_EXPANDABLE: Final = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
+    "must support resize"
+)
+LOST_SECONDS: Final = 300
+LOST_NODES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class Admission:
+    """Comes before the judgement of a new object, and after that of a changed one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._addresses = 0
+        self._ports = 0
+
+    def admit(self, target: Target, document: Document) -> None:
+        if target.kind is SERVICES:
+            self._admit_service(target, document["spec"])
+        elif target.kind is PODS:
+            self._admit_pod(target, document["spec"])
+        elif target.kind is CLAIMS:
+            self._admit_claim(document["spec"])
+
+    def admit_change(self, target: Target, document: Document, old: Document) -> None:
+        if target.kind is CLAIMS and not target.subresource and _size(document) > _size(old):
+            self._admit_growth(target, document["spec"])
+
+    def _admit_growth(self, target: Target, spec: Document) -> None:
+        name = spec.get("storageClassName")
+        stored = self._store.collection(STORAGE_CLASSES).get(name) if name else None
+        if stored is None or not stored.document().get("allowVolumeExpansion"):
+            raise forbidden(target.kind, target.name, NOT_EXPANDABLE)
+
+    def _admit_service(self, target: Target, spec: Document) -> None:
+        if spec["type"] == "ExternalName":
+            return
+        asked = spec.get("clusterIP", "")
+        if asked and asked != HEADLESS and asked in self._taken_addresses():
+            why = f"failed to allocate IP {asked}: provided IP is already allocated"
+            fault = invalid_value("spec.clusterIPs", [asked], why)
+            raise invalid(target.kind, target.name, [fault])
+        spec["clusterIP"] = asked or self._free_address()
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        if spec["type"] in OUTSIDE:
+            for port in spec.get("ports") or ():
+                port.setdefault("nodePort", self._next_port())
+
+    def _taken_addresses(self) -> set[str]:
+        services = self._store.collection(SERVICES).present()
+        return {service.fields["spec.clusterIP"] for service in services}
+
+    def _free_address(self) -> str:
+        """In turn, so that an address is given again as late as possible."""
+        count = SERVICE_ADDRESSES.num_addresses - 2
+        taken = self._taken_addresses() if self._addresses >= count else set()
+        while True:
+            self._addresses += 1
+            address = str(SERVICE_ADDRESSES[self._addresses % count + 1])
+            if address not in taken:
+                return address
+
+    def _next_port(self) -> int:
+        self._ports += 1
+        return NODE_PORTS[self._ports % len(NODE_PORTS)]
+
+    def _admit_pod(self, target: Target, spec: Document) -> None:
+        """As the admission plugins that a server has by default, without the token's volume."""
+        name = spec.setdefault("serviceAccountName", "default")
+        spec["serviceAccount"] = name
+        tolerations = spec.setdefault("tolerations", [])
+        for key in LOST_NODES:
+            if not any(each.get("key", key) == key for each in tolerations):
+                tolerations.append(
+                    {
+                        "key": key,
+                        "operator": "Exists",
+                        "effect": "NoExecute",
+                        "tolerationSeconds": LOST_SECONDS,
+                    }
+                )
+        self._give_priority(target, spec)
+
+    def _give_priority(self, target: Target, spec: Document) -> None:
+        found = self._priority_class(target, spec)
+        if found.get("globalDefault"):
+            spec.setdefault("priorityClassName", found["metadata"]["name"])
+        value = found.get("value", 0)
+        if spec.setdefault("priority", value) != value:
+            why = (
+                f"the integer value of priority ({spec['priority']}) must not be provided in pod "
+                f"spec; priority admission controller computed {value} from the given "
+                "PriorityClass name"
+            )
+            raise forbidden(target.kind, target.name, why)
+        spec["preemptionPolicy"] = found.get("preemptionPolicy", "PreemptLowerPriority")
+
+    def _priority_class(self, target: Target, spec: Document) -> Document:
+        classes = self._store.collection(PRIORITY_CLASSES)
+        name = spec.get("priorityClassName")
+        if name:
+            stored = classes.get(name)
+            if stored is None:
+                why = f"no PriorityClass with name {name} was found"
+                raise forbidden(target.kind, target.name, why)
+            return stored.document()
+        documents = (stored.document() for stored in classes.present())
+        return next((each for each in documents if each.get("globalDefault")), {})
+
+    def _admit_claim(self, spec: Document) -> None:
+        """Absent takes the default class; the empty text asks for none."""
+        if "storageClassName" in spec:
+            return
+        for stored in self._store.collection(STORAGE_CLASSES).present():
+            metadata = stored.document()["metadata"]
+            if metadata.get("annotations", {}).get(DEFAULT_CLASS) == "true":
+                spec["storageClassName"] = metadata["name"]
+
+
+def _size(claim: Document) -> Quantity:
+    return parse_quantity(claim["spec"]["resources"]["requests"]["storage"])

@@ -1,0 +1,104 @@
+"""Objects whose deletion takes others with them: namespaces, and definitions of kinds."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, Protocol
+
+from gpuruntime.embedded.apiserver.documents import Document
+from gpuruntime.embedded.apiserver.status_errors import forbidden
+from gpuruntime.embedded.apiserver.targets import Target
+from gpuruntime.embedded.objects.namespaces import NAMESPACES, TERMINATING, UNDELETABLE
+from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.objects.store import Collection, Store
+from gpuruntime.embedded.schemas.definition_rules import FINALIZER
+from gpuruntime.models.kubernetes.timestamps import rfc3339
+
+
+class Container(Protocol):
+    """A container is marked, loses its contents, and is released when the last one is gone."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    def mark(self, document: Document) -> None:
+        """Shows that it terminates; refuses where that is forbidden."""
+        ...
+
+    def release(self, document: Document) -> None:
+        """Takes its own finalizer off."""
+        ...
+
+    def contents(self, name: str) -> list[Target]: ...
+
+    def name_for(self, target: Target) -> str | None:
+        """Of the container that holds an object."""
+        ...
+
+
+class NamespaceContainer:
+    kind: Final = NAMESPACES
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def mark(self, document: Document) -> None:
+        name = document["metadata"]["name"]
+        if name in UNDELETABLE:
+            raise forbidden(NAMESPACES, name, "this namespace may not be deleted")
+        document["status"]["phase"] = TERMINATING
+
+    def release(self, document: Document) -> None:
+        document["spec"] = {}
+
+    def contents(self, name: str) -> list[Target]:
+        return [
+            target
+            for collection in self._store.collections()
+            if collection.kind.is_namespaced
+            for target in _targets(collection, f"{name}/")
+        ]
+
+    def name_for(self, target: Target) -> str | None:
+        return target.namespace or None
+
+
+class DefinitionContainer:
+    def __init__(self, store: Store, kind: Kind, now: Callable[[], datetime]) -> None:
+        self.kind: Final = kind
+        self._store = store
+        self._now = now
+
+    def mark(self, document: Document) -> None:
+        terminating = {
+            "type": "Terminating",
+            "status": "True",
+            "lastTransitionTime": rfc3339(self._now()),
+            "reason": "InstanceDeletionInProgress",
+            "message": "CustomResource deletion is in progress",
+        }
+        document["status"]["conditions"].append(terminating)
+        finalizers = document["metadata"].setdefault("finalizers", [])
+        if FINALIZER not in finalizers:
+            finalizers.append(FINALIZER)
+
+    def release(self, document: Document) -> None:
+        metadata = document["metadata"]
+        metadata["finalizers"] = [each for each in metadata["finalizers"] if each != FINALIZER]
+
+    def contents(self, name: str) -> list[Target]:
+        return [
+            target
+            for collection in self._store.collections()
+            if collection.kind.is_custom and collection.kind.resource == name
+            for target in _targets(collection, "")
+        ]
+
+    def name_for(self, target: Target) -> str | None:
+        return target.kind.resource if target.kind.is_custom else None
+
+
+def _targets(collection: Collection, prefix: str) -> list[Target]:
+    return [
+        Target(kind=collection.kind, namespace=stored.namespace, name=stored.name)
+        for stored in collection.present(prefix)
+    ]

@@ -1,0 +1,178 @@
+"""Deletion: preconditions, finalizers, grace, and namespaces that empty themselves."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.apiserver.documents import Document
+from gpuruntime.embedded.apiserver.status_errors import not_found, unmet_precondition
+from gpuruntime.embedded.apiserver.targets import Target
+from gpuruntime.embedded.objects.cascading import Container
+from gpuruntime.embedded.objects.store import Store, stored_from
+from gpuruntime.embedded.objects.versions import Stored
+from gpuruntime.models.kubernetes.timestamps import rfc3339
+
+# The garbage collector's own finalizers: each stands for a way to treat the dependents.
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+FINALIZERS_OF: Final = {"Foreground": [FOREGROUND], "Background": [], "Orphan": [ORPHAN]}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeleteOptions:
+    """Empty and None are what the caller left open."""
+
+    uid: str = ""
+    resource_version: str = ""
+    propagation: str = ""
+    grace_seconds: int | None = None
+    is_dry_run: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Deleted:
+    """The object as it is now, or as it last was when it `is_gone`."""
+
+    stored: Stored
+    is_gone: bool
+
+
+class Deletions:
+    """An object with finalizers or grace left is marked; any other is gone at once."""
+
+    def __init__(
+        self, store: Store, containers: Sequence[Container], now: Callable[[], datetime]
+    ) -> None:
+        self._store = store
+        self._containers = containers
+        self._now = now
+
+    def delete(self, target: Target, options: DeleteOptions) -> Deleted:
+        stored = self._store.collection(target.kind).get(target.path)
+        if stored is None:
+            raise not_found(target.kind, target.name)
+        document = stored.document()
+        _check_preconditions(target, document, options)
+        for container in self._containers:
+            if target.kind is container.kind:
+                return self._terminate(container, target, stored, options)
+        grace = self._grace_seconds(target, document, options)
+        metadata = document["metadata"]
+        if grace is not None and grace == metadata.get("deletionGracePeriodSeconds", 0) > 0:
+            return Deleted(stored=stored, is_gone=False)
+        finalizers = metadata["finalizers"] = _finalizers(target, metadata, options)
+        if finalizers or grace is not None:
+            self._mark(metadata, grace or 0)
+            stored = self._write(target, stored, document, options)
+        if finalizers or grace:
+            return Deleted(stored=stored, is_gone=False)
+        return self._removed(target, stored, options)
+
+    def remove(self, target: Target) -> None:
+        """Take it out of the store, whatever finalizers it has."""
+        self._store.remove(target.kind, target.path)
+        for container in self._containers:
+            name = container.name_for(target)
+            if name is not None:
+                self._finish(container, name)
+
+    def _removed(self, target: Target, stored: Stored, options: DeleteOptions) -> Deleted:
+        if not options.is_dry_run:
+            self.remove(target)
+        return Deleted(stored=stored.at(self._store.version), is_gone=True)
+
+    def _mark(self, metadata: Document, grace_seconds: int) -> None:
+        """The moment only ever comes nearer; the first mark raises the generation."""
+        moment = rfc3339(self._now() + timedelta(seconds=grace_seconds))
+        marked = metadata.get("deletionTimestamp")
+        if marked is None and "generation" in metadata:
+            metadata["generation"] += 1
+        metadata["deletionTimestamp"] = moment if marked is None else min(moment, marked)
+        metadata["deletionGracePeriodSeconds"] = grace_seconds
+
+    def _grace_seconds(
+        self, target: Target, document: Document, options: DeleteOptions
+    ) -> int | None:
+        """None when the kind knows no grace, or it is over; it only ever becomes shorter."""
+        if not target.kind.is_graceful:
+            return None
+        asked = options.grace_seconds
+        left = document["metadata"].get("deletionGracePeriodSeconds")
+        if left is not None:
+            return None if left == 0 else min(left, left if asked is None else max(asked, 0))
+        spec, status = document.get("spec", {}), document.get("status", {})
+        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+            return 0
+        seconds = spec.get("terminationGracePeriodSeconds", 0) if asked is None else asked
+        return 1 if seconds < 0 else int(seconds)
+
+    def _write(
+        self, target: Target, stored: Stored, document: Document, options: DeleteOptions
+    ) -> Stored:
+        if not document["metadata"].get("finalizers"):
+            document["metadata"].pop("finalizers", None)
+        if document == stored.document():
+            return stored
+        if options.is_dry_run:
+            return stored_from(target.kind, target.path, document, stored.version)
+        return self._store.write(target.kind, target.path, document)
+
+    def _terminate(
+        self, container: Container, target: Target, stored: Stored, options: DeleteOptions
+    ) -> Deleted:
+        document = stored.document()
+        if "deletionTimestamp" not in document["metadata"]:
+            document["metadata"]["deletionTimestamp"] = rfc3339(self._now())
+            container.mark(document)
+            stored = self._write(target, stored, document, options)
+        if not options.is_dry_run:
+            for inner in container.contents(target.name):
+                if self._store.collection(inner.kind).get(inner.path) is not None:
+                    self.delete(inner, DeleteOptions(propagation="Background"))
+            self._finish(container, target.name)
+        return Deleted(stored=stored, is_gone=False)
+
+    def _finish(self, container: Container, name: str) -> None:
+        """The last of its contents takes a terminating container with it."""
+        stored = self._store.collection(container.kind).get(name)
+        if stored is None or b'"deletionTimestamp"' not in stored.body:
+            return
+        if container.contents(name):
+            return
+        target = Target(kind=container.kind, name=name)
+        document = stored.document()
+        container.release(document)
+        if document["metadata"].get("finalizers"):
+            self._write(target, stored, document, DeleteOptions())
+        else:
+            self._store.remove(container.kind, name)
+
+
+def _check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:
+    metadata = document["metadata"]
+    uid, version = metadata["uid"], metadata["resourceVersion"]
+    if options.uid and options.uid != uid:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid})"
+        )
+        why += ". The object might have been deleted and then recreated"
+        raise unmet_precondition(target.kind, target.name, why)
+    if options.resource_version and options.resource_version != version:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match"
+        )
+        why += f" the ResourceVersion in record ({version}). The object might have been modified"
+        raise unmet_precondition(target.kind, target.name, why)
+
+
+def _finalizers(target: Target, metadata: Document, options: DeleteOptions) -> list[str]:
+    """What was asked for now counts, then what was asked for earlier, then the kind's habit."""
+    present = metadata.get("finalizers", [])
+    others = [each for each in present if each not in (ORPHAN, FOREGROUND)]
+    if options.propagation:
+        return others + FINALIZERS_OF[options.propagation]
+    asked_before = [each for each in present if each in (ORPHAN, FOREGROUND)]
+    habit = [ORPHAN] if target.kind.orphans_by_default else []
+    return others + (asked_before[:1] or habit)

@@ -1,0 +1,158 @@
+"""What the server knows of each kind, and which kinds it serves."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import attrs
+
+from gpuruntime.embedded.apiserver.documents import Document, encode
+from gpuruntime.embedded.schemas.definition_objects import Column
+from gpuruntime.embedded.schemas.faults import Fault
+from gpuruntime.embedded.schemas.names import NameRule, subdomain_faults
+
+NO_FIELDS: Final[Mapping[str, str]] = {}
+
+
+class Rules(Protocol):
+    """How documents of a kind are read, completed and judged; the calls come in this order."""
+
+    def prune(self, document: Document) -> list[str]:
+        """Drop what the kind does not have; what was dropped, as paths."""
+        ...
+
+    def fill(self, document: Document, old: Document | None) -> None:
+        """Defaults, and what only the server may set; `old` is None at creation."""
+        ...
+
+    def faults(self, document: Document, old: Document | None) -> list[Fault]: ...
+
+
+class NoRules:
+    """For kinds that are stored as they come."""
+
+    def prune(self, document: Document) -> list[str]:
+        return []
+
+    def fill(self, document: Document, old: Document | None) -> None:
+        pass
+
+    def faults(self, document: Document, old: Document | None) -> list[Fault]:
+        return []
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Subresource:
+    """Group and version are named where they differ from those of the kind above."""
+
+    name: str
+    kind: str
+    group: str = ""
+    version: str = ""
+    verbs: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Kind:
+    """A kind in one version; objects are stored in one of its versions, by default this one.
+
+    `columns` and `schema` are those of a custom kind's definition.
+    """
+
+    group: str = ""
+    version: str = "v1"
+    stored_version: str = ""
+    kind: str
+    list_kind: str = ""
+    plural: str
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    is_namespaced: bool = True
+    is_custom: bool = False
+    is_terminating: bool = False
+    has_status: bool = False
+    keeps_first_status: bool = False
+    has_generation: bool = False
+    allows_unconditional_update: bool = True
+    creates_on_update: bool = False
+    returns_deleted: bool = False
+    is_graceful: bool = False
+    orphans_by_default: bool = False
+    annotations_raise_generation: bool = False
+    # What of the metadata a write of the status leaves alone; of a custom kind it leaves all.
+    metadata_apart_from_status: tuple[str, ...] = ()
+    name_faults: NameRule = subdomain_faults
+    rules: Rules = attrs.field(factory=NoRules)
+    field_paths: Mapping[str, str] = attrs.field(factory=dict)
+    subresources: tuple[Subresource, ...] = ()
+    columns: tuple[Column, ...] = ()
+    schema: Document = attrs.field(factory=dict)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def resource(self) -> str:
+        """As messages name it: `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def fields_of(self, document: Document) -> Mapping[str, str]:
+        """What field selectors see of an object beside its name and namespace."""
+        if not self.field_paths:
+            return NO_FIELDS
+        return {name: _text(document, path) for name, path in self.field_paths.items()}
+
+    @cached_property
+    def stored_api_version(self) -> str:
+        return attrs.evolve(self, version=self.stored_version or self.version).api_version
+
+    @cached_property
+    def head(self) -> bytes:
+        """How a body of this kind begins in this version."""
+        return _head(self.kind, self.api_version)
+
+    @cached_property
+    def stored_head(self) -> bytes:
+        return _head(self.kind, self.stored_api_version)
+
+
+class Registry:
+    """Kinds by where they are served; custom ones come and go with their definitions."""
+
+    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+        self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._kinds.get((group, version, plural))
+
+    def add(self, kind: Kind) -> None:
+        self._kinds[kind.group, kind.version, kind.plural] = kind
+
+    def remove(self, kind: Kind) -> None:
+        self._kinds.pop((kind.group, kind.version, kind.plural), None)
+
+    def has_group(self, group: str) -> bool:
+        return any(kind.group == group for kind in self._kinds.values())
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds.values())
+
+
+def fields(*paths: str) -> dict[str, str]:
+    """Field selectors that are named like what they select."""
+    return {path: path for path in paths}
+
+
+def _head(kind: str, api_version: str) -> bytes:
+    return encode({"kind": kind, "apiVersion": api_version})[:-1] + b","
+
+
+def _text(document: Document, path: str) -> str:
+    value: Any = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

@@ -1,0 +1,109 @@
+"""Open watches of one kind: who is told of a change, and what each has yet to send."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+from gpuruntime.embedded.objects.selection import Selection, Told
+from gpuruntime.embedded.objects.versions import Change, split
+
+
+class Watch:
+    """What one client has yet to be told, in order and bounded.
+
+    The watch of a client that does not keep up forgets everything and ends. The bound is that of
+    the history, so a slow client holds references and never bytes of its own. A watch that begins
+    at a version of the future waits for it.
+    """
+
+    def __init__(self, selection: Selection, limit: int, *, begun_version: int = 0) -> None:
+        self.selection = selection
+        self._begun_version = begun_version
+        self.is_over = False
+        self._limit = limit
+        self._pending: deque[Told] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def offer(self, change: Change) -> None:
+        if self.is_over or change.version <= self._begun_version:
+            return
+        told = self.selection.told_by(change)
+        if told is None:
+            return
+        if len(self._pending) >= self._limit:
+            self.end()
+            return
+        self._pending.append(told)
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def end(self) -> None:
+        self.is_over = True
+        self._pending.clear()
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def take(self, most: int) -> list[Told]:
+        """The oldest of what is pending, each once."""
+        return [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
+
+    async def wait_until(self, moment: float) -> None:
+        """Until there is something to take, the watch is over, or the loop's time has come."""
+        if self._pending or self.is_over:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_at(moment, _wake, self._waiter)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Watches:
+    """A change reaches only the watches whose namespace and name it could concern.
+
+    They are told in the order of their beginning: a run must not depend on hashes.
+    """
+
+    def __init__(self) -> None:
+        self._watches: dict[tuple[str, str], dict[Watch, None]] = {}
+
+    def add(self, watch: Watch) -> None:
+        self._watches.setdefault(_place(watch), {})[watch] = None
+
+    def remove(self, watch: Watch) -> None:
+        """Does nothing when it is not there."""
+        there = self._watches.get(_place(watch), {})
+        there.pop(watch, None)
+        if not there:
+            self._watches.pop(_place(watch), None)
+
+    def close(self) -> None:
+        """End them all: what they watch is served no more."""
+        for there in self._watches.values():
+            for watch in there:
+                watch.end()
+
+    def publish(self, change: Change) -> None:
+        for watch in self._concerned(change):
+            watch.offer(change)
+
+    def _concerned(self, change: Change) -> Iterator[Watch]:
+        namespace, name = split(change.path)
+        places = (("", ""), ("", name), (namespace, ""), (namespace, name))
+        for place in dict.fromkeys(places):
+            yield from self._watches.get(place, ())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._watches.values()))
+
+
+def _place(watch: Watch) -> tuple[str, str]:
+    return watch.selection.namespace, watch.selection.name

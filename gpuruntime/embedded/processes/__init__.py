@@ -1,0 +1,1 @@
+"""Pods that run as processes of this machine."""

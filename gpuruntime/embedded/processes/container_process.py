@@ -1,0 +1,265 @@
+"""One container as a process of this machine: run after run, probed, and ended in its turn."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.kinds.container_objects import Hook, Probe
+from gpuruntime.embedded.kinds.pod_objects import Container, ContainerState, Pod, Terminated
+from gpuruntime.embedded.nodes.container_timeline import (
+    back_off_words,
+    backoffs,
+    comes_again,
+    policy_of,
+)
+from gpuruntime.embedded.processes.probes import (
+    port_asked,
+    problem,
+    wait_until_failed,
+    wait_until_passed,
+)
+from gpuruntime.embedded.processes.processes import Process, Processes
+from gpuruntime.embedded.processes.programs import LOOPBACK, Program, start_of
+from gpuruntime.models.kubernetes.pods import Running, Waiting
+
+# A run as long as this makes the next failure the first one again.
+FORGIVEN_SECONDS: Final = 600.0
+LEAST_GRACE_SECONDS: Final = 2.0
+_MOST_WORDS: Final = 2_000
+# What a shell answers for a program that cannot be started.
+_NOT_STARTED: Final = 128
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Looks:
+    """How it is at present, which is what its status tells."""
+
+    state: ContainerState = ContainerState(waiting=Waiting(reason="PodInitializing"))
+    last_state: ContainerState = ContainerState()
+    restarts: int = 0
+    is_started: bool = False
+    is_ready: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Surroundings:
+    """What the containers of one Pod share; `changed` is told of each change of looks."""
+
+    pod: Pod
+    folder: Path
+    processes: Processes
+    now: Callable[[], datetime]
+    changed: Callable[[], None]
+
+
+class ContainerProcess:
+    def __init__(
+        self, container: Container, program: Program, around: Surroundings, *, is_init: bool
+    ) -> None:
+        self.container = container
+        self.looks = Looks()
+        self.port = 0
+        self.started = asyncio.Event()
+        self.over = asyncio.Event()
+        self._program = program
+        self._around = around
+        self._policy = policy_of(around.pod, container, is_init=is_init)
+        self._process: Process | None = None
+        self._stopping = asyncio.Event()
+        self._has_begun = False
+        self._verdict = ""
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    def log(self, restarts: int) -> Path:
+        return self._around.folder / f"{self.container.name}.{restarts}.log"
+
+    def is_in_run(self, restarts: int) -> bool:
+        return self.is_running and self.looks.restarts == restarts
+
+    async def run(self, places: Mapping[str, str]) -> bool:
+        """Until it has ended for good; whether it has ended well."""
+        if self._stopping.is_set():
+            return False
+        self._has_begun = True
+        try:
+            return await self._run_again_and_again(places)
+        finally:
+            if self._process is not None:
+                await self._process.kill()
+            self.over.set()
+
+    @property
+    def hook(self) -> Hook | None:
+        return self.container.lifecycle.preStop
+
+    @property
+    def ports(self) -> frozenset[int | str]:
+        """Those that it is known to listen at, inside of its Pod."""
+        each = self.container
+        probed = {
+            port_asked(p) for p in (each.startupProbe, each.readinessProbe, each.livenessProbe)
+        }
+        numbers = {port.containerPort for port in each.ports}
+        return frozenset(probed | numbers | {port.name for port in each.ports}) - {0, ""}
+
+    async def stop(
+        self, due_at: float, *, hook_port: int, after: Sequence["ContainerProcess"] = ()
+    ) -> None:
+        """Its hook is called at once, and its signal sent when the others are over.
+
+        Those who do not end by themselves are killed, at the loop's moment `due_at` or very soon.
+        """
+        self._stopping.set()
+        if not self._has_begun:
+            self.over.set()
+            return
+        loop = asyncio.get_running_loop()
+        if self.hook is not None and self._process is not None and due_at > loop.time():
+            await problem(self.hook, hook_port, within_seconds=due_at - loop.time())
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due_at):
+                for other in after:
+                    await other.over.wait()
+        await self._end_within(max(due_at, loop.time() + LEAST_GRACE_SECONDS))
+
+    async def _end_within(self, due_at: float) -> None:
+        self._send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout_at(due_at):
+                await self.over.wait()
+        except TimeoutError:
+            self._send(signal.SIGKILL)
+            await self.over.wait()
+
+    async def _run_again_and_again(self, places: Mapping[str, str]) -> bool:
+        loop, delays = asyncio.get_running_loop(), backoffs()
+        delay = 0
+        while True:
+            began_at = loop.time()
+            end = await self._run_once(places)
+            if self._stopping.is_set() or not comes_again(self._policy, end.exitCode):
+                self._show(state=ContainerState(terminated=end), is_ready=False, is_started=False)
+                return not end.exitCode
+            if loop.time() - began_at >= FORGIVEN_SECONDS:
+                delay, delays = 0, backoffs()
+            await self._pause(delay, end)
+            delay = next(delays)
+            self._show(restarts=self.looks.restarts + 1)
+
+    async def _pause(self, seconds: int, end: Terminated) -> None:
+        words = back_off_words(self._around.pod, self.container.name, seconds)
+        waiting = ContainerState(waiting=Waiting(reason="CrashLoopBackOff", message=words))
+        ended = ContainerState(terminated=end)
+        self._show(
+            state=waiting if seconds else ended,
+            last_state=ended,
+            is_ready=False,
+            is_started=False,
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _run_once(self, places: Mapping[str, str]) -> Terminated:
+        began_at, self.port, self._verdict = self._around.now(), _free_port(), ""
+        log = self.log(self.looks.restarts)
+        self.log(self.looks.restarts - 2).unlink(missing_ok=True)
+        start = start_of(self._around.pod, self.container, self._program, places, self.port)
+        try:
+            process = self._process = await self._around.processes.start(
+                start.argv, log=log, environment=start.environment, folder=start.folder
+            )
+        except OSError as error:
+            return self._end(_NOT_STARTED, began_at, f"cannot be started: {error}")
+        self._show(state=ContainerState(running=Running(startedAt=began_at)))
+        if self._stopping.is_set():
+            process.send(signal.SIGTERM)
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch(process), name="probes")
+            code = await process.ended()
+            watching.cancel()
+        self._process = None
+        return self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _words(log))
+
+    def _end(self, code: int, began_at: datetime, words: str) -> Terminated:
+        return Terminated(
+            exitCode=code,
+            reason="Error" if code else "Completed",
+            message=self._verdict or words,
+            startedAt=began_at,
+            finishedAt=self._around.now(),
+        )
+
+    async def _watch(self, process: Process) -> None:
+        container = self.container
+        if container.startupProbe is not None:
+            why = await _started(container.startupProbe, self.port)
+            if why:
+                self._condemn(process, f"startup probe failed: {why}")
+                return
+        self.started.set()
+        self._show(is_started=True, is_ready=container.readinessProbe is None)
+        async with asyncio.TaskGroup() as tasks:
+            if container.readinessProbe is not None:
+                tasks.create_task(self._watch_readiness(container.readinessProbe))
+            if container.livenessProbe is not None:
+                tasks.create_task(self._watch_life(container.livenessProbe, process))
+
+    async def _watch_readiness(self, probe: Probe) -> None:
+        await asyncio.sleep(probe.initialDelaySeconds)
+        while True:
+            if not await wait_until_passed(probe, self.port):
+                self._show(is_ready=True)
+                await wait_until_failed(probe, self.port)
+                self._show(is_ready=False)
+
+    async def _watch_life(self, probe: Probe, process: Process) -> None:
+        await asyncio.sleep(probe.initialDelaySeconds)
+        why = await wait_until_failed(probe, self.port)
+        self._condemn(process, f"liveness probe failed: {why}")
+
+    def _condemn(self, process: Process, verdict: str) -> None:
+        self._verdict = verdict
+        process.send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send(number)
+
+    def _show(self, **changes: object) -> None:
+        looks = attrs.evolve(self.looks, **changes)  # type: ignore[arg-type]  # members of Looks
+        if looks != self.looks:
+            self.looks = looks
+            self._around.changed()
+
+
+async def _started(probe: Probe, port: int) -> str:
+    await asyncio.sleep(probe.initialDelaySeconds)
+    return await wait_until_passed(probe, port)
+
+
+def _words(log: Path) -> str:
+    """The last ones that it wrote."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _MOST_WORDS))
+        return file.read().decode(errors="replace").strip()
+
+
+def _free_port() -> int:
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

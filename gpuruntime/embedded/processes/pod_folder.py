@@ -1,0 +1,114 @@
+"""The volumes of a Pod as plain folders, and where a process finds each of its mounts.
+
+A process sees the machine as it is: no mount is where the Pod says. So texts that name paths are
+given with the true ones, those in the files of Secrets included.
+"""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gpuruntime.embedded.controllers.informers import Mirrors
+from gpuruntime.embedded.kinds.cluster_objects import SECRETS
+from gpuruntime.embedded.kinds.container_objects import KeyToPath, SecretSource, Volume
+from gpuruntime.embedded.kinds.pod_objects import Container, Pod
+from gpuruntime.embedded.processes.programs import relocated
+from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kubernetes.metadata import Key
+
+OPEN_TO_ALL: Final = 0o777
+
+
+class NotYetError(GpuRuntimeError):
+    """What the Pod mounts is not there; it may come."""
+
+
+class PodFolder:
+    """Its path is short: that of a socket in it has to fit into 107 bytes."""
+
+    def __init__(self, root: Path, pod: Pod, client: Client, mirrors: Mirrors) -> None:
+        self._root = root
+        self._pod = pod
+        self._client = client
+        self._mirrors = mirrors
+        self._folders: dict[str, Path] = {}
+
+    async def prepare(self) -> None:
+        """Raises NotYetError. Again, it brings the Secrets to what they are by then."""
+        self._folders = {
+            volume.name: self._folder(volume, self._root / str(number))
+            for number, volume in enumerate(self._pod.spec.volumes)
+        }
+        for volume in self._pod.spec.volumes:
+            if volume.secret is not None:
+                await self._write(volume.secret, volume.name)
+
+    def places_of(self, container: Container) -> dict[str, str]:
+        """From its mount paths to folders."""
+        places = {}
+        for mount in container.volumeMounts:
+            place = self._folders[mount.name] / mount.subPath
+            place.mkdir(parents=True, exist_ok=True)
+            places[mount.mountPath.rstrip("/")] = str(place)
+        return places
+
+    def _folder(self, volume: Volume, own: Path) -> Path:
+        source = volume.persistentVolumeClaim
+        folder = own if source is None else self._claimed(source.claimName)
+        folder.mkdir(parents=True, exist_ok=True)
+        if volume.emptyDir is not None:
+            folder.chmod(OPEN_TO_ALL)
+        return folder
+
+    def _claimed(self, name: str) -> Path:
+        claim = self._mirrors.claims.store.get(Key(self._pod.metadata.namespace, name))
+        volume_name = claim.spec.volumeName if claim else ""
+        volume = self._mirrors.volumes.store.get(Key("", volume_name))
+        if volume is None or volume.spec.hostPath is None:
+            raise NotYetError(f"persistentvolumeclaim {name} has no volume yet")
+        return Path(volume.spec.hostPath.path)
+
+    async def _write(self, source: SecretSource, name: str) -> None:
+        """For the containers that mount it, in whose words it is written."""
+        readers = [
+            container
+            for container in (*self._pod.spec.containers, *self._pod.spec.initContainers)
+            if name in {mount.name for mount in container.volumeMounts}
+        ]
+        places = {path: it for each in readers for path, it in self.places_of(each).items()}
+        key = Key(self._pod.metadata.namespace, source.secretName)
+        try:
+            data = (await self._client.get(SECRETS, key)).data
+        except NotFoundError:
+            if not source.optional:
+                raise NotYetError(f'secret "{source.secretName}" not found') from None
+            data = {}
+        for item in source.items or [KeyToPath(key=each, path=each) for each in data]:
+            if item.key in data:
+                mode = source.defaultMode if item.mode is None else item.mode
+                _put(self._folders[name] / item.path, _text(data[item.key], places), mode)
+
+
+def _put(file: Path, content: bytes, mode: int) -> None:
+    """In one step, and never readable by more than may."""
+    if file.exists() and file.read_bytes() == content:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    written = file.with_name(f".{file.name}")
+    written.unlink(missing_ok=True)
+    written.touch(mode=0o600)
+    written.write_bytes(content)
+    written.chmod(mode)
+    written.replace(file)
+
+
+def _text(encoded: str, places: Mapping[str, str]) -> bytes:
+    """What is no text stays as it is."""
+    content = base64.b64decode(encoded)
+    try:
+        return relocated(content.decode(), places).encode()
+    except UnicodeDecodeError:
+        return content

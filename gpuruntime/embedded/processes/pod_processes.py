@@ -1,0 +1,124 @@
+"""The containers of one Pod as processes: one after the other at the start, in turn at the end.
+
+As on a real node, init containers go first, one by one. One that always restarts is a sidecar: the
+next may begin once it has started, and it ends after the main containers have.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from gpuruntime.embedded.processes.container_process import ContainerProcess, Surroundings
+from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
+from gpuruntime.embedded.processes.probes import port_asked
+from gpuruntime.embedded.processes.programs import Programs, program_of
+
+LOOK_AGAIN_SECONDS: Final = 0.5
+REFRESH_SECONDS: Final = 2.0
+
+
+class PodProcesses:
+    def __init__(self, around: Surroundings, folder: PodFolder, programs: Programs) -> None:
+        spec = around.pod.spec
+        self.inits, self.mains = (
+            tuple(
+                ContainerProcess(each, program_of(each, programs), around, is_init=is_init)
+                for each in containers
+            )
+            for is_init, containers in ((True, spec.initContainers), (False, spec.containers))
+        )
+        self.problem = ""
+        self.is_over = False
+        self._around = around
+        self._folder = folder
+        self._starting: asyncio.Task[None] | None = None
+        self._is_ending = False
+
+    @property
+    def uid(self) -> str:
+        return self._around.pod.metadata.uid
+
+    @property
+    def running(self) -> Iterator[ContainerProcess]:
+        return (each for each in (*self.inits, *self.mains) if each.is_running)
+
+    async def run(self) -> None:
+        """Until all containers have ended for good, or with the task: then at once."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._starting = tasks.create_task(self._start(tasks), name="starting")
+        finally:
+            self.is_over = True
+            self._around.changed()
+
+    async def end(self, grace_seconds: float) -> None:
+        """Asked again it does nothing."""
+        if self._is_ending or self._starting is None:
+            return
+        self._is_ending = True
+        self._starting.cancel()
+        await self._stop(grace_seconds)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._around.folder, ignore_errors=True)
+
+    async def _start(self, tasks: asyncio.TaskGroup) -> None:
+        await self._prepare()
+        refreshing = tasks.create_task(self._refresh(), name="secrets")
+        try:
+            await self._run_all(tasks)
+        finally:
+            refreshing.cancel()
+        await self._stop(float(self._around.pod.spec.terminationGracePeriodSeconds))
+
+    async def _run_all(self, tasks: asyncio.TaskGroup) -> None:
+        """Until the main containers have ended for good, or one before them has failed."""
+        for init in self.inits:
+            running = self._run(tasks, init)
+            if init.container.restartPolicy == "Always":
+                await init.started.wait()
+            elif not await running:
+                return
+        await asyncio.wait([self._run(tasks, main) for main in self.mains])
+
+    def _run(self, tasks: asyncio.TaskGroup, each: ContainerProcess) -> asyncio.Task[bool]:
+        places = self._folder.places_of(each.container)
+        return tasks.create_task(each.run(places), name=each.container.name)
+
+    async def _prepare(self) -> None:
+        while True:
+            try:
+                await self._folder.prepare()
+                return
+            except NotYetError as error:
+                self.problem = str(error)
+                self._around.changed()
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _refresh(self) -> None:
+        """What a Secret says now is in its files soon, and one that is gone stays there."""
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            with suppress(NotYetError):
+                await self._folder.prepare()
+
+    async def _stop(self, grace_seconds: float) -> None:
+        """The main containers at once, then the others, the last one first."""
+        due_at = asyncio.get_running_loop().time() + grace_seconds
+        before = self.mains
+        async with asyncio.TaskGroup() as tasks:
+            for main in self.mains:
+                port = self._hook_port(main)
+                tasks.create_task(main.stop(due_at, hook_port=port), name="stop")
+            for init in reversed(self.inits):
+                port = self._hook_port(init)
+                tasks.create_task(init.stop(due_at, hook_port=port, after=before), name="stop")
+                before = (init,)
+
+    def _hook_port(self, each: ContainerProcess) -> int:
+        """All containers of a Pod have one address: a hook may be answered by another one."""
+        asked = port_asked(each.hook)
+        listeners = (each, *self.inits, *self.mains)
+        return next((other.port for other in listeners if asked in other.ports), each.port)

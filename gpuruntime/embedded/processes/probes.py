@@ -1,0 +1,73 @@
+"""How a container of this machine is asked whether it is well, and told that it shall end."""
+
+import asyncio
+from typing import Final
+
+from gpuruntime.embedded.kinds.container_objects import Handler, HttpGet, Probe
+from gpuruntime.embedded.processes.programs import LOOPBACK
+
+# Until it has passed once, a probe is repeated as often as this: a start is waited for by people.
+EAGER_SECONDS: Final = 0.1
+_PASSING: Final = range(200, 400)
+
+
+def port_asked(handler: Handler | None) -> int | str:
+    """Zero where none is."""
+    asked = (handler.httpGet or handler.tcpSocket) if handler else None
+    return asked.port if asked else 0
+
+
+async def problem(handler: Handler, port: int, *, within_seconds: float) -> str:
+    """Empty where it passes, as it does with nothing to ask; the port is the true one."""
+    try:
+        async with asyncio.timeout(within_seconds):
+            if handler.httpGet is not None:
+                return await _status_of(handler.httpGet, port)
+            if handler.tcpSocket is not None:
+                _, writer = await asyncio.open_connection(LOOPBACK, port)
+                writer.close()
+    except TimeoutError:
+        return f"no answer within {within_seconds:g} s"
+    except (OSError, ValueError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+async def wait_until_failed(probe: Probe, port: int) -> str:
+    """Why, once it has not passed for as long as it may."""
+    patience, loop = _patience(probe), asyncio.get_running_loop()
+    passed_at = loop.time()
+    while True:
+        why = await problem(probe, port, within_seconds=probe.timeoutSeconds)
+        if not why:
+            passed_at = loop.time()
+        elif loop.time() - passed_at >= patience:
+            return why
+        await asyncio.sleep(probe.periodSeconds)
+
+
+async def wait_until_passed(probe: Probe, port: int) -> str:
+    """Empty, or why it did not pass in the time that it has."""
+    loop = asyncio.get_running_loop()
+    due_at = loop.time() + _patience(probe)
+    while why := await problem(probe, port, within_seconds=probe.timeoutSeconds):
+        if loop.time() >= due_at:
+            return why
+        await asyncio.sleep(EAGER_SECONDS)
+    return ""
+
+
+def _patience(probe: Probe) -> float:
+    return float(probe.failureThreshold * probe.periodSeconds)
+
+
+async def _status_of(asked: HttpGet, port: int) -> str:
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    try:
+        head = f"GET {asked.path} HTTP/1.1\r\nHost: {LOOPBACK}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode())
+        words = (await reader.readline()).split()
+        status = int(words[1]) if len(words) > 1 else 0
+    finally:
+        writer.close()
+    return "" if status in _PASSING else f"HTTP status {status}"

@@ -1,0 +1,195 @@
+"""The Pods that run as processes of this machine, see `programs`: started, shown and ended.
+
+Each process listens on this machine alone, at a port of its own choice, and sees its volumes as
+plain folders. It ends with its Pod, and with the cluster.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import attrs
+
+from gpuruntime.controller.controller import Controller
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.embedded.apiserver.pod_logs import LogRequest
+from gpuruntime.embedded.controllers.informers import Mirrors, write_status
+from gpuruntime.embedded.kinds.pod_objects import PODS, ContainerStatus, Pod, PodStatus
+from gpuruntime.embedded.nodes.pod_status_plan import Life, ended, pod_status
+from gpuruntime.embedded.processes.container_process import ContainerProcess, Surroundings
+from gpuruntime.embedded.processes.pod_folder import PodFolder
+from gpuruntime.embedded.processes.pod_processes import PodProcesses
+from gpuruntime.embedded.processes.process_logs import LogFile
+from gpuruntime.embedded.processes.processes import Processes, guarded
+from gpuruntime.embedded.processes.programs import (
+    LOOPBACK,
+    PROCESS,
+    Programs,
+    missing_in,
+    runs_as_processes,
+)
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.workqueue.queue import WorkQueue
+
+
+@attrs.frozen(slots=True)
+class _Held:
+    """A Pod in our hands: its life as it is told, and the task that it ends with."""
+
+    processes: PodProcesses
+    life: Life
+    task: asyncio.Task[None]
+
+
+@attrs.frozen(slots=True)
+class _Ground:
+    """What there is while `run` runs."""
+
+    tasks: asyncio.TaskGroup
+    processes: Processes
+    root: Path
+
+
+class ProcessPods:
+    def __init__(
+        self, client: Client, mirrors: Mirrors, *, programs: Programs, now: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._mirrors = mirrors
+        self._pods = mirrors.pods
+        self._programs = programs
+        self._now = now
+        self._held: dict[Key, _Held] = {}
+        self._numbers = count()
+        self._ground: _Ground | None = None
+        self._queue: WorkQueue[Key] = WorkQueue("processes")
+        self._controller = Controller("processes", self._queue, self.reconcile, workers=1)
+        mirrors.pods.add_handler(self._on_pod)
+
+    async def run(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="gr-") as root:
+            async with guarded(Path(root)) as processes, asyncio.TaskGroup() as tasks:
+                self._ground = _Ground(tasks, processes, Path(root))
+                await self._controller.run()
+
+    def address_of(self, namespace: str, selector: Mapping[str, str]) -> tuple[str, int] | None:
+        """Where a Service with that selector leads to; None while no process runs for it."""
+        for key, held in self._held.items():
+            pod = self._pods.store.get(key)
+            main = held.processes.mains[0]
+            if pod is None or key.namespace != namespace or not main.is_running:
+                continue
+            if selector and selector.items() <= pod.metadata.labels.items():
+                return LOOPBACK, main.port
+        return None
+
+    def log_of(self, request: LogRequest) -> LogFile | None:
+        """None for what does not run here."""
+        held = self._held.get(Key(request.namespace, request.pod))
+        for each in (*held.processes.inits, *held.processes.mains) if held else ():
+            if each.container.name == request.container:
+                run = each.looks.restarts - request.is_previous
+                return each.log(run), partial(each.is_in_run, run)
+        return None
+
+    async def reconcile(self, key: Key) -> Result:
+        pod, held = self._pods.store.get(key), self._held.get(key)
+        if held is not None and (pod is None or held.processes.uid != pod.metadata.uid):
+            await self._drop(key, held)
+            held = None
+        if pod is None or not self._is_ours(pod):
+            return DONE
+        if held is None and not pod.is_ending and not pod.is_finished:
+            held = self._held[key] = self._taken(pod)
+        if pod.is_ending and (held is None or held.processes.is_over):
+            return await self._remove(pod)
+        if held is None or self._ground is None:
+            return DONE
+        if pod.is_ending:
+            grace_seconds = float(pod.metadata.deletionGracePeriodSeconds or 0)
+            self._ground.tasks.create_task(held.processes.end(grace_seconds), name=f"end {key}")
+        status = self._status(pod, held)
+        await write_status(self._client, self._pods, pod, pod.status, status)
+        return DONE
+
+    def _is_ours(self, pod: Pod) -> bool:
+        if not pod.spec.nodeName or not runs_as_processes(pod, self._programs):
+            return False
+        return missing_in(pod, self._programs) is None
+
+    def _taken(self, pod: Pod) -> _Held:
+        ground, key = self._ground, pod.metadata.key
+        if ground is None:
+            raise RuntimeError("Pods are taken while `run` runs")
+        folder = ground.root / str(next(self._numbers))
+        folder.mkdir()
+        around = Surroundings(
+            pod=pod,
+            folder=folder,
+            processes=ground.processes,
+            now=self._now,
+            changed=lambda: self._queue.add(key),
+        )
+        volumes = PodFolder(folder, pod, self._client, self._mirrors)
+        processes = PodProcesses(around, volumes, self._programs)
+        task = ground.tasks.create_task(processes.run(), name=f"pod {key}")
+        life = Life(began_at=self._now(), host_ip=LOOPBACK, pod_ip=LOOPBACK)
+        return _Held(processes, life, task)
+
+    async def _remove(self, pod: Pod) -> Result:
+        if not pod.is_finished:
+            status = ended(pod, now=self._now())
+            await write_status(self._client, self._pods, pod, pod.status, status)
+        if pod.metadata.deletionGracePeriodSeconds:
+            with suppress(NotFoundError):
+                await self._client.delete(
+                    PODS, pod.metadata.key, uid=pod.metadata.uid, grace_seconds=0
+                )
+        return DONE
+
+    async def _drop(self, key: Key, held: _Held) -> None:
+        """Without any grace: it was used up, or nobody gave one."""
+        held.task.cancel()
+        await asyncio.wait([held.task])
+        held.processes.remove()
+        del self._held[key]
+
+    def _status(self, pod: Pod, held: _Held) -> PodStatus:
+        processes, uid = held.processes, pod.metadata.uid
+        running = [f"{each.pid} ({each.container.name})" for each in processes.running]
+        words = f"runs as processes of this machine: {', '.join(running) or 'none at present'}"
+        return pod_status(
+            pod,
+            held.life,
+            tuple(_container_status(each, uid) for each in processes.inits),
+            tuple(_container_status(each, uid) for each in processes.mains),
+            has_sandbox=True,
+            now=self._now(),
+            words=processes.problem if processes.problem and not running else words,
+        )
+
+    def _on_pod(self, key: Key, _: Pod | None, new: Pod | None) -> None:
+        if key in self._held or (new is not None and runs_as_processes(new, self._programs)):
+            self._queue.add(key)
+
+
+def _container_status(each: ContainerProcess, uid: str) -> ContainerStatus:
+    looks, name = each.looks, each.container.name
+    has_begun = looks.state.waiting is None or looks.restarts > 0
+    return ContainerStatus(
+        name=name,
+        image=each.container.image,
+        state=looks.state,
+        lastState=looks.last_state,
+        ready=looks.is_ready,
+        restartCount=looks.restarts,
+        containerID=f"{PROCESS}{uid}/{name}/{looks.restarts}" if has_begun else "",
+        started=looks.is_started,
+    )

@@ -1,0 +1,1 @@
+"""The scheduler: which node takes which Pod, and who makes way."""

@@ -1,0 +1,91 @@
+"""Who sits where, and to whom a place is promised: the scheduler's view of the cluster."""
+
+from collections.abc import Mapping
+
+from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Room, Seat, with_seats
+
+NOBODY: Mapping[str, Seat] = {}
+
+
+class Seating:
+    """Kept in step by events and by what the scheduler has just decided; nothing here awaits."""
+
+    def __init__(self) -> None:
+        # The nodes there are.
+        self.rooms: dict[str, Room] = {}
+        # Also those of nodes that are gone, or not there yet, while Pods sit in them.
+        self._all_rooms: dict[str, Room] = {}
+        self._node_of: dict[str, str] = {}
+        self._promised: dict[str, dict[str, Seat]] = {}
+        self._promise_of: dict[str, str] = {}
+
+    def put_node(self, facts: NodeFacts) -> bool:
+        """Whether that could make a difference to a waiting Pod."""
+        room = self._all_rooms.setdefault(facts.name, Room(facts))
+        is_news = facts.name not in self.rooms or room.facts != facts
+        room.facts = facts
+        self.rooms[facts.name] = room
+        return is_news
+
+    def remove_node(self, name: str) -> None:
+        self.rooms.pop(name, None)
+
+    def seat(self, seat: Seat, node: str) -> None:
+        """A Pod that sits needs no promise any more."""
+        self.break_promise(seat.uid)
+        if self._node_of.get(seat.uid, node) != node:
+            self.unseat(seat.uid)
+        if node not in self._all_rooms:
+            self._all_rooms[node] = Room(NodeFacts.absent(node))
+        self._node_of[seat.uid] = node
+        self._all_rooms[node].put(seat)
+
+    def unseat(self, uid: str) -> bool:
+        """Whether it sat anywhere."""
+        node = self._node_of.pop(uid, None)
+        if node is None:
+            return False
+        self._all_rooms[node].remove(uid)
+        return True
+
+    def is_seated(self, uid: str) -> bool:
+        return uid in self._node_of
+
+    def promise(self, seat: Seat, node: str) -> None:
+        """The place is kept for it against everyone who is not more important."""
+        self.break_promise(seat.uid)
+        self._promised.setdefault(node, {})[seat.uid] = seat
+        self._promise_of[seat.uid] = node
+
+    def break_promise(self, uid: str) -> bool:
+        """Whether there was one."""
+        node = self._promise_of.pop(uid, None)
+        if node is None:
+            return False
+        del self._promised[node][uid]
+        return True
+
+    def promised_to(self, uid: str) -> str:
+        """The node, or nothing."""
+        return self._promise_of.get(uid, "")
+
+    def reserved(self, uid: str, needs: Needs) -> dict[str, tuple[Seat, ...]]:
+        """By node, the promises that this Pod has to respect."""
+        return {
+            node: found
+            for node, seats in self._promised.items()
+            if (found := _others(seats, uid, needs.priority))
+        }
+
+    def lesser_promises(self, node: str, priority: int) -> list[Seat]:
+        """Whoever is less important loses a promise to whoever takes the node by force."""
+        promised = self._promised.get(node, NOBODY)
+        return [seat for seat in promised.values() if seat.priority < priority]
+
+    def used(self, room: Room, reserved: Mapping[str, tuple[Seat, ...]]) -> Mapping[str, int]:
+        kept = reserved.get(room.facts.name)
+        return with_seats(room.used, kept) if kept else room.used
+
+
+def _others(seats: Mapping[str, Seat], uid: str, priority: int) -> tuple[Seat, ...]:
+    return tuple(seat for seat in seats.values() if seat.uid != uid and seat.priority >= priority)

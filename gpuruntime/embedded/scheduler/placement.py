@@ -1,0 +1,99 @@
+"""The scheduler's decision about one Pod: a place, an eviction that makes one, or a refusal."""
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TypeAlias
+
+import attrs
+
+from gpuruntime.embedded.kinds.cluster_objects import Claim, StorageClass
+from gpuruntime.embedded.scheduler.assignments import Seating
+from gpuruntime.embedded.scheduler.node_fit import NO_NODES, obstacle, refusal, scores
+from gpuruntime.embedded.scheduler.node_resources import Needs
+from gpuruntime.embedded.scheduler.preemption import ALREADY, FOREBODE, Eviction, preempt
+from gpuruntime.models.kubernetes.metadata import Key
+
+
+@attrs.frozen(slots=True)
+class Place:
+    """The claims are those that wait for this Pod to choose a node."""
+
+    node: str
+    claims: tuple[Claim, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class Forced:
+    """The words are those for the time until the victims have left."""
+
+    eviction: Eviction
+    words: str
+
+
+@attrs.frozen(slots=True)
+class Refused:
+    words: str
+    # The victims of an earlier decision are still leaving.
+    keeps_promise: bool = False
+
+
+Decision: TypeAlias = Place | Forced | Refused
+
+
+def place(
+    uid: str, needs: Needs, seating: Seating, claims: "tuple[Claim, ...] | str", rng: Random
+) -> Decision:
+    """The claims are what `unbound_claims` has found; its text is a refusal."""
+    if not seating.rooms:
+        return Refused(NO_NODES)
+    if isinstance(claims, str):
+        return Refused(f"0/{len(seating.rooms)} nodes are available: {claims}. not found")
+    reserved, nominated = seating.reserved(uid, needs), seating.promised_to(uid)
+    obstacles, suitable = {}, []
+    for name, room in seating.rooms.items():
+        used = seating.used(room, reserved)
+        met = obstacle(needs, room.facts, used)
+        if met is None:
+            suitable.append((room.facts, used))
+        else:
+            obstacles[name] = met
+    names = [facts.name for facts, _ in suitable]
+    if nominated in names:
+        return Place(nominated, claims)
+    if len(names) == 1:
+        return Place(names[0], claims)
+    if names:
+        judged = scores(needs, suitable)
+        best = max(judged.values())
+        return Place(rng.choice([name for name in names if judged[name] == best]), claims)
+    words = refusal(obstacles.values(), len(seating.rooms))
+    found = preempt(needs, seating.rooms, obstacles, reserved=reserved, nominated=nominated)
+    if isinstance(found, Eviction):
+        return Forced(found, words)
+    return Refused(f"{words} {FOREBODE} {found}", keeps_promise=found == ALREADY)
+
+
+def unbound_claims(
+    keys: Iterable[Key],
+    claim_of: Callable[[Key], Claim | None],
+    class_of: Callable[[str], StorageClass | None],
+) -> tuple[Claim, ...] | str:
+    """The claims that wait for a node, or why the Pod cannot go anywhere yet."""
+    waiting = []
+    for key in keys:
+        claim = claim_of(key)
+        if claim is None:
+            return f'persistentvolumeclaim "{key.name}" not found'
+        if claim.metadata.deletionTimestamp is not None:
+            return f'persistentvolumeclaim "{key.name}" is being deleted'
+        if is_bound(claim):
+            continue
+        storage_class = class_of(claim.spec.storageClassName or "")
+        if storage_class is None or not storage_class.waits_for_consumer:
+            return "pod has unbound immediate PersistentVolumeClaims"
+        waiting.append(claim)
+    return tuple(waiting)
+
+
+def is_bound(claim: Claim) -> bool:
+    return claim.status.phase == "Bound" and bool(claim.spec.volumeName)

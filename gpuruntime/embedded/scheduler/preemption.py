@@ -1,0 +1,111 @@
+"""Who has to leave so that a more important Pod finds a place: as little as possible."""
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.scheduler.node_fit import Obstacle, obstacle, refusal
+from gpuruntime.embedded.scheduler.node_resources import (
+    Needs,
+    Room,
+    Seat,
+    with_seats,
+    without_seats,
+)
+
+FOREBODE: Final = "no new claims to deallocate, preemption:"
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+ALREADY: Final = "not eligible due to a terminating pod on the nominated node."
+
+_NOT_HELPFUL: Final = Obstacle(("Preemption is not helpful for scheduling",))
+_NO_VICTIMS: Final = Obstacle(("No preemption victims found for incoming pod",))
+
+
+@attrs.frozen(slots=True)
+class Eviction:
+    """The victims leave, the node is the Pod's when they have left."""
+
+    node: str
+    victims: tuple[Seat, ...]
+
+
+def preempt(
+    needs: Needs,
+    rooms: Mapping[str, Room],
+    obstacles: Mapping[str, Obstacle],
+    *,
+    reserved: Mapping[str, tuple[Seat, ...]],
+    nominated: str = "",
+) -> Eviction | str:
+    """The obstacles are those met on each node; a text says why nobody has to leave.
+
+    Reserved are, by node, the seats of Pods at least as important that were promised a place.
+    """
+    if not needs.may_preempt:
+        return NEVER
+    if _waits_for_victims(needs, rooms.get(nominated)):
+        return ALREADY
+    evictions: list[Eviction] = []
+    failures: list[Obstacle] = []
+    for name, met in obstacles.items():
+        found = (
+            _NOT_HELPFUL if met.is_final else _victims(needs, rooms[name], reserved.get(name, ()))
+        )
+        if isinstance(found, Obstacle):
+            failures.append(found)
+        else:
+            evictions.append(Eviction(name, found))
+    if evictions:
+        return min(evictions, key=_harm)
+    return refusal(failures, len(rooms))
+
+
+def _waits_for_victims(needs: Needs, room: Room | None) -> bool:
+    if room is None:
+        return False
+    return any(
+        seat.is_preempted and seat.priority < needs.priority for seat in room.seats.values()
+    )
+
+
+def _victims(needs: Needs, room: Room, reserved: Iterable[Seat]) -> tuple[Seat, ...] | Obstacle:
+    """Everyone less important is asked to leave, and the most important may stay if they fit."""
+    lower = [seat for seat in room.seats.values() if seat.priority < needs.priority]
+    if not lower:
+        return _NO_VICTIMS
+    used = without_seats(with_seats(room.used, reserved), lower)
+    met = obstacle(needs, room.facts, used)
+    if met is not None:
+        return met
+    victims = []
+    for seat in sorted(lower, key=_importance):
+        kept = with_seats(used, (seat,))
+        if obstacle(needs, room.facts, kept) is None:
+            used = kept
+        else:
+            victims.append(seat)
+    return tuple(victims)
+
+
+def _importance(seat: Seat) -> tuple[int, float, str]:
+    """The most important first; of equals the one that has run longest."""
+    return -seat.priority, _began(seat), seat.uid
+
+
+def _harm(eviction: Eviction) -> tuple[object, ...]:
+    """Least first: the highest priority, the priorities together, how many, how long they ran."""
+    priorities = [seat.priority for seat in eviction.victims]
+    highest = max(priorities, default=0)
+    first_began = min(
+        (_began(seat) for seat in eviction.victims if seat.priority == highest), default=0.0
+    )
+    # Kubernetes lifts priorities above zero, so that more victims are always more harm.
+    lifted = sum(priority + 2**31 for priority in priorities)
+    return highest, lifted, len(priorities), -first_began, eviction.node
+
+
+def _began(seat: Seat) -> float:
+    """Whoever has not begun yet has run shortest."""
+    return seat.started_at.timestamp() if seat.started_at else inf

@@ -1,0 +1,101 @@
+"""The scheduler's queue: Pods that wait, in lanes of those that would all get the same answer.
+
+The most important Pod comes first, of equals the one that has waited longest. A lane whose first
+Pod was refused rests as a whole until something changes: a thousand Pods alike cost one look.
+"""
+
+import heapq
+from itertools import count
+from typing import TypeAlias
+
+from gpuruntime.embedded.kinds.pod_objects import Pod
+from gpuruntime.embedded.scheduler.node_resources import Needs
+
+# What Pods need, and the node that was promised to them.
+LaneKey: TypeAlias = tuple[Needs, str]
+
+
+class Lane:
+    def __init__(self, needs: Needs, nominated: str) -> None:
+        self.needs = needs
+        self.nominated = nominated
+        # The one that has waited longest comes first.
+        self.pods: dict[str, Pod] = {}
+        # What all Pods but the untold ones have heard.
+        self.verdict = ""
+        self.untold: dict[str, None] = {}
+        self.is_ready = False
+
+    @property
+    def key(self) -> LaneKey:
+        return self.needs, self.nominated
+
+    def hear(self, verdict: str) -> list[Pod]:
+        """The Pods to which this is news."""
+        news = self.untold if verdict == self.verdict else self.pods
+        told = [self.pods[uid] for uid in news]
+        self.verdict = verdict
+        self.untold.clear()
+        return told
+
+
+class Lanes:
+    """Nothing here awaits."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[LaneKey, Lane] = {}
+        self._lane_of: dict[str, Lane] = {}
+        self._since: dict[str, int] = {}
+        self._numbers = count()
+        self._heap: list[tuple[int, int, int, Lane]] = []
+
+    def put(self, pod: Pod, needs: Needs, nominated: str, *, is_ready: bool = True) -> bool:
+        """Whether it is new to its lane; a Pod that changes lanes keeps its place in time."""
+        uid = pod.metadata.uid
+        lane = self._lane_of.get(uid)
+        if lane is not None and lane.key == (needs, nominated):
+            lane.pods[uid] = pod
+            return False
+        since = self._since.get(uid, None)
+        self.remove(uid)
+        self._since[uid] = next(self._numbers) if since is None else since
+        lane = self._lanes.setdefault((needs, nominated), Lane(needs, nominated))
+        lane.pods[uid] = pod
+        lane.untold[uid] = None
+        self._lane_of[uid] = lane
+        if is_ready:
+            self.rouse(lane)
+        return True
+
+    def remove(self, uid: str) -> None:
+        """Does nothing when it is not there."""
+        lane = self._lane_of.pop(uid, None)
+        if lane is None:
+            return
+        self._since.pop(uid)
+        del lane.pods[uid]
+        lane.untold.pop(uid, None)
+        if not lane.pods:
+            del self._lanes[lane.key]
+
+    def rouse(self, lane: Lane) -> None:
+        """Its next Pod is looked at again."""
+        if lane.is_ready or not lane.pods:
+            return
+        lane.is_ready = True
+        first = next(iter(lane.pods))
+        entry = (-lane.needs.priority, self._since[first], next(self._numbers), lane)
+        heapq.heappush(self._heap, entry)
+
+    def rouse_all(self) -> None:
+        for lane in self._lanes.values():
+            self.rouse(lane)
+
+    def next(self) -> Lane | None:
+        """The lane to serve; it rests until it is roused again."""
+        while self._heap:
+            lane = heapq.heappop(self._heap)[-1]
+            lane.is_ready = False
+            if lane.pods:
+                return lane
+        return None

@@ -1,0 +1,47 @@
+"""Which object made which: the references that children carry, and what a child is made of."""
+
+from typing import Any, Final
+
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
+
+BY_OWNER: Final = "owner"
+
+
+def controller_reference(resource: Resource[Any], owner: KubernetesObject) -> JsonObject:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def owner_uids(child: KubernetesObject) -> tuple[str, ...]:
+    """An index: children are found under the uid of their controller."""
+    owner = child.metadata.controller_owner
+    return (owner.uid,) if owner else ()
+
+
+def pod_of(
+    template: JsonObject,
+    owner: KubernetesObject,
+    resource: Resource[Any],
+    *,
+    labels: dict[str, str] | None = None,
+    finalizers: tuple[str, ...] = (),
+) -> JsonObject:
+    """A Pod of that template, named after its owner; labels are added to the template's."""
+    described = template.get("metadata")
+    metadata = dict(described) if isinstance(described, dict) else {}
+    metadata["generateName"] = f"{owner.metadata.name}-"
+    metadata["namespace"] = owner.metadata.namespace
+    metadata["ownerReferences"] = [controller_reference(resource, owner)]
+    if labels:
+        metadata["labels"] = {**metadata.get("labels", {}), **labels}
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

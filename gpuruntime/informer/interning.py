@@ -1,0 +1,112 @@
+"""Objects as they are kept: free of the page they came in, and one copy of each word.
+
+Decoding makes a new string of every value, and Raw parts look into the bytes of the whole page.
+Kept like that, objects cost more than their bytes on the wire; compacted, two thirds of them.
+"""
+
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import attrs
+import msgspec
+
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+
+T = TypeVar("T")
+Part = Callable[[Any], Any]  # the values of fields of any type
+
+# Longer ones are messages and documents, which hardly repeat.
+LONGEST_SHARED = 64
+MOST_SHARED = 16_384
+# Different in each object: to look them up would only fill the table.
+UNIQUE: dict[type, frozenset[str]] = {ObjectMeta: frozenset({"name", "uid", "resourceVersion"})}
+
+
+class Compaction(Generic[T]):
+    """Made once for a type. Values stay equal to what they were, so it is safe on shared ones."""
+
+    def __init__(self, model: type[T]) -> None:
+        self._strings: dict[str, str] = {}
+        self._compact = self._of(model) or _unchanged
+
+    def __call__(self, value: T) -> T:
+        if len(self._strings) > MOST_SHARED:
+            self._strings.clear()
+        self._compact(value)
+        return value
+
+    def _of(self, annotation: Any) -> Part | None:
+        """What to do with a value of that type; None when there is nothing to do."""
+        arguments = get_args(annotation)
+        match get_origin(annotation) or annotation:
+            case origin if origin in (Union, UnionType):
+                parts = [part for part in arguments if part is not NoneType]
+                return self._of(parts[0]) if len(parts) == 1 else None
+            case origin if origin is tuple and arguments:
+                return self._of_items(arguments[0])
+            case origin if origin is dict and arguments:
+                return self._share_values if arguments[1] is str else None
+            case origin if origin is str:
+                return self._share
+            case origin if origin is msgspec.Raw:
+                return msgspec.Raw.copy
+            case origin if attrs.has(origin):
+                return self._of_fields(origin)
+        return None
+
+    def _of_fields(self, model: type) -> Part | None:
+        types = get_type_hints(model)
+        unique = UNIQUE.get(model, frozenset())
+        names = [field.name for field in attrs.fields(model) if field.name not in unique]
+        texts = [name for name in names if types[name] is str]
+        found = [(name, self._of(types[name])) for name in names if name not in texts]
+        parts = [(name, part) for name, part in found if part is not None]
+        if not texts and not parts:
+            return None
+        share, replace = self._strings.setdefault, object.__setattr__  # frozen for all others
+
+        def compact(value: Any) -> Any:
+            for name in texts:
+                text = getattr(value, name)
+                if text and len(text) <= LONGEST_SHARED:
+                    known = share(text, text)
+                    if known is not text:
+                        replace(value, name, known)
+            for name, part in parts:
+                before = getattr(value, name)
+                if before:
+                    after = part(before)
+                    if after is not before:
+                        replace(value, name, after)
+            return value
+
+        return compact
+
+    def _of_items(self, annotation: Any) -> Part | None:
+        part = self._of(annotation)
+        if part is None:
+            return None
+        if annotation in (str, msgspec.Raw):
+            return lambda items: tuple(map(part, items))
+
+        def compact(items: tuple[Any, ...]) -> tuple[Any, ...]:
+            for item in items:
+                part(item)
+            return items
+
+        return compact
+
+    def _share(self, text: str) -> str:
+        return self._strings.setdefault(text, text) if len(text) <= LONGEST_SHARED else text
+
+    def _share_values(self, texts: dict[str, str]) -> dict[str, str]:
+        share = self._strings.setdefault
+        for name, text in texts.items():
+            if len(text) <= LONGEST_SHARED:
+                texts[name] = share(text, text)
+        return texts
+
+
+def _unchanged(value: T) -> T:
+    return value

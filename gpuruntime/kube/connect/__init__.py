@@ -1,0 +1,1 @@
+"""How a process finds the API server, and who it is there."""

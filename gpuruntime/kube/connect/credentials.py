@@ -1,0 +1,147 @@
+"""Credentials that stay fresh: loaded again before they expire, and when they are refused."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import datetime
+
+import attrs
+from structlog import get_logger
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.kube.connect.endpoint import Access, Source
+from gpuruntime.kube.connect.sessions import Sessions
+
+log = get_logger()
+
+REREAD_SECONDS = 60.0  # the kubelet rotates a token when a fifth of its life is left: minutes
+RETRY_SECONDS = 10.0
+SPENT_LIFE = 0.8
+
+
+@attrs.frozen(slots=True, eq=False)
+class Connection:
+    """Who we are and the sessions to say it through, as of one loading."""
+
+    access: Access
+    sessions: Sessions
+
+    def is_like(self, other: "Connection") -> bool:
+        is_same_bearer = self.access.authorization == other.access.authorization
+        return is_same_bearer and self.sessions is other.sessions
+
+
+class Credentials:
+    """At most one loading runs, in a worker thread and with its own deadline.
+
+    Nobody waits for it but requests that were refused or would be: others go on with what is.
+    """
+
+    def __init__(self, source: Source, *, now: Callable[[], datetime]) -> None:
+        self._source = source
+        self._now = now
+        self._connection: Connection | None = None
+        self._loading: asyncio.Future[Access] | None = None
+        self._renew_at = 0.0
+        self._expires_at = math.inf
+        self._pause_until = 0.0
+
+    async def start(self) -> None:
+        """The first loading, whose fault is the operator's to mend: raises ConfigurationError."""
+        self._loading = self._begun()
+        await asyncio.wait({self._loading})
+        await self._adopt(self._loading)
+
+    @property
+    def access(self) -> Access:
+        return self._started.access
+
+    async def current(self, deadline: float) -> Connection:
+        """What to send with now; waits only when what there is has expired."""
+        await self._adopt_finished()
+        moment = _loop_time()
+        if moment >= self._renew_at:
+            self._loading = self._begun()
+        if moment >= self._expires_at:
+            await self._wait(deadline)
+        return self._started
+
+    async def renewed(self, refused: Connection, deadline: float) -> Connection | None:
+        """What to send with after a 401; None when there is nothing new to try."""
+        await self._adopt_finished()
+        if self._started.is_like(refused):
+            if _loop_time() >= self._pause_until:
+                self._loading = self._begun()
+            await self._wait(deadline)
+        return None if self._started.is_like(refused) else self._started
+
+    async def close(self) -> None:
+        self._source.stop()
+        if self._loading is not None:
+            await asyncio.wait({self._loading})
+            self._loading.exception()
+        if self._connection is not None:
+            await self._connection.sessions.close()
+
+    @property
+    def _started(self) -> Connection:
+        if self._connection is None:
+            raise ConfigurationError("the credentials were not loaded: start() comes first")
+        return self._connection
+
+    def _begun(self) -> asyncio.Future[Access]:
+        return self._loading or asyncio.get_running_loop().run_in_executor(None, self._source.load)
+
+    async def _wait(self, deadline: float) -> None:
+        """Until the loading ends or the deadline passes; the loading itself goes on."""
+        if self._loading is not None:
+            await asyncio.wait({self._loading}, timeout=max(0.0, deadline - _loop_time()))
+            await self._adopt_finished()
+
+    async def _adopt_finished(self) -> None:
+        if self._loading is None or not self._loading.done():
+            return
+        try:
+            await self._adopt(self._loading)
+        except ConfigurationError as error:
+            self._renew_at = self._pause_until = _loop_time() + RETRY_SECONDS
+            log.warning("credentials not renewed", error=str(error))
+
+    async def _adopt(self, loading: asyncio.Future[Access]) -> None:
+        self._loading = None
+        access, old = loading.result(), self._connection
+        is_alike = old is not None and old.access.fingerprint == access.fingerprint
+        sessions = old.sessions if old is not None and is_alike else Sessions(access)
+        self._connection = Connection(access, sessions)
+        self._schedule(access, is_first=old is None)
+        if old is not None and not is_alike:
+            await old.sessions.retire()
+
+    def _schedule(self, access: Access, *, is_first: bool) -> None:
+        moment = _loop_time()
+        self._renew_at = moment + _renewal_seconds(
+            access, self._now(), is_costly=self._source.is_costly
+        )
+        self._expires_at = moment + _life_seconds(access, self._now())
+        # A plugin whose credentials the server refuses is not run for every request again.
+        is_paused = self._source.is_costly and not is_first
+        self._pause_until = moment + RETRY_SECONDS if is_paused else moment
+
+
+def _life_seconds(access: Access, now: datetime) -> float:
+    """What was already expired when it came is the server's to judge: it is not waited for."""
+    if access.expires_at is None:
+        return math.inf
+    life = (access.expires_at - now).total_seconds()
+    return life if life > 0 else math.inf
+
+
+def _renewal_seconds(access: Access, now: datetime, *, is_costly: bool) -> float:
+    if access.expires_at is not None:
+        life = (access.expires_at - now).total_seconds()
+        return max(life * SPENT_LIFE, RETRY_SECONDS)
+    return math.inf if is_costly else REREAD_SECONDS
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,116 @@
+"""What one loading of the configuration gives: the server, and who we are there."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import attrs
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.kube.connect.proxy import environment_proxy
+
+# The Configuration's names of its certificate files, and the kubeconfig's of the same.
+CERTIFICATES = {
+    "ssl_ca_cert": "certificate-authority",
+    "cert_file": "client-certificate",
+    "key_file": "client-key",
+}
+
+
+@attrs.frozen(kw_only=True, slots=True, eq=False)
+class Access:
+    """One loading's result; two of equal fingerprint may share their connections."""
+
+    origin: str
+    configuration: Any
+    authorization: str = attrs.field(default="", repr=False)
+    expires_at: datetime | None = None
+    inline: Mapping[str, bytes] = attrs.field(factory=dict, repr=False)
+    fingerprint: str = ""
+
+    @property
+    def server(self) -> str:
+        return str(self.configuration.host)
+
+
+class Source(Protocol):
+    @property
+    def is_costly(self) -> bool:
+        """A costly one is loaded again only when it has to be."""
+        ...
+
+    def load(self) -> Access:
+        """Blocks; raises ConfigurationError."""
+        ...
+
+    def stop(self) -> None:
+        """Ends a load that hangs in another thread."""
+        ...
+
+
+def access_of(
+    origin: str,
+    configuration: Any,
+    *,
+    inline: Mapping[str, bytes] | None = None,
+    expires_at: datetime | None = None,
+) -> Access:
+    configuration.proxy = _usable_proxy(
+        origin, configuration.proxy or environment_proxy(configuration.host)
+    )
+    # Go's clients do not ask for this strictness either, and older cluster CAs fail it.
+    configuration.disable_strict_ssl_verification = True
+    return Access(
+        origin=origin,
+        configuration=configuration,
+        authorization=_authorization(origin, configuration),
+        expires_at=expires_at,
+        inline=inline or {},
+        fingerprint=_fingerprint(origin, configuration, inline or {}),
+    )
+
+
+def is_http_url(text: object) -> bool:
+    try:
+        url = urlsplit(text) if isinstance(text, str) else urlsplit("")
+        is_whole = bool(url.hostname) and url.port != 0 and str(text).isprintable()
+        return url.scheme in {"http", "https"} and is_whole
+    except ValueError:
+        return False
+
+
+def _usable_proxy(origin: str, proxy: str | None) -> str | None:
+    if proxy and not is_http_url(proxy):
+        kind, is_found, _ = proxy.partition("://")
+        # Nothing else of it is told: a password may be in it.
+        is_other = bool(is_found) and kind not in {"http", "https"}
+        told = f" but a {kind!r} one" if is_other else ": write one like http://10.0.0.1:3128"
+        raise ConfigurationError(f"{origin}: the proxy is no http or https URL{told}")
+    return proxy
+
+
+def _authorization(origin: str, configuration: Any) -> str:
+    authorization = str(configuration.api_key.get("BearerToken", "")).strip()
+    if not (authorization.isascii() and authorization.isprintable()):
+        raise ConfigurationError(
+            f"{origin}: the token holds characters that no header can carry: "
+            "check that it is one line of text"
+        )
+    return authorization
+
+
+def _fingerprint(origin: str, configuration: Any, inline: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name in ("host", "proxy", "tls_server_name", "verify_ssl"):
+        digest.update(f"{name}={getattr(configuration, name)}\n".encode())
+    for field, name in CERTIFICATES.items():
+        path = getattr(configuration, field)
+        try:
+            content = inline.get(field) or (Path(path).read_bytes() if path else b"")
+        except OSError as error:
+            raise ConfigurationError(f"{origin}: {name}: {error}") from error
+        digest.update(f"{field}={len(content)}\n".encode() + content)
+    return digest.hexdigest()

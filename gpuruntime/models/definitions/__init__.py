@@ -1,0 +1,1 @@
+"""The CustomResourceDefinitions of our kinds: schemas, patterns and CEL rules."""

@@ -1,0 +1,330 @@
+"""The CEL rules of our kinds, each beside its Python twin.
+
+The API server of a cluster evaluates the text; the embedded one and the controllers the twin,
+found by the text in `TWINS`. What an empty text means to a rule, an absent member means too.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpuruntime.models.definitions.schemas import Rule, Twin
+from gpuruntime.models.definitions.texts import PATH_BELOW_ROOT
+from gpuruntime.models.kubernetes.names import LONGEST_LABEL
+from gpuruntime.models.kubernetes.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
+
+LONGEST_ORDINAL: Final = 10
+LONGEST_POOL_NAME: Final = LONGEST_LABEL - 1 - LONGEST_ORDINAL  # the hyphen between them
+PLATFORM_ENV: Final = ("SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT")
+DEFAULT_SOCKET: Final = "/tmp/serverless-framework/framework.sock"  # noqa: S108  # inside the Pod
+_KERNEL_PATHS = ("/dev", "/proc", "/sys")
+
+# A rule sees no more of the metadata than the name, so a derived name is told by its form: the
+# digest of an operationID, and what pools and functions append to name their units.
+_DERIVED = "op-[0-9a-f]{40}"
+_DERIVED_POOL = f"^{_DERIVED}$"
+_DERIVED_STORAGE = _DERIVED_POOL
+_DERIVED_UNIT = f"^{_DERIVED}(-(w-)?[1-9][0-9]*)?$"
+
+
+def _dns_label(longest: int) -> Rule:
+    pattern = f"^[a-z0-9]([-a-z0-9]{{0,{longest - 2}}}[a-z0-9])?$"
+    return Rule(
+        text=f"self.metadata.name.matches('{pattern}')",
+        holds=lambda self, _: re.fullmatch(pattern, self["metadata"]["name"]) is not None,
+        message=f"must be a DNS label of at most {longest} characters: lower case letters, "
+        "digits and '-', a letter or digit at both ends",
+        field=".metadata.name",
+    )
+
+
+def _reserved(derived: str) -> Rule:
+    def holds(self: Any, _: Any) -> bool:
+        name = self["metadata"]["name"]
+        return not name.startswith("op-") or re.fullmatch(derived, name) is not None
+
+    return Rule(
+        text=f"!self.metadata.name.startsWith('op-') || self.metadata.name.matches('{derived}')",
+        holds=holds,
+        message="must not begin with 'op-': such names are derived from an operationID",
+        field=".metadata.name",
+        reason="FieldValueForbidden",
+    )
+
+
+def _mendable_quantity(name: str) -> Rule:
+    """Absent takes the manager's default, so a quantity neither comes nor goes later."""
+
+    def holds(self: Any, old_self: Any) -> bool:
+        before = old_self.get(name, "")
+        return self.get(name, "") == before or (before != "" and not _is_sound(before))
+
+    old = f"oldSelf.{name}"
+    return Rule(
+        text=f"{_text_of('self', name)} == {_text_of('oldSelf', name)} || "
+        f"({_text_of('oldSelf', name)} != '' && !(isQuantity({old}) && "
+        f"quantity({old}).isGreaterThan(quantity('0')) && "
+        f"quantity({old}).isLessThan(quantity('1Ei'))))",
+        holds=holds,
+        message="cannot change once it is a positive quantity below 1Ei: create another object "
+        "for another envelope",
+        field=f".{name}",
+    )
+
+
+def _text_of(holder: str, name: str) -> str:
+    """Not `.?name.orValue('')`, which hides the text's bound from the estimate of the cost."""
+    return f"(has({holder}.{name}) ? {holder}.{name} : '')"
+
+
+def _is_sound(text: str) -> bool:
+    try:
+        return parse_quantity(text).is_positive_below(EXBIBYTE)
+    except InvalidQuantityError:
+        return False
+
+
+def _unique(*names: str, message: str) -> Rule:
+    same = " && ".join(f"a.{name} == b.{name}" for name in names)
+
+    def holds(self: Any, _: Any) -> bool:
+        keys = [tuple(item[name] for name in names) for item in self]
+        return len(set(keys)) == len(keys)
+
+    return Rule(
+        text=f"self.all(a, self.exists_one(b, {same}))",
+        holds=holds,
+        message=message,  # the reason FieldValueDuplicate would hide it
+    )
+
+
+def _names_a_port(self: Any, _: Any) -> bool:
+    primary = self.get("access", {}).get("primaryPort", "")
+    ports = self.get("template", {}).get("ports", [])
+    return not primary or not ports or any(port["name"] == primary for port in ports)
+
+
+def _off_kernel_paths(name: str) -> Rule:
+    def holds(self: Any, _: Any) -> bool:
+        path = self[name]
+        return not any(path == kernel or path.startswith(f"{kernel}/") for kernel in _KERNEL_PATHS)
+
+    return Rule(
+        text=f"!{list(_KERNEL_PATHS)}.exists(p, self.{name} == p || "
+        f"self.{name}.startsWith(p + '/'))",
+        holds=holds,
+        message=f"must be outside {', '.join(_KERNEL_PATHS)}: "
+        "they belong to the container runtime",
+        field=f".{name}",
+        reason="FieldValueForbidden",
+    )
+
+
+def _are_apart(self: Any, _: Any) -> bool:
+    paths = [item["mountPath"] for item in self]
+    return not any(below.startswith(f"{path}/") for path in paths for below in paths)
+
+
+def _has_one_worker_for_storage(self: Any, _: Any) -> bool:
+    serverless = self.get("serverless")
+    return not self.get("storageMounts") or not serverless or serverless["maxWorkers"] == 1
+
+
+def _has_its_socket_off_storages(self: Any, _: Any) -> bool:
+    socket = (self.get("serverless") or {}).get("framework", {}).get("socketPath", DEFAULT_SOCKET)
+    folder = f"{socket.rpartition('/')[0]}/"
+    paths = [mount["mountPath"] for mount in self.get("storageMounts", [])]
+    are_apart = not any(folder.startswith(f"{path}/") or path.startswith(folder) for path in paths)
+    return are_apart or not self.get("serverless")
+
+
+def _keeps_its_owner(self: Any, old_self: Any) -> bool:
+    after, before = (each.get("serverless", {}).get("workerOf") for each in (self, old_self))
+    return bool(after == before)
+
+
+UNIT_NAME: Final = (_dns_label(LONGEST_LABEL), _reserved(_DERIVED_UNIT))
+POOL_NAME: Final = (_dns_label(LONGEST_POOL_NAME), _reserved(_DERIVED_POOL))
+
+IMMUTABLE: Final = Rule(
+    text="self == oldSelf",
+    holds=lambda self, old_self: bool(self == old_self),
+    message="cannot change: create another object for another envelope",
+)
+ENVELOPE: Final = (
+    _mendable_quantity("cpu"),
+    _mendable_quantity("memory"),
+    Rule(
+        text=f"{_text_of('self', 'gpuProduct')} == {_text_of('oldSelf', 'gpuProduct')}",
+        holds=lambda self, old: bool(self.get("gpuProduct", "") == old.get("gpuProduct", "")),
+        message="cannot change: create another object for another envelope",
+        field=".gpuProduct",
+    ),
+)
+
+UNIQUE_PORT_NAMES: Final = _unique("name", message="ports must have different names")
+UNIQUE_PORT_NUMBERS: Final = _unique(
+    "port", "protocol", message="ports must differ in number or protocol"
+)
+UNIQUE_ENV_NAMES: Final = _unique("name", message="envs must have different names")
+UNIQUE_STORAGES: Final = _unique("name", message="a storage can be mounted once only")
+UNIQUE_MOUNT_PATHS: Final = _unique("mountPath", message="storages need different mountPaths")
+APART_MOUNT_PATHS: Final = Rule(
+    text="self.all(a, !self.exists(b, b.mountPath.startsWith(a.mountPath + '/')))",
+    holds=_are_apart,
+    message="a storage cannot be mounted below another one: give each a path beside the others",
+)
+
+FREE_ENV_NAME: Final = Rule(
+    text=f"!(self.name in {list(PLATFORM_ENV)})",
+    holds=lambda self, _: self["name"] not in PLATFORM_ENV,
+    message=f"is set by the platform, as are all of {', '.join(PLATFORM_ENV)}: use another name",
+    field=".name",
+    reason="FieldValueForbidden",
+)
+PRIMARY_PORT: Final = Rule(
+    text="self.?access.primaryPort.orValue('') == '' || "
+    "self.?template.ports.orValue([]).size() == 0 || "
+    "self.template.ports.exists(p, p.name == self.access.primaryPort)",
+    holds=_names_a_port,
+    message="must be the name of one of template.ports",
+    field=".access.primaryPort",
+)
+
+PLAIN_MOUNT_PATH: Final = Rule(
+    text=f"self.mountPath.matches('{PATH_BELOW_ROOT}')",
+    holds=lambda self, _: re.fullmatch(PATH_BELOW_ROOT, self["mountPath"]) is not None,
+    message="must be an absolute path below '/', without '.', '..', ':' or a '/' at its end",
+    field=".mountPath",
+)
+FREE_MOUNT_PATH: Final = _off_kernel_paths("mountPath")
+FREE_SOCKET_PATH: Final = _off_kernel_paths("socketPath")
+
+WORKER_RANGE: Final = Rule(
+    text="self.minAvailableCount <= self.maxWorkers",
+    holds=lambda self, _: bool(self["minAvailableCount"] <= self["maxWorkers"]),
+    message="must not exceed maxWorkers",
+    field=".minAvailableCount",
+)
+ONE_WORKER_FOR_STORAGE: Final = Rule(
+    text="self.?storageMounts.orValue([]).size() == 0 || !has(self.serverless) || "
+    "self.serverless.maxWorkers == 1",
+    holds=_has_one_worker_for_storage,
+    message="must be 1 with storageMounts: one unit mounts a storage at a time",
+    field=".serverless.maxWorkers",
+)
+_SOCKET = (
+    f"(has(self.serverless.framework) ? self.serverless.framework.socketPath : '{DEFAULT_SOCKET}')"
+)
+# The folder is a volume of its own, which the worker beside the user's container has as well.
+SOCKET_OFF_STORAGES: Final = Rule(
+    text="!has(self.serverless) || !has(self.storageMounts) || "
+    f"[{_SOCKET}.substring(0, {_SOCKET}.lastIndexOf('/') + 1)].all(folder, "
+    "self.storageMounts.all(m, !folder.startsWith(m.mountPath + '/') && "
+    "!m.mountPath.startsWith(folder)))",
+    holds=_has_its_socket_off_storages,
+    message="must have a folder apart from the mountPaths of all storages: none of them within "
+    "the other",
+    field=".serverless.framework.socketPath",
+)
+SAME_OWNER: Final = Rule(
+    text="self.?serverless.workerOf == oldSelf.?serverless.workerOf",
+    holds=_keeps_its_owner,
+    message="is set by the platform when it makes a worker, and cannot change",
+    field=".serverless.workerOf",
+    reason="FieldValueForbidden",
+)
+
+
+def _never_shrinks(self: Any, old_self: Any) -> bool:
+    before, after = old_self["size"], self["size"]
+    if not _is_sound(before):
+        return True
+    return _is_sound(after) and parse_quantity(after) >= parse_quantity(before)
+
+
+def _has_one_source(self: Any, _: Any) -> bool:
+    return bool(self.get("fromImage", "")) != bool(self.get("fromStorageName", ""))
+
+
+def _has_words(self: Any) -> bool:
+    return bool(self.get("command") or self.get("args"))
+
+
+NEVER_SHRINKS: Final = Rule(
+    text="!(isQuantity(oldSelf.size) && quantity(oldSelf.size).isGreaterThan(quantity('0')) && "
+    "quantity(oldSelf.size).isLessThan(quantity('1Ei'))) || (isQuantity(self.size) && "
+    "!quantity(self.size).isLessThan(quantity(oldSelf.size)) && "
+    "quantity(self.size).isLessThan(quantity('1Ei')))",
+    holds=_never_shrinks,
+    message="may grow and never shrink: create another storage and copy what is needed",
+    field=".size",
+)
+FIXED_CLASS: Final = Rule(
+    text=f"{_text_of('self', 'storageClassName')} == {_text_of('oldSelf', 'storageClassName')}",
+    holds=lambda self, old: bool(
+        self.get("storageClassName", "") == old.get("storageClassName", "")
+    ),
+    message="cannot change: create another storage of that class and copy this one",
+    field=".storageClassName",
+)
+ONE_SOURCE: Final = Rule(
+    text="(self.?fromImage.orValue('') != '') != (self.?fromStorageName.orValue('') != '')",
+    holds=_has_one_source,
+    message="needs either fromImage or fromStorageName, and not both",
+)
+COMMAND_FOR_IMAGE: Final = Rule(
+    text="self.?fromImage.orValue('') == '' || self.?command.orValue([]).size() > 0 || "
+    "self.?args.orValue([]).size() > 0",
+    holds=lambda self, _: not self.get("fromImage", "") or _has_words(self),
+    message="needs a command or args: an image alone fills nothing",
+    field=".fromImage",
+)
+NO_COMMAND_FOR_COPY: Final = Rule(
+    text="self.?fromImage.orValue('') != '' || (self.?command.orValue([]).size() == 0 && "
+    "self.?args.orValue([]).size() == 0)",
+    holds=lambda self, _: bool(self.get("fromImage", "")) or not _has_words(self),
+    message="copies as it is: command and args belong to fromImage",
+    field=".fromStorageName",
+)
+NOT_ITSELF: Final = Rule(
+    text="self.?spec.prepare.fromStorageName.orValue('') != self.metadata.name",
+    holds=lambda self, _: (
+        (self["spec"].get("prepare") or {}).get("fromStorageName", "") != self["metadata"]["name"]
+    ),
+    message="cannot be the storage itself",
+    field=".spec.prepare.fromStorageName",
+)
+STORAGE_NAME: Final = (_dns_label(LONGEST_LABEL), _reserved(_DERIVED_STORAGE))
+
+TWINS: Final[Mapping[str, Twin]] = {
+    rule.text: rule.holds
+    for rule in (
+        *UNIT_NAME,
+        *POOL_NAME,
+        IMMUTABLE,
+        *ENVELOPE,
+        UNIQUE_PORT_NAMES,
+        UNIQUE_PORT_NUMBERS,
+        UNIQUE_ENV_NAMES,
+        UNIQUE_STORAGES,
+        UNIQUE_MOUNT_PATHS,
+        APART_MOUNT_PATHS,
+        FREE_ENV_NAME,
+        PRIMARY_PORT,
+        PLAIN_MOUNT_PATH,
+        FREE_MOUNT_PATH,
+        FREE_SOCKET_PATH,
+        WORKER_RANGE,
+        ONE_WORKER_FOR_STORAGE,
+        SOCKET_OFF_STORAGES,
+        SAME_OWNER,
+        *STORAGE_NAME,
+        NEVER_SHRINKS,
+        FIXED_CLASS,
+        ONE_SOURCE,
+        COMMAND_FOR_IMAGE,
+        NO_COMMAND_FOR_COPY,
+        NOT_ITSELF,
+    )
+}

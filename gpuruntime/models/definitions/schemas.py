@@ -1,0 +1,147 @@
+"""Structural schemas from models: a field's type, and what its annotation adds to it.
+
+`Annotated[str, Schema(maxLength=63)]` bounds a field or an item of a list, a `Rule` beside it
+judges it by CEL; rules over a whole object stand in its class as `RULES`. A default goes into
+the schema unless it says the same as an absent member: an empty text, None, an empty container.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+
+Twin: TypeAlias = Callable[[Any, Any], bool]
+StructuralSchema: TypeAlias = dict[str, Any]  # plain JSON, read by its words
+
+_GIVEN: dict[object, StructuralSchema] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    datetime: {"type": "string", "format": "date-time"},
+    # The API server knows metadata; the name stands here for rules to point at it.
+    ObjectMeta: {"type": "object", "properties": {"name": {"type": "string"}}},
+    # As Kubernetes bounds its own conditions.
+    Condition: {
+        "type": "object",
+        "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+        "properties": {
+            "type": {"type": "string", "maxLength": 316},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+            "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+            "message": {"type": "string", "maxLength": 32768},
+            "lastTransitionTime": {"type": "string", "format": "date-time"},
+            "observedGeneration": {"type": "integer", "minimum": 0},
+        },
+    },
+}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Schema:
+    """The words of a structural schema that a Python type cannot say, under their own names."""
+
+    description: str = ""
+    minLength: int | None = None
+    maxLength: int | None = None
+    pattern: str = ""
+    enum: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    maxItems: int | None = None
+    maxProperties: int | None = None
+    listMapKey: str = ""
+
+    def words(self) -> JsonObject:
+        words: JsonObject = {
+            name: [str(each) for each in word] if isinstance(word, tuple) else word
+            for name, word in attrs.asdict(self).items()
+            if word not in (None, "", ())
+        }
+        if key := words.pop("listMapKey", None):
+            words |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+        return words
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Rule:
+    """A CEL rule and its Python twin: one verdict on the same JSON.
+
+    The twin takes self and oldSelf as plain JSON with the schema's defaults filled in; an absent
+    member is not in it. `field` is the path of the member at fault, below what the rule binds.
+    """
+
+    text: str
+    holds: Twin
+    message: str
+    field: str = ""
+    reason: str = "FieldValueInvalid"
+
+    def to_json(self) -> JsonObject:
+        path: JsonObject = {"fieldPath": self.field} if self.field else {}
+        return {"rule": self.text, "message": self.message, "reason": self.reason} | path
+
+
+def schema_of_kind(model: type) -> StructuralSchema:
+    """The schema of a whole object, as a definition holds it."""
+    schema = _object(model)
+    text = {"type": "string"}
+    return schema | {"properties": {"apiVersion": text, "kind": text} | schema["properties"]}
+
+
+def schema_of(annotation: Any) -> StructuralSchema:
+    if annotation in _GIVEN:
+        return dict(_GIVEN[annotation])
+    if attrs.has(annotation):
+        return _object(annotation)
+    arguments = get_args(annotation)
+    match get_origin(annotation), arguments:
+        case kind, (inner, *notes) if kind is Annotated:
+            return _noted(schema_of(inner), notes)
+        case kind, (item, _) if kind is tuple:
+            return {"type": "array", "items": schema_of(item)}
+        case kind, (optional, none) if kind in (Union, UnionType) and none is NoneType:
+            return schema_of(optional)
+    raise TypeError(f"{annotation} has no structural schema: use an attrs value, tuple or scalar")
+
+
+def _noted(schema: StructuralSchema, notes: Iterable[object]) -> StructuralSchema:
+    for note in notes:
+        if isinstance(note, Schema):
+            schema |= note.words()
+    return schema | _validations(note for note in notes if isinstance(note, Rule))
+
+
+def _object(model: type) -> StructuralSchema:
+    hints = get_type_hints(model, include_extras=True)
+    fields = attrs.fields(model)
+    schema: StructuralSchema = {"type": "object"}
+    if model.__doc__:
+        schema["description"] = " ".join(inspect.cleandoc(model.__doc__).split())
+    if required := [field.name for field in fields if field.default is attrs.NOTHING]:
+        schema["required"] = required
+    schema["properties"] = {
+        field.name: schema_of(hints[field.name]) | _default(field) for field in fields
+    }
+    return schema | _validations(getattr(model, "RULES", ()))
+
+
+def _default(field: "attrs.Attribute[Any]") -> StructuralSchema:
+    match field.default:
+        case str(text):
+            return {"default": str(text)} if text else {}
+        case bool() | int() as value:
+            return {"default": value}
+        case _:
+            return {}
+
+
+def _validations(rules: Iterable[Rule]) -> StructuralSchema:
+    written = [rule.to_json() for rule in rules]
+    return {"x-kubernetes-validations": written} if written else {}

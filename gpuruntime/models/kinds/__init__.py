@@ -1,0 +1,1 @@
+"""Our own kinds, and the words that they use: phases, reasons, labels."""

@@ -1,0 +1,53 @@
+"""The envelope: what a unit holds of a node, compared by value."""
+
+from functools import lru_cache
+from typing import Protocol
+
+import attrs
+
+from gpuruntime.models.kubernetes.quantities import InvalidQuantityError, Quantity, parse_quantity
+
+
+class HasEnvelope(Protocol):
+    """A unit's spec, a pool's spec, and the requests that make them."""
+
+    @property
+    def cpu(self) -> str: ...
+    @property
+    def memory(self) -> str: ...
+    @property
+    def gpu(self) -> int: ...
+    @property
+    def gpuProduct(self) -> str: ...  # noqa: N802  # Kubernetes' own field name
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Envelope:
+    """`1Gi` equals `1024Mi`; a text that is no quantity equals only itself."""
+
+    cpu: Quantity | str
+    memory: Quantity | str
+    gpu: int
+    gpuProduct: str
+
+    def may_equal(self, other: "Envelope") -> bool:
+        """What one of them leaves open is a default that only the manager knows."""
+        mine, theirs = attrs.astuple(self, recurse=False), attrs.astuple(other, recurse=False)
+        return all(a == b or "" in (a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+def envelope_of(spec: HasEnvelope) -> Envelope:
+    return Envelope(
+        cpu=_comparable(spec.cpu),
+        memory=_comparable(spec.memory),
+        gpu=spec.gpu,
+        gpuProduct=spec.gpuProduct,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _comparable(text: str) -> Quantity | str:
+    try:
+        return parse_quantity(text)
+    except InvalidQuantityError:
+        return text

@@ -1,0 +1,72 @@
+"""The serverless part of a unit: which function it declares or works for, and how that stands."""
+
+from typing import Annotated, ClassVar, Final
+
+import attrs
+
+from gpuruntime.models.definitions.rules import DEFAULT_SOCKET, FREE_SOCKET_PATH, WORKER_RANGE
+from gpuruntime.models.definitions.schemas import Rule, Schema
+from gpuruntime.models.definitions.texts import UID, Name, RequestID, SocketPath, UrlPath
+from gpuruntime.models.kubernetes.names import LONGEST_LABEL, cut_with_hash
+
+MOST_WORKERS: Final = 1000
+_DAY_SECONDS = 86_400
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Framework:
+    """Where the user's container listens and what it answers there."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (FREE_SOCKET_PATH,)
+
+    socketPath: SocketPath = DEFAULT_SOCKET
+    invokePath: UrlPath = "/invoke"
+    healthPath: UrlPath = "/healthz"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WorkerOf:
+    """The unit that declares the function; set by the platform on the workers it makes."""
+
+    name: Name
+    uid: UID
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Serverless:
+    """A function: the unit that declares it is a template only, its workers are other units."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (WORKER_RANGE,)
+
+    requestID: Annotated[RequestID, Schema(description="The function's name.")]
+    minAvailableCount: Annotated[int, Schema(minimum=0, maximum=MOST_WORKERS)] = 0
+    maxWorkers: Annotated[int, Schema(minimum=1, maximum=MOST_WORKERS)] = 10
+    idleTimeoutSeconds: Annotated[int, Schema(minimum=0, maximum=7 * _DAY_SECONDS)] = 300
+    concurrency: Annotated[
+        int, Schema(minimum=1, maximum=1000, description="Calls at a time in one worker.")
+    ] = 1
+    timeoutSeconds: Annotated[
+        int, Schema(minimum=1, maximum=_DAY_SECONDS, description="Bounds one attempt.")
+    ] = 300
+    maxAttempts: Annotated[int, Schema(minimum=1, maximum=100)] = 5
+    framework: Framework = Framework()
+    workerOf: WorkerOf | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ServerlessStatus:
+    desiredWorkers: int = 0
+    readyWorkers: int = 0
+    busyWorkers: int = 0
+    drainingWorkers: int = 0
+    depth: Annotated[int, Schema(description="Invocations queued or running.")] = 0
+    oldestWaitSeconds: int = 0
+    reason: Annotated[
+        str, Schema(maxLength=128, description="Why workers are missing, if they are.")
+    ] = ""
+
+
+def worker_name(template: str, number: int) -> str:
+    """Of a worker's unit: long templates are cut, so that the number always shows."""
+    suffix = f"-w-{number}"
+    return cut_with_hash(template, longest=LONGEST_LABEL - len(suffix)) + suffix

@@ -1,0 +1,86 @@
+"""StockPool: the durable record of which stock should exist."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+import attrs
+
+from gpuruntime.models.definitions import rules
+from gpuruntime.models.definitions.schemas import Rule, Schema
+from gpuruntime.models.definitions.texts import Image, LabelValue, QuantityText, SpecName
+from gpuruntime.models.kinds.labels import GROUP
+from gpuruntime.models.kinds.phases import PoolPhase
+from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kinds.units import MOST_GPUS, VERSION
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.resources import Resource
+
+MOST_REPLICAS: Final = 10_000
+
+
+class Refill(StrEnum):
+    # Keeps `replicas` unclaimed units there.
+    ALWAYS = "Always"
+    # Makes `replicas` units once, in all, ever.
+    NEVER = "Never"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StockPoolSpec:
+    """The envelope (specName, cpu, memory, gpu, gpuProduct) is fixed; the rest may change."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = rules.ENVELOPE
+
+    specName: Annotated[SpecName, rules.IMMUTABLE]
+    cpu: Annotated[
+        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+    ] = ""
+    memory: Annotated[
+        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+    ] = ""
+    gpu: Annotated[int, Schema(minimum=0, maximum=MOST_GPUS), rules.IMMUTABLE] = 0
+    gpuProduct: Annotated[
+        LabelValue, Schema(description="The node label nvidia.com/gpu.product; absent, any.")
+    ] = ""
+    replicas: Annotated[int, Schema(minimum=0, maximum=MOST_REPLICAS)]
+    refill: Annotated[
+        str,
+        Schema(
+            enum=tuple(Refill),
+            description="Always keeps replicas unclaimed units; Never makes replicas units, once.",
+        ),
+    ] = Refill.ALWAYS
+    image: Annotated[
+        Image, Schema(description="What stock Pods run, so that the node has it before a claim.")
+    ] = ""
+    template: Template = Template()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StockPoolStatus:
+    phase: Annotated[str, Schema(enum=tuple(PoolPhase))] = ""
+    available: Annotated[int, Schema(description="Ready and unclaimed.")] = 0
+    claimed: int = 0
+    progressing: int = 0
+    failed: int = 0
+    seeded: Annotated[int, Schema(description="The highest ordinal ever created.")] = 0
+    consumed: Annotated[int, Schema(description="Seeded units that are no more.")] = 0
+    observedGeneration: int = 0
+    conditions: Annotated[tuple[Condition, ...], Schema(maxItems=16, listMapKey="type")] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StockPool:
+    """Which stock should exist: so many units of one envelope, kept there or made once."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = rules.POOL_NAME
+
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: StockPoolSpec
+    status: StockPoolStatus = StockPoolStatus()
+
+
+STOCK_POOLS: Final = Resource(
+    group=GROUP, version=VERSION, kind="StockPool", plural="stockpools", type=StockPool
+)

@@ -1,0 +1,167 @@
+"""Whose a unit is: what its labels and annotations say of operation, claim, source and pool."""
+
+from datetime import datetime
+from typing import Final
+
+from gpuruntime.models.definitions.rules import LONGEST_ORDINAL
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.phases import UnitPhase, phase_of
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.models.kubernetes.timestamps import moment_of, rfc3339_micro
+
+# Above the longest time from a claim to the end of its create, whoever sent them.
+GRACE_SECONDS: Final = 90.0
+CLAIM_MARKS: Final = (
+    labels.CLAIMED_BY,
+    labels.CLAIM_ATTEMPT,
+    labels.OPERATION_ID,
+    labels.REQUEST_HASH,
+    labels.CLAIMED_AT,
+)
+
+
+def operation_of(value: KubernetesObject) -> str:
+    """Empty for what nobody made through an operation, such as by kubectl."""
+    return value.metadata.annotations.get(labels.OPERATION_ID, "")
+
+
+def hash_of(value: KubernetesObject) -> str:
+    return value.metadata.annotations.get(labels.REQUEST_HASH, "")
+
+
+def source_uid_of(unit: GPUUnit) -> str:
+    return unit.metadata.annotations.get(labels.SOURCE_STOCK_UID, "")
+
+
+def source_pool_uid_of(unit: GPUUnit) -> str:
+    """Of the pool that made the unit's stock; empty where nobody noted it."""
+    return unit.metadata.annotations.get(labels.SOURCE_POOL_UID, "")
+
+
+def source_of(unit: GPUUnit) -> Key | None:
+    return _key(unit.metadata.annotations.get(labels.SOURCE_STOCK, ""))
+
+
+def claimant_of(stock: GPUUnit) -> Key | None:
+    return _key(stock.metadata.annotations.get(labels.CLAIMED_BY, ""))
+
+
+def attempt_of(stock: GPUUnit) -> str:
+    return stock.metadata.annotations.get(labels.CLAIM_ATTEMPT, "")
+
+
+def claimed_at(stock: GPUUnit) -> datetime | None:
+    """By the clock of whoever made the claim; None where there is no such moment."""
+    return moment_of(stock.metadata.annotations.get(labels.CLAIMED_AT, ""))
+
+
+def accepted_at(unit: GPUUnit) -> datetime | None:
+    """When the request that made it was accepted; None where there is no such moment."""
+    return moment_of(unit.metadata.annotations.get(labels.ACCEPTED_AT, ""))
+
+
+def is_claimed(stock: GPUUnit) -> bool:
+    return labels.CLAIMED_BY in stock.metadata.annotations
+
+
+def is_doubtful(stock: GPUUnit, claimant: GPUUnit | None) -> bool:
+    """What bears the name that the claim names, if anything does, lives from another stock."""
+    return claimant is None or (
+        operation_of(claimant) != operation_of(stock)
+        or source_uid_of(claimant) != stock.metadata.uid
+    )
+
+
+def seniority(value: KubernetesObject) -> tuple[float, str]:
+    """The lowest goes first where only one can: the oldest."""
+    created = value.metadata.creationTimestamp
+    return (created.timestamp() if created else 0.0, value.metadata.uid)
+
+
+def is_terminating(value: KubernetesObject) -> bool:
+    return value.metadata.deletionTimestamp is not None
+
+
+def is_ready(unit: GPUUnit) -> bool:
+    return phase_of(unit.status.conditions) is UnitPhase.READY
+
+
+def is_free(stock: GPUUnit) -> bool:
+    """Ready for a claim, as far as the object itself can tell."""
+    return is_ready(stock) and not is_claimed(stock) and not is_terminating(stock)
+
+
+def is_of(value: KubernetesObject, operation_id: str, request_hash: str) -> bool:
+    return (operation_of(value), hash_of(value)) == (operation_id, request_hash)
+
+
+def pool_of(stock: GPUUnit) -> str:
+    """The name of the pool that made it; empty for stock that somebody made by hand."""
+    return stock.metadata.labels.get(labels.POOL, "") if _is_made(stock) else ""
+
+
+def is_of_pool(stock: GPUUnit, pool: StockPool) -> bool:
+    return stock.metadata.annotations.get(labels.POOL_UID, "") == pool.metadata.uid
+
+
+def is_orphaned(stock: GPUUnit) -> bool:
+    """Of a unit whose pool is gone: unclaimed, nobody would ever count it."""
+    return _is_made(stock) and not is_claimed(stock)
+
+
+def ordinal_of(stock: GPUUnit) -> int:
+    """0 for a stock unit that no pool made."""
+    pool, _, ordinal = stock.metadata.name.rpartition("-")
+    is_made = stock.metadata.labels.get(labels.POOL) == pool
+    return _ordinal_in(ordinal) if is_made else 0
+
+
+def source_ordinal(unit: GPUUnit) -> int:
+    """The ordinal of the stock that an active unit names; 0 for none."""
+    source = source_of(unit)
+    return _ordinal_in(source.name.rpartition("-")[2]) if source else 0
+
+
+def source_marks(stock: GPUUnit) -> dict[str, str]:
+    """The annotations of a unit that took the claimed stock."""
+    marks = stock.metadata.annotations
+    pool_uid = marks.get(labels.POOL_UID, "")
+    return {
+        labels.SOURCE_STOCK: str(stock.metadata.key),
+        labels.SOURCE_STOCK_UID: stock.metadata.uid,
+        labels.CLAIMED_AT: marks[labels.CLAIMED_AT],
+        **({labels.SOURCE_POOL_UID: pool_uid} if pool_uid else {}),
+    }
+
+
+def claim_marks(
+    *, claimant: Key, attempt: str, operation_id: str, request_hash: str, claimed_at: datetime
+) -> JsonObject:
+    """A merge patch that marks a stock unit as claimed, or as claimed anew."""
+    written = (str(claimant), attempt, operation_id, request_hash, rfc3339_micro(claimed_at))
+    return {"metadata": {"annotations": dict(zip(CLAIM_MARKS, written, strict=True))}}
+
+
+def no_claim_marks() -> JsonObject:
+    """A merge patch that makes a stock unit free again."""
+    return {"metadata": {"annotations": dict.fromkeys(CLAIM_MARKS)}}
+
+
+def _is_made(stock: GPUUnit) -> bool:
+    return labels.POOL_UID in stock.metadata.annotations
+
+
+def _ordinal_in(text: str) -> int:
+    """Anybody may write a name: one with more digits than a pool has room for ends in none."""
+    is_one = len(text) <= LONGEST_ORDINAL and text.isascii() and text.isdecimal()
+    return int(text) if is_one else 0
+
+
+def _key(text: str) -> Key | None:
+    """Of two labels, or none: a key becomes the path of a request."""
+    namespace, _, name = text.partition("/")
+    return Key(namespace, name) if is_dns_label(namespace) and is_dns_label(name) else None

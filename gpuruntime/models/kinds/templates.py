@@ -1,0 +1,49 @@
+"""What a unit's container runs: the part of a spec that units and pools share."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+import attrs
+
+from gpuruntime.models.definitions.rules import (
+    FREE_ENV_NAME,
+    UNIQUE_ENV_NAMES,
+    UNIQUE_PORT_NAMES,
+    UNIQUE_PORT_NUMBERS,
+)
+from gpuruntime.models.definitions.schemas import Rule, Schema
+from gpuruntime.models.definitions.texts import Argument, EnvName, PortName
+
+
+class PortProtocol(StrEnum):
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class EnvVar:
+    RULES: ClassVar[tuple[Rule, ...]] = (FREE_ENV_NAME,)
+
+    name: EnvName
+    value: Argument = ""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Port:
+    name: PortName
+    port: Annotated[int, Schema(minimum=1, maximum=65535)]
+    protocol: Annotated[str, Schema(enum=tuple(PortProtocol))] = PortProtocol.TCP
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Template:
+    """What the container runs; whatever is absent is as the image says."""
+
+    command: Annotated[tuple[Argument, ...], Schema(maxItems=128)] = ()
+    args: Annotated[tuple[Argument, ...], Schema(maxItems=256)] = ()
+    # At 256 comparing the longest names costs more than an API server spends on one rule.
+    envs: Annotated[tuple[EnvVar, ...], Schema(maxItems=128), UNIQUE_ENV_NAMES] = ()
+    ports: Annotated[
+        tuple[Port, ...], Schema(maxItems=32), UNIQUE_PORT_NAMES, UNIQUE_PORT_NUMBERS
+    ] = ()

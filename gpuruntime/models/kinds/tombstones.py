@@ -1,0 +1,70 @@
+"""What a tombstone says: which operation has ended, and which objects of it were deleted.
+
+Several objects may have carried one operationID (one of them lost a conflict): each has its own
+entry.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+import attrs
+
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kubernetes.cluster import ConfigMap
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.timestamps import moment_of
+
+TOMBSTONE_APP: Final = "gpuruntime-tombstone"
+TOMBSTONE_SELECTOR: Final = f"{labels.APP_NAME}={TOMBSTONE_APP}"
+EXPIRES_AT: Final = f"{labels.GROUP}/expires-at"
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Buried:
+    """The object that ended: another one of its operation and name must not start."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    requestHash: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Tombstone:
+    operation_id: str
+    expires_at: datetime
+    buried: tuple[Buried, ...]
+
+    def buries(self, value: KubernetesObject) -> bool:
+        return any(each.uid == value.metadata.uid for each in self.buried)
+
+    def forbids(self, value: KubernetesObject) -> bool:
+        """Whether a later object of the operation took the name of one that was deleted."""
+        metadata = value.metadata
+        same_name = [each for each in self.buried if each.name == metadata.name]
+        return bool(same_name) and all(each.uid != metadata.uid for each in same_name)
+
+
+def tombstone_of(config_map: ConfigMap) -> Tombstone:
+    """Its being there ends the operation, whatever somebody may have written over it."""
+    return Tombstone(
+        operation_id=provenance.operation_of(config_map),
+        expires_at=_expiry_of(config_map),
+        buried=tuple(_buried_in(config_map)),
+    )
+
+
+def _buried_in(config_map: ConfigMap) -> Iterator[Buried]:
+    for text in config_map.data.values():
+        with suppress(codec.MalformedObjectError):
+            yield codec.decode(text.encode(), Buried)
+
+
+def _expiry_of(config_map: ConfigMap) -> datetime:
+    """One whose date was lost stays for ever rather than be forgotten early."""
+    return moment_of(config_map.metadata.annotations.get(EXPIRES_AT, "")) or _NEVER

@@ -1,0 +1,159 @@
+"""GPUUnit: one runtime with a fixed envelope, held in stock or serving somebody."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar, Final
+
+import attrs
+
+from gpuruntime.models.definitions import rules
+from gpuruntime.models.definitions.schemas import Rule, Schema
+from gpuruntime.models.definitions.texts import (
+    Image,
+    LabelValue,
+    MountPath,
+    Name,
+    QuantityText,
+    Scheme,
+    SpecName,
+)
+from gpuruntime.models.kinds.functions import Serverless, ServerlessStatus
+from gpuruntime.models.kinds.labels import GROUP
+from gpuruntime.models.kinds.phases import UnitPhase
+from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
+from gpuruntime.models.kubernetes.names import cut_with_hash
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.timestamps import MicroTime
+
+VERSION: Final = "v1alpha1"
+MOST_GPUS: Final = 10_000
+CHILD_PREFIX: Final = "unit-"
+
+
+class Readiness(StrEnum):
+    TCP = "tcp"
+    NONE = "none"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Access:
+    """How an active unit with ports is reached."""
+
+    primaryPort: Annotated[
+        str, Schema(maxLength=15, description="A port's name; absent, it is the first port.")
+    ] = ""
+    scheme: Scheme = "http"
+    readiness: Annotated[
+        str,
+        Schema(
+            enum=tuple(Readiness),
+            description="tcp: Ready waits until the primary port takes connections.",
+        ),
+    ] = Readiness.TCP
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageMount:
+    """A GPUStorage of the same namespace, and where the container sees it."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (rules.PLAIN_MOUNT_PATH, rules.FREE_MOUNT_PATH)
+
+    name: Name
+    mountPath: MountPath
+    readOnly: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GPUUnitSpec:
+    """The envelope (specName, cpu, memory, gpu, gpuProduct) is fixed; the rest may change."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *rules.ENVELOPE,
+        rules.PRIMARY_PORT,
+        rules.ONE_WORKER_FOR_STORAGE,
+        rules.SOCKET_OFF_STORAGES,
+        rules.SAME_OWNER,
+    )
+
+    specName: Annotated[SpecName, rules.IMMUTABLE]
+    image: Image = ""
+    cpu: Annotated[
+        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+    ] = ""
+    memory: Annotated[
+        QuantityText, Schema(description="Request and limit; absent, the manager's default.")
+    ] = ""
+    gpu: Annotated[int, Schema(minimum=0, maximum=MOST_GPUS), rules.IMMUTABLE] = 0
+    gpuProduct: Annotated[
+        LabelValue, Schema(description="The node label nvidia.com/gpu.product; absent, any.")
+    ] = ""
+    template: Template = Template()
+    access: Access = Access()
+    storageMounts: Annotated[
+        tuple[StorageMount, ...],
+        Schema(maxItems=16),
+        rules.UNIQUE_STORAGES,
+        rules.UNIQUE_MOUNT_PATHS,
+        rules.APART_MOUNT_PATHS,
+    ] = ()
+    serverless: Serverless | None = None
+    suspended: Annotated[
+        bool, Schema(description="No Pod runs, and the unit keeps its storage and its name.")
+    ] = False
+
+    @property
+    def is_function_template(self) -> bool:
+        """It runs no Pod itself: its workers are other units."""
+        return self.serverless is not None and self.serverless.workerOf is None
+
+    @property
+    def is_function_worker(self) -> bool:
+        return self.serverless is not None and self.serverless.workerOf is not None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Timeline:
+    """When the unit came how far; acceptedAt and claimedAt are moments of the API's clock."""
+
+    acceptedAt: MicroTime | None = None
+    claimedAt: MicroTime | None = None
+    createdAt: datetime | None = None
+    scheduledAt: datetime | None = None
+    startedAt: MicroTime | None = None
+    readyAt: MicroTime | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GPUUnitStatus:
+    phase: Annotated[str, Schema(enum=tuple(UnitPhase))] = ""
+    readyReplicas: int = 0
+    observedGeneration: int = 0
+    serviceName: Annotated[str, Schema(maxLength=63)] = ""
+    accessURL: Annotated[str, Schema(maxLength=1024)] = ""
+    nodeName: Annotated[str, Schema(maxLength=253)] = ""
+    timeline: Timeline = Timeline()
+    serverless: ServerlessStatus | None = None
+    conditions: Annotated[tuple[Condition, ...], Schema(maxItems=16, listMapKey="type")] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class GPUUnit:
+    """One runtime with a fixed envelope: in the stock namespace a reservation, else a user's."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = rules.UNIT_NAME
+
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: GPUUnitSpec
+    status: GPUUnitStatus = GPUUnitStatus()
+
+
+GPU_UNITS: Final = Resource(
+    group=GROUP, version=VERSION, kind="GPUUnit", plural="gpuunits", type=GPUUnit
+)
+
+
+def child_key(unit: GPUUnit) -> Key:
+    """All children of a unit share one name, of a DNS label's length."""
+    return Key(unit.metadata.namespace, cut_with_hash(f"{CHILD_PREFIX}{unit.metadata.name}"))

@@ -1,0 +1,1 @@
+"""The slices of Kubernetes' own kinds that we read, and its grammars."""

@@ -1,0 +1,38 @@
+"""Services and NetworkPolicies: who owns them, and the spec as it stands, to be compared."""
+
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.models.encoding.raw import EMPTY, keep
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.resources import Resource
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Service:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: msgspec.Raw = EMPTY
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "spec")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NetworkPolicy:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: msgspec.Raw = EMPTY
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "spec")
+
+
+SERVICES: Final = Resource(group="", version="v1", kind="Service", plural="services", type=Service)
+NETWORK_POLICIES: Final = Resource(
+    group="networking.k8s.io",
+    version="v1",
+    kind="NetworkPolicy",
+    plural="networkpolicies",
+    type=NetworkPolicy,
+)

@@ -1,0 +1,19 @@
+"""Secrets, as the manager writes them for workers; nobody of ours lists or watches any."""
+
+from typing import Final
+
+import attrs
+
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.resources import Resource
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Secret:
+    """`data` is base64, and never printed."""
+
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    data: dict[str, str] = attrs.field(factory=dict, repr=False)
+
+
+SECRETS: Final = Resource(group="", version="v1", kind="Secret", plural="secrets", type=Secret)

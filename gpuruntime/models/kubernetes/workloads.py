@@ -1,0 +1,42 @@
+"""Deployments: the spec as it stands, to be compared; the status as values."""
+
+from typing import Final
+
+import attrs
+import msgspec
+
+from gpuruntime.models.encoding.raw import EMPTY, keep
+from gpuruntime.models.kubernetes.conditions import Condition, condition_of
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.resources import Resource
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DeploymentStatus:
+    observedGeneration: int = 0
+    replicas: int = 0
+    updatedReplicas: int = 0
+    readyReplicas: int = 0
+    availableReplicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Deployment:
+    metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
+    spec: msgspec.Raw = EMPTY
+    status: DeploymentStatus = DeploymentStatus()
+
+    def __attrs_post_init__(self) -> None:
+        keep(self, "spec")
+
+    @property
+    def refusal(self) -> str:
+        """Why the cluster lets it make no Pod, as a quota or an admission does; else empty."""
+        failure = condition_of(self.status.conditions, "ReplicaFailure")
+        return failure.message if failure is not None and failure.is_true else ""
+
+
+DEPLOYMENTS: Final = Resource(
+    group="apps", version="v1", kind="Deployment", plural="deployments", type=Deployment
+)

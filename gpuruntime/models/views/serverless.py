@@ -1,0 +1,91 @@
+"""What callers see of invocations, functions and dead letters."""
+
+from datetime import datetime
+from typing import Annotated, Any, TypeAlias
+
+import attrs
+
+from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.kinds.invocations import FailureClass, Mode, State
+
+ModeText: TypeAlias = Annotated[str, Schema(enum=tuple(Mode))]
+StateText: TypeAlias = Annotated[str, Schema(enum=tuple(State))]
+FailureText: TypeAlias = Annotated[str, Schema(enum=tuple(FailureClass))]
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class AcceptedView:
+    """An invocation that is known and has a record, and where its message is."""
+
+    invocationID: str
+    serverlessRequestID: str
+    mode: ModeText
+    subject: str
+    stream: str
+    sequence: int
+    duplicate: bool
+    acceptedAt: datetime
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class InvocationView:
+    """An invocation as it stands; once it has ended, with what the function answered."""
+
+    invocationID: str
+    serverlessRequestID: str
+    mode: ModeText
+    state: StateText
+    series: int
+    attempt: int
+    workerName: str
+    statusCode: int | None
+    contentType: str
+    headers: dict[str, str]
+    body: Any
+    error: str
+    failureClass: FailureText | None
+    acceptedAt: datetime
+    deadlineAt: datetime
+    startedAt: datetime | None
+    completedAt: datetime | None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class WorkersView:
+    desired: int
+    ready: int
+    busy: int
+    draining: int
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class FunctionView:
+    """A function with its work as the queue has it, and its workers as last written down."""
+
+    serverlessRequestID: str
+    unitName: str
+    namespace: str
+    suspended: bool
+    minAvailableCount: int
+    maxWorkers: int
+    concurrency: int
+    timeoutSeconds: int
+    queueDepth: int
+    running: int
+    oldestWaitSeconds: float
+    workers: WorkersView
+    reason: str
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class DeadLetterView:
+    """An invocation that has run out of attempts, or a message that was none."""
+
+    deadLetterID: str
+    serverlessRequestID: str
+    invocationID: str
+    series: int
+    attempt: int
+    failureClass: FailureText
+    error: str
+    deadAt: datetime

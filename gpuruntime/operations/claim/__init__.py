@@ -1,0 +1,1 @@
+"""The claim protocol: one request gets one stock unit, whatever fails."""

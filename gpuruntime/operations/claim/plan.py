@@ -1,0 +1,309 @@
+"""Which stock to claim, and what an answer to a claim or to a create means: decided purely.
+
+Every step of the claim protocol that could go several ways goes by one of these functions, so
+that the moves of the protocol can be read, and tried, without a cluster.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Final, TypeAlias, assert_never
+from zlib import crc32
+
+import attrs
+
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.envelopes import Envelope, envelope_of
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.errors import (
+    InventoryError,
+    NameTakenError,
+    OperationConflictError,
+    OperationFinishedError,
+    UnknownOutcomeError,
+)
+from gpuruntime.strict.structure import StrictError
+
+_AGE: Final = attrgetter("metadata.creationTimestamp", "metadata.name")
+_YOUNG: Final = timedelta(seconds=2)
+
+Failure: TypeAlias = InventoryError | StrictError
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Wanted:
+    """Whose claim it is to be, and of what; without an envelope any of the specName will do.
+
+    By the moment at which its request was accepted an attempt knows the unit that itself made.
+    """
+
+    operation_id: str
+    request_hash: str
+    claimant: Key
+    spec_name: str
+    image: str = ""
+    envelope: Envelope | None = None
+    accepted_at: datetime | None = None
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Claim:
+    """A stock unit marked for us, as our own PATCH left it.
+
+    An attempt that re-used the claim of another attempt does not own it: it never releases it.
+    `sent_at` is the loop's time before the PATCH left, from which the create's bound counts.
+    """
+
+    stock: GPUUnit
+    is_owned: bool
+    sent_at: float
+
+
+# What the stock unit shows after a PATCH of ours was refused or its answer was lost.
+
+
+@attrs.frozen(slots=True)
+class Won:
+    """Our very PATCH is there: only its answer was lost."""
+
+    stock: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Reusable:
+    """Another attempt of our operation has claimed it: re-stamp it."""
+
+    stock: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class StillFree:
+    """Something else about it changed: claim it at its new version."""
+
+    stock: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Elsewhere:
+    """Claimed by another operation, being deleted, or gone: go on to the next."""
+
+
+Seen: TypeAlias = Won | Reusable | StillFree | Elsewhere
+
+
+def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> Seen:
+    """Raises OperationConflictError where our operation claimed it for another request."""
+    if stock.metadata.uid != uid or provenance.is_terminating(stock):
+        return Elsewhere()
+    if not provenance.is_claimed(stock):
+        return StillFree(stock) if provenance.is_free(stock) else Elsewhere()
+    if provenance.attempt_of(stock) == attempt:
+        return Won(stock)
+    return Reusable(stock) if is_claim_of(stock, wanted) else Elsewhere()
+
+
+def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
+    """Raises OperationConflictError where our operation claimed it for another request."""
+    if not provenance.is_claimed(stock) or provenance.is_terminating(stock):
+        return False
+    if provenance.operation_of(stock) != wanted.operation_id:
+        return False
+    if provenance.hash_of(stock) != wanted.request_hash:
+        raise operation_conflict(wanted.operation_id)
+    return True
+
+
+def in_order(free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
+    """Of free stock of the specName: same image first, then oldest.
+
+    Each group is entered where the operation says. So callers spread, and one operation sent to
+    two replicas tries the same stock unit in both: it meets its own claim there instead of
+    making a second one.
+    """
+    if wanted.envelope is not None:
+        free = (each for each in free if envelope_of(each.spec) == wanted.envelope)
+    by_age = sorted(free, key=_AGE)
+    same = [each for each in by_age if each.spec.image == wanted.image]
+    others = [each for each in by_age if each.spec.image != wanted.image]
+    start = crc32(wanted.operation_id.encode())
+    return [*_rotated(same, start), *_rotated(others, start)]
+
+
+def _rotated(units: list[GPUUnit], start: int) -> list[GPUUnit]:
+    first = start % len(units) if units else 0
+    return units[first:] + units[:first]
+
+
+def is_unsettled(
+    listed: Iterable[GPUUnit], unit_of: Callable[[Key], GPUUnit | None], now: datetime
+) -> bool:
+    """Whether a claim was just made that goes back: its operation holds, or lives from, another.
+
+    It comes of one request that reached two replicas at once. Such stock is about to be free, so
+    it is too early to say that there is none.
+    """
+    young = [each for each in listed if _is_young(each, now)]
+    operations = {provenance.operation_of(each) for each in young}
+    return len(operations) < len(young) or any(_is_superfluous(each, unit_of) for each in young)
+
+
+def _is_young(stock: GPUUnit, now: datetime) -> bool:
+    moment = provenance.claimed_at(stock)
+    return moment is not None and abs(now - moment) < _YOUNG
+
+
+def _is_superfluous(stock: GPUUnit, unit_of: Callable[[Key], GPUUnit | None]) -> bool:
+    claimant = provenance.claimant_of(stock)
+    unit = unit_of(claimant) if claimant else None
+    return (
+        unit is not None
+        and provenance.operation_of(unit) == provenance.operation_of(stock)
+        and provenance.source_uid_of(unit) != stock.metadata.uid
+    )
+
+
+# What may come of the create, and of reading by name what stands in its way.
+
+
+@attrs.frozen(slots=True)
+class Made:
+    unit: GPUUnit
+
+
+@attrs.frozen(slots=True)
+class Exists:
+    """AlreadyExists: somebody's unit has the name."""
+
+
+@attrs.frozen(slots=True)
+class Refused:
+    """Definitely not created, and sending it again would change nothing."""
+
+    error: Failure
+
+
+@attrs.frozen(slots=True)
+class Lost:
+    """Whether it was created, or will be in the next moments, nobody knows."""
+
+    error: Failure
+
+
+@attrs.frozen(slots=True)
+class Found:
+    """What has the name; `lost` is the failure of our create where its answer was lost."""
+
+    unit: GPUUnit
+    lost: Failure | None
+
+
+@attrs.frozen(slots=True)
+class Absent:
+    """Nothing has the name; `lost` as above."""
+
+    lost: Failure | None
+
+
+Outcome: TypeAlias = Made | Exists | Refused | Lost | Found | Absent
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Answer:
+    """The caller's unit. `releases`: our claim goes back, the unit lives from another stock."""
+
+    unit: GPUUnit
+    is_replay: bool
+    releases: bool = False
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Fail:
+    error: Failure
+    releases: bool = True
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ReadByName:
+    lost: Failure | None = None
+
+
+@attrs.frozen(slots=True)
+class StartOver:
+    """What stood in the way is gone; the claim is found again by the replay step."""
+
+
+Move: TypeAlias = Answer | Fail | ReadByName | StartOver
+
+
+def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
+    """`stock_uid` is our claim's, empty for a unit that takes no stock."""
+    match outcome:
+        case Made(unit):
+            return Answer(unit=unit, is_replay=False)
+        case Exists():
+            return ReadByName()
+        case Refused(error):
+            return Fail(error=error)
+        case Lost(error):
+            return ReadByName(lost=error)
+        case Absent(lost):
+            return StartOver() if lost is None else _unknown(wanted, lost)
+        case Found(unit, lost):
+            return _after_reading(unit, lost, wanted, stock_uid)
+        case _:
+            assert_never(outcome)
+
+
+def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_uid: str) -> Move:
+    """A create whose answer was lost may yet land: its claim is left to the grace."""
+    is_ours = provenance.is_of(unit, wanted.operation_id, wanted.request_hash)
+    if not is_ours and lost is not None:
+        return _unknown(wanted, lost)
+    if not is_ours:
+        return Fail(error=_occupied(unit, wanted))
+    names_our_stock = provenance.source_uid_of(unit) == stock_uid
+    if provenance.is_terminating(unit):
+        return Fail(error=operation_finished(wanted.operation_id), releases=not names_our_stock)
+    is_of_this_request = provenance.accepted_at(unit) == wanted.accepted_at
+    return Answer(
+        unit=unit,
+        is_replay=lost is None or not names_our_stock or not is_of_this_request,
+        releases=not names_our_stock,
+    )
+
+
+def _occupied(unit: GPUUnit, wanted: Wanted) -> InventoryError:
+    if provenance.operation_of(unit) == wanted.operation_id:
+        return operation_conflict(wanted.operation_id)
+    return name_taken(unit.metadata.key)
+
+
+def _unknown(wanted: Wanted, lost: Failure) -> Fail:
+    message = (
+        f"unit {wanted.claimant}: whether it was created is not known ({lost}); "
+        f"send operation {wanted.operation_id} again"
+    )
+    return Fail(error=UnknownOutcomeError(message), releases=False)
+
+
+def operation_conflict(operation_id: str) -> OperationConflictError:
+    return OperationConflictError(
+        f"operation {operation_id} was sent before with another request: use a new operationID"
+    )
+
+
+def operation_finished(operation_id: str) -> OperationFinishedError:
+    return OperationFinishedError(
+        f"operation {operation_id} is finished, its object was deleted: use a new operationID"
+    )
+
+
+def name_taken(key: Key) -> NameTakenError:
+    return NameTakenError(f"{key} belongs to another operation: choose another name")
+
+
+def function_taken(request_id: str) -> NameTakenError:
+    return NameTakenError(
+        f"function {request_id} belongs to another unit: choose another requestID"
+    )

@@ -1,0 +1,331 @@
+"""The claim protocol: one request for a unit, from its replay to its answer.
+
+Each attempt goes through the named steps: `replay` finds what an earlier attempt left, `claim`
+makes or re-stamps the mark on a stock unit, `create` makes the caller's unit, and `release`
+takes the mark back where the unit will not come. Two writes stand before the answer. Whatever
+is lost or crashes between them leaves at most a mark, which a retry uses and else a grace frees.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TypeVar, assert_never
+
+import attrs
+
+from gpuruntime.errors import GpuRuntimeError
+from gpuruntime.kube.errors import AlreadyExistsError, ApiError, KubeError, NotFoundError
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.tombstones import Tombstone
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.claim import plan as claim_plan
+from gpuruntime.operations.claim.plan import (
+    Absent,
+    Answer,
+    Claim,
+    Exists,
+    Fail,
+    Failure,
+    Found,
+    Lost,
+    Made,
+    Outcome,
+    ReadByName,
+    Refused,
+    StartOver,
+    Wanted,
+)
+from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.errors import (
+    ClusterUnavailableError,
+    InsufficientCapacityError,
+    translated,
+)
+from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION
+from gpuruntime.operations.objects import UnitOrder, active_unit
+from gpuruntime.operations.options import Means
+from gpuruntime.operations.storages import Storages
+from gpuruntime.operations.tombstones import Tombstones
+
+ResultT = TypeVar("ResultT")
+
+# The API server has judged the request and did not do it.
+DEFINITE: Final = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
+
+
+@attrs.define(kw_only=True, slots=True)
+class Timings:
+    """Seconds spent in each step, over all rounds of an attempt."""
+
+    replay: float = 0.0
+    claim: float = 0.0
+    create: float = 0.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Creation:
+    unit: GPUUnit
+    is_replay: bool
+    timings: Timings
+
+
+class Attempt:
+    """One run of the protocol. No two of one operation run in one process at a time."""
+
+    def __init__(
+        self,
+        order: UnitOrder,
+        means: Means,
+        *,
+        storages: Storages,
+        stock: StockClaims,
+        tombstones: Tombstones,
+    ) -> None:
+        self._order = order
+        self._means = means
+        self._caches = means.caches
+        self._storages = storages
+        self._stock = stock
+        self._tombstones = tombstones
+        self._wanted = Wanted(
+            operation_id=order.request.operationID,
+            request_hash=order.request_hash,
+            claimant=order.key,
+            spec_name=order.request.specName,
+            image=order.request.image,
+            accepted_at=order.accepted_at,
+        )
+        # Claims of ours, at the versions at which they could not be re-stamped.
+        self._passed: set[tuple[str, str]] = set()
+        self._is_first_round = True
+        self._storage_uids: Mapping[str, str] = {}
+
+    async def run(self) -> Creation:
+        """Raises InventoryError, or StrictError where the cluster's own validation refuses."""
+        timings = Timings()
+        while True:
+            answer = await self._round(timings)
+            if isinstance(answer, Answer):
+                return Creation(unit=answer.unit, is_replay=answer.is_replay, timings=timings)
+            self._is_first_round = False
+
+    async def _round(self, timings: Timings) -> Answer | StartOver:
+        with _timed(timings, "replay"):
+            unit = await self.replay()
+        if unit is not None:
+            return Answer(unit=unit, is_replay=True)
+        if self._is_first_round:
+            self._storage_uids = await self._mounted()
+        if not self._order.takes_stock:
+            return await self._create_template(timings)
+        with _timed(timings, "claim"):
+            claimed = await self.claim()
+        if not isinstance(claimed, Claim):
+            return claimed
+        with _timed(timings, "create"):
+            return await self.create(claimed)
+
+    async def replay(self) -> GPUUnit | None:
+        """The unit of an earlier attempt, read live; raises where there can be none of ours."""
+        others = (self._caches.pools, self._caches.storages)
+        if any(each.store.by_index(OPERATION, self._wanted.operation_id) for each in others):
+            raise claim_plan.operation_conflict(self._wanted.operation_id)
+        cached = self._caches.units.store.by_index(OPERATION, self._wanted.operation_id)
+        ours = [each for each in cached if self._is_ours(each)]
+        if cached and not ours:
+            raise claim_plan.operation_conflict(self._wanted.operation_id)
+        if ours or not self._is_first_round:
+            return await self._confirmed(ours[0].metadata.key if ours else self._order.key)
+        await self._demand_free_names()
+        return None
+
+    async def _confirmed(self, key: Key) -> GPUUnit | None:
+        """What was seen may be gone, or back by a late create: its tombstone decides."""
+        unit = await self._read(key)
+        is_ours = unit is not None and self._is_ours(unit)
+        if unit is not None and is_ours and provenance.is_terminating(unit):
+            raise claim_plan.operation_finished(self._wanted.operation_id)
+        await self._demand_unfinished()
+        return unit if is_ours else None
+
+    async def _demand_free_names(self) -> None:
+        """A courtesy to the caller, and to the stock: the create would find out as well."""
+        cached = self._caches.units.store.get(self._order.key)
+        if cached is not None:
+            unit = await self._read(self._order.key)
+            if unit is not None and provenance.operation_of(unit) != self._wanted.operation_id:
+                raise claim_plan.name_taken(self._order.key)
+        function = self._order.request.serverless
+        if function and not function.workerOf:
+            self._demand_free_function(function.requestID)
+
+    async def _mounted(self) -> Mapping[str, str]:
+        """The uids of the storages; of a worker's, those that its function was given."""
+        order = self._order
+        names = [mount.name for mount in order.request.storageMounts]
+        found = await self._storages.demand_all(names, order.scope)
+        return found if order.is_callers else order.storage_uids
+
+    def _demand_free_function(self, name: str) -> None:
+        if self._caches.units.store.by_index(FUNCTION, name):
+            raise claim_plan.function_taken(name)
+
+    async def claim(self) -> Claim | Answer | StartOver:
+        """An earlier attempt's claim, or a new one.
+
+        For a new one the tombstone is read while it is made: found, the claim goes back.
+        """
+        if stock := self._own_claim():
+            await self._demand_unfinished()
+            return await self._reuse(stock)
+        async with asyncio.TaskGroup() as tasks:
+            burial = tasks.create_task(_settled(self._find_tombstone()), name="find tombstone")
+            taken = await _settled(self._take())
+        tombstone = burial.result()
+        if tombstone is not None and isinstance(taken, Claim):
+            await self.release(taken)
+        if isinstance(tombstone, Tombstone):
+            raise claim_plan.operation_finished(self._wanted.operation_id)
+        # That stock is missing is no answer while the operation may be finished.
+        is_undecided = isinstance(taken, InsufficientCapacityError)
+        if isinstance(tombstone, GpuRuntimeError) and is_undecided:
+            raise tombstone
+        if isinstance(taken, GpuRuntimeError):
+            raise taken
+        if isinstance(tombstone, GpuRuntimeError):
+            raise tombstone
+        return taken
+
+    async def _find_tombstone(self) -> Tombstone | None:
+        """A step behind the claim's PATCH, which is on its way then: the slower one goes first."""
+        await asyncio.sleep(0)
+        return await self._tombstones.find(self._wanted.operation_id)
+
+    async def _reuse(self, stock: GPUUnit) -> Claim | StartOver:
+        claim = await self._stock.restamp(stock, self._wanted)
+        if claim is None:
+            self._passed.add(_version_of(stock))
+            return StartOver()
+        return claim
+
+    async def _take(self) -> Claim | Answer:
+        if claim := await self._stock.claim(self._wanted):
+            return claim
+        unit = await self._read(self._order.key)
+        if unit is not None and self._is_ours(unit):
+            return Answer(unit=unit, is_replay=True)
+        raise InsufficientCapacityError(
+            f"no ready stock of {self._wanted.spec_name} is left: "
+            f"seed more, or send operation {self._wanted.operation_id} again later"
+        )
+
+    def _own_claim(self) -> GPUUnit | None:
+        for stock in self._caches.stock.store.by_index(OPERATION, self._wanted.operation_id):
+            is_ours = claim_plan.is_claim_of(stock, self._wanted)
+            if is_ours and _version_of(stock) not in self._passed:
+                return stock
+        return None
+
+    async def _create_template(self, timings: Timings) -> Answer | StartOver:
+        with _timed(timings, "replay"):
+            await self._demand_unfinished()
+        with _timed(timings, "create"):
+            return await self.create(None)
+
+    async def create(self, claim: Claim | None) -> Answer | StartOver:
+        """Answers are turned into moves by the plan; here they are only carried out."""
+        stock_uid = claim.stock.metadata.uid if claim else ""
+        outcome = await self._send(claim)
+        while True:
+            move = claim_plan.next_move(outcome, self._wanted, stock_uid)
+            if isinstance(move, Answer | Fail) and move.releases and claim:
+                await self.release(claim)
+            match move:
+                case Answer() | StartOver():
+                    return move
+                case Fail():
+                    raise move.error
+                case ReadByName():
+                    outcome = await self._look(move.lost)
+                case _:
+                    assert_never(move)
+
+    async def _send(self, claim: Claim | None) -> Outcome:
+        if claim and self._is_late(claim):
+            return Refused(
+                ClusterUnavailableError(
+                    f"unit {self._order.key}: the cluster answered too slowly to use its claim; "
+                    f"send operation {self._wanted.operation_id} again"
+                )
+            )
+        stock = claim.stock if claim else None
+        body = active_unit(self._order, stock, self._storage_uids)
+        try:
+            unit = await self._means.client.create(
+                GPU_UNITS, body, namespace=self._order.key.namespace
+            )
+        except KubeError as error:
+            return _outcome_of(error)
+        self._caches.units.write_through(unit)
+        return Made(unit)
+
+    def _is_late(self, claim: Claim) -> bool:
+        age = asyncio.get_running_loop().time() - claim.sent_at
+        return age > self._means.options.create_bound_seconds
+
+    async def _look(self, lost: Failure | None) -> Outcome:
+        try:
+            unit = await self._read(self._order.key)
+        except KubeError as error:
+            return Absent(lost or translated(error))
+        return Absent(lost) if unit is None else Found(unit, lost)
+
+    async def release(self, claim: Claim) -> None:
+        await self._stock.release(claim)
+
+    async def _demand_unfinished(self) -> None:
+        if await self._tombstones.find(self._wanted.operation_id):
+            raise claim_plan.operation_finished(self._wanted.operation_id)
+
+    async def _read(self, key: Key) -> GPUUnit | None:
+        try:
+            unit = await self._means.client.get(GPU_UNITS, key)
+        except NotFoundError:
+            return None
+        self._caches.units.write_through(unit)
+        return unit
+
+    def _is_ours(self, unit: GPUUnit) -> bool:
+        return provenance.is_of(unit, self._wanted.operation_id, self._wanted.request_hash)
+
+
+def _outcome_of(error: KubeError) -> Outcome:
+    """Only what the API server itself refused is surely not there, now and later."""
+    if isinstance(error, AlreadyExistsError):
+        return Exists()
+    if isinstance(error, ApiError) and error.status in DEFINITE:
+        return Refused(translated(error))
+    return Lost(translated(error))
+
+
+async def _settled(work: Awaitable[ResultT]) -> ResultT | GpuRuntimeError:
+    """An error as a value, so that it does not cancel what runs beside it."""
+    try:
+        return await work
+    except GpuRuntimeError as error:
+        return error
+
+
+@contextmanager
+def _timed(timings: Timings, step: str) -> Iterator[None]:
+    started = asyncio.get_running_loop().time()
+    try:
+        yield
+    finally:
+        taken = asyncio.get_running_loop().time() - started
+        setattr(timings, step, getattr(timings, step) + taken)
+
+
+def _version_of(stock: GPUUnit) -> tuple[str, str]:
+    return (stock.metadata.uid, stock.metadata.resourceVersion)

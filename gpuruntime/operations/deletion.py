@@ -1,0 +1,69 @@
+"""Deleting what an operation made: first the tombstone, then the object of exactly that uid."""
+
+from typing import Final, TypeVar
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import (
+    ConflictError,
+    MalformedAnswerError,
+    NotFoundError,
+    OutcomeUnknownError,
+)
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.operations.tombstones import Tombstones
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+# Far longer than a cache lags: so many of the latest deletions are remembered.
+MOST_REMEMBERED: Final = 4_096
+
+
+class Deletions:
+    """Remembers what it deleted, since caches show it for some moments more."""
+
+    def __init__(self, client: Client, tombstones: Tombstones) -> None:
+        self._client = client
+        self._tombstones = tombstones
+        self._deleted: dict[str, None] = {}
+
+    def has_deleted(self, value: KubernetesObject) -> bool:
+        return value.metadata.uid in self._deleted
+
+    async def delete(self, resource: Resource[ObjectT], value: ObjectT) -> None:
+        """Returns once the object is gone or going; another one of its name stays untouched.
+
+        Goes on through lost answers, so whoever calls bounds the time. Raises KubeError.
+        """
+        await self._tombstones.write(resource.kind, value)
+        while not provenance.is_terminating(value):
+            try:
+                await self._client.delete(resource, value.metadata.key, uid=value.metadata.uid)
+                break
+            except NotFoundError:
+                break
+            except ConflictError:
+                # Mostly of another object that has the name by now: only a look tells.
+                found = await self._read(resource, value)
+                if found is not None and not provenance.is_terminating(found):
+                    raise
+                break
+            except (OutcomeUnknownError, MalformedAnswerError):
+                found = await self._read(resource, value)
+                if found is None:
+                    break
+                value = found
+        self._remember(value.metadata.uid)
+
+    async def _read(self, resource: Resource[ObjectT], value: ObjectT) -> ObjectT | None:
+        try:
+            found = await self._client.get(resource, value.metadata.key)
+        except NotFoundError:
+            return None
+        return found if found.metadata.uid == value.metadata.uid else None
+
+    def _remember(self, uid: str) -> None:
+        self._deleted[uid] = None
+        if len(self._deleted) > MOST_REMEMBERED:
+            del self._deleted[next(iter(self._deleted))]

@@ -1,0 +1,140 @@
+"""Jobs: pools seen as the operations that made them. There is no other record of a job."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+
+import attrs
+
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.phases import PoolPhase, pool_phase_of
+from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import Condition, condition_of
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.views.operators import Job, JobStatus
+from gpuruntime.operations.deletion import Deletions
+from gpuruntime.operations.errors import JobNotFoundError, bounded
+from gpuruntime.operations.hashing import derived_name
+from gpuruntime.operations.lookup.caches import OPERATION, POOL
+from gpuruntime.operations.lookup.ordering import OrderedCache, Place
+from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
+from gpuruntime.operations.objects import operation_type_of
+from gpuruntime.operations.options import Means
+
+# Nothing but a change of the pool's spec brings such a job further.
+_FAILURES = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class JobPage:
+    """`next` is the operationID to ask for after this page; empty: it was the last."""
+
+    jobs: list[Job]
+    next: str = ""
+
+
+def job_of(pool: StockPool, highest_living: int) -> Job:
+    """`highest_living` is the highest ordinal among the pool's stock, which its status may lag."""
+    ready = condition_of(pool.status.conditions, ConditionType.READY)
+    created = max(pool.status.seeded, highest_living)
+    status = _status_of(pool, created, ready)
+    return Job(
+        operationID=provenance.operation_of(pool),
+        type=operation_type_of(pool),
+        status=status,
+        objectName=pool.metadata.name,
+        objectNamespace=pool.metadata.namespace,
+        requested=pool.spec.replicas,
+        created=created,
+        ready=pool.status.available,
+        consumed=pool.status.consumed,
+        error=ready.message if ready and pool_phase_of([ready]) is PoolPhase.FAILED else "",
+        createdAt=pool.metadata.creationTimestamp,
+        updatedAt=max(_moments_of(pool), default=None),
+    )
+
+
+def _status_of(pool: StockPool, created: int, ready: Condition | None) -> JobStatus:
+    if created >= pool.spec.replicas:
+        return JobStatus.SUCCEEDED
+    if ready is not None and ready.reason in _FAILURES:
+        return JobStatus.FAILED
+    if pool.status.observedGeneration or created:
+        return JobStatus.RUNNING
+    return JobStatus.PENDING
+
+
+def _moments_of(pool: StockPool) -> Iterator[datetime]:
+    moments = [each.lastTransitionTime for each in pool.status.conditions]
+    for moment in (pool.metadata.creationTimestamp, *moments):
+        if moment is not None:
+            yield moment
+
+
+def highest_ordinal(units: Iterable[GPUUnit]) -> int:
+    """Of the units of a pool; 0 where there are none."""
+    return max(map(provenance.ordinal_of, units), default=0)
+
+
+def _place_of(pool: StockPool) -> Place | None:
+    """A pool that nobody made through an operation is no job."""
+    operation = provenance.operation_of(pool)
+    return (operation, pool.metadata.name) if operation else None
+
+
+class Jobs:
+    """A job lives as long as its pool, and any replica tells the same of it."""
+
+    def __init__(self, means: Means, deletions: Deletions) -> None:
+        self._means = means
+        self._deletions = deletions
+        self._namespace = means.options.namespaces.stock
+        self._lists = SharedReads(self._list_live)
+        self._ordered = OrderedCache(means.caches.pools, _place_of)
+
+    def of(self, pool: StockPool) -> Job:
+        """For a pool that the cache knows, or one that was read live."""
+        is_done = pool.status.seeded >= pool.spec.replicas
+        stock = self._means.caches.stock.store.by_index(POOL, pool.metadata.name)
+        return job_of(pool, 0 if is_done else highest_ordinal(stock))
+
+    async def get(self, operation_id: str) -> Job:
+        """Raises JobNotFoundError only after a look at the cluster itself."""
+        for pool in self._means.caches.pools.store.by_index(OPERATION, operation_id):
+            if not self._deletions.has_deleted(pool):
+                return self.of(pool)
+        async with bounded(f"reading job {operation_id}", self._means.options.attempt_seconds):
+            found = await self._live(operation_id)
+        if found is None:
+            raise JobNotFoundError(f"job {operation_id} does not exist")
+        return self.of(found)
+
+    def page(self, *, limit: int, after: str = "") -> JobPage:
+        """Sorted by operationID, from the cache alone."""
+        pools = list(islice(self._made_after(after), limit + 1))
+        jobs = [self.of(pool) for pool in pools[:limit]]
+        return JobPage(jobs=jobs, next=jobs[-1].operationID if len(pools) > limit else "")
+
+    def _made_after(self, operation: str) -> Iterator[StockPool]:
+        """One pool an operation, also where two were made of it."""
+        for pool in self._ordered.after((operation,) if operation else ()):
+            if provenance.operation_of(pool) != operation:
+                operation = provenance.operation_of(pool)
+                yield pool
+
+    async def _list_live(self, namespace: str) -> list[StockPool]:
+        return await list_all(self._means.client, STOCK_POOLS, namespace=namespace)
+
+    async def _live(self, operation_id: str) -> StockPool | None:
+        """By the name derived from it, else among all pools: callers may have named theirs."""
+        try:
+            key = Key(self._namespace, derived_name(operation_id))
+            found = [await self._means.client.get(STOCK_POOLS, key)]
+        except NotFoundError:
+            found = await self._lists.get(self._namespace)
+        return next(
+            (each for each in found if provenance.operation_of(each) == operation_id), None
+        )

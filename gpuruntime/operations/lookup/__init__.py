@@ -1,0 +1,1 @@
+"""What the use cases read: caches, their indexes, and consistent reads."""

@@ -1,0 +1,140 @@
+"""What the use cases read: caches that may lag, kept by informers and by our own writes."""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+ReadT_co = TypeVar("ReadT_co", bound=KubernetesObject, covariant=True)
+
+# The key, the object before, and the object now; None where there is none.
+Handler: TypeAlias = Callable[[Key, ObjectT | None, ObjectT | None], None]
+
+FREE: Final = "free"
+OPERATION: Final = "operation"
+SPEC: Final = "spec"
+SOURCE_UID: Final = "source-uid"
+FUNCTION: Final = "function"
+POOL: Final = "pool"
+STORAGE: Final = "storage"
+
+
+class Store(Protocol[ReadT_co]):
+    """A view of it is good until the reader's next await."""
+
+    def get(self, key: Key) -> ReadT_co | None: ...
+
+    def by_index(self, name: str, value: Hashable) -> Collection[ReadT_co]:
+        """In the order in which the objects came under the value."""
+        ...
+
+    def values(self) -> Collection[ReadT_co]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Cache(Protocol[ObjectT]):
+    """An informer, as far as a use case goes."""
+
+    @property
+    def store(self) -> Store[ObjectT]: ...
+
+    def add_handler(self, handler: Handler[ObjectT]) -> None:
+        """To be called before the informer runs."""
+        ...
+
+    def write_through(self, written: ObjectT) -> bool:
+        """Takes the answer of our own write, unless a newer version is known."""
+        ...
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Caches:
+    """`stock` and `units` hold one kind of two namespaces: what is free, and what serves."""
+
+    stock: Cache[GPUUnit]
+    units: Cache[GPUUnit]
+    pools: Cache[StockPool]
+    storages: Cache[GPUStorage]
+
+    def snapshot(self) -> Snapshot:
+        """For the audit of a process that reads no children and no tombstones."""
+        return Snapshot(
+            stock=tuple(self.stock.store.values()),
+            units=tuple(self.units.store.values()),
+            pools=tuple(self.pools.store.values()),
+            storages=tuple(self.storages.store.values()),
+        )
+
+
+def _by_operation(value: KubernetesObject) -> Iterator[str]:
+    if operation := provenance.operation_of(value):
+        yield operation
+
+
+def _if_free(stock: GPUUnit) -> Iterator[str]:
+    """By specName, and by specName and image, since stock of the same image goes first."""
+    if provenance.is_free(stock):
+        yield stock.spec.specName
+        yield free_with(stock.spec.specName, stock.spec.image)
+
+
+def _by_spec(value: GPUUnit | StockPool) -> Iterator[str]:
+    yield value.spec.specName
+
+
+def _by_pool(stock: GPUUnit) -> Iterator[str]:
+    if pool := stock.metadata.labels.get(labels.POOL):
+        yield pool
+
+
+def _by_source_uid(unit: GPUUnit) -> Iterator[str]:
+    if uid := provenance.source_uid_of(unit):
+        yield uid
+
+
+def _by_function(unit: GPUUnit) -> Iterator[str]:
+    """Only the unit that declares a function owns it; workers merely serve it."""
+    if unit.spec.serverless and unit.spec.is_function_template:
+        yield unit.spec.serverless.requestID
+
+
+def _by_storage(unit: GPUUnit) -> Iterator[str]:
+    for mount in unit.spec.storageMounts:
+        yield mount.name
+
+
+def free_with(spec_name: str, image: str) -> str:
+    return f"{spec_name} {image}"
+
+
+UnitIndexes: TypeAlias = Mapping[str, Callable[[GPUUnit], Iterable[str]]]
+PoolIndexes: TypeAlias = Mapping[str, Callable[[StockPool], Iterable[str]]]
+StorageIndexes: TypeAlias = Mapping[str, Callable[[GPUStorage], Iterable[str]]]
+
+# What the informers of these caches have to be given.
+STOCK_INDEXES: Final[UnitIndexes] = {
+    FREE: _if_free,
+    OPERATION: _by_operation,
+    SPEC: _by_spec,
+    POOL: _by_pool,
+}
+UNIT_INDEXES: Final[UnitIndexes] = {
+    OPERATION: _by_operation,
+    SOURCE_UID: _by_source_uid,
+    FUNCTION: _by_function,
+    STORAGE: _by_storage,
+}
+POOL_INDEXES: Final[PoolIndexes] = {
+    OPERATION: _by_operation,
+    SPEC: _by_spec,
+}
+STORAGE_INDEXES: Final[StorageIndexes] = {OPERATION: _by_operation}

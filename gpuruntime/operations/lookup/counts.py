@@ -1,0 +1,102 @@
+"""How many objects of each sort there are, kept as they come and go."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.phases import UnitPhase, phase_of
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.operations.lookup.caches import Cache
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+class StockState(StrEnum):
+    # Ready and unclaimed: a claim can have it now.
+    AVAILABLE = "available"
+    CLAIMED = "claimed"
+    PROGRESSING = "progressing"
+    FAILED = "failed"
+
+
+def stock_state_of(stock: GPUUnit) -> str:
+    if provenance.is_claimed(stock):
+        return StockState.CLAIMED
+    if provenance.is_free(stock):
+        return StockState.AVAILABLE
+    is_failed = phase_of(stock.status.conditions) is UnitPhase.FAILED
+    return StockState.FAILED if is_failed else StockState.PROGRESSING
+
+
+def active_state_of(unit: GPUUnit) -> str:
+    return phase_of(unit.status.conditions)
+
+
+def spec_name_of(value: GPUUnit | StockPool) -> str:
+    return value.spec.specName
+
+
+def no_group(_: KubernetesObject) -> str:
+    return ""
+
+
+def one(_: KubernetesObject) -> int:
+    return 1
+
+
+class Counts(Generic[ObjectT]):
+    """Counts what the cache has, and hears of every change from then on: a look costs nothing.
+
+    By group and state; each object counts as one, unless there is another amount of it.
+    """
+
+    def __init__(
+        self,
+        cache: Cache[ObjectT],
+        state_of: Callable[[ObjectT], str],
+        *,
+        group_of: Callable[[ObjectT], str] = no_group,
+        amount_of: Callable[[ObjectT], int] = one,
+    ) -> None:
+        self._state_of = state_of
+        self._group_of = group_of
+        self._amount_of = amount_of
+        self._by_group: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._all: Counter[str] = Counter()
+        for value in cache.store.values():
+            self._add(value, +1)
+        cache.add_handler(self._heed)
+
+    def of(self, group: str) -> Mapping[str, int]:
+        return self._by_group.get(group, Counter())
+
+    def in_state(self, state: str) -> int:
+        """Over all groups."""
+        return self._all[state]
+
+    @property
+    def total(self) -> int:
+        return self._all.total()
+
+    @property
+    def groups(self) -> set[str]:
+        return set(self._by_group)
+
+    def _heed(self, _: Key, old: ObjectT | None, new: ObjectT | None) -> None:
+        if old is not None:
+            self._add(old, -1)
+        if new is not None:
+            self._add(new, +1)
+
+    def _add(self, value: ObjectT, sign: int) -> None:
+        group, state = self._group_of(value), self._state_of(value)
+        amount = sign * self._amount_of(value)
+        counted = self._by_group[group]
+        counted[state] += amount
+        self._all[state] += amount
+        if not counted.total():
+            del self._by_group[group]

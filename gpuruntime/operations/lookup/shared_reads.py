@@ -1,0 +1,63 @@
+"""One consistent read for all who wait for the same answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import KubeError
+from gpuruntime.models.kubernetes.metadata import KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
+
+ResultT = TypeVar("ResultT")
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+class SharedReads(Generic[ResultT]):
+    """Whoever asks gets a read that began after the question, and shares it with the others."""
+
+    def __init__(self, read: Callable[[str], Awaitable[ResultT]]) -> None:
+        self._read = read
+        self._reading: dict[str, asyncio.Future[ResultT]] = {}
+
+    async def get(self, subject: str) -> ResultT:
+        """Raises the KubeError of the shared read."""
+        is_fresh = False
+        while reading := self._reading.get(subject):
+            await asyncio.wait([reading])
+            if is_fresh and not reading.cancelled():
+                return reading.result()
+            is_fresh = True
+        return await self._lead(subject)
+
+    async def _lead(self, subject: str) -> ResultT:
+        """Reads for all; where this caller goes away, another one of them leads instead."""
+        reading = self._reading[subject] = asyncio.get_running_loop().create_future()
+        try:
+            result = await self._read(subject)
+        except KubeError as error:
+            reading.set_exception(error)
+            reading.exception()  # it counts as heard, also where nobody shares it
+            raise
+        else:
+            reading.set_result(result)
+            return result
+        finally:
+            del self._reading[subject]
+            reading.cancel()
+
+
+async def list_all(
+    client: Client, resource: Resource[ObjectT], *, namespace: str, label_selector: str = ""
+) -> list[ObjectT]:
+    """Every page of one consistent list."""
+    found: list[ObjectT] = []
+    token = ""
+    while True:
+        page = await client.list_page(
+            resource, namespace=namespace, label_selector=label_selector, continue_token=token
+        )
+        found += page.items
+        token = page.continue_token
+        if not token:
+            return found

@@ -1,0 +1,46 @@
+"""What the use cases work with, and how they are set."""
+
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+
+import attrs
+
+from gpuruntime.kube.client import Client
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.operations.lookup.caches import Caches
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Namespaces:
+    """Where our objects live; a request may name these places and no others."""
+
+    stock: str = "runtime-stock"
+    instance: str = "runtime-instance"
+    system: str = "runtime-system"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Options:
+    """A create is sent within `create_bound_seconds` of its claim, or not at all.
+
+    With the longest request behind it that stays below the grace after which the manager frees
+    a claim, so that no unit ever comes to name a stock unit that was freed.
+    """
+
+    namespaces: Namespaces = Namespaces()
+    retention_seconds: float = 86_400.0
+    create_bound_seconds: float = 30.0
+    attempt_seconds: float = 60.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Means:
+    """The one set of means that all use cases of a process share."""
+
+    client: Client
+    caches: Caches
+    options: Options
+    now: Callable[[], datetime]
+    rng: Random
+    meter: Meter = NullMeter()

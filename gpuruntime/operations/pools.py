@@ -1,0 +1,206 @@
+"""The use cases on pools: seed stock, create, read, list, change and delete.
+
+A pool is the whole record of its operation. It needs no stock, so one write makes it; what is
+known of the operation is looked for first, because operationIDs are one name space over units
+and pools. Where two kinds are sent under one operationID to two replicas within the lag of their
+caches, both may be made: a single write arbitrates within a kind only. The same goes for two
+envelopes of one specName; the younger pool seeds nothing then.
+"""
+
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+
+import attrs
+
+from gpuruntime.concurrency.keyed_lock import Turns
+from gpuruntime.kube.errors import AlreadyExistsError, MalformedAnswerError, OutcomeUnknownError
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.claim import plan as claim_plan
+from gpuruntime.operations.deletion import Deletions
+from gpuruntime.operations.errors import (
+    PoolNotFoundError,
+    SpecConflictError,
+    UnknownOutcomeError,
+    bounded,
+)
+from gpuruntime.operations.lookup.caches import OPERATION, SPEC
+from gpuruntime.operations.lookup.envelopes import pool_in_force
+from gpuruntime.operations.lookup.repository import Named
+from gpuruntime.operations.objects import (
+    PoolOrder,
+    new_pool,
+    operation_type,
+    operation_type_of,
+    pool_order,
+)
+from gpuruntime.operations.options import Means
+from gpuruntime.operations.requests import CreatePool, SeedStock, UpdatePool
+from gpuruntime.operations.single_flight import Attempts
+from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.operations.updates import changed, demand_match
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolCreation:
+    pool: StockPool
+    is_replay: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolPage:
+    """`next` is what to ask for after this page; None: it was the last."""
+
+    pools: list[StockPool]
+    next: Key | None = None
+
+
+class Pools:
+    """Raises InventoryError, and StrictError where the cluster's own validation refuses."""
+
+    def __init__(
+        self, means: Means, *, tombstones: Tombstones, deletions: Deletions, attempts: Attempts
+    ) -> None:
+        self._means = means
+        self._cache = means.caches.pools
+        self._namespace = means.options.namespaces.stock
+        self._named = Named(
+            STOCK_POOLS,
+            client=means.client,
+            cache=self._cache,
+            namespace=self._namespace,
+            deletions=deletions,
+            missing=_not_found,
+        )
+        self._tombstones = tombstones
+        self._deletions = deletions
+        self._attempts = attempts
+        # Of each specName: what one create has made, the next one's look finds in the cache.
+        self._turns = Turns()
+
+    async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
+        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+        order = pool_order(request, self._namespace)
+        return await self._attempts.run(request.operationID, lambda: self._attempt(order))
+
+    async def get(self, name: str) -> StockPool:
+        if cached := self._named.cached(name):
+            return cached
+        async with self._bounded(f"reading pool {name}"):
+            return await self._named.live(name)
+
+    def page(self, *, limit: int, after: Key | None = None) -> PoolPage:
+        """Sorted by name, from the cache alone."""
+        pools, beyond = self._named.page(limit, after)
+        return PoolPage(pools=pools, next=beyond)
+
+    async def update(
+        self, name: str, request: UpdatePool, *, if_match: Collection[str] | None = None
+    ) -> StockPool:
+        """With `if_match`, ETags of which the live one must have one, no other change is lost."""
+
+        def edit(pool: StockPool) -> StockPool:
+            demand_match(pool, if_match, what="pool")
+            return attrs.evolve(pool, spec=changed(pool.spec, request))
+
+        async with self._bounded(f"update of pool {name}"):
+            return await self._named.rewrite(name, edit)
+
+    async def delete(self, name: str, *, if_match: Collection[str] | None = None) -> None:
+        """Its unclaimed stock goes with it; a second time raises PoolNotFoundError.
+
+        `if_match` is judged before anything is written.
+        """
+        async with self._bounded(f"deletion of pool {name}"):
+            pool = await self._named.live(name)
+            demand_match(pool, if_match, what="pool")
+            await self._deletions.delete(STOCK_POOLS, pool)
+
+    async def _attempt(self, order: PoolOrder) -> PoolCreation:
+        async with self._bounded(f"operation {order.operation_id}"):
+            while True:
+                if pool := await self._replay(order):
+                    return PoolCreation(pool=pool, is_replay=True)
+                async with self._turns.of(order.request.specName):
+                    self._demand_one_envelope(order)
+                    if creation := await self._create(order):
+                        return creation
+
+    async def _replay(self, order: PoolOrder) -> StockPool | None:
+        """The pool of an earlier attempt; raises where the operation is of something else.
+
+        What is there may be back by a late create: a tombstone decides.
+        """
+        caches = self._means.caches
+        for cache in (caches.units, caches.stock, caches.storages):
+            if cache.store.by_index(OPERATION, order.operation_id):
+                raise claim_plan.operation_conflict(order.operation_id)
+        demand_same = partial(self._demand_same, order)
+        found = await self._named.of_operation(order.operation_id, demand_same)
+        if await self._tombstones.find(order.operation_id):
+            raise claim_plan.operation_finished(order.operation_id)
+        return found
+
+    async def _create(self, order: PoolOrder) -> PoolCreation | None:
+        """None: what had the name is gone again."""
+        try:
+            body = new_pool(order)
+            pool = await self._means.client.create(
+                STOCK_POOLS, body, namespace=order.key.namespace
+            )
+        except AlreadyExistsError:
+            found = await self._named.read(order.key)
+            if found is None:
+                return None
+            return PoolCreation(pool=self._demand_same(order, found), is_replay=True)
+        except (OutcomeUnknownError, MalformedAnswerError) as error:
+            found = await self._named.read(order.key)
+            if found is None or not _is_of(found, order):
+                raise UnknownOutcomeError(
+                    f"pool {order.key}: whether it was created is not known; "
+                    f"send operation {order.operation_id} again"
+                ) from error
+            return PoolCreation(pool=found, is_replay=False)
+        self._cache.write_through(pool)
+        return PoolCreation(pool=pool, is_replay=False)
+
+    def _demand_same(self, order: PoolOrder, pool: StockPool) -> StockPool:
+        if provenance.operation_of(pool) != order.operation_id:
+            raise claim_plan.name_taken(pool.metadata.key)
+        if not _is_of(pool, order):
+            raise claim_plan.operation_conflict(order.operation_id)
+        if provenance.is_terminating(pool):
+            raise claim_plan.operation_finished(order.operation_id)
+        return pool
+
+    def _demand_one_envelope(self, order: PoolOrder) -> None:
+        """A courtesy: a pool with another envelope would seed nothing, and only say so later."""
+        spec_name, asked = order.request.specName, envelope_of(order.request)
+        pool = pool_in_force(self._cache.store.by_index(SPEC, spec_name))
+        if pool is not None and not envelope_of(pool.spec).may_equal(asked):
+            raise _spec_conflict(spec_name, f"pool {pool.metadata.name}")
+        for unit in self._means.caches.stock.store.by_index(SPEC, spec_name):
+            if not envelope_of(unit.spec).may_equal(asked):
+                raise _spec_conflict(spec_name, f"stock unit {unit.metadata.name}")
+
+    def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
+        return bounded(what, self._means.options.attempt_seconds)
+
+
+def _is_of(pool: StockPool, order: PoolOrder) -> bool:
+    """Two kinds of request may have one hash: which one it was is part of the pool."""
+    is_same_type = operation_type_of(pool) == operation_type(order.request)
+    return is_same_type and provenance.is_of(pool, order.operation_id, order.request_hash)
+
+
+def _not_found(name: str) -> PoolNotFoundError:
+    return PoolNotFoundError(f"pool {name} does not exist")
+
+
+def _spec_conflict(spec_name: str, holder: str) -> SpecConflictError:
+    return SpecConflictError(
+        f"{spec_name} has another envelope in {holder}: use that one, or another specName"
+    )

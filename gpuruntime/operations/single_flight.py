@@ -1,0 +1,86 @@
+"""One attempt of an operation at a time, and each to its end, whoever stops waiting for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from gpuruntime.operations.errors import ClusterUnavailableError, UnknownOutcomeError
+
+ResultT = TypeVar("ResultT")
+
+log = structlog.get_logger()
+
+
+class Attempts:
+    """The tasks belong to a role, which lets them end before it goes."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._running: dict[str, asyncio.Future[Any]] = {}
+
+    async def run(self, operation: str, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """After the attempts of the operation that were here first, each of them on its own."""
+        while before := self._running.get(operation):
+            await asyncio.wait([before])
+        outcome: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        conduct = self._conduct(operation, attempt, outcome)
+        try:
+            self._tasks.create_task(conduct, name=f"operation {operation}")
+        except RuntimeError as error:  # the group takes no more tasks
+            conduct.close()
+            raise ClusterUnavailableError("this process is stopping: ask again") from error
+        self._running[operation] = outcome
+        return await self._outcome_of(operation, outcome)
+
+    async def _conduct(
+        self,
+        operation: str,
+        attempt: Callable[[], Awaitable[ResultT]],
+        outcome: "asyncio.Future[ResultT]",
+    ) -> None:
+        try:
+            with _Handover(outcome):
+                outcome.set_result(await attempt())
+        finally:
+            del self._running[operation]
+
+    async def _outcome_of(self, operation: str, outcome: "asyncio.Future[ResultT]") -> ResultT:
+        try:
+            return await asyncio.shield(outcome)
+        except asyncio.CancelledError:
+            if not outcome.done():
+                outcome.add_done_callback(lambda ended: _log_unheard(operation, ended))
+            raise
+
+
+class _Handover(Generic[ResultT]):
+    """Whatever an attempt raises is raised where its outcome is awaited, and nowhere else."""
+
+    def __init__(self, outcome: "asyncio.Future[ResultT]") -> None:
+        self._outcome = outcome
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            return False
+        if isinstance(error, Exception):
+            self._outcome.set_exception(error)
+            return True
+        stopped = UnknownOutcomeError("this process is stopping: send the operation again")
+        self._outcome.set_exception(stopped)
+        return False
+
+
+def _log_unheard(operation: str, ended: "asyncio.Future[Any]") -> None:
+    if error := ended.exception():
+        log.warning("operation failed unheard", operation=operation, error=repr(error))

@@ -1,0 +1,245 @@
+"""The use cases on units: create, read, change and delete."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final
+
+import attrs
+
+from gpuruntime.concurrency.keyed_lock import Turns
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.operations.claim.plan import function_taken
+from gpuruntime.operations.claim.protocol import Attempt, Creation
+from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.deletion import Deletions
+from gpuruntime.operations.errors import InventoryError, UnitNotFoundError, bounded
+from gpuruntime.operations.lookup.caches import FUNCTION, Cache
+from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
+from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
+from gpuruntime.operations.options import Means
+from gpuruntime.operations.requests import UNSET, CreateUnit, Given, UpdateUnit
+from gpuruntime.operations.single_flight import Attempts
+from gpuruntime.operations.storage_identity import uid_marks
+from gpuruntime.operations.storages import Storages
+from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.operations.updates import changed, demand_match, rewrite
+from gpuruntime.strict.structure import Problem, StrictError
+
+_NO_STOCK: Final = Problem(
+    field="serverless",
+    message="cannot be cleared, since the unit was created with it and has claimed no stock: "
+    "delete the unit, and create one without",
+)
+
+
+class Units:
+    """Made before the informers of its caches run. Raises InventoryError and StrictError."""
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        storages: Storages,
+        stock: StockClaims,
+        tombstones: Tombstones,
+        deletions: Deletions,
+        attempts: Attempts,
+    ) -> None:
+        self._means = means
+        self._storages = storages
+        self._stock = stock
+        self._tombstones = tombstones
+        self._deletions = deletions
+        self._attempts = attempts
+        self._turns = Turns()
+
+    async def create(
+        self,
+        request: CreateUnit,
+        scope: Scope = EVERYTHING,
+        *,
+        storage_uids: Mapping[str, str] | None = None,
+    ) -> Creation:
+        """Goes on to its end when the caller goes away; a second caller waits, and is replayed.
+
+        `storage_uids` are for a worker: of what its function was given to mount.
+        """
+        namespace = self._means.options.namespaces.instance
+        order = unit_order(request, namespace, self._means.now(), scope, storage_uids)
+        return await self._attempts.run(request.operationID, lambda: self._attempt(order))
+
+    async def get(
+        self,
+        name: str,
+        lifecycle: Lifecycle = Lifecycle.INSTANCE,
+        scope: Scope = EVERYTHING,
+    ) -> GPUUnit:
+        """Of the stock where the lifecycle is STOCK, else of the units that serve."""
+        cache, key = self._place(name, lifecycle)
+        cached = cache.store.get(key)
+        if cached is not None and not self._deletions.has_deleted(cached):
+            return _in_scope(cached, scope)
+        async with self._bounded(f"reading unit {name}"):
+            return _in_scope(await self._live(cache, key), scope)
+
+    async def update(
+        self,
+        name: str,
+        request: UpdateUnit,
+        *,
+        if_match: Collection[str] | None = None,
+        scope: Scope = EVERYTHING,
+    ) -> GPUUnit:
+        """With `if_match`, ETags of which the live unit must have one, no other change is lost."""
+        cache, key = self._place(name, Lifecycle.INSTANCE)
+
+        def edit(unit: GPUUnit) -> GPUUnit:
+            demand_match(_in_scope(unit, scope), if_match, what="unit")
+            edited = _marked(attrs.evolve(unit, spec=self._changed(unit, request)))
+            return edited if request.storageMounts is UNSET else _mounting(edited, uids)
+
+        async with self._bounded(f"update of unit {name}"), self._turn_of(request.serverless):
+            mounts = request.storageMounts
+            names = [mount.name for mount in mounts] if isinstance(mounts, tuple) else []
+            uids = await self._storages.demand_all(names, scope)
+            try:
+                updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
+            except NotFoundError as error:
+                raise _not_found(name) from error
+            cache.write_through(updated)
+            return updated
+
+    async def delete(
+        self,
+        name: str,
+        scope: Scope = EVERYTHING,
+        *,
+        if_match: Collection[str] | None = None,
+    ) -> None:
+        """The tombstone is there before the unit goes; a second time raises UnitNotFoundError.
+
+        `if_match` is judged before anything is written.
+        """
+        cache, key = self._place(name, Lifecycle.INSTANCE)
+        async with self._bounded(f"deletion of unit {name}"):
+            unit = _in_scope(await self._live(cache, key), scope)
+            demand_match(unit, if_match, what="unit")
+            await self._deletions.delete(GPU_UNITS, unit)
+
+    async def _attempt(self, order: UnitOrder) -> Creation:
+        attempt = Attempt(
+            order,
+            self._means,
+            storages=self._storages,
+            stock=self._stock,
+            tombstones=self._tombstones,
+        )
+        request, outcome = order.request, "stopped"
+        started = asyncio.get_running_loop().time()
+        try:
+            async with (
+                self._bounded(f"operation {request.operationID}"),
+                self._turn_of(request.serverless),
+            ):
+                creation = await attempt.run()
+            outcome = "replayed" if creation.is_replay else "created"
+            return creation
+        except InventoryError as error:
+            outcome = error.code
+            raise
+        except StrictError:
+            outcome = "invalid_request"
+            raise
+        finally:
+            taken = asyncio.get_running_loop().time() - started
+            self._means.meter.count("claims_total", outcome=outcome)
+            self._means.meter.observe("claim_seconds", taken, outcome=outcome)
+
+    def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
+        """A worker goes on working for its function; a function has one unit that declares it."""
+        spec = changed(unit.spec, _for_worker(unit, request))
+        function = spec.serverless
+        if function is None and _is_without_stock(unit):
+            raise StrictError((_NO_STOCK,))
+        if function is None or function.workerOf:
+            return spec
+        owners = self._means.caches.units.store.by_index(FUNCTION, function.requestID)
+        if any(owner.metadata.uid != unit.metadata.uid for owner in owners):
+            raise function_taken(function.requestID)
+        return spec
+
+    def _turn_of(self, function: Given[Serverless]) -> AbstractAsyncContextManager[None]:
+        """Whoever declares a function finds in the cache what the one before it has written."""
+        if not isinstance(function, Serverless) or function.workerOf:
+            return nullcontext()
+        return self._turns.of(function.requestID)
+
+    async def _live(self, cache: Cache[GPUUnit], key: Key) -> GPUUnit:
+        try:
+            unit = await self._means.client.get(GPU_UNITS, key)
+        except NotFoundError as error:
+            raise _not_found(key.name) from error
+        cache.write_through(unit)
+        return unit
+
+    def _place(self, name: str, lifecycle: Lifecycle) -> tuple[Cache[GPUUnit], Key]:
+        """Raises UnitNotFoundError for what cannot be a unit's name."""
+        if not is_dns_label(name):
+            raise _not_found(name)
+        namespaces, caches = self._means.options.namespaces, self._means.caches
+        if lifecycle is Lifecycle.STOCK:
+            return caches.stock, Key(namespaces.stock, name)
+        return caches.units, Key(namespaces.instance, name)
+
+    def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
+        return bounded(what, self._means.options.attempt_seconds)
+
+
+def _marked(unit: GPUUnit) -> GPUUnit:
+    """With the label of the function that it declares now, and of no other."""
+    others = {
+        name: value for name, value in unit.metadata.labels.items() if name != labels.FUNCTION
+    }
+    marks = {**others, **function_marks(unit.spec)}
+    return attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, labels=marks))
+
+
+def _mounting(unit: GPUUnit, uids: Mapping[str, str]) -> GPUUnit:
+    """These storages, and no later ones of their names."""
+    others = {
+        name: value
+        for name, value in unit.metadata.annotations.items()
+        if name != labels.STORAGE_UIDS
+    }
+    annotations = {**others, **uid_marks(uids)}
+    return attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, annotations=annotations))
+
+
+def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
+    now, given = unit.spec.serverless, request.serverless
+    if now is None or now.workerOf is None or not isinstance(given, Serverless):
+        return request
+    return attrs.evolve(request, serverless=attrs.evolve(given, workerOf=now.workerOf))
+
+
+def _is_without_stock(unit: GPUUnit) -> bool:
+    """Of a template that an operation made; what kubectl writes takes its chance as it is."""
+    is_ours = unit.spec.is_function_template and bool(provenance.operation_of(unit))
+    return is_ours and not provenance.source_uid_of(unit)
+
+
+def _in_scope(unit: GPUUnit, scope: Scope) -> GPUUnit:
+    if not scope.holds(unit):
+        raise _not_found(unit.metadata.name)
+    return unit
+
+
+def _not_found(name: str) -> UnitNotFoundError:
+    return UnitNotFoundError(f"unit {name} does not exist")

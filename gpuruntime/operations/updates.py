@@ -1,0 +1,94 @@
+"""Changing the spec of an object: fields given replace, and whoever came between is respected."""
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import attrs
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import ConflictError, MalformedAnswerError, OutcomeUnknownError
+from gpuruntime.models.definitions.schemas import schema_of
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds.pools import StockPool, StockPoolSpec
+from gpuruntime.models.kinds.storages import GPUStorage, GPUStorageSpec
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.operations.errors import PreconditionFailedError
+from gpuruntime.operations.objects import replacement
+from gpuruntime.operations.requests import UNSET, UpdatePool, UpdateUnit
+from gpuruntime.operations.storage_requests import UpdateStorage
+from gpuruntime.strict.structure import StrictError
+from gpuruntime.strict.validation import broken_rules
+
+ObjectT = TypeVar("ObjectT", GPUUnit, StockPool, GPUStorage)
+SpecT = TypeVar("SpecT", GPUUnitSpec, StockPoolSpec, GPUStorageSpec)
+
+_SCHEMAS = {model: schema_of(model) for model in (GPUUnitSpec, StockPoolSpec, GPUStorageSpec)}
+
+
+def etag_of(value: KubernetesObject) -> str:
+    """Changes with the spec, and not with the status."""
+    return f'"{value.metadata.uid}.{value.metadata.generation}"'
+
+
+def demand_match(value: KubernetesObject, if_match: Collection[str] | None, *, what: str) -> None:
+    """Raises PreconditionFailedError where the live object has none of these ETags."""
+    if if_match is not None and etag_of(value) not in if_match:
+        raise PreconditionFailedError(
+            f"{what} {value.metadata.name} changed meanwhile, it is {etag_of(value)}: "
+            "read it again"
+        )
+
+
+def changed(spec: SpecT, request: UpdateUnit | UpdatePool | UpdateStorage) -> SpecT:
+    """Null gives a field its default. Raises StrictError where the rest does not go with it."""
+    defaults = {field.name: field.default for field in attrs.fields(type(spec))}
+    given = {
+        name: defaults[name] if value is None else value
+        for name, value in _members(request)
+        if value is not UNSET
+    }
+    after = attrs.evolve(spec, **given)
+    schema = _SCHEMAS[type(spec)]
+    problems = tuple(broken_rules(schema, codec.to_json(after), old=codec.to_json(spec)))
+    if problems:
+        raise StrictError(problems)
+    return after
+
+
+async def rewrite(
+    client: Client,
+    resource: Resource[ObjectT],
+    key: Key,
+    edit: Callable[[ObjectT], ObjectT],
+) -> ObjectT:
+    """Replaces what is there by what `edit` makes of it, anew for each version that came between.
+
+    What `edit` leaves as it is costs no write. Goes on for as long as others write, so whoever
+    calls bounds the time. Raises KubeError, NotFoundError among them, and what `edit` raises.
+    """
+    asked: tuple[ObjectT, ObjectT] | None = None
+    while True:
+        found = await client.get(resource, key)
+        if asked is not None and _has_landed(found, *asked):
+            return found
+        edited = edit(found)
+        if edited == found:
+            return found
+        try:
+            return await client.replace(resource, key, replacement(resource, edited))
+        except ConflictError:
+            asked = None
+        except (OutcomeUnknownError, MalformedAnswerError):
+            asked = found, edited
+
+
+def _has_landed(found: ObjectT, before: ObjectT, after: ObjectT) -> bool:
+    """By all that an edit may change: some ask by an annotation, and leave the spec alone."""
+    marks = after.metadata.annotations.items() - before.metadata.annotations.items()
+    return found.spec == after.spec and marks <= found.metadata.annotations.items()
+
+
+def _members(request: UpdateUnit | UpdatePool | UpdateStorage) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(request, field.name)) for field in attrs.fields(type(request))]

@@ -1,0 +1,1 @@
+"""What all children share: how they are written, compared and confined."""

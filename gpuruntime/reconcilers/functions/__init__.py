@@ -1,0 +1,1 @@
+"""What the manager does for functions: declarations, and workers' Secrets."""

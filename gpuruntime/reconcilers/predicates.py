@@ -1,0 +1,142 @@
+"""What of an object its reconcilers read: a change of anything else wakes nobody."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.phases import UnitPhase
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.operations.storage_identity import uids_asked
+from gpuruntime.reconcilers.children.drift import APPLIED
+from gpuruntime.reconcilers.functions.declaration_plan import staffing
+from gpuruntime.reconcilers.storage.mount_plan import lacks_stock
+from gpuruntime.reconcilers.unit.pod_failures import failure_of
+from gpuruntime.reconcilers.unit.status import is_current
+
+# The index over active units: the specName of which a unit waits for stock.
+WAITING: Final = "waiting"
+
+
+def by_wait(unit: GPUUnit) -> Iterator[str]:
+    if lacks_stock(unit):
+        yield unit.spec.specName
+
+
+def asked(value: GPUUnit | StockPool | GPUStorage | None) -> object:
+    """What somebody wants of it; its status is what we answer."""
+    if value is None:
+        return None
+    metadata = value.metadata
+    return (
+        metadata.uid,
+        metadata.generation,
+        metadata.annotations,
+        metadata.labels,
+        metadata.finalizers,
+        metadata.deletionTimestamp is None,
+    )
+
+
+def is_refused(pool: StockPool) -> bool:
+    """Another pool of its specName has another envelope, and goes first."""
+    ready = condition_of(pool.status.conditions, ConditionType.READY)
+    return ready is not None and ready.reason == PoolReason.SPEC_CONFLICT
+
+
+def has_begun(unit: GPUUnit | None) -> bool:
+    """Its source stock may go from then on."""
+    return unit is not None and unit.status.timeline.createdAt is not None
+
+
+def offered(storage: GPUStorage | None) -> object:
+    """What a unit that names it, or a storage that copies it, goes by."""
+    if storage is None:
+        return None
+    ready = condition_of(storage.status.conditions, ConditionType.READY)
+    words = (ready.status, ready.reason, ready.message) if ready else None
+    is_going = storage.metadata.deletionTimestamp is not None
+    return (storage.metadata.uid, words, storage.status.holder, is_going)
+
+
+def mounted(unit: GPUUnit | None) -> object:
+    """Which storages it wants, and whether it waits for them."""
+    if unit is None:
+        return None
+    is_failed = unit.status.phase == UnitPhase.FAILED
+    is_going = unit.metadata.deletionTimestamp is not None
+    if not unit.spec.storageMounts:
+        return None
+    spec = unit.spec
+    is_idle = spec.suspended or spec.is_function_template
+    is_stopped = (is_idle, is_failed, lacks_stock(unit), is_going)
+    return (unit.metadata.uid, spec.storageMounts, uids_asked(unit), is_stopped)
+
+
+def declared(unit: GPUUnit | None) -> tuple[str, str] | None:
+    """Which unit, and which function; None of a unit that declares none."""
+    if unit is None or unit.spec.serverless is None or not unit.spec.is_function_template:
+        return None
+    return (unit.metadata.uid, unit.spec.serverless.requestID)
+
+
+def limited(unit: GPUUnit | None) -> object:
+    """What the workers of a function are told of it while they run."""
+    function = unit.spec.serverless if unit and unit.spec.is_function_template else None
+    return (function.timeoutSeconds, function.maxAttempts) if function else None
+
+
+def staffed(unit: GPUUnit | None) -> object:
+    """Of a function, what the activator tells of its workers: all else in a status is ours."""
+    if unit is None or not unit.spec.is_function_template:
+        return None
+    return staffing(unit.status.serverless)
+
+
+def counted(stock: GPUUnit | None) -> object:
+    """As which kind of stock its pool counts it."""
+    if stock is None:
+        return None
+    is_terminating = provenance.is_terminating(stock)
+    return (stock.status.phase, provenance.is_claimed(stock), is_terminating)
+
+
+def shape(child: Deployment | Service | NetworkPolicy | None) -> object:
+    """What drift is judged by. One that we have just made is as we made it."""
+    if child is None:
+        return None
+    metadata = child.metadata
+    return (metadata.labels, metadata.annotations, metadata.ownerReferences, bytes(child.spec))
+
+
+def is_news(
+    old: Deployment | Service | NetworkPolicy | None,
+    new: Deployment | Service | NetworkPolicy | None,
+) -> bool:
+    if old is None and new is not None and APPLIED in new.metadata.annotations:
+        return False
+    return shape(old) != shape(new)
+
+
+def readiness(deployment: Deployment | None) -> object:
+    if deployment is None:
+        return (False, "")
+    is_ready = is_current(deployment) and deployment.status.readyReplicas > 0
+    return (is_ready, deployment.refusal)
+
+
+def trouble(pod: Pod | None) -> object:
+    """Whether it is ready, why not, and whether it is on its way out."""
+    if pod is None:
+        return (False, None, False)
+    return (pod.is_ready, failure_of((pod,)), pod.metadata.deletionTimestamp is not None)
+
+
+def unit_name(child: Deployment | Service | NetworkPolicy | Pod | None) -> str:
+    return child.metadata.labels.get(labels.UNIT, "") if child else ""

@@ -1,0 +1,1 @@
+"""Stock units and pools made true."""

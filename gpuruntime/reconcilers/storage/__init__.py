@@ -1,0 +1,1 @@
+"""Storages made true: claim, prepare, holder and file server."""

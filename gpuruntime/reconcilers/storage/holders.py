@@ -1,0 +1,166 @@
+"""Who holds a storage: taken for a unit by guarded patch, given back when its Pods are gone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.reasons import MountReason
+from gpuruntime.models.kinds.storages import GPUStorage, Holder
+from gpuruntime.models.kinds.units import CHILD_PREFIX, GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.names import cut_with_hash
+from gpuruntime.models.kubernetes.pods import PODS, Pod
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
+from gpuruntime.operations.lookup.caches import STORAGE
+from gpuruntime.reconcilers.caches import HOLDER, Caches
+from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, circle_of, told
+from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
+from gpuruntime.reconcilers.storage.writes import StorageWrites
+from gpuruntime.reconcilers.unit.pod_failures import ENDED
+from gpuruntime.reconcilers.unit.start_locks import Starts
+from gpuruntime.reconcilers.unit.start_plan import Term
+
+log = structlog.get_logger()
+
+
+class Holds:
+    """Nothing is given back that its holder may be about to mount, by whoever's request."""
+
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        *,
+        writes: StorageWrites,
+        starts: Starts,
+        term: Callable[[], Term],
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._writes = writes
+        self._starts = starts
+        self._term = term
+
+    async def take(self, unit: GPUUnit) -> Mountable | Blocked:
+        """In the unit's turn alone; raises ConflictError where somebody else was faster."""
+        found = self._look(unit)
+        if not isinstance(found, Takes):
+            return found
+        for storage in found.storages:
+            await self._write(storage, {"name": unit.metadata.name, "uid": unit.metadata.uid})
+            log.info("storage taken", storage=storage.metadata.name)
+        found = self._look(unit)
+        # Between two patches a storage may have failed, or gone.
+        return found if not isinstance(found, Takes) else await self.take(unit)
+
+    async def give_back(self, storage: GPUStorage) -> GPUStorage | None:
+        """The storage as it is then; None while its holder keeps it, or may still."""
+        holder = storage.status.holder
+        if holder is None:
+            return storage
+        unit = Key(storage.metadata.namespace, holder.name)
+        if self._wants(storage, holder):
+            return None
+        async with self._starts.pause(unit):
+            if self._may_start(unit):
+                return None
+            if self._wants(storage, holder) or await self._may_mount(storage, holder):
+                return None
+            if self._wants(storage, holder):  # it may have come back while we looked
+                return None
+            freed = await self._write(storage, None)
+        log.info("storage given back", storage=storage.metadata.name, unit=holder.name)
+        return freed
+
+    def is_wanted(self, storage: GPUStorage) -> bool:
+        """Held by a unit that goes on naming it."""
+        holder = storage.status.holder
+        return holder is not None and self._wants(storage, holder)
+
+    def holders_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
+        """Those of its holder that mount it, wherever they are on their way."""
+        holder = storage.status.holder
+        if holder is None:
+            return ()
+        pods = self._caches.pods_of(Key(storage.metadata.namespace, holder.name))
+        return tuple(pod for pod in pods if _uses(pod, storage))
+
+    def pods_on(self, storage: GPUStorage) -> tuple[Pod, ...]:
+        """All that mount it, of units and of helpers: for what is done once in its life."""
+        pods = self._caches.pods[storage.metadata.namespace].store.values()
+        return tuple(pod for pod in pods if _uses(pod, storage))
+
+    def others_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
+        """Its own helpers go with it."""
+        name = storage.metadata.name
+        pods = self.pods_on(storage)
+        return tuple(pod for pod in pods if pod.metadata.labels.get(labels.STORAGE) != name)
+
+    def _look(self, unit: GPUUnit) -> Mounts:
+        namespace = unit.metadata.namespace
+        names = [mount.name for mount in unit.spec.storageMounts]
+        rivals = {name: self._caches.units.store.by_index(STORAGE, name) for name in names}
+        holdings = self._holdings(namespace)
+        mounts = mounts_of(
+            unit, holdings.storage, rivals, is_stuck=lambda other: bool(circle_of(other, holdings))
+        )
+        if isinstance(mounts, Blocked) and mounts.reason is MountReason.STORAGE_HELD:
+            return told(unit, mounts, holdings)
+        return mounts
+
+    def _holdings(self, namespace: str) -> Holdings:
+        storages, units = self._caches.storages.store, self._caches.units.store
+        return Holdings(
+            storage=lambda name: storages.get(Key(namespace, name)),
+            of=lambda unit: storages.by_index(HOLDER, unit),
+            unit=lambda name: units.get(Key(namespace, name)),
+            asking=lambda storage: units.by_index(STORAGE, storage),
+        )
+
+    def _wants(self, storage: GPUStorage, holder: Holder) -> bool:
+        key = Key(storage.metadata.namespace, holder.name)
+        unit = self._caches.units.store.get(key)
+        if unit is None or unit.metadata.uid != holder.uid or provenance.is_terminating(unit):
+            return False
+        if unit.spec.is_function_template:  # its worker mounts it
+            return False
+        return any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
+
+    def _may_start(self, unit: Key) -> bool:
+        """By a request that is on its way: ours, whose answer was lost, or an earlier leader's."""
+        return bool(self._starts.unsettled_seconds((unit,)) or self._term().unsettled_seconds)
+
+    async def _may_mount(self, storage: GPUStorage, holder: Holder) -> bool:
+        """Looks at the cluster itself: a cache that lags must not give a volume to two Pods."""
+        namespace, claim = storage.metadata.namespace, storage.metadata.name
+        selector = f"{labels.UNIT}={holder.name}"
+        page = await self._client.list_page(PODS, namespace=namespace, label_selector=selector)
+        if any(_uses(pod, storage) for pod in page.items):
+            return True
+        deployment = await self._deployment(Key(namespace, holder.name))
+        if deployment is None:
+            return False
+        owner = deployment.metadata.controller_owner
+        is_holders = owner is not None and owner.uid == holder.uid
+        return is_holders and f'"claimName":"{claim}"'.encode() in bytes(deployment.spec)
+
+    async def _deployment(self, unit: Key) -> Deployment | None:
+        key = Key(unit.namespace, cut_with_hash(f"{CHILD_PREFIX}{unit.name}"))
+        try:
+            return await self._client.get(DEPLOYMENTS, key)
+        except NotFoundError:
+            return None
+
+    async def _write(self, storage: GPUStorage, holder: JsonObject | None) -> GPUStorage:
+        mounted: list[Any] = [holder["name"]] if holder else []
+        patch: JsonObject = {"status": {"holder": holder, "mountedBy": mounted}}
+        return await self._writes.patch(storage, patch, subresource="status")
+
+
+def _uses(pod: Pod, storage: GPUStorage) -> bool:
+    return pod.mounts(storage.metadata.name) and pod.status.phase not in ENDED

@@ -1,0 +1,25 @@
+"""Where a storage's file server runs: with its unit's Pod, and moved no more often than that is.
+
+To move it is to restart it, and a volume is on one node at a time, until the last Pod there is
+gone.
+"""
+
+from collections.abc import Sequence
+
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.reconcilers.storage.children import Placing
+from gpuruntime.reconcilers.unit.pod_failures import current_pod, is_unschedulable
+
+
+def placing_of_server(holders: Sequence[Pod], before: Placing, *, is_stuck: bool) -> Placing:
+    """`holders` are the Pods of the unit that holds the volume, ending ones among them.
+
+    `is_stuck` says that the file server itself finds no place.
+    """
+    placed = [pod for pod in holders if pod.spec.nodeName]
+    if placed:
+        return Placing(node=(current_pod(placed) or placed[0]).spec.nodeName)
+    waiting = current_pod(holders)
+    if waiting is None:
+        return Placing(node="" if is_stuck else before.node)
+    return Placing(is_off=True) if is_unschedulable(waiting) else before

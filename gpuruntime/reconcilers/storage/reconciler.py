@@ -1,0 +1,171 @@
+"""A storage made true: its claim, what fills it, who holds it, and its file server.
+
+What is on a volume is never risked: a prepare is recorded before it runs, a claim that once had a
+volume is never made again, and nothing is given to a second unit while a Pod may still write.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.event_notes import tell
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.reasons import StorageReason
+from gpuruntime.models.kinds.storages import FINALIZER, GPU_STORAGES, GPUStorage, GPUStorageStatus
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.reconcilers.caches import Caches
+from gpuruntime.reconcilers.children.keeper import ChildSyncError
+from gpuruntime.reconcilers.events import storage_notes
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.storage.file_server import Accessors
+from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.storage.plan import StorageVerdict, ending_verdict, resting_step
+from gpuruntime.reconcilers.storage.prepare import Prepares
+from gpuruntime.reconcilers.storage.status import Findings, ending_status, storage_status
+from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
+from gpuruntime.reconcilers.storage.writes import StorageWrites
+from gpuruntime.reconcilers.tombstones import bury
+from gpuruntime.strict.structure import Problem
+from gpuruntime.strict.validation import storage_problems
+
+log = structlog.get_logger()
+
+# How often what was refused, or is on its way out, is looked at beside its events.
+LOOK_AGAIN_SECONDS: Final = 15.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageReconciler:
+    caches: Caches
+    options: UnitOptions
+    writes: StorageWrites
+    holds: Holds
+    claims: VolumeClaims
+    prepares: Prepares
+    accessors: Accessors
+    tombstones: Tombstones
+    recorder: EventRecorder
+    now: Callable[[], datetime]
+
+    async def reconcile(self, key: Key) -> Result:
+        storage = self.caches.storages.store.get(key)
+        if storage is None:
+            return DONE
+        freed = await self.holds.give_back(storage)
+        storage = freed or storage
+        again = DONE if freed else self._while_held(storage)
+        if provenance.is_terminating(storage):
+            return await self._end(storage)
+        if await self._has_come_late(storage):
+            return DONE
+        if FINALIZER not in storage.metadata.finalizers:
+            finalizers = (*storage.metadata.finalizers, FINALIZER)
+            storage = await self.writes.patch(
+                storage, {"metadata": {"finalizers": list(finalizers)}}
+            )
+        problems = (*storage_problems(storage), *self.prepares.circle(storage))
+        if problems:
+            return await self._rest(storage, problems) or again
+        return await self._carry_out(storage) or again
+
+    async def _has_come_late(self, storage: GPUStorage) -> bool:
+        """By a create that landed after its storage was deleted: nothing is made for it."""
+        operation = provenance.operation_of(storage)
+        if FINALIZER in storage.metadata.finalizers or not operation:
+            return False
+        tombstone = await self.tombstones.find(operation)
+        if tombstone is None or not tombstone.forbids(storage):
+            return False
+        await self.writes.remove(storage)
+        log.info("storage of a finished operation removed")
+        return True
+
+    async def _carry_out(self, storage: GPUStorage) -> Result | None:
+        try:
+            claim, volume = await self.claims.keep(storage)
+        except ChildSyncError as error:
+            verdict = StorageVerdict(reason=StorageReason(error.reason), message=str(error))
+            # No other claim of its name is ever served.
+            await self._report_without_volume(storage, verdict, serves=False)
+            return Result(LOOK_AGAIN_SECONDS)
+        step = await self.prepares.step(storage, volume)
+        # A file server that is there is a way to save what is on a volume that ends.
+        has_volume = volume.is_true or volume.reason is StorageReason.VOLUME_ENDING
+        is_ready = has_volume and step.verdict.is_true
+        accessor, result = await self.accessors.keep(storage, is_ready=is_ready)
+        found = Findings(volume=volume, prepare=step, accessor=accessor, claim=claim)
+        storage = await self._report(storage, found)
+        if step.makes_job:
+            step = await self.prepares.begin(storage, step)
+            await self._report(storage, attrs.evolve(found, prepare=step))
+        is_refused = volume.is_refused or step.verdict.is_refused
+        return Result(LOOK_AGAIN_SECONDS) if is_refused else result
+
+    def _while_held(self, storage: GPUStorage) -> Result:
+        """A holder that wants no more is looked at again: its Pods' end may have been missed."""
+        return DONE if self.holds.is_wanted(storage) else Result(LOOK_AGAIN_SECONDS)
+
+    async def _end(self, storage: GPUStorage) -> Result:
+        """What a unit mounts, or a copy reads, stays until its Pod is gone."""
+        if FINALIZER not in storage.metadata.finalizers:
+            return DONE
+        is_read = self.prepares.is_copied(storage)
+        if storage.status.holder is not None or self.holds.others_pods(storage) or is_read:
+            await self.claims.shelter(storage)
+            await self._tell_the_end(storage)
+            return Result(LOOK_AGAIN_SECONDS)
+        await bury(self.tombstones, GPU_STORAGES.kind, storage)
+        # While the finalizer is there: nobody else would remove it.
+        await self.claims.remove(storage)
+        others = [each for each in storage.metadata.finalizers if each != FINALIZER]
+        try:
+            await self.writes.patch(storage, {"metadata": {"finalizers": list(others)}})
+        except NotFoundError:
+            return DONE
+        log.info("storage let go")
+        return DONE
+
+    async def _tell_the_end(self, storage: GPUStorage) -> None:
+        status = ending_status(storage, ending_verdict(storage), now=self.now())
+        await self._write_status(storage, status)
+
+    async def _report(self, storage: GPUStorage, found: Findings) -> GPUStorage:
+        status = storage_status(storage, found, self.options, now=self.now())
+        return await self._write_status(storage, status)
+
+    async def _write_status(self, storage: GPUStorage, status: GPUStorageStatus) -> GPUStorage:
+        if status == storage.status:
+            return storage
+        written = await self.writes.patch(
+            storage, {"status": codec.to_json(status)}, subresource="status"
+        )
+        for note in storage_notes(storage, status):
+            tell(self.recorder, GPU_STORAGES, storage, note)
+        return written
+
+    async def _rest(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Result | None:
+        """Until its spec is mended nothing is begun, and what is served goes on being served."""
+        message = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        verdict = StorageVerdict(reason=StorageReason.INVALID_SPEC, message=message)
+        serves = self.accessors.is_there(storage) and self.claims.is_there(storage)
+        result = await self._report_without_volume(storage, verdict, serves=serves)
+        await self.claims.shelter(storage)
+        return result
+
+    async def _report_without_volume(
+        self, storage: GPUStorage, verdict: StorageVerdict, *, serves: bool
+    ) -> Result | None:
+        accessor, result = await self.accessors.keep(storage, is_ready=serves)
+        found = Findings(
+            volume=verdict, prepare=resting_step(storage), accessor=accessor, claim=None
+        )
+        await self._report(storage, found)
+        return result

@@ -1,0 +1,150 @@
+"""Which changes wake which storages, and the units that wait for them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuruntime.meter import Meter
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.storages import GPUStorage, source_in_use
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.operations.lookup import caches
+from gpuruntime.reconcilers.caches import HOLDER
+from gpuruntime.reconcilers.informers import Informers
+from gpuruntime.reconcilers.predicates import asked, is_news, mounted, offered, trouble, unit_name
+from gpuruntime.reconcilers.unit.pod_failures import ENDED
+from gpuruntime.workqueue.queue import WorkQueue
+
+
+class StorageWaker:
+    """Owns the queue of storages, and wakes units beside the units' own waker."""
+
+    def __init__(
+        self, informers: Informers, *, namespace: str, units: WorkQueue[Key], meter: Meter
+    ) -> None:
+        self.storages: WorkQueue[Key] = WorkQueue("storage", meter=meter)
+        self._informers = informers
+        self._namespace = namespace
+        self._units = units
+        self._is_leading = False
+        self._listen()
+
+    def begin(self) -> None:
+        """From here on this process leads."""
+        self._is_leading = True
+        for storage in self._informers.storages.store.values():
+            self.storages.add(storage.metadata.key, is_backlog=True)
+
+    def _listen(self) -> None:
+        informers, namespace = self._informers, self._namespace
+        informers.storages.add_handler(self._on_storage)
+        informers.units.add_handler(self._on_unit)
+        informers.pods[namespace].add_handler(self._on_pod)
+        informers.classes.add_handler(self._on_class)
+        informers.claims.add_handler(self._on_claim)
+        for helpers in (
+            informers.jobs,
+            informers.services,
+            informers.policies,
+        ):
+            helpers.add_handler(self._on_helper)
+        informers.deployments[namespace].add_handler(self._on_deployment)
+
+    def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
+        """What units see of it wakes them, and the storages that wait to copy it.
+
+        The end of a copy wakes its source, which may be waiting for that to go.
+        """
+        if not self._is_leading:
+            return
+        if new is not None and (asked(old) != asked(new) or _holder(old) != _holder(new)):
+            self.storages.add(key)
+        source = _source(old)
+        if source and source != _source(new):
+            self.storages.add(Key(key.namespace, source))
+        if offered(old) != offered(new):
+            self._wake_line(key.name)
+            copying = (
+                each
+                for each in self._informers.storages.store.values()
+                if each.spec.prepare and each.spec.prepare.fromStorageName == key.name
+            )
+            self._wake(self.storages, copying)
+
+    def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        """A mount that comes or goes, or a unit that stops to wait, changes who is next."""
+        if not self._is_leading or mounted(old) == mounted(new):
+            return
+        names = {mount.name for unit in (old, new) if unit for mount in unit.spec.storageMounts}
+        for name in names:
+            self.storages.add(Key(self._namespace, name))
+            self._wake(self._units, self._mounting(name))
+
+    def _on_pod(self, _: Key, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if not self._is_leading or pod is None:
+            return
+        is_placed = (new.spec.nodeName if new else "") != (old.spec.nodeName if old else "")
+        has_ended = pod.status.phase in ENDED and (old is None or old.status.phase not in ENDED)
+        if trouble(old) != trouble(new) or new is None or is_placed or has_ended:
+            self._wake_by_label(pod)
+            self._wake_held(unit_name(pod))
+
+    def _on_claim(self, key: Key, *_: object) -> None:
+        """Whosever it is: somebody else's keeps the storage of its name waiting."""
+        if self._is_leading and key in self._informers.storages.store:
+            self.storages.add(key)
+
+    def _on_helper(self, _: Key, old: Any, new: Any) -> None:
+        value = new or old
+        if self._is_leading and value is not None:
+            self._wake_by_label(value)
+
+    def _on_deployment(self, _: Key, old: Deployment | None, new: Deployment | None) -> None:
+        """A unit that has no Pod gives a storage back with the mount in its template."""
+        value = new or old
+        if not self._is_leading or value is None:
+            return
+        self._wake_by_label(value)
+        if new is None or is_news(old, new):
+            self._wake_held(unit_name(value))
+
+    def _on_class(self, *_: object) -> None:
+        """Rare, and it may matter to any of them."""
+        if self._is_leading:
+            self._wake(self.storages, self._informers.storages.store.values())
+
+    def _wake_by_label(self, value: KubernetesObject) -> None:
+        name = value.metadata.labels.get(labels.STORAGE, "")
+        if name:
+            self.storages.add(Key(self._namespace, name))
+
+    def _wake_held(self, unit: str) -> None:
+        if unit:
+            held = self._informers.storages.store.by_index(HOLDER, unit)
+            self._wake(self.storages, held)
+
+    def _wake_line(self, storage: str) -> None:
+        """Who names it, and who waits for something else that those name: they may step back."""
+        naming = tuple(self._mounting(storage))
+        names = {mount.name for unit in naming for mount in unit.spec.storageMounts}
+        for name in names:
+            self._wake(self._units, self._mounting(name))
+
+    def _mounting(self, storage: str) -> Iterable[GPUUnit]:
+        return self._informers.units.store.by_index(caches.STORAGE, storage)
+
+    @staticmethod
+    def _wake(queue: WorkQueue[Key], values: Iterable[KubernetesObject]) -> None:
+        for value in values:
+            queue.add(value.metadata.key)
+
+
+def _source(storage: GPUStorage | None) -> str:
+    return source_in_use(storage) if storage else ""
+
+
+def _holder(storage: GPUStorage | None) -> object:
+    return storage.status.holder if storage else None

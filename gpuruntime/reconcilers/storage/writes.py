@@ -1,0 +1,36 @@
+"""The manager's writes to a storage itself: guarded by what was seen, and known here at once."""
+
+from contextlib import suppress
+
+import attrs
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
+from gpuruntime.operations.lookup.caches import Cache
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageWrites:
+    client: Client
+    storages: Cache[GPUStorage]
+
+    async def patch(
+        self, storage: GPUStorage, patch: JsonObject, *, subresource: str = ""
+    ) -> GPUStorage:
+        """The storage as it is then; raises ConflictError where it has changed since."""
+        written = await self.client.patch(
+            GPU_STORAGES,
+            storage.metadata.key,
+            patch,
+            resource_version=storage.metadata.resourceVersion,
+            subresource=subresource,
+        )
+        self.storages.write_through(written)
+        return written
+
+    async def remove(self, storage: GPUStorage) -> None:
+        """This one, and none that has its name by then."""
+        with suppress(NotFoundError):
+            await self.client.delete(GPU_STORAGES, storage.metadata.key, uid=storage.metadata.uid)

@@ -1,0 +1,179 @@
+"""Which changes wake which reconcilers.
+
+A standby queues nothing; a new leader takes every object as backlog, and new stock goes there too.
+An event that changes nothing that `observe` reads wakes nobody.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from gpuruntime.meter import Meter
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.operations.lookup import caches
+from gpuruntime.reconcilers.caches import WORKER_OF
+from gpuruntime.reconcilers.informers import Informers
+from gpuruntime.reconcilers.predicates import (
+    WAITING,
+    asked,
+    counted,
+    declared,
+    has_begun,
+    is_news,
+    is_refused,
+    limited,
+    readiness,
+    staffed,
+    trouble,
+    unit_name,
+)
+from gpuruntime.workqueue.queue import WorkQueue
+
+# Changes of a pool's units within this time are counted together.
+POOL_SECONDS: Final = 0.5
+
+
+class Waker:
+    """Turns what the informers tell into keys of the queues that it owns."""
+
+    def __init__(self, informers: Informers, *, stock_namespace: str, meter: Meter) -> None:
+        self.units: WorkQueue[Key] = WorkQueue("unit", meter=meter)
+        self.stock: WorkQueue[Key] = WorkQueue("stock", meter=meter)
+        self.pools: WorkQueue[Key] = WorkQueue("pool", meter=meter)
+        self.is_leading = False
+        self._informers = informers
+        self._stock_namespace = stock_namespace
+        self._listen()
+
+    def begin(self) -> None:
+        """From here on this process leads."""
+        self.is_leading = True
+        for queue, informer in (
+            (self.units, self._informers.units),
+            (self.stock, self._informers.stock),
+            (self.pools, self._informers.pools),
+        ):
+            for held in informer.store.values():
+                queue.add(held.metadata.key, is_backlog=True)
+
+    def _listen(self) -> None:
+        informers = self._informers
+        informers.units.add_handler(self._on_unit)
+        informers.stock.add_handler(self._on_stock)
+        informers.pools.add_handler(self._on_pool)
+        informers.services.add_handler(self._on_child)
+        informers.policies.add_handler(self._on_child)
+        for namespace in informers.deployments:
+            informers.deployments[namespace].add_handler(self._on_deployment)
+            informers.pods[namespace].add_handler(self._on_pod)
+
+    def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        if not self.is_leading:
+            return
+        if new is None or asked(old) != asked(new) or staffed(old) != staffed(new):
+            # One that is gone is looked at as well, so that nothing of it is kept in mind.
+            self.units.add(key)
+        if new is not None and limited(old) != limited(new):
+            workers = self._informers.units.store.by_index(WORKER_OF, new.metadata.uid)
+            self._add_all(self.units, workers, key)
+        if declared(old) != declared(new):
+            self._wake_namesakes(old, key)
+            self._wake_namesakes(new, key)
+        if has_begun(old) != has_begun(new) or new is None:
+            self._wake_source(new or old)
+        if old is None or new is None:
+            self._wake_rivals(new or old, key)
+
+    def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        if not self.is_leading:
+            return
+        if new is not None and asked(old) != asked(new):
+            # What is yet to be made waits, so that no claim does.
+            self.stock.add(key, is_backlog=old is None)
+        if counted(old) != counted(new):
+            self._wake_pool(new or old)
+        if new is not None and provenance.is_free(new) and not (old and provenance.is_free(old)):
+            self._wake_waiting(new)
+
+    def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
+        if not self.is_leading:
+            return
+        if new is None or asked(old) != asked(new):
+            self.pools.add(key)
+        if new is None and old is not None:
+            # Whose envelope was another one may be made now.
+            alike = self._informers.pools.store.by_index(caches.SPEC, old.spec.specName)
+            self._add_all(self.pools, [each for each in alike if is_refused(each)], key)
+        if new is None or (old is not None and old.status.seeded != new.status.seeded):
+            for unit in self._informers.stock.store.by_index(caches.POOL, key.name):
+                if new is None or provenance.is_claimed(unit):
+                    self.stock.add(unit.metadata.key)
+
+    def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
+        if is_news(old, new) or readiness(old) != readiness(new):
+            self._wake_owner(key.namespace, new or old)
+
+    def _on_child(
+        self, key: Key, old: Service | NetworkPolicy | None, new: Service | NetworkPolicy | None
+    ) -> None:
+        if is_news(old, new):
+            self._wake_owner(key.namespace, new or old)
+
+    def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """On the way to Ready the Deployment tells; a Pod tells of trouble, and of its end."""
+        if trouble(old) != trouble(new) or new is None:
+            self._wake_owner(key.namespace, new or old)
+
+    def _wake_owner(
+        self, namespace: str, child: Deployment | Service | NetworkPolicy | Pod | None
+    ) -> None:
+        """Children outlive their owner for a while: one that is gone needs no waking."""
+        key = Key(namespace, unit_name(child))
+        is_stock = namespace == self._stock_namespace
+        informer = self._informers.stock if is_stock else self._informers.units
+        if self.is_leading and key in informer.store:
+            (self.stock if is_stock else self.units).add(key)
+
+    def _wake_source(self, unit: GPUUnit | None) -> None:
+        source = provenance.source_of(unit) if unit else None
+        if source is not None:
+            self.stock.add(source)
+
+    def _wake_rivals(self, unit: GPUUnit | None, key: Key) -> None:
+        operation = provenance.operation_of(unit) if unit else ""
+        self._add_all(
+            self.units,
+            self._informers.units.store.by_index(caches.OPERATION, operation) if operation else (),
+            key,
+        )
+
+    def _wake_namesakes(self, template: GPUUnit | None, key: Key) -> None:
+        """Whose the function is may have changed for all that declare it."""
+        found = declared(template)
+        if found is not None:
+            _, function = found
+            store = self._informers.units.store
+            self._add_all(self.units, store.by_index(caches.FUNCTION, function), key)
+
+    def _wake_pool(self, stock: GPUUnit | None) -> None:
+        name = stock.metadata.labels.get(labels.POOL, "") if stock else ""
+        if stock is not None and name:
+            self.pools.add_after(Key(stock.metadata.namespace, name), POOL_SECONDS)
+
+    def _wake_waiting(self, stock: GPUUnit) -> None:
+        """Free stock is what units wait for whose claim was lost."""
+        waiting = self._informers.units.store.by_index(WAITING, stock.spec.specName)
+        self._add_all(self.units, waiting, None)
+
+    @staticmethod
+    def _add_all(
+        queue: WorkQueue[Key], values: Iterable[KubernetesObject], besides: Key | None
+    ) -> None:
+        for value in values:
+            if value.metadata.key != besides:
+                queue.add(value.metadata.key)

@@ -1,0 +1,1 @@
+"""Active units made true: the gate, their children, their status."""

@@ -1,0 +1,123 @@
+"""The children of a unit as they should be: what runs it, isolates it and leads to it."""
+
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.templates import Port
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec, child_key
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.children.drift import Child, inputs_hash
+from gpuruntime.reconcilers.children.network_policies import unit_rules
+from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
+from gpuruntime.reconcilers.unit.pod_template import (
+    Placement,
+    labels_of,
+    pod_template,
+    primary_port,
+)
+
+# A Pod has to stay ready so long before a crash is forgiven; the first readiness counts at once.
+MIN_READY_SECONDS: Final = 10
+_POD: Final = ("spec", "template", "spec")
+POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
+
+
+@attrs.frozen(slots=True)
+class _PolicyInputs:
+    spec: GPUUnitSpec
+    network: NetworkOptions
+    revision: int
+
+
+def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> Child:
+    selector: JsonObject = {labels.UNIT: unit.metadata.name}
+    spec: JsonObject = {
+        "replicas": 0 if unit.spec.suspended else 1,
+        "strategy": {"type": "Recreate"},
+        "revisionHistoryLimit": 1,
+        "minReadySeconds": MIN_READY_SECONDS,
+        "selector": {"matchLabels": selector},
+        "template": pod_template(unit, options, placement),
+    }
+    return _child(unit, options, DEPLOYMENTS, spec)
+
+
+def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
+    """Stock serves nobody, a template runs nothing, and without ports nothing can be reached."""
+    ports = unit.spec.template.ports
+    is_stock = unit.metadata.namespace == options.stock_namespace
+    if not ports or is_stock or unit.spec.is_function_template:
+        return None
+    spec: JsonObject = {
+        "type": "ClusterIP",
+        "selector": {labels.UNIT: unit.metadata.name},
+        "ports": [_service_port(port) for port in ports],
+    }
+    return _child(unit, options, SERVICES, spec)
+
+
+def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
+    """Follows the configuration and our code too: to change it restarts nothing."""
+    spec = unit_rules(unit, options.network)
+    child = _child(unit, options, NETWORK_POLICIES, spec)
+    asked = _PolicyInputs(unit.spec, options.network, options.rules_revision)
+    return attrs.evolve(child, inputs=inputs_hash(asked))
+
+
+def child_metadata(unit: GPUUnit) -> JsonObject:
+    owner: JsonObject = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": GPU_UNITS.kind,
+        "name": unit.metadata.name,
+        "uid": unit.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    key = child_key(unit)
+    return {
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": dict(labels_of(unit)),
+        "ownerReferences": [owner],
+    }
+
+
+def access_url(unit: GPUUnit, options: UnitOptions) -> str:
+    port = primary_port(unit)
+    if port is None or service_of(unit, options) is None:
+        return ""
+    name = child_key(unit)
+    host = f"{name.name}.{name.namespace}.svc.{options.cluster_domain}"
+    return f"{unit.spec.access.scheme}://{host}:{port.port}"
+
+
+def _service_port(port: Port) -> JsonObject:
+    return {
+        "name": port.name,
+        "port": port.port,
+        "targetPort": port.port,
+        "protocol": port.protocol,
+    }
+
+
+def _child(
+    unit: GPUUnit, options: UnitOptions, resource: Resource[Any], spec: JsonObject
+) -> Child:
+    body: JsonObject = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": child_metadata(unit),
+        "spec": spec,
+    }
+    return Child(
+        inputs=inputs_hash(unit.spec),
+        generation=unit.metadata.generation,
+        revision=options.template_revision,
+        body=body,
+        surroundings=POD_SURROUNDINGS if resource is DEPLOYMENTS else (),
+    )

@@ -1,0 +1,234 @@
+"""The Pod template of a unit: its envelope, its container, and how it is held in.
+
+Requests equal limits, nothing of the cluster's is mounted, and no right is left that the user's
+own image does not need.
+"""
+
+from typing import Final
+
+import attrs
+
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.templates import Port, PortProtocol
+from gpuruntime.models.kinds.units import GPUUnit, Readiness
+from gpuruntime.models.kubernetes.quantities import Quantity, parse_quantity
+from gpuruntime.reconcilers.children.pod_security import (
+    container_security,
+    pod_security,
+    storage_security,
+)
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.unit.sidecar import (
+    drained_first,
+    grace_seconds,
+    left_beside,
+    shared_volumes,
+    sidecar,
+    socket_mount,
+)
+
+CONTAINER: Final = "runtime"
+RESERVATION_IMAGE: Final = "busybox:1.36"
+SLEEP: Final = ("sh", "-c", "sleep infinity")
+SHARED_MEMORY: Final = "shared-memory"
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Placement:
+    """What the unit's surroundings add to its template; none of it is an input of the unit's."""
+
+    priority_class: str = ""
+    preferred_node: str = ""
+    ends_at_once: bool = False
+
+
+def pod_template(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObject:
+    return {"metadata": {"labels": dict(labels_of(unit))}, "spec": _spec(unit, options, placement)}
+
+
+def labels_of(unit: GPUUnit) -> dict[str, str]:
+    given = unit.metadata.labels
+    carried = {name: given[name] for name in (labels.POOL, labels.TENANT) if name in given}
+    return {
+        labels.APP_NAME: labels.UNIT_APP,
+        labels.MANAGED_BY: labels.MANAGER,
+        labels.UNIT: unit.metadata.name,
+        labels.SPEC: unit.spec.specName,
+        **carried,
+    }
+
+
+def primary_port(unit: GPUUnit) -> Port | None:
+    ports = unit.spec.template.ports
+    name = unit.spec.access.primaryPort
+    return next((port for port in ports if port.name == name or not name), None)
+
+
+def has_worker(unit: GPUUnit, options: UnitOptions) -> bool:
+    """Stock serves nobody, whatever it says of functions."""
+    return unit.spec.is_function_worker and unit.metadata.namespace != options.stock_namespace
+
+
+def _spec(unit: GPUUnit, options: UnitOptions, placement: Placement) -> JsonObject:
+    defaults = options.pod_defaults
+    is_worker = has_worker(unit, options)
+    optional: JsonObject = {
+        "priorityClassName": placement.priority_class,
+        "terminationGracePeriodSeconds": _grace_seconds(unit, options, placement),
+        "initContainers": [sidecar(unit, options)] if is_worker else [],
+        "imagePullSecrets": [{"name": name} for name in defaults.image_pull_secrets],
+        "tolerations": list(defaults.tolerations),
+        "nodeSelector": _node_selector(unit, options),
+        "runtimeClassName": defaults.runtime_class,
+        "affinity": _affinity(placement.preferred_node),
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _pod_security(unit, options),
+        "containers": [_container(unit, options)],
+        "volumes": [
+            _shared_memory(unit, options),
+            *_storage_volumes(unit),
+            *(shared_volumes(unit) if is_worker else []),
+        ],
+        **_present(optional),
+    }
+
+
+def _grace_seconds(unit: GPUUnit, options: UnitOptions, placement: Placement) -> int | None:
+    if placement.ends_at_once:
+        return 0
+    return grace_seconds(options.sidecar) if has_worker(unit, options) else None
+
+
+def _container(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    template = unit.spec.template
+    runs_nothing = not (unit.spec.image or template.command or template.args)
+    optional: JsonObject = {
+        "command": list(SLEEP if runs_nothing else template.command),
+        "args": list(template.args),
+        "ports": [_container_port(port) for port in template.ports],
+        "readinessProbe": _readiness_probe(unit, options),
+        "lifecycle": drained_first(unit) if has_worker(unit, options) else {},
+    }
+    resources = _resources(unit, options)
+    return {
+        "name": CONTAINER,
+        "image": unit.spec.image or RESERVATION_IMAGE,
+        "env": [*_platform_env(unit, options), *_caller_env(unit)],
+        "resources": {"requests": resources, "limits": resources},
+        "securityContext": container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - in the Pod
+            *_storage_mounts(unit),
+            *([socket_mount(unit)] if has_worker(unit, options) else []),
+        ],
+        **_present(optional),
+    }
+
+
+def _platform_env(unit: GPUUnit, options: UnitOptions) -> list[JsonObject]:
+    values = {
+        "SPEC_NAME": unit.spec.specName,
+        "UNIT_NAME": unit.metadata.name,
+        "GPU_COUNT": str(unit.spec.gpu),
+        "MEMORY_LIMIT": _memory(unit, options),
+    }
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _caller_env(unit: GPUUnit) -> list[JsonObject]:
+    return [{"name": env.name, "value": env.value} for env in unit.spec.template.envs]
+
+
+def _container_port(port: Port) -> JsonObject:
+    return {"name": port.name, "containerPort": port.port, "protocol": port.protocol}
+
+
+def _readiness_probe(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    """Ready means reachable: only stock, which serves nobody, is ready without being asked."""
+    port = primary_port(unit)
+    is_stock = unit.metadata.namespace == options.stock_namespace
+    asks = unit.spec.access.readiness == Readiness.TCP
+    if port is None or is_stock or not asks or port.protocol != PortProtocol.TCP:
+        return {}
+    return {"tcpSocket": {"port": port.port}, "periodSeconds": 2, "failureThreshold": 3}
+
+
+def _resources(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    devices: JsonObject = {options.gpu_resource: str(unit.spec.gpu)} if unit.spec.gpu else {}
+    cpu = unit.spec.cpu or options.pod_defaults.cpu
+    scratch = options.pod_defaults.ephemeral_storage
+    beside = options.sidecar
+    if has_worker(unit, options):
+        cpu = left_beside(cpu, beside.cpu)
+        scratch = left_beside(scratch, beside.ephemeral_storage)
+    return {
+        "cpu": cpu,
+        "memory": _memory(unit, options),
+        "ephemeral-storage": scratch,
+        **devices,
+    }
+
+
+def _memory(unit: GPUUnit, options: UnitOptions) -> str:
+    memory = unit.spec.memory or options.pod_defaults.memory
+    is_alone = not has_worker(unit, options)
+    return memory if is_alone else left_beside(memory, options.sidecar.memory)
+
+
+def _half_of_memory(unit: GPUUnit, options: UnitOptions) -> str:
+    return str(Quantity.of_bytes(parse_quantity(_memory(unit, options)).rounded_up // 2))
+
+
+def _node_selector(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    product: JsonObject = (
+        {labels.GPU_PRODUCT: unit.spec.gpuProduct} if unit.spec.gpuProduct else {}
+    )
+    return {**options.pod_defaults.node_selector, **product}
+
+
+def _affinity(node: str) -> JsonObject:
+    if not node:
+        return {}
+    term: JsonObject = {"key": HOSTNAME, "operator": "In", "values": [node]}
+    preference: JsonObject = {"weight": 100, "preference": {"matchExpressions": [term]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
+
+
+def _pod_security(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    shared = storage_security() if unit.spec.storageMounts else {}
+    return {**pod_security(is_restricted=options.is_restricted), **shared}
+
+
+def _shared_memory(unit: GPUUnit, options: UnitOptions) -> JsonObject:
+    size = _half_of_memory(unit, options)
+    return {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+
+
+def _storage_volumes(unit: GPUUnit) -> list[JsonObject]:
+    """Named by their place: a storage's own name may be too long beside a prefix."""
+    return [
+        {"name": f"storage-{index}", "persistentVolumeClaim": {"claimName": mount.name}}
+        for index, mount in enumerate(unit.spec.storageMounts)
+    ]
+
+
+def _storage_mounts(unit: GPUUnit) -> list[JsonObject]:
+    return [
+        {
+            "name": f"storage-{index}",
+            "mountPath": mount.mountPath,
+            **({"readOnly": True} if mount.readOnly else {}),
+        }
+        for index, mount in enumerate(unit.spec.storageMounts)
+    ]
+
+
+def _present(members: JsonObject) -> JsonObject:
+    """The server drops empty members; an absent one never reads as drift."""
+    return {name: value for name, value in members.items() if value not in ("", None, [], {})}

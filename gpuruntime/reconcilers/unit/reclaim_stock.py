@@ -1,0 +1,84 @@
+"""Another stock unit for a unit that lost its own: the leader claims as the API does."""
+
+from collections.abc import Iterable
+
+import attrs
+import structlog
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.event_notes import Note, tell
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.operations.claim.plan import Claim, Wanted
+from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.errors import OperationConflictError
+from gpuruntime.operations.lookup.caches import Cache
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Reclaimer:
+    client: Client
+    claims: StockClaims
+    units: Cache[GPUUnit]
+    recorder: EventRecorder
+
+    async def claim_for(self, unit: GPUUnit, own: Iterable[GPUUnit]) -> bool:
+        """False: nothing of the unit's envelope is free. True: the unit names its new stock.
+
+        `own` is what the unit may take again, which goes first: a crash between the two writes
+        leaves a claim, and nobody else ever claims the stock that a unit names.
+        """
+        wanted = _wanted(unit)
+        try:
+            claim = await self._take_again(own, wanted) or await self.claims.claim(wanted)
+        except OperationConflictError as error:
+            # Another unit of the operation, which lost to this one, keeps its claim until it goes.
+            log.warning("no stock claimed", error=str(error))
+            return False
+        if claim is None:
+            return False
+        await self._name(unit, claim.stock)
+        return True
+
+    async def _take_again(self, own: Iterable[GPUUnit], wanted: Wanted) -> Claim | None:
+        for stock in own:
+            if claim := await self.claims.restamp(stock, wanted):
+                return claim
+        return None
+
+    async def _name(self, unit: GPUUnit, stock: GPUUnit) -> None:
+        named = await self.client.patch(
+            GPU_UNITS,
+            unit.metadata.key,
+            {"metadata": {"annotations": dict(provenance.source_marks(stock))}},
+            resource_version=unit.metadata.resourceVersion,
+        )
+        self.units.write_through(named)
+        log.info("lost claim replaced", stock=str(stock.metadata.key))
+        note = Note("ClaimReplaced", f"claims stock {stock.metadata.key}")
+        tell(self.recorder, GPU_UNITS, unit, note)
+
+
+def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:
+    """Claimed for this unit and no other, or named by it and free since its claim was cleared."""
+    if provenance.is_terminating(stock):
+        return False
+    if provenance.is_claimed(stock):
+        is_same = provenance.is_of(stock, provenance.operation_of(unit), provenance.hash_of(unit))
+        return is_same and provenance.claimant_of(stock) == unit.metadata.key
+    return provenance.source_uid_of(unit) == stock.metadata.uid and provenance.is_ready(stock)
+
+
+def _wanted(unit: GPUUnit) -> Wanted:
+    return Wanted(
+        operation_id=provenance.operation_of(unit),
+        request_hash=provenance.hash_of(unit),
+        claimant=unit.metadata.key,
+        spec_name=unit.spec.specName,
+        image=unit.spec.image,
+        envelope=envelope_of(unit.spec),
+    )

@@ -1,0 +1,254 @@
+"""The status of a unit as a function of what was observed of it."""
+
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.phases import phase_of
+from gpuruntime.models.kinds.reasons import ConditionType, MountReason, UnitReason
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitStatus, Timeline, child_key
+from gpuruntime.models.kubernetes.conditions import Condition, with_condition
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.timestamps import moment_of
+from gpuruntime.models.kubernetes.workloads import Deployment
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable
+from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS, access_url, service_of
+from gpuruntime.reconcilers.unit.pod_failures import (
+    FailureKind,
+    PodFailure,
+    crash_of,
+    current_pod,
+    failure_of,
+    unended,
+)
+
+FAILURES = {
+    FailureKind.STARTUP: UnitReason.POD_STARTUP_FAILED,
+    FailureKind.UNSCHEDULABLE: UnitReason.POD_UNSCHEDULABLE,
+}
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Verdict:
+    """Why the unit is or is not Ready, in a reason and a sentence."""
+
+    reason: UnitReason
+    message: str
+    # Of a unit with storageMounts: whether it may mount them, where that was looked at.
+    mounts: Mountable | Blocked | None = None
+    # Of a unit that declares a function: its condition ServerlessReady, where that was looked at.
+    workers: Condition | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.runs or self.reason is UnitReason.FUNCTION_DECLARED
+
+    @property
+    def runs(self) -> bool:
+        return self.reason is UnitReason.DEPLOYMENT_READY
+
+
+ALL_HELD: Final = "every storage is ready, and held by this unit"
+# The same on the whole way to Ready, so that the way costs no writes.
+ON_ITS_WAY: Final = "the Pod is on its way"
+# A unit that takes over a seat waits for it so long without a word: the stock has to end first.
+PATIENCE_SECONDS: Final = 5.0
+
+
+def running_verdict(
+    unit: GPUUnit, deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
+) -> Verdict:
+    """Of a unit whose children are in place."""
+    if unit.spec.suspended:
+        return stopped_verdict("suspended", pods)
+    failure = _failure(deployment, pods)
+    if failure is None and is_serving(deployment, pods):
+        return Verdict(reason=UnitReason.DEPLOYMENT_READY, message="the Pod is ready")
+    if failure is None or _patience_left(failure, now):
+        message = _progress(deployment, pods)
+        return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
+    return Verdict(reason=FAILURES[failure.kind], message=failure.message)
+
+
+def look_again_seconds(
+    deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
+) -> float | None:
+    """When the verdict changes although nothing happens."""
+    failure = _failure(deployment, pods)
+    if failure is None:
+        return None
+    if is_serving(deployment, pods):
+        return float(MIN_READY_SECONDS)
+    return _patience_left(failure, now) or None
+
+
+def stopped_verdict(why: str, pods: tuple[Pod, ...]) -> Verdict:
+    if unended(pods):
+        message = f"{why}: the Pod is still ending"
+        return Verdict(reason=UnitReason.DEPLOYMENT_PROGRESSING, message=message)
+    return Verdict(reason=UnitReason.SCALED_TO_ZERO, message=f"{why}: no Pod runs")
+
+
+def is_serving(deployment: Deployment, pods: tuple[Pod, ...]) -> bool:
+    """The Pod's own event may come after the Deployment's: where and since when, it knows."""
+    pod = current_pod(pods)
+    is_ready = pod is None or pod.is_ready
+    return is_ready and is_current(deployment) and deployment.status.readyReplicas > 0
+
+
+def status_of(
+    unit: GPUUnit,
+    verdict: Verdict,
+    *,
+    deployment: Deployment | None,
+    pods: tuple[Pod, ...],
+    options: UnitOptions,
+    now: datetime,
+) -> GPUUnitStatus:
+    condition = Condition(
+        type=ConditionType.READY,
+        status="True" if verdict.is_ready else "False",
+        reason=verdict.reason,
+        message=verdict.message,
+        observedGeneration=unit.metadata.generation,
+    )
+    conditions = with_condition(unit.status.conditions, condition, now=now)
+    conditions = _with_storage_ready(unit, verdict.mounts, conditions, now)
+    conditions = _with_serverless_ready(unit, verdict.workers, conditions, now)
+    publishes = deployment is not None and service_of(unit, options) is not None
+    pod = current_pod(pods)
+    status = attrs.evolve(
+        unit.status,
+        phase=phase_of(conditions),
+        readyReplicas=1 if verdict.runs else 0,
+        observedGeneration=unit.metadata.generation,
+        serviceName=child_key(unit).name if publishes else "",
+        accessURL=access_url(unit, options) if publishes else "",
+        nodeName=_node_of(unit, pod, runs=verdict.runs),
+        timeline=_timeline(unit, deployment, pod, ready_at=now if verdict.runs else None),
+        conditions=conditions,
+    )
+    return status if _is_news(unit.status, status, verdict) else unit.status
+
+
+def _node_of(unit: GPUUnit, pod: Pod | None, *, runs: bool) -> str:
+    """Whoever begins to lead may hear of the Deployment first: what runs is where it was."""
+    if pod is not None:
+        return pod.spec.nodeName
+    return unit.status.nodeName if runs else ""
+
+
+def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:
+    """Of a unit that is not what its spec asks for until it may mount its storages."""
+    message = f"{blocked.message}; until then it runs as before" if runs else blocked.message
+    return Verdict(reason=UnitReason.STORAGE_NOT_READY, message=message, mounts=blocked)
+
+
+def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
+    """Of a unit that runs as it should while a storage of its is in trouble."""
+    return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
+
+
+def _with_storage_ready(
+    unit: GPUUnit,
+    mounts: Mountable | Blocked | None,
+    conditions: tuple[Condition, ...],
+    now: datetime,
+) -> tuple[Condition, ...]:
+    if not unit.spec.storageMounts:
+        return tuple(each for each in conditions if each.type != ConditionType.STORAGE_READY)
+    if mounts is None:
+        return conditions
+    condition = Condition(
+        type=ConditionType.STORAGE_READY,
+        status="True" if isinstance(mounts, Mountable) else "False",
+        reason=mounts.reason if isinstance(mounts, Blocked) else MountReason.STORAGES_HELD,
+        message=mounts.message if isinstance(mounts, Blocked) else ALL_HELD,
+        observedGeneration=unit.metadata.generation,
+    )
+    return with_condition(conditions, condition, now=now)
+
+
+def _with_serverless_ready(
+    unit: GPUUnit,
+    workers: Condition | None,
+    conditions: tuple[Condition, ...],
+    now: datetime,
+) -> tuple[Condition, ...]:
+    if not unit.spec.is_function_template:
+        return tuple(each for each in conditions if each.type != ConditionType.SERVERLESS_READY)
+    return with_condition(conditions, workers, now=now) if workers else conditions
+
+
+def is_current(deployment: Deployment) -> bool:
+    status = deployment.status
+    is_observed = status.observedGeneration >= deployment.metadata.generation
+    return is_observed and status.updatedReplicas == status.replicas == 1
+
+
+def _is_news(before: GPUUnitStatus, after: GPUUnitStatus, verdict: Verdict) -> bool:
+    """On the way, where the Pod is and how far it came is told with the next thing to tell."""
+    if verdict.is_ready or before.timeline.createdAt != after.timeline.createdAt:
+        return before != after
+    told = attrs.evolve(after, nodeName=before.nodeName, timeline=before.timeline)
+    return before != told
+
+
+def _failure(deployment: Deployment, pods: tuple[Pod, ...]) -> PodFailure | None:
+    """A crash loop is ready now and then: after a crash only a lasting readiness counts."""
+    if not is_serving(deployment, pods):
+        return failure_of(pods) if _is_rolled_out(deployment) else None
+    return None if deployment.status.availableReplicas else crash_of(pods)
+
+
+def _patience_left(failure: PodFailure, now: datetime) -> float:
+    """Another machine's clock is not trusted to be ours: what it says may only shorten this."""
+    if failure.kind is not FailureKind.UNSCHEDULABLE or failure.since is None:
+        return 0.0
+    passed = (now - failure.since).total_seconds()
+    return PATIENCE_SECONDS - passed if 0 <= passed < PATIENCE_SECONDS else 0.0
+
+
+def _is_rolled_out(deployment: Deployment) -> bool:
+    """Before that, the Pods of an earlier spec tell nothing of this one."""
+    return deployment.metadata.generation <= 1 or is_current(deployment)
+
+
+def _progress(deployment: Deployment, pods: tuple[Pod, ...]) -> str:
+    return ON_ITS_WAY if current_pod(pods) else deployment.refusal or ON_ITS_WAY
+
+
+def _timeline(
+    unit: GPUUnit, deployment: Deployment | None, pod: Pod | None, *, ready_at: datetime | None
+) -> Timeline:
+    """Each moment is written once: the timeline tells the first start, not the latest.
+
+    The marks of a claimed stock unit are the claimant's: to write them here would cost a write,
+    and take the guard from whoever wants to give the claim back.
+    """
+    before = unit.status.timeline
+    marks = {} if provenance.is_claimed(unit) else unit.metadata.annotations
+    ready = pod if ready_at else None
+    return Timeline(
+        acceptedAt=before.acceptedAt or moment_of(marks.get(labels.ACCEPTED_AT, "")),
+        claimedAt=before.claimedAt or moment_of(marks.get(labels.CLAIMED_AT, "")),
+        createdAt=before.createdAt
+        or (deployment.metadata.creationTimestamp if deployment else None),
+        scheduledAt=before.scheduledAt or _condition_moment(ready, "PodScheduled"),
+        startedAt=before.startedAt or _started_at(ready),
+        readyAt=before.readyAt or ready_at,
+    )
+
+
+def _condition_moment(pod: Pod | None, type_: str) -> datetime | None:
+    condition = pod.condition(type_) if pod else None
+    return condition.lastTransitionTime if condition else None
+
+
+def _started_at(pod: Pod | None) -> datetime | None:
+    running = [each.state.running for each in pod.status.containerStatuses] if pod else []
+    moments = [each.startedAt for each in running if each and each.startedAt]
+    return max(moments, default=None)

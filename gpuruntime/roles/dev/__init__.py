@@ -1,0 +1,1 @@
+"""The whole product in one process, on the embedded cluster."""

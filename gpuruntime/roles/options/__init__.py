@@ -1,0 +1,1 @@
+"""The configuration as the small options that each room takes."""

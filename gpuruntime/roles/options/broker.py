@@ -1,0 +1,34 @@
+"""The broker's part of the configuration as options: of a connection, and of the streams on it."""
+
+from gpuruntime.bus.credentials import ConnectionOptions
+from gpuruntime.bus.streams import StreamOptions
+from gpuruntime.settings.serverless import NatsSettings
+
+
+def connection_options_of(
+    nats: NatsSettings, *, name: str, inbox_prefix: str = "_INBOX"
+) -> ConnectionOptions:
+    """`name` is what the broker's own listings show."""
+    return ConnectionOptions(
+        url=nats.url,
+        name=name,
+        inbox_prefix=inbox_prefix,
+        token_file=nats.tokenFile,
+        user=nats.user,
+        password_file=nats.passwordFile,
+        nkey_file=nats.nkeyFile,
+        credentials_file=nats.credentialsFile,
+        ca_file=nats.caFile,
+        certificate_file=nats.certificateFile,
+        key_file=nats.keyFile,
+    )
+
+
+def stream_options_of(nats: NatsSettings) -> StreamOptions:
+    given = nats.streams
+    return StreamOptions(
+        replicas=given.replicas,
+        most_queued=given.mostQueued,
+        most_queued_per_function=given.mostQueuedPerFunction,
+        most_queued_bytes=given.most_queued_bytes,
+    )

@@ -1,0 +1,34 @@
+"""The store of results that is configured, if there is one beside the stream."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.serverless.results.store import ResultStore
+from gpuruntime.settings.results import StoreKind
+from gpuruntime.settings.schema import Settings
+
+
+@asynccontextmanager
+async def result_store(settings: Settings, *, name: str) -> AsyncIterator[ResultStore | None]:
+    """`name` is what the database's own listings show."""
+    if settings.results.store is StoreKind.KV:
+        yield None
+        return
+    given = settings.results.postgres
+    try:
+        from gpuruntime.serverless.results import postgres  # noqa: PLC0415 - needs an extra of its own
+    except ImportError as error:
+        raise ConfigurationError(
+            "results.store: postgres needs asyncpg: install gpuruntime[postgres]"
+        ) from error
+    options = postgres.PostgresOptions(
+        url=given.url,
+        url_file=given.urlFile,
+        password_file=given.passwordFile,
+        schema=given.schema,
+        name=name,
+        pool_size=given.poolSize,
+    )
+    async with postgres.postgres_results(options) as store:
+        yield store

@@ -1,0 +1,61 @@
+"""What every role has around its own work: the operations listener, measurements, the status."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import structlog
+
+from gpuruntime.settings.schema import Settings
+from gpuruntime.telemetry.listener import operations_listener
+from gpuruntime.telemetry.loop_passes import MeasuredLoop
+from gpuruntime.telemetry.metrics import Registry
+from gpuruntime.telemetry.reporter import GarbagePauses, measure_loop_lag, report_status
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def standing(
+    settings: Settings,
+    registry: Registry,
+    *,
+    not_ready: Callable[[], str],
+    facts: Callable[[], Mapping[str, object]],
+    drain: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[asyncio.TaskGroup]:
+    """The group is for what lives as long as the role; one that fails ends the role.
+
+    `drain` is for roles that a Pod's preStop hook drains, ahead of the signal.
+    """
+    address = settings.operations.listen
+    _tell_of_itself(registry, not_ready)
+    loop = asyncio.get_running_loop()
+    held = loop.longest_pass().take if isinstance(loop, MeasuredLoop) else None
+    with GarbagePauses(registry, loop.time) as pauses:
+        async with (
+            operations_listener(
+                host=address.host,
+                port=address.port,
+                registry=registry,
+                not_ready=not_ready,
+                drain=drain,
+            ) as port,
+            asyncio.TaskGroup() as tasks,
+        ):
+            log.info(
+                "operations listening", address=f"http://{address.host or '127.0.0.1'}:{port}"
+            )
+            status = report_status(facts, interval_seconds=settings.reportInterval)
+            tasks.create_task(status, name="status")
+            lag = measure_loop_lag(registry, clock=loop.time, held=held)
+            tasks.create_task(lag, name="loop-lag")
+            tasks.create_task(pauses.run(), name="gc-pauses")
+            yield tasks
+
+
+def _tell_of_itself(registry: Registry, not_ready: Callable[[], str]) -> None:
+    role = registry.role
+    registry.gauge("build_info", 1, role=role, version=version("gpuruntime"))
+    registry.gauge_from("ready", lambda: {(role,): float(not not_ready())})

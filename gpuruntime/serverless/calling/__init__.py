@@ -1,0 +1,1 @@
+"""The use cases behind the routes of invocations, functions and dead letters."""

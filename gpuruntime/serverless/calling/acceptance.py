@@ -1,0 +1,306 @@
+"""Accepting an invocation: its `queued` record first, then the message for it, then the answer.
+
+Contract: whoever was told that an invocation is accepted finds its record, and its message is in
+the queue or was. One that the queue had no room for leaves nothing behind. Once the record stands,
+what cannot be told apart ends as UnknownOutcomeError, and the same request can be sent again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final
+
+import attrs
+import msgspec
+import structlog
+
+from gpuruntime.bus.errors import (
+    BusError,
+    FullError,
+    MissingError,
+    OutcomeUnknownError,
+    TooLargeError,
+    UnavailableError,
+)
+from gpuruntime.bus.jetstream import PUBLISH_SECONDS, Stored
+from gpuruntime.bus.messages import Invocation, Record, encode
+from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.kinds.invocations import Mode, State
+from gpuruntime.operations.hashing import request_hash
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.calling.functions import Declared, Functions
+from gpuruntime.serverless.calling.requests import MOST_PAYLOAD_BYTES, Invoke, payload_of
+from gpuruntime.serverless.calling.wakeups import Wakes
+from gpuruntime.serverless.errors import (
+    InvocationConflictError,
+    PayloadTooLargeError,
+    QueueAwayError,
+    QueueFullError,
+    ServerlessError,
+    UnknownOutcomeError,
+    bus_translated,
+)
+
+log = structlog.get_logger()
+
+ASYNC_SECONDS: Final = 3600.0
+ID_BYTES: Final = 16
+# Others can end what has the id only so often before something is wrong.
+LOOKS: Final = 5
+# While the record is younger, whoever wrote it may still take it back.
+MAY_BE_TAKEN_BACK_SECONDS: Final = 30.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Accepted:
+    """`sequence` is that of the message in its stream; 0 where it was never needed."""
+
+    record: Record
+    sequence: int
+    is_duplicate: bool
+
+
+class Acceptance:
+    def __init__(
+        self,
+        queue: Queue,
+        functions: Functions,
+        wakes: Wakes,
+        *,
+        now: Callable[[], datetime],
+        rng: Random,
+        send_seconds: float = PUBLISH_SECONDS,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._queue = queue
+        self._functions = functions
+        self._wakes = wakes
+        self._now = now
+        self._rng = rng
+        self._send_seconds = send_seconds
+        self._meter = meter
+
+    def named(self, request: Invoke) -> Invoke:
+        """With an id, where the caller gave none."""
+        if request.invocationID:
+            return request
+        return attrs.evolve(request, invocationID=self._rng.randbytes(ID_BYTES).hex())
+
+    async def accept(self, request: Invoke) -> Accepted:
+        """Of a named request; a duplicate is told how it stands.
+
+        It takes no longer than the invocation would live: after that nobody waits for the answer.
+        """
+        outcome = "failed"
+        try:
+            with bus_translated():
+                accepted = await self._accept(request)
+            outcome = "duplicate" if accepted.is_duplicate else "accepted"
+            return accepted
+        except ServerlessError as error:
+            outcome = error.code
+            raise
+        finally:
+            self._meter.count(
+                "serverless_invocations_total", mode=request.mode.value, outcome=outcome
+            )
+
+    async def send(self, invocation: Invocation) -> Stored:
+        """The message of a record that stands; raises BusError."""
+        stored = await self.publish(invocation)
+        self._wakes.wake(invocation.serverlessRequestID)
+        return stored
+
+    async def publish(self, invocation: Invocation) -> Stored:
+        """Nobody is woken for it."""
+        left = invocation.deadlineAt - self._now()
+        return await self._queue.jetstream.publish(
+            self._queue.names.invoke(invocation.serverlessRequestID),
+            encode(invocation),
+            message_id=message_id_of(invocation),
+            ttl_seconds=left.total_seconds(),
+            within_seconds=self._send_seconds,
+        )
+
+    async def _accept(self, request: Invoke) -> Accepted:
+        self._queue.demand()
+        payload = _bounded_payload(request)
+        arrived_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(request.timeoutSeconds) as patience:
+                declared = await self._functions.find(request.serverlessRequestID)
+                record = queued_record(request, declared, now=self._now())
+                patience.reschedule(arrived_at + _life_of(record).total_seconds())
+                return await self._accept_record(request, payload, record)
+        except TimeoutError as error:
+            seconds = asyncio.get_running_loop().time() - arrived_at
+            raise _unknown(request, f"the queue did not say within {seconds:.0f} s") from error
+
+    async def _accept_record(
+        self, request: Invoke, payload: msgspec.Raw, record: Record
+    ) -> Accepted:
+        for _ in range(LOOKS):
+            try:
+                queued = await self._queue.records.write(record, expected=0)
+            except ConflictError as conflict:
+                found = conflict.current
+            except FullError as error:
+                raise _full(request) from error
+            except OutcomeUnknownError as error:
+                raise _unknown(request, error) from error
+            else:
+                return await self._send_first(request, payload, queued)
+            if found and (accepted := await self._replay(request, payload, record, found)):
+                return accepted
+        raise QueueAwayError(
+            f"invocation {request.invocationID} comes and goes under our hands: send it again"
+        )
+
+    async def _send_first(
+        self, request: Invoke, payload: msgspec.Raw, queued: StoredRecord
+    ) -> Accepted:
+        try:
+            stored = await self.send(invocation_of(queued, request, payload))
+        except (UnavailableError, OutcomeUnknownError) as error:
+            raise _unknown(request, error) from error
+        except FullError as error:
+            await self._take_back(queued)
+            raise _full(request) from error
+        except TooLargeError as error:
+            await self._take_back(queued)
+            raise PayloadTooLargeError(
+                f"{error}: send less, or have the broker's max_payload raised"
+            ) from error
+        except BusError:
+            await self._take_back(queued)
+            raise
+        return Accepted(record=queued.record, sequence=stored.sequence, is_duplicate=False)
+
+    async def _replay(
+        self, request: Invoke, payload: msgspec.Raw, wanted: Record, found: StoredRecord
+    ) -> Accepted | None:
+        """How the invocation of an earlier request stands; None: it was taken back meanwhile."""
+        record = found.record
+        if record.requestHash != wanted.requestHash:
+            raise InvocationConflictError(
+                f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
+                "known with another request: choose another invocationID"
+            )
+        # Of one that waits for its next attempt the message is there. A second one would count
+        # its attempts from the beginning: whoever takes it knows the record by its revision alone.
+        is_unsent = record.state is State.QUEUED and not record.attempt
+        if not is_unsent or self._now() >= record.deadlineAt:
+            return Accepted(record=record, sequence=record.sequence, is_duplicate=True)
+        try:
+            stored = await self.send(invocation_of(found, request, payload))
+            is_known = stored.is_duplicate or await self._is_kept(found)
+        except FullError as error:
+            raise _full(request) from error
+        except (UnavailableError, OutcomeUnknownError) as error:
+            raise _unknown(request, error) from error
+        if not is_known:
+            return None
+        return Accepted(record=record, sequence=stored.sequence, is_duplicate=True)
+
+    async def _is_kept(self, found: StoredRecord) -> bool:
+        """Its first message was never stored: make sure that the record is not taken back now.
+
+        Whoever takes it back does so at the revision that it wrote itself.
+        """
+        age = self._now() - found.record.acceptedAt
+        if age > timedelta(seconds=MAY_BE_TAKEN_BACK_SECONDS):
+            return True
+        try:
+            await self._queue.records.write(found.record, expected=found.revision)
+        except ConflictError as conflict:
+            return conflict.current is not None
+        return True
+
+    async def _take_back(self, queued: StoredRecord) -> None:
+        """One that stays behind is ended at its deadline, and a replay of it is sent again."""
+        try:
+            await self._queue.records.delete(queued)
+        except MissingError:
+            return
+        except BusError as error:
+            log.warning(
+                "record left behind", invocation=queued.record.invocationID, reason=str(error)
+            )
+
+
+def queued_record(request: Invoke, declared: Declared, *, now: datetime) -> Record:
+    default = declared.function.timeoutSeconds if request.mode is Mode.SYNC else ASYNC_SECONDS
+    life = timedelta(seconds=request.timeoutSeconds or default)
+    return Record(
+        invocationID=request.invocationID,
+        serverlessRequestID=request.serverlessRequestID,
+        declarer=declared.uid,
+        tenant=declared.tenant,
+        state=State.QUEUED,
+        mode=request.mode,
+        requestHash=request_hash(request),
+        acceptedAt=now,
+        deadlineAt=now + life,
+    )
+
+
+def message_of(stored: StoredRecord) -> Invocation:
+    """What the record alone says of its message, which is all but what the function is given."""
+    record = stored.record
+    return Invocation(
+        invocationID=record.invocationID,
+        serverlessRequestID=record.serverlessRequestID,
+        declarer=record.declarer,
+        tenant=record.tenant,
+        mode=record.mode,
+        requestHash=record.requestHash,
+        series=record.series,
+        revision=stored.revision,
+        acceptedAt=record.acceptedAt,
+        deadlineAt=record.deadlineAt,
+    )
+
+
+def invocation_of(stored: StoredRecord, request: Invoke, payload: msgspec.Raw) -> Invocation:
+    return attrs.evolve(
+        message_of(stored),
+        contentType=request.contentType,
+        headers=request.headers,
+        attributes=request.attributes,
+        payload=payload,
+    )
+
+
+def message_id_of(invocation: Invocation) -> str:
+    function, name = invocation.serverlessRequestID, invocation.invocationID
+    return f"{function}:{name}:{invocation.revision}"
+
+
+def _bounded_payload(request: Invoke) -> msgspec.Raw:
+    """Numbers may be longer here than they were in the body."""
+    payload = payload_of(request)
+    size = len(bytes(payload))
+    if size > MOST_PAYLOAD_BYTES:
+        raise PayloadTooLargeError(
+            f"the payload has {size} bytes as JSON: send at most {MOST_PAYLOAD_BYTES}"
+        )
+    return payload
+
+
+def _full(request: Invoke) -> QueueFullError:
+    return QueueFullError(
+        f"the queue of function {request.serverlessRequestID} is full: send the invocation later"
+    )
+
+
+def _life_of(record: Record) -> timedelta:
+    return record.deadlineAt - record.acceptedAt
+
+
+def _unknown(request: Invoke, error: BusError | str) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"invocation {request.invocationID}: whether it is queued is not known, send it again "
+        f"under this invocationID: {error}"
+    )

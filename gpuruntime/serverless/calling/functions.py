@@ -1,0 +1,196 @@
+"""Functions as callers know them: found by name, and listed with their work and their workers."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from gpuruntime.kube.client import Client
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.names import label_value_of
+from gpuruntime.operations.errors import bounded
+from gpuruntime.operations.lookup.caches import FUNCTION, Cache
+from gpuruntime.operations.lookup.function_owners import owner_of
+from gpuruntime.operations.lookup.ordering import Place
+from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope, ScopedCache, tenant_of
+from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.errors import FunctionNotFoundError, bus_translated
+from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.plan import SILENT_SECONDS
+from gpuruntime.serverless.scaling.queue_depths import Depths
+
+LOOK_SECONDS: Final = 10.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class WorkerCounts:
+    """As the activator last wrote them down."""
+
+    desired: int
+    ready: int
+    busy: int
+    draining: int
+
+
+@attrs.frozen(slots=True)
+class Declared:
+    """What a function is, and the uid and the tenant of the unit that says so."""
+
+    function: Serverless
+    uid: str
+    tenant: str
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Function:
+    """`running` are in the hands of workers, as these last said; all others are `queued`."""
+
+    declared: Serverless
+    unit: GPUUnit
+    queued: int
+    running: int
+    oldest_wait_seconds: float
+    workers: WorkerCounts
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FunctionPage:
+    """`next` is the name to ask for after it; empty on the last page."""
+
+    functions: tuple[Function, ...]
+    next: str
+
+
+class Functions:
+    """Made before the informer of its cache runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        units: Cache[GPUUnit],
+        queue: Queue,
+        beats: Beats,
+        *,
+        namespace: str,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._units = units
+        self._queue = queue
+        self._depths = Depths(queue.jetstream, queue.names, queue.records)
+        self._beats = beats
+        self._namespace = namespace
+        self._now = now
+        self._live = SharedReads(self._read_live)
+        self._ordered: ScopedCache[GPUUnit] = ScopedCache(units, _place_of)
+
+    async def find(self, name: str) -> Declared:
+        """A miss of the cache is not trusted: a function may have been made by another replica.
+
+        Only templates made through the API are found by that look, as they bear the label; one
+        written with kubectl is there as soon as the cache has heard of it.
+        """
+        if found := _living(self._units.store.by_index(FUNCTION, name)):
+            return found
+        async with bounded(f"looking for function {name}", LOOK_SECONDS):
+            live = await self._live.get(name)
+        if found := _living(live):
+            return found
+        raise missing_function(name)
+
+    async def is_of(self, scope: Scope, name: str) -> bool:
+        """Whose function it is, its owner's tenant says; of one that is gone nobody can."""
+        owner = owner_of(self._units.store.by_index(FUNCTION, name))
+        if owner is None:
+            async with bounded(f"looking for function {name}", LOOK_SECONDS):
+                owner = owner_of(await self._live.get(name))
+        return owner is not None and scope.holds(owner)
+
+    async def page(self, *, limit: int, after: str, scope: Scope = EVERYTHING) -> FunctionPage:
+        """Sorted by name; what the queue holds is asked for of this page's functions alone."""
+        owners = filter(self._is_owner, self._ordered.after((after,) if after else (), scope))
+        units = list(islice(owners, limit + 1))
+        kept = units[:limit]
+        with bus_translated():
+            self._queue.demand()
+            depths = await self._depths.read() if kept else {}
+            functions = [await self._described(unit, depths) for unit in kept]
+        return FunctionPage(
+            functions=tuple(functions),
+            next=functions[-1].declared.requestID if len(units) > limit else "",
+        )
+
+    def _is_owner(self, template: GPUUnit) -> bool:
+        name = _function_of(template).requestID
+        return owner_of(self._units.store.by_index(FUNCTION, name)) == template
+
+    async def _described(self, unit: GPUUnit, depths: dict[str, int]) -> Function:
+        declared, status = _function_of(unit), unit.status.serverless
+        name = declared.requestID
+        depth = depths.get(name, 0)
+        running, oldest_wait_seconds = 0, 0.0
+        if depth:
+            heard_since = asyncio.get_running_loop().time() - SILENT_SECONDS
+            busy = self._beats.busy(name, since=heard_since)
+            backlog = await self._depths.backlog(name, busy=busy)
+            running = min(backlog.running, depth)
+            oldest_wait_seconds = backlog.oldest_wait_seconds(self._now())
+        return Function(
+            declared=declared,
+            unit=unit,
+            queued=depth - running,
+            running=running,
+            oldest_wait_seconds=oldest_wait_seconds,
+            workers=WorkerCounts(
+                desired=status.desiredWorkers if status else 0,
+                ready=status.readyWorkers if status else 0,
+                busy=status.busyWorkers if status else 0,
+                draining=status.drainingWorkers if status else 0,
+            ),
+        )
+
+    async def _read_live(self, name: str) -> list[GPUUnit]:
+        selector = f"{labels.FUNCTION}={label_value_of(name)}"
+        found = await list_all(
+            self._client, GPU_UNITS, namespace=self._namespace, label_selector=selector
+        )
+        for unit in found:
+            self._units.write_through(unit)
+        return [unit for unit in found if _declares(unit, name)]
+
+
+def missing_function(name: str) -> FunctionNotFoundError:
+    return FunctionNotFoundError(
+        f"function {name} does not exist: create a unit whose serverless.requestID says so"
+    )
+
+
+def _living(templates: Iterable[GPUUnit]) -> Declared | None:
+    """The function as its owner has it; one whose owner goes takes no more invocations."""
+    owner = owner_of(templates)
+    if owner is None or provenance.is_terminating(owner):
+        return None
+    return Declared(_function_of(owner), owner.metadata.uid, tenant_of(owner))
+
+
+def _declares(unit: GPUUnit, name: str) -> bool:
+    return unit.spec.is_function_template and _function_of(unit).requestID == name
+
+
+def _function_of(template: GPUUnit) -> Serverless:
+    function = template.spec.serverless
+    if function is None:
+        raise FunctionNotFoundError(f"unit {template.metadata.name} declares no function")
+    return function
+
+
+def _place_of(unit: GPUUnit) -> Place | None:
+    if not unit.spec.is_function_template:
+        return None
+    return (_function_of(unit).requestID, unit.metadata.name)

@@ -1,0 +1,213 @@
+"""Invocations after their acceptance: read, waited for and cancelled.
+
+The stream of records comes first, then the store of results, where there is one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import attrs
+import msgspec
+import structlog
+
+from gpuruntime.bus.chunks import Bodies
+from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
+from gpuruntime.bus.messages import Control, Order, Record, encode
+from gpuruntime.bus.names import is_function_name, is_invocation_id
+from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.calling.acceptance import Acceptance, message_of
+from gpuruntime.serverless.calling.requests import Invoke
+from gpuruntime.serverless.calling.waiting import Watch, watching
+from gpuruntime.serverless.errors import (
+    AlreadyFinishedError,
+    InvocationNotFoundError,
+    QueueAwayError,
+    UnknownOutcomeError,
+    bus_translated,
+)
+from gpuruntime.serverless.results.store import ResultReader
+
+log = structlog.get_logger()
+
+# A worker can change the record only so often while it is being cancelled.
+LOOKS: Final = 5
+# No worker takes an answer that is nearly so long; whatever says more is not read at all.
+MOST_PARTS: Final = 64
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Outcome:
+    """A record with its body, wherever that was kept."""
+
+    record: Record
+    body: msgspec.Raw
+    is_duplicate: bool = False
+
+
+class Invocations:
+    def __init__(
+        self,
+        queue: Queue,
+        acceptance: Acceptance,
+        *,
+        now: Callable[[], datetime],
+        retention_seconds: float,
+        results: ResultReader | None = None,
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._queue = queue
+        self._acceptance = acceptance
+        self._bodies = Bodies(queue.jetstream, queue.names)
+        self._now = now
+        self._retention_seconds = retention_seconds
+        self._results = results
+        self._meter = meter
+
+    async def read(self, function: str, invocation: str) -> Outcome:
+        with bus_translated():
+            self._queue.demand()
+            return await self._whole(await self._find(function, invocation))
+
+    async def call(self, request: Invoke, *, is_wanted: Callable[[], bool]) -> Outcome:
+        """Accepts it and waits for its end; the deadline ends the wait and not the result."""
+        named = self._acceptance.named(request)
+        with bus_translated():
+            self._queue.demand()
+            function, invocation = named.serverlessRequestID, named.invocationID
+            async with watching(self._queue, function, invocation) as watch:
+                accepted = await self._acceptance.accept(named)
+                try:
+                    ended = await self._end_of(accepted.record, watch, is_wanted)
+                    outcome = await self._whole(StoredRecord(ended, 0))
+                except BusError as error:
+                    raise _unread(accepted.record, str(error)) from error
+        return attrs.evolve(outcome, is_duplicate=accepted.is_duplicate)
+
+    async def cancel(self, function: str, invocation: str) -> None:
+        """Returns when it is cancelled; that its worker stops, or its message goes, may follow."""
+        with bus_translated():
+            self._queue.demand()
+            found = await self._find(function, invocation)
+            for _ in range(LOOKS):
+                try:
+                    await self._cancel(found)
+                except ConflictError as conflict:
+                    if conflict.current is None:
+                        raise missing_invocation(function, invocation) from conflict
+                    found = conflict.current
+                else:
+                    return
+        raise QueueAwayError(f"invocation {invocation} changes all the time: cancel it again")
+
+    async def _find(self, function: str, invocation: str) -> StoredRecord:
+        if not is_function_name(function) or not is_invocation_id(invocation):
+            raise missing_invocation(function, invocation)
+        records = self._queue.records
+        found = await records.read(function, invocation)
+        if found is None and self._results is not None:
+            found = await self._results.read(function, invocation)
+        if found is None:
+            found = await records.read_latest(function, invocation)
+        if found is None:
+            raise missing_invocation(function, invocation)
+        return found
+
+    async def _whole(self, stored: StoredRecord) -> Outcome:
+        """The end of a body's retention is the end of its invocation's."""
+        record = stored.record
+        if not record.bodyParts:
+            return Outcome(record=record, body=record.body)
+        if record.bodyParts > MOST_PARTS:
+            raise MalformedMessageError(
+                f"{record.serverlessRequestID}/{record.invocationID}: a body in "
+                f"{record.bodyParts} parts"
+            )
+        try:
+            parts = [await self._part(stored, part) for part in range(record.bodyParts)]
+        except MissingError as error:
+            raise missing_invocation(record.serverlessRequestID, record.invocationID) from error
+        return Outcome(record=record, body=msgspec.Raw(b"".join(parts)))
+
+    async def _part(self, stored: StoredRecord, part: int) -> bytes:
+        try:
+            return await self._bodies.read_part(stored.record, part)
+        except MissingError:
+            if self._results is None:
+                raise
+            return await self._results.read_part(stored, part)
+
+    async def _end_of(self, record: Record, watch: Watch, is_wanted: Callable[[], bool]) -> Record:
+        """What had ended before is a result, also that it expired: a replay comes to an end."""
+        started = asyncio.get_running_loop().time()
+        had_ended = record.state.is_terminal
+        ended = record if had_ended else None
+        if ended is None:
+            left = (record.deadlineAt - self._now()).total_seconds()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(left, 0.0)):
+                    ended = await watch.end(is_wanted=is_wanted)
+        self._meter.observe(
+            "serverless_sync_wait_seconds",
+            asyncio.get_running_loop().time() - started,
+            outcome=ended.state.value if ended else "unfinished",
+        )
+        if ended is None or (ended.state is State.EXPIRED and not had_ended):
+            raise _unread(record, "there is no result in time")
+        return ended
+
+    async def _cancel(self, found: StoredRecord) -> None:
+        record = found.record
+        if record.state.is_terminal:
+            raise AlreadyFinishedError(
+                f"invocation {record.invocationID} of function {record.serverlessRequestID} is "
+                f"{record.state} already"
+            )
+        cancelled = attrs.evolve(
+            record,
+            state=State.CANCELLED,
+            failureClass=FailureClass.CANCELLED,
+            error="cancelled by a caller",
+            completedAt=self._now(),
+        )
+        await self._queue.records.write(
+            cancelled, expected=found.revision, ttl_seconds=self._retention_seconds
+        )
+        with suppress(BusError):
+            if record.state is State.RUNNING:
+                await self._tell_worker(record)
+            elif record.attempt == 0:
+                await self._drop_message(found)
+
+    async def _tell_worker(self, record: Record) -> None:
+        """One that does not hear it finds the record changed within the ack wait."""
+        subject = self._queue.names.control(record.serverlessRequestID, record.workerName)
+        order = Control(order=Order.CANCEL, invocationID=record.invocationID)
+        await self._queue.connection.publish(subject, encode(order))
+
+    async def _drop_message(self, found: StoredRecord) -> None:
+        """The broker tells the sequence of a message to whoever publishes its id once more.
+
+        Where it has forgotten the id, what goes is the copy, and the message falls at a worker.
+        """
+        stored = await self._acceptance.publish(message_of(found))
+        await self._queue.jetstream.delete(self._queue.names.invocations, stored.sequence)
+
+
+def _unread(record: Record, reason: str) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"invocation {record.invocationID} of function {record.serverlessRequestID}: {reason}: "
+        "read it later, or send the same request again"
+    )
+
+
+def missing_invocation(function: str, invocation: str) -> InvocationNotFoundError:
+    return InvocationNotFoundError(
+        f"invocation {invocation} of function {function} is not known: it never was, or its "
+        "record has been dropped with time"
+    )

@@ -1,0 +1,147 @@
+"""What callers ask of functions, under the names that their JSON bodies have."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, TypeAlias
+
+import attrs
+import msgspec
+
+from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.definitions.texts import RequestID
+from gpuruntime.models.kinds.invocations import Mode
+from gpuruntime.strict.constraints import read
+from gpuruntime.strict.structure import Problem, Structurer
+
+DAY_SECONDS: Final = 86_400
+# As much as a body may have: with what surrounds it, it fits into a message of the broker.
+MOST_PAYLOAD_BYTES: Final = 1024 * 1024
+MOST_ENTRIES: Final = 100
+LONGEST_NAME: Final = 128
+LONGEST_VALUE: Final = 8 * 1024
+MOST_ENTRY_BYTES: Final = 64 * 1024
+# The hop-by-hop ones, those that the call itself has, and those that the broker reads.
+RESERVED_HEADERS: Final = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_RESERVED_PREFIXES: Final = ("nats-", "x-gpuruntime-")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+# Plain JSON of any shape.
+Payload: TypeAlias = Any
+InvocationID: TypeAlias = Annotated[
+    str, Schema(minLength=1, maxLength=128, pattern=r"^[A-Za-z0-9_-]+$")
+]
+FunctionID: TypeAlias = Annotated[
+    RequestID, Schema(minLength=1, description="The function's name.")
+]
+ContentType: TypeAlias = Annotated[
+    str,
+    Schema(
+        minLength=1,
+        maxLength=256,
+        pattern=r"^[!#$&^_.+A-Za-z0-9-]+/[!#$&^_.+A-Za-z0-9-]+( *;[ -~]*)?$",
+    ),
+]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Invoke:
+    """One call of a function: sent again under its id, it is answered again and not run again."""
+
+    invocationID: Annotated[
+        InvocationID, Schema(description="One of the function's own; absent, one is made up.")
+    ] = ""
+    serverlessRequestID: FunctionID
+    mode: Mode = Mode.ASYNC
+    contentType: ContentType = "application/json"
+    headers: dict[str, str] = attrs.field(factory=dict)
+    attributes: dict[str, str] = attrs.field(factory=dict)
+    payload: Payload = None
+    timeoutSeconds: (
+        Annotated[
+            int,
+            Schema(minimum=1, maximum=DAY_SECONDS, description="Its life from acceptance on."),
+        ]
+        | None
+    ) = None
+
+
+def parse_invoke(document: object) -> Invoke:
+    """Raises StrictError with every problem at once."""
+    further = (*_entry_problems(document, "headers"), *_entry_problems(document, "attributes"))
+    return read(document, Invoke, _structurer, (*further, *_header_problems(document)))
+
+
+def payload_of(request: Invoke) -> msgspec.Raw:
+    return msgspec.Raw(
+        json.dumps(request.payload, ensure_ascii=False, separators=(",", ":")).encode()
+    )
+
+
+def _entries_of(document: object, field: str) -> Mapping[str, object]:
+    found = document.get(field) if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _entry_problems(document: object, field: str) -> Iterator[Problem]:
+    entries = _entries_of(document, field)
+    if len(entries) > MOST_ENTRIES:
+        message = f"must have at most {MOST_ENTRIES} entries, not {len(entries)}"
+        yield Problem(field=field, message=message)
+        return
+    size = 0
+    for name, value in entries.items():
+        text = value if isinstance(value, str) else ""
+        size += len(name) + len(text)
+        if not name or len(name) > LONGEST_NAME:
+            message = f"must have a name of 1 to {LONGEST_NAME} characters"
+            yield Problem(field=f"{field}.{name[:LONGEST_NAME]}", message=message)
+        elif len(text) > LONGEST_VALUE:
+            message = f"must be at most {LONGEST_VALUE} characters, not {len(text)}"
+            yield Problem(field=f"{field}.{name}", message=message)
+    if size > MOST_ENTRY_BYTES:
+        message = f"must be at most {MOST_ENTRY_BYTES} characters in all, not {size}"
+        yield Problem(field=field, message=message)
+
+
+def _header_problems(document: object) -> Iterator[Problem]:
+    known: set[str] = set()
+    for name, value in _entries_of(document, "headers").items():
+        lower = name.lower()
+        if message := _header_fault(name, value, is_known=lower in known):
+            yield Problem(field=f"headers.{name[:LONGEST_NAME]}", message=message)
+        known.add(lower)
+
+
+def _header_fault(name: str, value: object, *, is_known: bool) -> str:
+    lower = name.lower()
+    if not _HEADER_NAME.fullmatch(name):
+        return "is no name of a header: use letters, digits and '-'"
+    if lower in RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
+        return "is a reserved header: leave it out"
+    if is_known:
+        return "stands there more than once: the names of headers know no case"
+    if isinstance(value, str) and _CONTROL.search(value):
+        return "must have no line break and no other control character"
+    return ""
+
+
+_structurer = Structurer()

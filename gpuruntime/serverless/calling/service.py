@@ -1,0 +1,102 @@
+"""The use cases on invocations, functions and dead letters, put together for the api."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from random import Random
+
+import attrs
+
+from gpuruntime.bus.message import Message
+from gpuruntime.kube.client import Client
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.operations.lookup.caches import Cache
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.calling.acceptance import Acceptance
+from gpuruntime.serverless.calling.dead_letters import DeadLetters
+from gpuruntime.serverless.calling.functions import Functions
+from gpuruntime.serverless.calling.invocations import Invocations
+from gpuruntime.serverless.calling.wakeups import Wakes
+from gpuruntime.serverless.results.store import ResultReader
+from gpuruntime.serverless.scaling.heartbeats import Beats, uids_in
+from gpuruntime.serverless.scaling.plan import SILENT_SECONDS
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class IngressOptions:
+    """`retention_seconds` is how long the broker keeps the end of an invocation."""
+
+    namespace: str = "runtime-instance"
+    retention_seconds: float = 86_400.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class IngressMeans:
+    client: Client
+    units: Cache[GPUUnit]
+    queue: Queue
+    now: Callable[[], datetime]
+    rng: Random
+    results: ResultReader | None = None
+    meter: Meter = NullMeter()
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Ingress:
+    queue: Queue
+    acceptance: Acceptance
+    invocations: Invocations
+    functions: Functions
+    dead_letters: DeadLetters
+    wakes: Wakes
+    beats: Beats
+
+    async def run(self) -> None:
+        """For ever: connects, declares the streams, wakes the activator, hears the workers."""
+        connection, names = self.queue.connection, self.queue.names
+        async with (
+            connection.listening(names.all_beats, self._on_beat),
+            asyncio.TaskGroup() as tasks,
+        ):
+            tasks.create_task(self.queue.run(), name="queue")
+            tasks.create_task(self.wakes.run(), name="wakes")
+            tasks.create_task(self._forget_silent(), name="silent workers")
+
+    def _on_beat(self, message: Message) -> None:
+        self.beats.hear(message, at=asyncio.get_running_loop().time())
+
+    async def _forget_silent(self) -> None:
+        while True:
+            await asyncio.sleep(SILENT_SECONDS)
+            since = asyncio.get_running_loop().time() - SILENT_SECONDS
+            self.beats.forget_silent(since=since)
+
+
+def ingress_of(means: IngressMeans, options: IngressOptions) -> Ingress:
+    """Before the informer of its cache runs."""
+    queue, now = means.queue, means.now
+    beats = Beats(queue.names, uids_in(means.units, options.namespace))
+    functions = Functions(
+        means.client, means.units, queue, beats, namespace=options.namespace, now=now
+    )
+    wakes = Wakes(queue.connection, queue.names)
+    acceptance = Acceptance(queue, functions, wakes, now=now, rng=means.rng, meter=means.meter)
+    return Ingress(
+        queue=queue,
+        acceptance=acceptance,
+        invocations=Invocations(
+            queue,
+            acceptance,
+            now=now,
+            retention_seconds=options.retention_seconds,
+            results=means.results,
+            meter=means.meter,
+        ),
+        functions=functions,
+        dead_letters=DeadLetters(
+            queue, functions, acceptance, now=now, retention_seconds=options.retention_seconds
+        ),
+        wakes=wakes,
+        beats=beats,
+    )

@@ -1,0 +1,81 @@
+"""Waiting for the end of one invocation: told by the broker, and looked for all the same."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from gpuruntime.bus.errors import BadNameError, MalformedMessageError, UnavailableError
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.messages import Record
+from gpuruntime.bus.records import record_of
+from gpuruntime.serverless.broker import Queue
+
+LOOK_SECONDS: Final = 5.0
+# Callers leave without a word: so often between two looks it is seen whether ours is there.
+WANTED_LOOKS: Final = 5
+PAUSE_SECONDS: Final = 0.5
+
+
+class Watch:
+    """Hears every change of the record while its block is entered.
+
+    What the broker tells is the stored record itself, so an end that was heard needs no look.
+    """
+
+    def __init__(self, queue: Queue, function: str, invocation: str) -> None:
+        self._queue = queue
+        self._function = function
+        self._invocation = invocation
+        self._told = asyncio.Event()
+        self._heard: Record | None = None
+
+    async def end(self, *, is_wanted: Callable[[], bool]) -> Record | None:
+        """The terminal record; None where nobody wants it any more.
+
+        A replica that lags shows less than there is, so that nothing is made of a missing record.
+        """
+        while is_wanted():
+            session = await self._queue.connection.connected()
+            session.at_end(self._told.set)
+            try:
+                stored = await self._queue.records.read(self._function, self._invocation)
+                if stored is not None and stored.record.state.is_terminal:
+                    return stored.record
+                await self._until_told(is_wanted)
+            except UnavailableError:
+                await asyncio.sleep(PAUSE_SECONDS)
+            finally:
+                session.forget(self._told.set)
+            if self._heard is not None:
+                return self._heard
+        return None
+
+    def receive(self, message: Message) -> None:
+        try:
+            record = record_of(message.subject, message.data, self._queue.names)
+        except (MalformedMessageError, BadNameError):
+            self._told.set()
+            return
+        if record.state.is_terminal:
+            self._heard = record
+            self._told.set()
+
+    async def _until_told(self, is_wanted: Callable[[], bool]) -> None:
+        """At most until the next look is due, and not for long once nobody wants it."""
+        for _ in range(WANTED_LOOKS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS / WANTED_LOOKS):
+                    await self._told.wait()
+            if self._told.is_set() or not is_wanted():
+                break
+        self._told.clear()
+
+
+@asynccontextmanager
+async def watching(queue: Queue, function: str, invocation: str) -> AsyncIterator[Watch]:
+    watch = Watch(queue, function, invocation)
+    async with queue.connection.listening(
+        queue.names.changed(function, invocation), watch.receive
+    ):
+        yield watch

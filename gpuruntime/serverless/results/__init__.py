@@ -1,0 +1,1 @@
+"""Keeps the results of invocations, and ends those whose deadline has passed."""

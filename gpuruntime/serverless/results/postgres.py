@@ -1,0 +1,254 @@
+"""Results in PostgreSQL; the only speaker to it.
+
+Contract: no connection is needed to begin with, and none is trusted after a failure. The address
+and its secrets are read anew for every connection, and no message of ours repeats them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import asyncpg
+import attrs
+
+from gpuruntime.bus.errors import MissingError
+from gpuruntime.bus.messages import Record, encode, read
+from gpuruntime.bus.records import StoredRecord
+from gpuruntime.serverless.results.postgres_schema import migrate
+from gpuruntime.serverless.results.store import StoreAwayError, StoreRefusedError
+
+CLOSE_SECONDS: Final = 2.0
+# Few enough to be over in a moment, so that nobody waits for the rows of one.
+SWEPT_AT_ONCE: Final = 500
+# Of what is wrong with these values or rows in particular (SQLSTATE classes).
+_OF_THE_ROW: Final = ("21", "22", "23")
+_NO_TABLES: Final = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError)
+_FAILURES: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+
+_NO_ADDRESS: Final = (
+    "holds no address such as postgresql://user@host:5432/database; "
+    "special characters of names and passwords are written as %XX"
+)
+
+# What is an hour older is of an earlier stream, whatever its revision: clocks of brokers differ
+# by less, and of one stream's records no older one comes so late.
+_KEEP: Final = """
+    WITH kept AS (
+        INSERT INTO results AS stored
+            (function, invocation, revision, state, failure_class, accepted_at, written_at, record)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        ON CONFLICT (function, invocation) DO UPDATE SET
+            revision = excluded.revision,
+            state = excluded.state,
+            failure_class = excluded.failure_class,
+            accepted_at = excluded.accepted_at,
+            written_at = excluded.written_at,
+            record = excluded.record
+        WHERE stored.revision < excluded.revision
+            OR stored.written_at < excluded.written_at - interval '1 hour'
+        RETURNING stored.revision, stored.written_at
+    ), cleared AS (
+        DELETE FROM result_parts AS old USING kept
+        WHERE function = $1 AND invocation = $2 AND (
+            old.revision < kept.revision OR old.written_at < kept.written_at - interval '1 hour'
+        )
+    )
+    SELECT count(*) FROM kept
+"""
+_KEEP_PART: Final = """
+    INSERT INTO result_parts (function, invocation, revision, part, written_at, data)
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (function, invocation, revision, part)
+    DO UPDATE SET written_at = excluded.written_at, data = excluded.data
+"""
+_IS_KNOWN: Final = """
+    SELECT count(*) FROM results WHERE function = $1 AND invocation = $2
+        AND revision >= $3 AND written_at >= $4::timestamptz - interval '1 hour'
+"""
+_READ: Final = "SELECT revision, record FROM results WHERE function = $1 AND invocation = $2"
+_READ_PART: Final = """
+    SELECT data FROM result_parts
+    WHERE function = $1 AND invocation = $2 AND revision = $3 AND part = $4
+"""
+# A row that somebody writes just now is not old, or is left to the next sweep.
+_SWEEP: Final = """
+    WITH gone AS (
+        DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM {table} WHERE written_at < $1
+            ORDER BY written_at LIMIT $2 FOR UPDATE SKIP LOCKED
+        )) RETURNING 1
+    )
+    SELECT count(*) FROM gone
+"""
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PostgresOptions:
+    """One of `url` and `url_file`; a password is in a file, alone or in the whole address."""
+
+    url: str = ""
+    url_file: str = ""
+    password_file: str = ""
+    schema: str = "gpuruntime"
+    name: str = "gpuruntime"
+    pool_size: int = 4
+    connect_seconds: float = 5.0
+    statement_seconds: float = 10.0
+
+
+class PostgresResults:
+    """Made by `postgres_results`."""
+
+    def __init__(self, pool: asyncpg.Pool, options: PostgresOptions) -> None:
+        self._pool = pool
+        self._options = options
+
+    async def prepare(self) -> None:
+        async with self._connection() as connection:
+            await migrate(connection, self._options.schema)
+
+    async def keep(
+        self, stored: StoredRecord, parts: AsyncIterable[bytes], *, written_at: datetime
+    ) -> bool:
+        """No connection is held while a part is waited for."""
+        record = stored.record
+        key = (record.serverlessRequestID, record.invocationID)
+        if record.bodyParts:
+            if await self._value(_IS_KNOWN, *key, stored.revision, written_at):
+                return False
+            part = 0
+            async for data in parts:
+                await self._value(_KEEP_PART, *key, stored.revision, part, written_at, data)
+                part += 1
+        values = (record.state.value, record.failureClass and record.failureClass.value)
+        kept = await self._value(
+            _KEEP, *key, stored.revision, *values, record.acceptedAt, written_at, encode(record)
+        )
+        return bool(kept)
+
+    async def read(self, function: str, invocation: str) -> StoredRecord | None:
+        """Where nobody has made the tables yet, nothing was ever kept."""
+        async with self._connection() as connection:
+            try:
+                row = await connection.fetchrow(_READ, function, invocation)
+            except _NO_TABLES:
+                return None
+        if row is None:
+            return None
+        return StoredRecord(read(row["record"], Record), row["revision"])
+
+    async def read_part(self, stored: StoredRecord, part: int) -> bytes:
+        record = stored.record
+        key = (record.serverlessRequestID, record.invocationID)
+        data = await self._value(_READ_PART, *key, stored.revision, part)
+        if data is None:
+            raise MissingError(f"{'/'.join(key)}: part {part} of the body is not kept")
+        return bytes(data)
+
+    async def sweep(self, before: datetime) -> int:
+        swept = await self._sweep("results", before)
+        await self._sweep("result_parts", before)
+        return swept
+
+    async def _sweep(self, table: str, before: datetime) -> int:
+        statement = _SWEEP.format(table=table)
+        total = 0
+        while count := await self._value(statement, before, SWEPT_AT_ONCE):
+            total += count
+        return total
+
+    async def _value(self, query: str, *arguments: Any) -> Any:
+        async with self._connection() as connection:
+            return await connection.fetchval(query, *arguments)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        try:
+            async with self._pool.acquire(timeout=self._options.statement_seconds) as connection:
+                yield connection
+        except _FAILURES as error:
+            if isinstance(error, asyncpg.PostgresError) and _is_of_the_row(error):
+                raise StoreRefusedError(f"PostgreSQL refuses it: {_reason(error)}") from error
+            await self._pool.expire_connections()
+            raise StoreAwayError(f"PostgreSQL: {_reason(error)}") from error
+
+
+@asynccontextmanager
+async def postgres_results(options: PostgresOptions) -> AsyncIterator[PostgresResults]:
+    """Connects when it is first asked for something."""
+
+    async def connect(*_: object, **given: Any) -> Any:
+        try:
+            return await asyncpg.connect(**_address(options), **given)
+        except ValueError:
+            # Its words quote the address, so that they are left out of the chain.
+            raise StoreAwayError(f"{_where(options)}: {_NO_ADDRESS}") from None
+
+    pool = asyncpg.create_pool(
+        connect=connect,
+        min_size=0,
+        max_size=options.pool_size,
+        timeout=options.connect_seconds,
+        # The server ends a statement first, and says so.
+        command_timeout=options.statement_seconds + 1.0,
+        server_settings={
+            "application_name": options.name,
+            "search_path": f'"{options.schema}"',
+            "statement_timeout": _milliseconds(options.statement_seconds),
+            "lock_timeout": _milliseconds(options.statement_seconds / 2),
+            "idle_in_transaction_session_timeout": _milliseconds(options.statement_seconds),
+        },
+    )
+    await pool
+    try:
+        yield PostgresResults(pool, options)
+    finally:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await pool.close()
+        except (TimeoutError, *_FAILURES):
+            pool.terminate()
+
+
+def _address(options: PostgresOptions) -> dict[str, str]:
+    url = _secret(options.url_file) if options.url_file else options.url
+    parts = urlsplit(url)
+    # Otherwise a piece of a password would be taken for a host, and told as one.
+    is_whole = "@" in parts.netloc or "@" not in url
+    if parts.scheme not in ("postgresql", "postgres") or not is_whole:
+        raise StoreAwayError(f"{_where(options)}: {_NO_ADDRESS}")
+    password = options.password_file
+    return {"dsn": url, **({"password": _secret(password)} if password else {})}
+
+
+def _secret(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreAwayError(f"cannot read {path}: {error.__class__.__name__}") from error
+
+
+def _where(options: PostgresOptions) -> str:
+    return options.url_file or "results.postgres.url"
+
+
+def _is_of_the_row(error: asyncpg.PostgresError) -> bool:
+    return str(error.sqlstate or "").startswith(_OF_THE_ROW)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))

@@ -1,0 +1,1 @@
+"""The activator: it gives functions the workers that their queues need."""

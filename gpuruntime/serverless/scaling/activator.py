@@ -1,0 +1,270 @@
+"""The activator: functions get workers when they are called, and give them back when they are not.
+
+Each function's key is worked on by itself, so that its cold start or its failure delays no other.
+Only the one process that leads runs this.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import Final, TypeAlias
+
+import attrs
+import structlog
+
+from gpuruntime.bus.errors import BusError
+from gpuruntime.bus.message import Message
+from gpuruntime.controller.controller import Controller
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.operations.lookup.caches import FUNCTION
+from gpuruntime.operations.options import Means
+from gpuruntime.operations.units import Units
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.cleanup.orphans import Orphans
+from gpuruntime.serverless.cleanup.takeovers import Takeovers
+from gpuruntime.serverless.cleanup.undeclared_functions import GoneFunctions
+from gpuruntime.serverless.scaling.consumers import Consumers
+from gpuruntime.serverless.scaling.depth_polling import Readings
+from gpuruntime.serverless.scaling.events import COMPONENT
+from gpuruntime.serverless.scaling.heartbeats import Beats, uids_in
+from gpuruntime.serverless.scaling.queue_depths import Depths
+from gpuruntime.serverless.scaling.reconciler import Scaler
+from gpuruntime.serverless.scaling.status import FunctionStatus
+from gpuruntime.serverless.scaling.triggers import Waker
+from gpuruntime.serverless.scaling.worker_units import WorkerUnits
+from gpuruntime.serverless.scaling.workers import functions_in
+from gpuruntime.workqueue.queue import WorkQueue
+
+log = structlog.get_logger()
+
+# By the values of a metric's labels.
+Rows: TypeAlias = Mapping[tuple[str, ...], float]
+
+# Each waits for the cluster or the broker most of its time.
+AT_ONCE: Final = 64
+SURVEY_SECONDS: Final = 10.0
+MEASURE_SECONDS: Final = 5.0
+DEAD_LETTERS_SECONDS: Final = 30.0
+# What was told last is worth so much of a stop.
+SETTLE_SECONDS: Final = 2.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ActivatorOptions:
+    """The first two as workers have them: how long a delivery may wait, and an end stays known.
+
+    After `orphan_seconds` a function that nobody declares is looked for in the cluster itself.
+    """
+
+    ack_wait_seconds: float = 30.0
+    retention_seconds: float = 86_400.0
+    orphan_seconds: float = 15.0
+
+
+def recorder_of(means: Means) -> EventRecorder:
+    """It sends while the activator runs."""
+    return EventRecorder(
+        means.client, component=COMPONENT, now=means.now, rng=means.rng, meter=means.meter
+    )
+
+
+class Activator:
+    """Made before the informers of its caches run. `catch_up` brings the cache of units to now."""
+
+    def __init__(
+        self,
+        means: Means,
+        units: Units,
+        queue: Queue,
+        options: ActivatorOptions,
+        *,
+        recorder: EventRecorder,
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.recorder = recorder
+        caches, meter, names = means.caches, means.meter, queue.names
+        self._queue = queue
+        self._units = caches.units
+        self._meter = meter
+        self._now = means.now
+        self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
+        namespace = means.options.namespaces.instance
+        self._beats = Beats(names, uids_in(caches.units, namespace))
+        self._depths = Depths(queue.jetstream, names, queue.records)
+        self._consumers = Consumers(
+            queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
+        )
+        self.readings = Readings(
+            self._depths, tell=self._tell, tell_all=self._wake_all, meter=meter
+        )
+        self.hearing_since: float | None = None
+        orphans = Orphans(
+            queue.jetstream,
+            queue.records,
+            names,
+            retention_seconds=options.retention_seconds,
+            now=means.now,
+            meter=meter,
+        )
+        gone = self._make_gone(means, options, orphans, catch_up)
+        self._scaler = self._make_scaler(means, units, gone, orphans)
+        self.waker = Waker(
+            self._keys,
+            units=caches.units,
+            stock=caches.stock,
+            namespace=namespace,
+            readings=self.readings,
+            beats=self._beats,
+            short_of=lambda spec_name: self._scaler.short.get(spec_name, ()),
+            touch=self._scaler.touch,
+        )
+        self.controller = Controller(
+            "function", self._keys, self._scaler.reconcile, workers=AT_ONCE, meter=meter
+        )
+        self._survey_due = asyncio.Event()
+
+    def function_depths(self) -> Rows:
+        memories = self._scaler.memories
+        return {(name,): memory.status.depth for name, memory in memories.items()}
+
+    def function_waits(self) -> Rows:
+        """Of each function whose oldest invocation waits, and 0 of the others."""
+        now, memories = self._now(), self._scaler.memories
+        return {(name,): memory.oldest_wait_seconds(now) for name, memory in memories.items()}
+
+    @property
+    def queues(self) -> tuple[WorkQueue[str], ...]:
+        return (self._keys,)
+
+    async def run(self) -> None:
+        """From here on this process leads; its caches have what there is."""
+        connection, names = self._queue.connection, self._queue.names
+        async with AsyncExitStack() as stack:
+            for subject, receive in (
+                (names.all_beats, self.waker.on_beat),
+                (names.all_wakes, self.waker.on_wake),
+                (names.lost_consumers, self._on_lost_consumer),
+            ):
+                await stack.enter_async_context(connection.listening(subject, receive))
+            self.waker.begin()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.controller.run(), name="functions")
+                tasks.create_task(self.readings.run(), name="depths")
+                tasks.create_task(self._follow_sessions(), name="sessions")
+                tasks.create_task(self._survey(), name="consumers")
+                tasks.create_task(self._measure(), name="measure")
+                tasks.create_task(self._count_dead_letters(), name="dead letters")
+                tasks.create_task(self.recorder.run(), name="events")
+
+    async def drain(self) -> None:
+        await self.controller.drain()
+        await self.recorder.settle(SETTLE_SECONDS)
+
+    def _make_scaler(
+        self, means: Means, units: Units, gone: GoneFunctions, orphans: Orphans
+    ) -> Scaler:
+        caches, queue = means.caches, self._queue
+        return Scaler(
+            units=caches.units,
+            stock=caches.stock,
+            workers=WorkerUnits(means, units, queue.connection, queue.names, rng=means.rng),
+            readings=self.readings,
+            beats=self._beats,
+            consumers=self._consumers,
+            status=FunctionStatus(
+                client=means.client,
+                units=caches.units,
+                depths=self._depths,
+                recorder=self.recorder,
+                now=means.now,
+            ),
+            gone=gone,
+            takeovers=Takeovers(caches.units, orphans, self._beats),
+            hearing_since=lambda: self.hearing_since,
+            meter=self._meter,
+        )
+
+    def _make_gone(
+        self,
+        means: Means,
+        options: ActivatorOptions,
+        orphans: Orphans,
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> GoneFunctions:
+        return GoneFunctions(
+            units=means.caches.units,
+            readings=self.readings,
+            consumers=self._consumers,
+            orphans=orphans,
+            catch_up=catch_up,
+            grace_seconds=options.orphan_seconds,
+        )
+
+    async def _follow_sessions(self) -> None:
+        """What was not heard while nobody listened proves nothing."""
+        while True:
+            session = await self._queue.connection.connected()
+            self.hearing_since = asyncio.get_running_loop().time()
+            self.readings.look()
+            self._survey_due.set()
+            await session.ended.wait()
+            self.hearing_since = None
+            self.readings.forget()
+
+    async def _survey(self) -> None:
+        """Consumers that are gone are made again, and those of nobody's functions removed."""
+        while True:
+            try:
+                await self._look_at_consumers()
+            except BusError as error:
+                log.debug("consumers not surveyed", reason=str(error))
+            self._survey_due.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SURVEY_SECONDS):
+                    await self._survey_due.wait()
+
+    async def _look_at_consumers(self) -> None:
+        survey = await self._consumers.survey()
+        for function in survey.gone:
+            log.warning("consumer gone, made again", function=function)
+            self._keys.add(function)
+        for function in survey.others:
+            if not self._units.store.by_index(FUNCTION, function):
+                self._keys.add(function)
+
+    def _on_lost_consumer(self, message: Message) -> None:
+        function = message.subject.rpartition(".")[2]
+        self._consumers.forget(function)
+        if self._units.store.by_index(FUNCTION, function):
+            self._keys.add(function)
+
+    def _tell(self, function: str, *, is_urgent: bool) -> None:
+        self.waker.wake(function, is_urgent=is_urgent)
+
+    def _wake_all(self) -> None:
+        for function in functions_in(self._units):
+            self._keys.add(function, is_backlog=True)
+
+    async def _measure(self) -> None:
+        while True:
+            statuses = [memory.status for memory in self._scaler.memories.values()]
+            for state, count in (
+                ("desired", sum(status.desiredWorkers for status in statuses)),
+                ("ready", sum(status.readyWorkers for status in statuses)),
+                ("busy", sum(status.busyWorkers for status in statuses)),
+                ("draining", sum(status.drainingWorkers for status in statuses)),
+            ):
+                self._meter.gauge("serverless_workers", count, state=state)
+            oldest = max((status.oldestWaitSeconds for status in statuses), default=0)
+            self._meter.gauge("serverless_oldest_wait_seconds", oldest)
+            await asyncio.sleep(MEASURE_SECONDS)
+
+    async def _count_dead_letters(self) -> None:
+        """While the broker is away, or its streams are not made yet, soon again."""
+        while True:
+            pause = MEASURE_SECONDS
+            with suppress(BusError):
+                count = await self._depths.dead_letters()
+                self._meter.gauge("serverless_dead_letters", count)
+                pause = DEAD_LETTERS_SECONDS
+            await asyncio.sleep(pause)

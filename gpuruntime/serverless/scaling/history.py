@@ -1,0 +1,123 @@
+"""What the leader remembers of a function between two looks: times, and nothing but times counts.
+
+Whoever leads next begins without it, and comes to the same end a little later.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from gpuruntime.models.kinds.functions import ServerlessStatus
+from gpuruntime.serverless.scaling.demand import Demand
+from gpuruntime.serverless.scaling.observation import Sightings
+from gpuruntime.serverless.scaling.plan import (
+    UNSETTLED_SECONDS,
+    Shortage,
+    Worker,
+    WorkerPhase,
+    replacement_seconds,
+)
+
+# Somebody else was quicker: what is left of the stock is known by then.
+RACE_SECONDS: Final = 1.0
+
+
+@attrs.define(kw_only=True, slots=True)
+class Memory:
+    """Moments are of loop time. `uid` is that of the template."""
+
+    uid: str
+    demand: Demand
+    sightings: Sightings = attrs.field(factory=Sightings)
+    status: ServerlessStatus = ServerlessStatus()
+    failure: str = ""
+    told_at: float | None = None
+    oldest_at: datetime | None = None
+    _asked_at: float | None = None
+    _is_blind: bool = False
+    _held_until: float = 0.0
+    _replaced: int = 0
+    _replaced_at: float = 0.0
+    # Since when all workers are ready.
+    _whole_since: float | None = None
+    _claimed_at: dict[str, float] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, uid: str, workers: int, now: float) -> "Memory":
+        return cls(uid=uid, demand=Demand(workers, now))
+
+    def needed(self, now_needed: int | None, now: float, idle_seconds: float) -> int | None:
+        """The most of the idle time. While nobody knows, what was needed goes on being so."""
+        if now_needed is None:
+            self._is_blind = True
+            return None
+        if self._is_blind:
+            self._is_blind = False
+            self.demand.note(self.demand.current, now)
+        self.demand.note(now_needed, now)
+        return self.demand.most(now, within=idle_seconds)
+
+    def touch(self, now: float) -> None:
+        """Something was to do just now, however soon it is done."""
+        self.demand.note(max(self.demand.current, 1), now)
+
+    def falls_in_seconds(self, now: float, idle_seconds: float) -> float | None:
+        """When fewer workers may be needed although nothing happens."""
+        return None if self._is_blind else self.demand.falls_in(now, within=idle_seconds)
+
+    def held_seconds(self, now: float) -> float | None:
+        """How long nothing more is claimed, after a claim that came to nothing."""
+        return self._held_until - now if now < self._held_until else None
+
+    def note_claim(self, name: str, failure: str, now: float) -> None:
+        """Of several at a time one that fails is told, whatever became of the others."""
+        if not failure:
+            self._claimed_at[name] = now
+            return
+        self.failure = failure
+        is_race = failure == Shortage.CAPACITY
+        self._held_until = now + (RACE_SECONDS if is_race else UNSETTLED_SECONDS)
+
+    def started(self, workers: Collection[Worker], now: float) -> list[float]:
+        """How long each took that is ready for the first time."""
+        is_whole = all(worker.phase is WorkerPhase.READY for worker in workers)
+        self._note_whole(is_whole and bool(workers), now)
+        ready = {worker.name for worker in workers if worker.phase is WorkerPhase.READY}
+        taken = [now - at for name, at in self._claimed_at.items() if name in ready]
+        awaited = {worker.name for worker in workers} - ready
+        self._claimed_at = {k: at for k, at in self._claimed_at.items() if k in awaited}
+        return taken
+
+    def _note_whole(self, is_whole: bool, now: float) -> None:
+        """Once all were ready for as long as the back-off lasts, the next loss is a first one."""
+        if is_whole:
+            self._whole_since = now if self._whole_since is None else self._whole_since
+        elif self._whole_since is not None:
+            if now - self._whole_since >= replacement_seconds(self._replaced):
+                self._replaced = 0
+            self._whole_since = None
+
+    def note_replacement(self, now: float) -> None:
+        self._replaced += 1
+        self._replaced_at = now
+
+    def replacement_in_seconds(self, now: float) -> float:
+        if not self._replaced:
+            return 0.0
+        return max(self._replaced_at + replacement_seconds(self._replaced) - now, 0.0)
+
+    def tells_in_seconds(self, now: float, period_seconds: float) -> float:
+        return 0.0 if self.told_at is None else max(self.told_at + period_seconds - now, 0.0)
+
+    def oldest_wait_seconds(self, now: datetime) -> float:
+        """Between two answers of the broker the wait goes on."""
+        return max((now - self.oldest_at).total_seconds(), 0.0) if self.oldest_at else 0.0
+
+    def asks_for_oldest(self, now: float, period_seconds: float) -> bool:
+        """Yes at once, and then once in a period."""
+        if self._asked_at is not None and now - self._asked_at < period_seconds:
+            return False
+        self._asked_at = now
+        return True

@@ -1,0 +1,150 @@
+"""What is seen of a function's workers, put together from their units and from their beats."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from gpuruntime.bus.messages import WorkerState
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.phases import UnitPhase, phase_of
+from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.operations.storage_identity import uids_asked
+from gpuruntime.serverless.scaling.heartbeats import Heard
+from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
+from gpuruntime.strict import validation
+
+# Where the manager knows no broker, it could not tell a worker of one.
+_REFUSED: Final[Mapping[str, Shortage]] = {
+    UnitReason.INVALID_SPEC: Shortage.INVALID,
+    UnitReason.STORAGE_MOUNT_INVALID: Shortage.INVALID,
+    UnitReason.SERVERLESS_CONFIG_INVALID: Shortage.INVALID,
+    UnitReason.OPERATION_CONFLICT: Shortage.INVALID,
+    UnitReason.QUEUE_UNKNOWN: Shortage.NO_QUEUE,
+}
+
+
+@attrs.define(slots=True)
+class Sightings:
+    """Since when something is so, by uid, as this leader has seen it; moments of loop time."""
+
+    draining: dict[str, float] = attrs.field(factory=dict)
+    adrift: dict[str, float] = attrs.field(factory=dict)
+
+    def keep(self, uids: set[str]) -> None:
+        for seen in (self.draining, self.adrift):
+            for uid in seen.keys() - uids:
+                del seen[uid]
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Moment:
+    """Now, and since when the broker can be heard; None while it cannot."""
+
+    now: float
+    hearing_since: float | None
+
+    def is_silent(self, heard: Heard | None) -> bool:
+        """Nobody is silent whom we could not have heard."""
+        if self.hearing_since is None:
+            return False
+        last = max(heard.at, self.hearing_since) if heard else self.hearing_since
+        return self.now - last >= SILENT_SECONDS
+
+    def is_fresh(self, heard: Heard) -> bool:
+        """What was heard may still be so, and we would have heard if it were not."""
+        return self.hearing_since is not None and self.now - heard.at < SILENT_SECONDS
+
+
+def worker_of(
+    unit: GPUUnit,
+    template: GPUUnit,
+    heard: Heard | None,
+    *,
+    sightings: Sightings,
+    moment: Moment,
+) -> Worker:
+    """Writes down in `sightings` what it sees for the first time."""
+    is_silent = moment.is_silent(heard)
+    has_withdrawn = heard is not None and _has_withdrawn(unit, heard, moment)
+    phase = _phase(unit, is_silent=is_silent, has_withdrawn=has_withdrawn)
+    since = _since(phase, unit.metadata.uid, sightings, moment)
+    return Worker(
+        name=unit.metadata.name,
+        phase=phase,
+        is_current=is_current(unit, template),
+        has_drained=heard is not None and heard.state is WorkerState.DRAINED,
+        has_withdrawn=has_withdrawn,
+        is_silent=is_silent,
+        busy=heard.busy if heard and not is_silent else 0,
+        since_seconds=moment.now - since,
+    )
+
+
+def is_current(worker: GPUUnit, template: GPUUnit) -> bool:
+    """Whether it would be made the same way now. Limits are the template's alone."""
+    now, then = template.spec, worker.spec
+    if now.serverless is None or then.serverless is None:
+        return False
+    return (
+        (now.image, now.template, now.storageMounts, uids_asked(template))
+        == (then.image, then.template, then.storageMounts, uids_asked(worker))
+        and (now.serverless.requestID, now.serverless.concurrency, now.serverless.framework)
+        == (then.serverless.requestID, then.serverless.concurrency, then.serverless.framework)
+    )  # fmt: skip
+
+
+def forbidden(template: GPUUnit) -> Shortage | None:
+    """Why it may have no workers; the manager's word counts beside our own look at the spec."""
+    if provenance.is_terminating(template):
+        return Shortage.NO_TEMPLATE
+    if validation.unit_problems(template):
+        return Shortage.INVALID
+    ready = condition_of(template.status.conditions, ConditionType.READY)
+    if ready is not None and ready.observedGeneration == template.metadata.generation:
+        refusal = _REFUSED.get(ready.reason)
+        if refusal is not None:
+            return refusal
+    return Shortage.SUSPENDED if template.spec.suspended else None
+
+
+def _has_withdrawn(unit: GPUUnit, heard: Heard, moment: Moment) -> bool:
+    """It says itself that it takes nothing more, whoever told it to."""
+    is_draining = heard.state in (WorkerState.DRAINING, WorkerState.DRAINED)
+    return is_draining and heard.uid == unit.metadata.uid and moment.is_fresh(heard)
+
+
+def _phase(unit: GPUUnit, *, is_silent: bool, has_withdrawn: bool) -> WorkerPhase:
+    """That it was told to drain stands on the unit: the next leader has to know of it as well."""
+    if provenance.is_terminating(unit):
+        return WorkerPhase.GONE
+    if labels.DRAINING in unit.metadata.annotations:
+        return WorkerPhase.DRAINING
+    phase = phase_of(unit.status.conditions)
+    if phase is UnitPhase.FAILED:
+        return WorkerPhase.FAILED
+    if has_withdrawn:
+        return WorkerPhase.ADRIFT
+    if phase is UnitPhase.READY:
+        return WorkerPhase.READY
+    return WorkerPhase.ADRIFT if _is_adrift(unit, is_silent) else WorkerPhase.STARTING
+
+
+def _is_adrift(unit: GPUUnit, is_silent: bool) -> bool:
+    """A worker that never was ready may still be on its way, however long that takes."""
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    if ready is not None and ready.reason == UnitReason.POD_UNSCHEDULABLE:
+        return True
+    return is_silent and unit.status.timeline.readyAt is not None
+
+
+def _since(phase: WorkerPhase, uid: str, sightings: Sightings, moment: Moment) -> float:
+    if phase is not WorkerPhase.ADRIFT:
+        sightings.adrift.pop(uid, None)
+    if phase is WorkerPhase.ADRIFT:
+        return sightings.adrift.setdefault(uid, moment.now)
+    if phase is WorkerPhase.DRAINING:
+        return sightings.draining.setdefault(uid, moment.now)
+    return moment.now

@@ -1,0 +1,259 @@
+"""One function made true: as many workers as it needs, its consumer, and what is told of both.
+
+A key is a function. Whatever takes long here keeps no other function waiting, and nothing is
+remembered that a new leader could not see again, but for times.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.errors import BusError, UnavailableError
+from gpuruntime.controller.result import Result
+from gpuruntime.meter import Meter
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.lookup.caches import FREE, FUNCTION, Cache
+from gpuruntime.operations.lookup.function_owners import owner_of
+from gpuruntime.serverless.cleanup.takeovers import Takeovers
+from gpuruntime.serverless.cleanup.undeclared_functions import GoneFunctions
+from gpuruntime.serverless.scaling.consumers import Consumers
+from gpuruntime.serverless.scaling.depth_polling import Readings
+from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.history import Memory
+from gpuruntime.serverless.scaling.observation import Moment, forbidden, worker_of
+from gpuruntime.serverless.scaling.plan import (
+    DRAINING_SECONDS,
+    Observed,
+    Plan,
+    Shortage,
+    WorkerPhase,
+    decide,
+    next_names,
+    workers_for,
+)
+from gpuruntime.serverless.scaling.status import FunctionStatus
+from gpuruntime.serverless.scaling.worker_units import WorkerUnits
+from gpuruntime.serverless.scaling.workers import WORKER_OF, strays_of
+
+log = structlog.get_logger()
+
+BROKER_SECONDS: Final = 5.0
+# Of one function, so that a large one does not flood the cluster; the next look follows at once.
+MOST_AT_ONCE: Final = 16
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Scaler:
+    units: Cache[GPUUnit]
+    stock: Cache[GPUUnit]
+    workers: WorkerUnits
+    readings: Readings
+    beats: Beats
+    consumers: Consumers
+    status: FunctionStatus
+    gone: GoneFunctions
+    takeovers: Takeovers
+    hearing_since: Callable[[], float | None]
+    meter: Meter
+    memories: dict[str, Memory] = attrs.field(factory=dict)
+    # By function, and by the uid of the unit that strays were made from.
+    strays: dict[str, dict[str, Memory]] = attrs.field(factory=dict)
+    # By specName, the functions that wait for stock of it.
+    short: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
+
+    async def reconcile(self, function: str) -> Result:
+        strays = await self._send_strays_away(function)
+        result = await self._reconcile(function)
+        return Result.earliest(strays, result.requeue_after_seconds)
+
+    async def _reconcile(self, function: str) -> Result:
+        template = owner_of(self.units.store.by_index(FUNCTION, function))
+        if template is None or template.spec.serverless is None:
+            self._forget(function)
+            self.takeovers.forget(function)
+            return await self.gone.reconcile(function)
+        self.gone.forget(function)
+        memory = self._memory(function, template)
+        found = tuple(self.units.store.by_index(WORKER_OF, template.metadata.uid))
+        depth = self.readings.of(function)
+        seen = self._observe(template, template.spec.serverless, found, memory, depth)
+        plan = decide(seen)
+        self._note_shortage(template, function, plan)
+        async with asyncio.TaskGroup() as tasks:
+            consumer = tasks.create_task(self._keep_consumer(seen), name="consumer")
+            left = tasks.create_task(
+                self.takeovers.look(function, template.metadata.uid, depth=depth), name="left"
+            )
+            tasks.create_task(self._act(template, found, seen, plan, memory), name="act")
+        told = await self.status.report(template, seen, plan, memory, depth=depth or 0)
+        return Result.earliest(
+            consumer.result(),
+            left.result(),
+            plan.look_again_seconds,
+            memory.falls_in_seconds(_now(), seen.limits.idleTimeoutSeconds),
+            memory.held_seconds(_now()),
+            told,
+        )
+
+    def touch(self, function: str) -> bool:
+        """It was called just now. Whether workers are there for it, or on their way."""
+        memory = self.memories.get(function)
+        if memory is None:
+            return False
+        memory.touch(_now())
+        return memory.status.desiredWorkers > 0
+
+    async def _send_strays_away(self, function: str) -> float | None:
+        """Returns when to look again, as long as any are there."""
+        before = self.strays.get(function, {})
+        memories = self.strays[function] = {}
+        for template, found in tuple(strays_of(self.units, function)):
+            uid = template.metadata.uid
+            memory = memories[uid] = before.get(uid) or Memory.of(uid, len(found), _now())
+            limits = found[0].spec.serverless or Serverless(requestID=function)
+            seen = self._observe(template, limits, found, memory, 0)
+            seen = attrs.evolve(seen, forbidden=Shortage.NO_TEMPLATE)
+            await self._act(template, found, seen, decide(seen), memory)
+        if memories:
+            return DRAINING_SECONDS
+        del self.strays[function]
+        return None
+
+    def _forget(self, function: str) -> None:
+        self.memories.pop(function, None)
+        for waiting in self.short.values():
+            waiting.discard(function)
+
+    def _memory(self, function: str, template: GPUUnit) -> Memory:
+        """A template that takes a function over begins anew."""
+        memory = self.memories.get(function)
+        if memory is None or memory.uid != template.metadata.uid:
+            workers = len(self.units.store.by_index(WORKER_OF, template.metadata.uid))
+            memory = self.memories[function] = Memory.of(template.metadata.uid, workers, _now())
+        return memory
+
+    def _observe(
+        self,
+        template: GPUUnit,
+        limits: Serverless,
+        found: tuple[GPUUnit, ...],
+        memory: Memory,
+        depth: int | None,
+    ) -> Observed:
+        now = _now()
+        moment = Moment(now=now, hearing_since=self.hearing_since())
+        memory.sightings.keep({unit.metadata.uid for unit in found})
+        workers = tuple(
+            worker_of(
+                unit,
+                template,
+                self.beats.of(_function_of(unit), unit.metadata.name),
+                sightings=memory.sightings,
+                moment=moment,
+            )
+            for unit in found
+        )
+        needed = None if depth is None else workers_for(depth, limits)
+        is_held = memory.held_seconds(now) is not None
+        seen = Observed(
+            limits=limits,
+            workers=workers,
+            needed=memory.needed(needed, now, limits.idleTimeoutSeconds),
+            free_stock=0 if is_held else self._free_stock(template),
+            forbidden=forbidden(template),
+            replacement_in_seconds=memory.replacement_in_seconds(now),
+        )
+        for seconds in memory.started(workers, now):
+            self.meter.observe("serverless_worker_start_seconds", seconds)
+        return seen
+
+    def _note_shortage(self, template: GPUUnit, function: str, plan: Plan) -> None:
+        waiting = self.short[template.spec.specName]
+        if plan.shortage in (Shortage.CAPACITY, Shortage.WORKER_LOST):
+            waiting.add(function)
+        else:
+            waiting.discard(function)
+
+    def _free_stock(self, template: GPUUnit) -> int:
+        return len(self.stock.store.by_index(FREE, template.spec.specName))
+
+    async def _keep_consumer(self, seen: Observed) -> float | None:
+        """Without it workers are not given anything: tried again soon."""
+        limits = seen.limits
+        if seen.forbidden in (Shortage.INVALID, Shortage.NO_TEMPLATE):
+            return None
+        most = limits.maxWorkers * limits.concurrency
+        try:
+            await self.consumers.ensure(limits.requestID, most_in_hand=most)
+        except UnavailableError:
+            return BROKER_SECONDS
+        except BusError as error:
+            log.warning("no consumer for now", reason=str(error))
+            return BROKER_SECONDS
+        return None
+
+    async def _act(
+        self,
+        template: GPUUnit,
+        found: tuple[GPUUnit, ...],
+        seen: Observed,
+        plan: Plan,
+        memory: Memory,
+    ) -> None:
+        by_name = {unit.metadata.name: unit for unit in found}
+        if plan.replaced:
+            memory.note_replacement(_now())
+        async with asyncio.TaskGroup() as tasks:
+            claims = min(plan.claims, MOST_AT_ONCE)
+            for name in next_names(template.metadata.name, self._is_taken(template), claims):
+                claim = self._claim(template, seen.limits, name, memory)
+                tasks.create_task(claim, name=f"claim {name}")
+            for name in plan.delete[:MOST_AT_ONCE]:
+                tasks.create_task(self._delete(by_name[name]), name=f"delete {name}")
+            for name in plan.drain[:MOST_AT_ONCE]:
+                tasks.create_task(self._drain(by_name[name]), name=f"drain {name}")
+        if plan.claims and not any(each.phase is WorkerPhase.READY for each in seen.workers):
+            self.meter.count("serverless_cold_starts_total")
+        for worker in seen.workers:
+            if worker.phase is WorkerPhase.DRAINING and worker.name not in plan.delete:
+                await self._order(by_name[worker.name])
+
+    def _is_taken(self, template: GPUUnit) -> Callable[[str], bool]:
+        namespace = template.metadata.namespace
+        return lambda name: self.units.store.get(Key(namespace, name)) is not None
+
+    async def _claim(
+        self, template: GPUUnit, limits: Serverless, name: str, memory: Memory
+    ) -> None:
+        failure = await self.workers.claim(template, limits, name)
+        memory.note_claim(name, failure, _now())
+        self.meter.count("serverless_claims_total", outcome=failure or "claimed")
+
+    async def _drain(self, worker: GPUUnit) -> None:
+        await self.workers.mark_draining(worker)
+        await self._order(worker)
+
+    async def _order(self, worker: GPUUnit) -> None:
+        await self.workers.order_drain(_function_of(worker), worker)
+
+    async def _delete(self, worker: GPUUnit) -> None:
+        """One that cannot be deleted now is tried again with the next look."""
+        try:
+            await self.workers.delete(worker)
+        except InventoryError as error:
+            log.warning("worker not deleted", worker=worker.metadata.name, error=str(error))
+
+
+def _function_of(worker: GPUUnit) -> str:
+    return worker.spec.serverless.requestID if worker.spec.serverless else ""
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

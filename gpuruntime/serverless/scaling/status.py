@@ -1,0 +1,104 @@
+"""What is told of a function in the status of the unit that declares it, and how often."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.errors import BusError
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.kube.event_notes import tell
+from gpuruntime.kube.events import EventRecorder
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds.functions import ServerlessStatus
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.operations.lookup.caches import Cache
+from gpuruntime.serverless.scaling.events import function_note
+from gpuruntime.serverless.scaling.history import Memory
+from gpuruntime.serverless.scaling.plan import Observed, Plan, status_of
+from gpuruntime.serverless.scaling.queue_depths import Depths
+
+log = structlog.get_logger()
+
+# What only says how much there is to do is told, and asked for, so often at most.
+PERIOD_SECONDS: Final = 10.0
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FunctionStatus:
+    client: Client
+    units: Cache[GPUUnit]
+    depths: Depths
+    recorder: EventRecorder
+    now: Callable[[], datetime]
+
+    async def report(
+        self, template: GPUUnit, seen: Observed, plan: Plan, memory: Memory, *, depth: int
+    ) -> float | None:
+        """Writes what differs; seconds until it may again, where that is to be looked at.
+
+        Of a busy worker nobody tells that it is idle: its next beats show it.
+        """
+        loop = asyncio.get_running_loop()
+        memory.status = status_of(
+            seen,
+            plan,
+            depth=depth,
+            oldest_wait_seconds=await self._oldest_wait(seen, depth, memory),
+            failure=memory.failure if memory.held_seconds(loop.time()) else "",
+        )
+        latest = self.units.store.get(template.metadata.key)
+        if latest is None or latest.metadata.uid != template.metadata.uid:
+            return None
+        before = latest.status.serverless
+        again = PERIOD_SECONDS if memory.status.busyWorkers else None
+        if memory.status == before:
+            return again
+        wait = memory.tells_in_seconds(loop.time(), PERIOD_SECONDS)
+        if wait and before and _in_outline(before) == _in_outline(memory.status):
+            return wait
+        await self._write(latest, memory.status)
+        memory.told_at = loop.time()
+        note = function_note(before, memory.status, spec_name=template.spec.specName)
+        if note is not None:
+            tell(self.recorder, GPU_UNITS, template, note)
+        return again
+
+    async def _write(self, template: GPUUnit, status: ServerlessStatus) -> None:
+        """The one member of the status that is ours, and at the version that was seen.
+
+        The manager writes all others, as guarded: of two at once one sees a conflict and looks
+        again, so that neither ever puts back what the other has written.
+        """
+        try:
+            written = await self.client.patch(
+                GPU_UNITS,
+                template.metadata.key,
+                {"status": {"serverless": codec.to_json(status)}},
+                resource_version=template.metadata.resourceVersion,
+                subresource="status",
+            )
+        except NotFoundError:
+            return
+        self.units.write_through(written)
+
+    async def _oldest_wait(self, seen: Observed, depth: int, memory: Memory) -> float:
+        if not depth:
+            memory.oldest_at = None
+        elif memory.asks_for_oldest(asyncio.get_running_loop().time(), PERIOD_SECONDS):
+            try:
+                busy = sum(worker.busy for worker in seen.workers)
+                backlog = await self.depths.backlog(seen.limits.requestID, busy=busy)
+                memory.oldest_at = backlog.oldest_at
+            except BusError as error:
+                log.debug("oldest wait unknown", reason=str(error))
+        return memory.oldest_wait_seconds(self.now())
+
+
+def _in_outline(status: ServerlessStatus) -> ServerlessStatus:
+    """Without what changes with every call."""
+    return attrs.evolve(status, busyWorkers=0, depth=0, oldestWaitSeconds=0)

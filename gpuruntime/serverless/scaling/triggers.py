@@ -1,0 +1,145 @@
+"""Which changes wake which functions: what the cluster shows, and what the broker tells.
+
+A standby queues nothing; a new leader takes every function as backlog.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from gpuruntime.bus.message import Message
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.reasons import ConditionType
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.conditions import condition_of
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.lookup.caches import FUNCTION, Cache
+from gpuruntime.serverless.scaling.depth_polling import Readings
+from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.workers import functions_in
+from gpuruntime.workqueue.queue import WorkQueue
+
+LATER_SECONDS: Final = 1.0
+
+
+class Waker:
+    """Made before the informers of its caches run.
+
+    `short_of` tells which functions wait for stock of a specName. `touch` notes that a function
+    was called, and tells whether workers are there for it or on their way.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[str],
+        *,
+        units: Cache[GPUUnit],
+        stock: Cache[GPUUnit],
+        namespace: str,
+        readings: Readings,
+        beats: Beats,
+        short_of: Callable[[str], Collection[str]],
+        touch: Callable[[str], bool],
+    ) -> None:
+        self._is_leading = False
+        self._queue = queue
+        self._units = units
+        self._namespace = namespace
+        self._readings = readings
+        self._beats = beats
+        self._short_of = short_of
+        self._touch = touch
+        units.add_handler(self._on_unit)
+        stock.add_handler(self._on_stock)
+
+    def begin(self) -> None:
+        """From here on this process leads."""
+        self._is_leading = True
+        for function in functions_in(self._units):
+            self._queue.add(function, is_backlog=True)
+        self._readings.look()
+
+    def on_wake(self, message: Message) -> None:
+        """Of a function that is not known here the depths will tell, if there is any."""
+        function = message.subject.rpartition(".")[2]
+        if self._units.store.by_index(FUNCTION, function):
+            self._readings.wake(function)
+            self.wake(function, is_urgent=not self._touch(function))
+
+    def wake(self, function: str, *, is_urgent: bool) -> None:
+        """Calls come in thousands: where nothing is urgent, one look at a time is enough."""
+        if is_urgent:
+            self._queue.add(function)
+        else:
+            self._queue.add_after(function, LATER_SECONDS)
+
+    def on_beat(self, message: Message) -> None:
+        whose = self._beats.hear(message, at=asyncio.get_running_loop().time())
+        if whose is None:
+            return
+        for function in self._served(self._units.store.get(Key(self._namespace, whose[1]))):
+            self._queue.add(function)
+
+    def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        if not self._is_leading:
+            return
+        if _asked(old) != _asked(new):
+            for function in {*_declared(old), *_declared(new)}:
+                self._queue.add(function)
+        if _told(old) != _told(new):
+            for function in {*self._served(old), *self._served(new)}:
+                self._queue.add(function)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._on_gone(old)
+
+    def _on_gone(self, unit: GPUUnit) -> None:
+        """What it had in hand may wait again."""
+        if unit.spec.serverless and unit.spec.is_function_worker:
+            self._beats.forget(unit.spec.serverless.requestID, unit.metadata.name)
+            self._readings.look()
+
+    def _on_stock(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        if not self._is_leading or new is None or not provenance.is_free(new):
+            return
+        waiting = () if old and provenance.is_free(old) else self._short_of(new.spec.specName)
+        for function in tuple(waiting):
+            self._queue.add(function)
+        if waiting:
+            self._readings.look()
+
+    def _served(self, worker: GPUUnit | None) -> Iterator[str]:
+        """The function it serves, and the one that its template declares by now."""
+        function = worker.spec.serverless if worker else None
+        if worker is None or function is None or function.workerOf is None:
+            return
+        yield function.requestID
+        owner = self._units.store.get(Key(worker.metadata.namespace, function.workerOf.name))
+        if owner is not None and owner.metadata.uid == function.workerOf.uid:
+            yield from _declared(owner)
+
+
+def _declared(unit: GPUUnit | None) -> Iterator[str]:
+    if unit is not None and unit.spec.serverless and unit.spec.is_function_template:
+        yield unit.spec.serverless.requestID
+
+
+def _asked(unit: GPUUnit | None) -> object:
+    """Of a template: what is asked for, and the manager's word on it."""
+    if unit is None or not unit.spec.is_function_template:
+        return None
+    metadata = unit.metadata
+    return (metadata.uid, metadata.generation, metadata.deletionTimestamp, _reason(unit))
+
+
+def _told(unit: GPUUnit | None) -> object:
+    """Of a worker: how far it is, and what it was told."""
+    if unit is None or not unit.spec.is_function_worker:
+        return None
+    metadata = unit.metadata
+    is_draining = labels.DRAINING in metadata.annotations
+    return (metadata.uid, metadata.deletionTimestamp, is_draining, _reason(unit))
+
+
+def _reason(unit: GPUUnit) -> object:
+    ready = condition_of(unit.status.conditions, ConditionType.READY)
+    return (ready.status, ready.reason) if ready else None

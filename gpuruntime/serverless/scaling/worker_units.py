@@ -1,0 +1,126 @@
+"""A function's workers as units: claimed like every other unit, told to drain, deleted."""
+
+from random import Random
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import UnavailableError
+from gpuruntime.bus.messages import Control, Order, encode
+from gpuruntime.bus.names import Names
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.functions import Serverless, WorkerOf
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.timestamps import rfc3339
+from gpuruntime.operations.deletion import Deletions
+from gpuruntime.operations.errors import (
+    BusyError,
+    ClusterUnavailableError,
+    InventoryError,
+    UnknownOutcomeError,
+    bounded,
+)
+from gpuruntime.operations.operations import tombstones_of
+from gpuruntime.operations.options import Means
+from gpuruntime.operations.requests import CreateUnit
+from gpuruntime.operations.storage_identity import uids_asked
+from gpuruntime.operations.units import Units
+from gpuruntime.serverless.scaling.plan import Shortage
+from gpuruntime.strict.structure import StrictError
+
+log = structlog.get_logger()
+
+TOKEN_BYTES: Final = 8
+# After these nobody knows how far the claim came: the same operation finds out.
+_OPEN: Final = (UnknownOutcomeError, ClusterUnavailableError, BusyError)
+
+
+class WorkerUnits:
+    def __init__(
+        self, means: Means, units: Units, connection: Connection, names: Names, *, rng: Random
+    ) -> None:
+        self._means = means
+        self._units = units
+        self._deletions = Deletions(means.client, tombstones_of(means))
+        self._connection = connection
+        self._names = names
+        self._rng = rng
+        # By template's uid and worker's name, the operations that have not come to their end.
+        self._open: dict[tuple[str, str], str] = {}
+
+    async def claim(self, template: GPUUnit, function: Serverless, name: str) -> str:
+        """Empty where the worker is there; else the code of what was in the way."""
+        seat = (template.metadata.uid, name)
+        operation = self._open.setdefault(seat, self._new_operation(template))
+        try:
+            order = _order(template, function, name, operation)
+            await self._units.create(order, storage_uids=uids_asked(template))
+        except _OPEN as error:
+            log.warning("claim of a worker left open", worker=name, error=str(error))
+            return error.code
+        except (InventoryError, StrictError) as error:
+            del self._open[seat]
+            log.warning("no worker claimed", worker=name, error=str(error))
+            return error.code if isinstance(error, InventoryError) else Shortage.INVALID
+        del self._open[seat]
+        log.info("worker claimed", worker=name)
+        return ""
+
+    async def mark_draining(self, worker: GPUUnit) -> None:
+        """From here on it counts as one that leaves, for every later leader too."""
+        marks = {labels.DRAINING: rfc3339(self._means.now())}
+        try:
+            marked = await self._means.client.patch(
+                GPU_UNITS,
+                worker.metadata.key,
+                {"metadata": {"annotations": marks}},
+                resource_version=worker.metadata.resourceVersion,
+            )
+        except NotFoundError:
+            return
+        self._means.caches.units.write_through(marked)
+        log.info("worker told to drain", worker=worker.metadata.name)
+
+    async def order_drain(self, function: str, worker: GPUUnit) -> None:
+        """At most once, and nobody answers: repeated for as long as the worker is there."""
+        name, uid = worker.metadata.name, worker.metadata.uid
+        try:
+            subject = self._names.control(function, name)
+            order = Control(order=Order.DRAIN, uid=uid)
+            await self._connection.publish(subject, encode(order))
+        except UnavailableError as error:
+            log.debug("drain not ordered", worker=name, error=str(error))
+
+    async def delete(self, worker: GPUUnit) -> None:
+        """What it still holds comes back to the queue by itself. Raises InventoryError."""
+        async with bounded(f"deletion of worker {worker.metadata.name}", seconds=self._bound):
+            await self._deletions.delete(GPU_UNITS, worker)
+        log.info("worker deleted", worker=worker.metadata.name)
+
+    @property
+    def _bound(self) -> float:
+        return self._means.options.attempt_seconds
+
+    def _new_operation(self, template: GPUUnit) -> str:
+        """One for each incarnation; the prefix is out of callers' reach."""
+        token = self._rng.randbytes(TOKEN_BYTES).hex()
+        return f"gpuruntime:worker:{template.metadata.uid}:{token}"
+
+
+def _order(template: GPUUnit, function: Serverless, name: str, operation: str) -> CreateUnit:
+    owner = WorkerOf(name=template.metadata.name, uid=template.metadata.uid)
+    spec = template.spec
+    return CreateUnit(
+        operationID=operation,
+        name=name,
+        specName=spec.specName,
+        image=spec.image,
+        template=spec.template,
+        access=spec.access,
+        storageMounts=spec.storageMounts,
+        serverless=attrs.evolve(function, workerOf=owner),
+        tenant=template.metadata.labels.get(labels.TENANT, ""),
+    )

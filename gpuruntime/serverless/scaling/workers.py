@@ -1,0 +1,64 @@
+"""Functions and their workers, as they are found among all units."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.lookup.caches import FUNCTION, UNIT_INDEXES, Cache, UnitIndexes
+from gpuruntime.operations.lookup.function_owners import owner_of
+
+# By the uid of the template that they were made from, and by the function that they serve.
+WORKER_OF: Final = "worker-of"
+SERVING: Final = "serving"
+
+
+def _by_template(unit: GPUUnit) -> Iterator[str]:
+    if unit.spec.serverless and unit.spec.serverless.workerOf:
+        yield unit.spec.serverless.workerOf.uid
+
+
+def _by_service(unit: GPUUnit) -> Iterator[str]:
+    if unit.spec.serverless and unit.spec.is_function_worker:
+        yield unit.spec.serverless.requestID
+
+
+def functions_in(units: Cache[GPUUnit]) -> set[str]:
+    """All that some unit declares."""
+    return {
+        unit.spec.serverless.requestID
+        for unit in units.store.values()
+        if unit.spec.serverless and unit.spec.is_function_template
+    }
+
+
+def strays_of(
+    units: Cache[GPUUnit], function: str
+) -> Iterator[tuple[GPUUnit, tuple[GPUUnit, ...]]]:
+    """Workers of the function that nobody scales, by the unit that they were made from.
+
+    That one is there, and owns no function any more; what a unit leaves that is gone, the
+    cluster collects.
+    """
+    by_template: defaultdict[tuple[Key, str], list[GPUUnit]] = defaultdict(list)
+    for worker in units.store.by_index(SERVING, function):
+        owner = worker.spec.serverless.workerOf if worker.spec.serverless else None
+        if owner is not None:
+            key = Key(worker.metadata.namespace, owner.name)
+            by_template[key, owner.uid].append(worker)
+    for (key, uid), workers in by_template.items():
+        template = units.store.get(key)
+        is_there = template is not None and template.metadata.uid == uid
+        if template is not None and is_there and not _owns_a_function(template, units):
+            yield template, tuple(workers)
+
+
+def _owns_a_function(unit: GPUUnit, units: Cache[GPUUnit]) -> bool:
+    if unit.spec.serverless is None or not unit.spec.is_function_template:
+        return False
+    owner = owner_of(units.store.by_index(FUNCTION, unit.spec.serverless.requestID))
+    return owner is not None and owner.metadata.uid == unit.metadata.uid
+
+
+INDEXES: Final[UnitIndexes] = {**UNIT_INDEXES, WORKER_OF: _by_template, SERVING: _by_service}

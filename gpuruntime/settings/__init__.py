@@ -1,0 +1,1 @@
+"""The configuration of every role, read once from file, flags and environment."""

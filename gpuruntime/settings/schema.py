@@ -1,0 +1,384 @@
+"""The configuration of every role, read once at the start: file, then flags, then environment.
+
+Rooms never see this: `roles` hands each of them its own small options.
+"""
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import NewType
+
+import attrs
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.kubernetes.names import is_dns_label, is_dns_subdomain
+from gpuruntime.models.kubernetes.quantities import parse_quantity
+from gpuruntime.settings.access import AuthSettings, ConnectionSettings, TlsSettings
+from gpuruntime.settings.checks import (
+    is_address,
+    is_amount,
+    is_cidr,
+    is_device,
+    is_ip,
+    label_faults,
+    raise_all,
+    refuse,
+)
+from gpuruntime.settings.results import ResultsSettings
+from gpuruntime.settings.serverless import NatsSettings, ServerlessSettings, WorkerSettings
+from gpuruntime.settings.tolerations import Toleration
+from gpuruntime.strict.durations import Seconds, parse_duration
+from gpuruntime.strict.structure import FieldError, StrictError, Structurer
+from gpuruntime.strict.yaml_documents import read_mapping
+
+Label = NewType("Label", str)
+Subdomain = NewType("Subdomain", str)
+ResourceName = NewType("ResourceName", str)
+Amount = NewType("Amount", str)
+# The variables that may override file and flags: secrets and addresses, nothing else.
+ADDRESSES = {
+    "GPURUNTIME_LISTEN": ("listen",),
+    "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
+    "GPURUNTIME_KUBECONFIG": ("kubernetes", "kubeconfig"),
+    "GPURUNTIME_NATS_URL": ("nats", "url"),
+    "GPURUNTIME_POSTGRES_URL": ("results", "postgres", "url"),
+}
+PRIVATE_NETWORKS = (
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    "169.254.0.0/16",
+    "fc00::/7",
+    "fe80::/10",
+)
+
+
+class KubernetesMode(StrEnum):
+    AUTO = "auto"
+    OFF = "off"
+    REQUIRED = "required"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class PodSecurity(StrEnum):
+    BASELINE = "baseline"
+    RESTRICTED = "restricted"
+
+
+@attrs.frozen(slots=True)
+class Address:
+    """Where to listen; the empty host is every interface."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host == "localhost" or (
+            bool(self.host) and ipaddress.ip_address(self.host).is_loopback
+        )
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class OperationsSettings:
+    listen: Address = Address("", 8081)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class KubernetesSettings:
+    mode: KubernetesMode = KubernetesMode.AUTO
+    kubeconfig: str = ""
+    context: str = ""
+    clusterDomain: Subdomain = Subdomain("cluster.local")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NamespaceSettings:
+    stock: Label = Label("runtime-stock")
+    instance: Label = Label("runtime-instance")
+    system: Label = Label("runtime-system")
+
+    def __attrs_post_init__(self) -> None:
+        names = attrs.asdict(self)
+        pairs = (("instance", "stock"), ("system", "stock"), ("system", "instance"))
+        raise_all(
+            [
+                FieldError(field, f"is the same namespace as {other}: each needs its own")
+                for field, other in pairs
+                if names[field] == names[other]
+            ]
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LoggingSettings:
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.JSON
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class LeaderElectionSettings:
+    """`enabled: null` means on inside a cluster and off elsewhere.
+
+    `leaseName: null` is a name of each role's own: two roles on one Lease keep each other out.
+    """
+
+    enabled: bool | None = None
+    leaseName: Subdomain | None = None
+    leaseDuration: Seconds = Seconds(15.0)
+    renewDeadline: Seconds = Seconds(10.0)
+    retryPeriod: Seconds = Seconds(2.0)
+
+    def __attrs_post_init__(self) -> None:
+        problems = []
+        if not self.leaseDuration > self.renewDeadline:
+            problems.append(FieldError("renewDeadline", "must be shorter than leaseDuration"))
+        if not self.renewDeadline > self.retryPeriod > 0:
+            problems.append(FieldError("retryPeriod", "must be between 0 and renewDeadline"))
+        raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PriorityClassSettings:
+    stock: Subdomain = Subdomain("gpuruntime-stock")
+    instance: Subdomain = Subdomain("gpuruntime-instance")
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NatsPeerSettings:
+    """NATS as the Pods of functions see it; without one they do not reach it in the cluster."""
+
+    namespaceLabels: dict[str, str] = attrs.field(factory=dict)
+    podLabels: dict[str, str] = attrs.field(factory=dict)
+    address: str = ""
+    port: int = 4222
+
+    def __attrs_post_init__(self) -> None:
+        has_both = bool(self.namespaceLabels) == bool(self.podLabels)
+        missing = "podLabels" if self.namespaceLabels else "namespaceLabels"
+        refuse(
+            *label_faults("namespaceLabels", self.namespaceLabels),
+            *label_faults("podLabels", self.podLabels),
+            (missing, not has_both, "is empty: labels of the namespace and the Pods go together"),
+            (
+                "address",
+                bool(self.address and (self.namespaceLabels or self.podLabels)),
+                "excludes labels: NATS is in one place",
+            ),
+            ("address", not is_address(self.address), f"{self.address!r} is no IP address"),
+            ("port", not 0 < self.port <= 65_535, f"{self.port} is not between 1 and 65535"),
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NetworkSettings:
+    blockedEgressCIDRs: tuple[str, ...] = PRIVATE_NETWORKS
+    nameServers: tuple[str, ...] = ()
+    allowAllEgress: bool = False
+    nats: NatsPeerSettings = NatsPeerSettings()
+
+    def __attrs_post_init__(self) -> None:
+        problems = [
+            FieldError(f"blockedEgressCIDRs[{index}]", f"{cidr!r} is no CIDR such as 10.0.0.0/8")
+            for index, cidr in enumerate(self.blockedEgressCIDRs)
+            if not is_cidr(cidr)
+        ]
+        problems += [
+            FieldError(f"nameServers[{index}]", f"{address!r} is no IP address")
+            for index, address in enumerate(self.nameServers)
+            if not address or not is_address(address)
+        ]
+        if not self.blockedEgressCIDRs and not self.allowAllEgress:
+            problems.append(
+                FieldError(
+                    "blockedEgressCIDRs",
+                    "is empty: units would reach everything; say allowAllEgress: true to mean it",
+                )
+            )
+        raise_all(problems)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PodDefaultSettings:
+    cpu: Amount = Amount("1")
+    memory: Amount = Amount("1Gi")
+    ephemeralStorage: Amount = Amount("10Gi")
+    imagePullSecrets: tuple[Subdomain, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    nodeSelector: dict[str, str] = attrs.field(factory=dict)
+    runtimeClassName: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        name = self.runtimeClassName
+        refuse(
+            *label_faults("nodeSelector", self.nodeSelector),
+            (
+                "runtimeClassName",
+                bool(name) and not is_dns_subdomain(name),
+                f"{name!r} is no name of a class",
+            ),
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class HelperSettings:
+    """What runs beside users' containers: the file server, and the copying of storages."""
+
+    accessorImage: str = "docker.io/sigoden/dufs:v0.47.0"
+    copyImage: str = "docker.io/library/busybox:1.36"
+    cpu: Amount = Amount("250m")
+    memory: Amount = Amount("256Mi")
+
+    def __attrs_post_init__(self) -> None:
+        images = {"accessorImage": self.accessorImage, "copyImage": self.copyImage}
+        refuse(
+            *((field, not image, "is empty: name an image") for field, image in images.items()),
+            *((field, " " in image, f"{image!r} is no image") for field, image in images.items()),
+        )
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class FileSettings:
+    """Of files on their way through the api: each way, each file, and all at once.
+
+    Of `atOnce`, each caller that is known has `atOncePerCaller`; 0 stands for a quarter.
+    """
+
+    maxSize: Amount = Amount("100Gi")
+    idleTimeout: Seconds = Seconds(60.0)
+    timeout: Seconds = Seconds(3600.0)
+    atOnce: int = 256
+    atOncePerCaller: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        if self.atOnce < 1:
+            raise FieldError("atOnce", "must be at least 1")
+        if self.atOncePerCaller < 0:
+            raise FieldError("atOncePerCaller", "must be at least 1, or 0: a quarter of atOnce")
+
+    @property
+    def at_once_each(self) -> int:
+        return self.atOncePerCaller or max(1, self.atOnce // 4)
+
+    @property
+    def most_bytes(self) -> int:
+        return parse_quantity(self.maxSize).rounded_up
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Settings:
+    listen: Address = Address("127.0.0.1", 8080)
+    operations: OperationsSettings = OperationsSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    namespaces: NamespaceSettings = NamespaceSettings()
+    reportInterval: Seconds = Seconds(30.0)
+    shutdownGrace: Seconds = Seconds(10.0)
+    logging: LoggingSettings = LoggingSettings()
+    leaderElection: LeaderElectionSettings = LeaderElectionSettings()
+    gpuResource: ResourceName = ResourceName("nvidia.com/gpu")
+    podSecurity: PodSecurity = PodSecurity.BASELINE
+    priorityClasses: PriorityClassSettings = PriorityClassSettings()
+    network: NetworkSettings = NetworkSettings()
+    operationRetention: Seconds = Seconds(86_400.0)
+    auth: AuthSettings = AuthSettings()
+    tls: TlsSettings = TlsSettings()
+    connections: ConnectionSettings = ConnectionSettings()
+    nats: NatsSettings = NatsSettings()
+    worker: WorkerSettings = WorkerSettings()
+    serverless: ServerlessSettings = ServerlessSettings()
+    results: ResultsSettings = ResultsSettings()
+    podDefaults: PodDefaultSettings = PodDefaultSettings()
+    helpers: HelperSettings = HelperSettings()
+    files: FileSettings = FileSettings()
+
+    @property
+    def elects_leader(self) -> bool:
+        enabled = self.leaderElection.enabled
+        return is_in_cluster() if enabled is None else enabled
+
+
+def load(
+    path: str,
+    *,
+    flags: Mapping[tuple[str, ...], str],
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The effective settings of a start; every bad key is named in one ConfigurationError."""
+    document = read_mapping(path) if path else {}
+    for keys, value in flags.items():
+        _put(document, keys, value)
+    for name, keys in ADDRESSES.items():
+        if environment.get(name):
+            _put(document, keys, environment[name])
+    try:
+        return _structurer().structure(document, Settings)
+    except StrictError as error:
+        where = path or "flags and environment"
+        lines = [
+            f"{problem.field or 'the document'}: {problem.message}" for problem in error.problems
+        ]
+        raise ConfigurationError(f"configuration {where}: " + "; ".join(lines)) from error
+
+
+def is_in_cluster(environment: Mapping[str, str] = os.environ) -> bool:
+    return bool(environment.get("KUBERNETES_SERVICE_HOST"))
+
+
+def parse_address(value: object) -> Address:
+    host, colon, port = str(value).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not isinstance(value, str) or not colon or not port.isascii() or not port.isdigit():
+        raise ValueError('must be host:port, such as "127.0.0.1:8080" or ":8080"')
+    if int(port) > 65_535:
+        raise ValueError(f"port {port} is above 65535")
+    if host and host != "localhost" and not is_ip(host):
+        raise ValueError(f"{host!r} is neither an IP address nor localhost")
+    return Address(host, int(port))
+
+
+def _structurer() -> Structurer:
+    structurer = Structurer()
+    structurer.register(Seconds, parse_duration)
+    structurer.register(Address, parse_address)
+    for kind, applies, what in (
+        (Label, is_dns_label, "lower case letters, digits and '-'"),
+        (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
+        (ResourceName, is_device, "the name of a resource, such as nvidia.com/gpu"),
+        (Amount, is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
+    ):
+        structurer.register(kind, partial(_checked, applies, what))
+    return structurer
+
+
+def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
+    if isinstance(value, str) and applies(value):
+        return value
+    raise ValueError(f"must be {what}, not {value!r}")
+
+
+def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None:
+    """A section that is no mapping stays as it is: the strict reader names it."""
+    section: object = document
+    for key in keys[:-1]:
+        if not isinstance(section, dict):
+            return
+        section = section.setdefault(key, {})
+    if isinstance(section, dict):
+        section[keys[-1]] = value

@@ -1,0 +1,1 @@
+"""Human input into values: no coercion, and every fault at once, named by its path."""

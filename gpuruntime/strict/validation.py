@@ -1,0 +1,90 @@
+"""What is wrong with an object although its schema's bounds let it in.
+
+The API server holds the bounds; quantities are left to the controllers on purpose, and the rules
+are judged again, since a cluster's definitions may be older than this process.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpuruntime.models.definitions.rules import TWINS
+from gpuruntime.models.definitions.schemas import StructuralSchema, schema_of_kind
+from gpuruntime.models.encoding.codec import to_json
+from gpuruntime.models.kinds.envelopes import HasEnvelope
+from gpuruntime.models.kinds.pools import StockPool
+from gpuruntime.models.kinds.reasons import UnitReason
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
+from gpuruntime.strict.structure import Problem
+
+_SCHEMAS = {model: schema_of_kind(model) for model in (GPUUnit, StockPool, GPUStorage)}
+
+
+def unit_problems(unit: GPUUnit) -> tuple[Problem, ...]:
+    """Empty for a unit that can be carried out; `reason_of` says how to report the others."""
+    return (*_rule_problems(unit), *_envelope_problems(unit.spec))
+
+
+def pool_problems(pool: StockPool) -> tuple[Problem, ...]:
+    return (*_rule_problems(pool), *_envelope_problems(pool.spec))
+
+
+def storage_problems(storage: GPUStorage) -> tuple[Problem, ...]:
+    size = storage.spec.size
+    missing = () if size else (Problem(field="spec.size", message="is needed, such as 10Gi"),)
+    return (*_rule_problems(storage), *_quantity_problems("spec.size", size), *missing)
+
+
+def reason_of(problems: tuple[Problem, ...]) -> UnitReason:
+    """The envelope before the storages before the function: what has to be mended first."""
+    fields = [problem.field for problem in problems]
+    if all(field.startswith("spec.serverless") for field in fields):
+        return UnitReason.SERVERLESS_CONFIG_INVALID
+    if all(field.startswith(("spec.serverless", "spec.storageMounts")) for field in fields):
+        return UnitReason.STORAGE_MOUNT_INVALID
+    return UnitReason.INVALID_SPEC
+
+
+def broken_rules(
+    schema: StructuralSchema, value: Any, *, old: Any = None, path: str = ""
+) -> Iterator[Problem]:
+    """Of plain JSON within the bounds, with its defaults, and without nulls.
+
+    Rules of transition are judged where the old value has the member too; items of lists are
+    never the same items, so below a list there are none.
+    """
+    for rule in schema.get("x-kubernetes-validations", ()):
+        is_judged = old is not None or "oldSelf" not in rule["rule"]
+        if is_judged and not TWINS[rule["rule"]](value, old):
+            field = path + rule.get("fieldPath", "")
+            yield Problem(field=field.removeprefix("."), message=rule["message"])
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        for name, member in schema.get("properties", {}).items():
+            if name in value:
+                below = f"{path}.{name}" if path else name
+                yield from broken_rules(member, value[name], old=before.get(name), path=below)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from broken_rules(schema["items"], item, path=f"{path}[{index}]")
+
+
+def _rule_problems(held: GPUUnit | StockPool | GPUStorage) -> Iterator[Problem]:
+    document = {"metadata": {"name": held.metadata.name}, "spec": to_json(held.spec)}
+    return broken_rules(_SCHEMAS[type(held)], document)
+
+
+def _envelope_problems(spec: HasEnvelope) -> Iterator[Problem]:
+    yield from _quantity_problems("spec.cpu", spec.cpu)
+    yield from _quantity_problems("spec.memory", spec.memory)
+
+
+def _quantity_problems(field: str, text: str) -> Iterator[Problem]:
+    try:
+        is_sound = text == "" or parse_quantity(text).is_positive_below(EXBIBYTE)
+    except InvalidQuantityError as error:
+        yield Problem(field=field, message=str(error))
+    else:
+        if not is_sound:
+            yield Problem(field=field, message=f"quantity {text!r} must be above 0 and below 1Ei")

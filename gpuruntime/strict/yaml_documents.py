@@ -1,0 +1,56 @@
+"""YAML as a configuration takes it: words as version 1.2 has them, and every key once."""
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.strict.yaml_faults import fault_of
+
+_BOOLEAN: Final = "tag:yaml.org,2002:bool"
+
+
+def read_mapping(path: str) -> dict[str, object]:
+    """Of a configuration; an empty file is an empty mapping."""
+    where = f"configuration {path}"
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{where}: {error.strerror}") from error
+    return mapping_of(data, where)
+
+
+def mapping_of(data: bytes, where: str) -> dict[str, object]:
+    """Raises ConfigurationError, which names the place."""
+    try:
+        document = yaml.load(data, _StrictLoader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{where}: not YAML: {fault_of(error)}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{where}: must be a mapping of keys")
+    return document
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """As YAML 1.2 has it: `off` is a word, and a key stands in a mapping once."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads it from the class
+        first: [(tag, regexp) for tag, regexp in resolvers if tag != _BOOLEAN]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands there twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(_BOOLEAN, re.compile(r"true|false"), list("tf"))

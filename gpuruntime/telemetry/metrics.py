@@ -1,0 +1,158 @@
+"""The metrics of one role: a Meter over a registry of its own, written as Prometheus text."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nlargest
+from operator import itemgetter
+from typing import Final, TypeVar
+
+import attrs
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client import Metric as Family
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gpuruntime.telemetry.catalogue import CATALOGUE
+from gpuruntime.telemetry.metric import Kind, Metric, RoleName
+
+# From one in-memory lookup to a slow image pull.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+# A metric with more series than this has a label that should not be one.
+MOST_SERIES = 2_000
+OVERFLOW = "other"
+KINDS: Final[dict[Kind, type[MetricWrapperBase]]] = {
+    Kind.COUNTER: Counter,
+    Kind.GAUGE: Gauge,
+    Kind.HISTOGRAM: Histogram,
+}
+
+MetricT = TypeVar("MetricT", bound=MetricWrapperBase)
+
+# When each series began would be a second line for each, and nobody asks.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # half of it has types
+
+
+class Registry:
+    """Implements Meter; several roles in one process each have their own.
+
+    Of a role it tells from the start whatever can be known beforehand, and of its process.
+    """
+
+    def __init__(
+        self, role: RoleName | None = None, *, catalogue: Iterable[Metric] = CATALOGUE
+    ) -> None:
+        self._registry = CollectorRegistry()
+        self._catalogue = {metric.name: metric for metric in catalogue}
+        self._metrics: dict[str, MetricWrapperBase] = {}
+        # By the labels as the caller spelled them: prometheus_client's own look costs more than
+        # all the rest of counting.
+        self._series: dict[str, dict[tuple[tuple[str, str], ...], MetricWrapperBase]] = {}
+        self.role = role.value if role is not None else ""
+        if role is not None:
+            ProcessCollector(registry=self._registry)
+            self._tell_from_start(role)
+
+    def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
+        self._series_of(Counter, name, labels).inc(amount)
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        self._series_of(Gauge, name, labels).set(value)
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        self._series_of(Histogram, name, labels).observe(seconds)
+
+    def gauge_from(self, name: str, look: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """`look` is asked at each scrape, and what it does not tell of is no more.
+
+        By the values of the labels, in the order of the catalogue.
+        """
+        self._registry.register(_Looked(self._described(name), look))
+
+    def text(self) -> bytes:
+        return b"".join(self.families())
+
+    def families(self) -> Iterator[bytes]:
+        """The same piece by piece: all at once would hold the loop for tens of milliseconds."""
+        for family in self._registry.collect():
+            yield generate_latest(_Collected(family))
+
+    def _tell_from_start(self, role: RoleName) -> None:
+        for metric in self._catalogue.values():
+            for labels in metric.series_at_start(role):
+                self._series_of(KINDS[metric.kind], metric.name, labels)
+
+    def _series_of(self, kind: type[MetricT], name: str, labels: dict[str, str]) -> MetricT:
+        given = tuple(labels.items())
+        known = self._series.setdefault(name, {})
+        series = known.get(given)
+        if series is None:
+            series = self._find(name, labels)
+            if len(known) < MOST_SERIES:
+                known[given] = series
+        if not isinstance(series, kind):
+            raise TypeError(f"metric {name} is a {type(series).__name__}, not a {kind.__name__}")
+        return series
+
+    def _find(self, name: str, labels: dict[str, str]) -> MetricWrapperBase:
+        metric = self._metrics.get(name)
+        if metric is None:
+            metric = self._metrics[name] = self._make(name)
+        if not labels:
+            return metric
+        is_full = len(self._series[name]) >= MOST_SERIES
+        return metric.labels(**(dict.fromkeys(labels, OVERFLOW) if is_full else labels))
+
+    def _make(self, name: str) -> MetricWrapperBase:
+        metric = self._described(name)
+        labels = [label.name for label in metric.labels]
+        if metric.kind is Kind.HISTOGRAM:
+            return Histogram(
+                metric.full_name,
+                metric.help,
+                labels,
+                registry=self._registry,
+                buckets=metric.buckets or BUCKETS,
+            )
+        return KINDS[metric.kind](metric.full_name, metric.help, labels, registry=self._registry)
+
+    def _described(self, name: str) -> Metric:
+        metric = self._catalogue.get(name)
+        if metric is None:
+            raise LookupError(f"metric {name} is not in the catalogue: describe it there")
+        return metric
+
+
+@attrs.frozen
+class _Collected(Collector):
+    family: Family
+
+    def collect(self) -> Iterator[Family]:
+        yield self.family
+
+
+@attrs.frozen(eq=False)
+class _Looked(Collector):
+    """Of more series than a metric may have, those with the greatest values."""
+
+    metric: Metric
+    look: Callable[[], Mapping[tuple[str, ...], float]]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = [label.name for label in self.metric.labels]
+        family = GaugeMetricFamily(self.metric.full_name, self.metric.help, labels=labels)
+        rows = self.look().items()
+        for values, value in nlargest(MOST_SERIES, rows, key=itemgetter(1)):
+            family.add_metric(values, value)
+        yield family
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Without a look: nothing may be there yet."""
+        yield GaugeMetricFamily(self.metric.full_name, self.metric.help)

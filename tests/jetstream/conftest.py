@@ -1,3 +1,0 @@
-from tests.bus.fixtures import declared, own, shared
-
-__all__ = ["declared", "own", "shared"]

@@ -1,8 +1,0 @@
-"""The version that a role reports at its start."""
-
-from gpuruntime.kube.version import server_version
-from tests.machinery.lines import Line
-
-
-async def test_the_version_of_the_server_is_read(line: Line) -> None:
-    assert (await server_version(line)).startswith("v1.")

@@ -1,0 +1,158 @@
+"""A good caller beside 1,000 that send half of what they say.
+
+    python -m tests.proofs.bench.besieging [slow URL]
+
+The api is a process like any other, before an embedded cluster in this one where nothing happens.
+The slow ones are a process too: half of them send a head byte by byte, the others a body, and
+whoever is ended comes again. The good one is alone before them and after them.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import attrs
+import yaml
+
+from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.operations.options import Namespaces
+from tests.proofs.bench.connections import Address, Connection, connections
+from tests.proofs.bench.listing import empty_server, quietest, tell
+from tests.proofs.bench.orders import UNITS
+from tests.proofs.bench.product import replica
+from tests.proofs.bench.rows import Row
+from tests.proofs.bench.serving import kubeconfig_of
+
+PLACE = Namespaces()
+SLOW = 1_000
+ROUNDS = 5
+# One after the other, with a pause: what is measured is how long one waits, not how many fit.
+REQUESTS = 400
+PAUSE_SECONDS = 0.002
+# Each byte comes well within what the api allows between two of a body.
+BYTE_SECONDS = 2.0
+PAUSE_OF_ROUNDS_SECONDS = 2.0
+# So that not all of them begin, or are ended, at the same moment.
+SPREAD_SECONDS = 5.0
+HEAD = b"GET /api/v1/gpu-units HTTP/1.1\r\nHost: here\r\nX-Slow: "
+BODY = (
+    b"POST /api/v1/gpu-units HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100000\r\n\r\n"
+)
+
+
+async def slow(url: str) -> None:
+    """Tells once that all of them are there, and goes on until it is ended."""
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(SLOW):
+            tasks.create_task(_again_and_again(url, number))
+        await asyncio.sleep(2 * SPREAD_SECONDS)
+        tell("there")
+
+
+async def _again_and_again(url: str, number: int) -> None:
+    await asyncio.sleep(SPREAD_SECONDS * number / SLOW)
+    while True:
+        with suppress(OSError):
+            await _once(url, BODY if number % 2 else HEAD)
+
+
+async def _once(url: str, start: bytes) -> None:
+    where = urlsplit(url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    try:
+        writer.write(start)
+        while not reader.at_eof() and not writer.is_closing():
+            writer.write(b" ")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BYTE_SECONDS):
+                    await reader.read(4096)
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def siege(url: str) -> AsyncIterator[None]:
+    command = (sys.executable, "-m", "tests.proofs.bench.besieging", "slow", url)
+    started = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert started.stdout is not None
+    try:
+        assert await started.stdout.readline() == b"there\n"
+        yield
+    finally:
+        started.kill()
+        await started.wait()
+
+
+@attrs.frozen(kw_only=True)
+class Waits:
+    """Seconds of each answer, round by round."""
+
+    alone: list[list[float]]
+    beside: list[list[float]]
+
+
+async def asked(good: Connection) -> list[float]:
+    waits = []
+    for _ in range(REQUESTS):
+        began = time.perf_counter()
+        answer = await good.send("GET", UNITS)
+        waits.append(time.perf_counter() - began)
+        assert answer.status == 200, answer.body
+        await asyncio.sleep(PAUSE_SECONDS)
+    return waits
+
+
+async def measured() -> Waits:
+    waits = Waits(alone=[], beside=[])
+    async with besieged_api() as address, connections(address, 1) as (good,):
+        await asked(good)
+        for _ in range(ROUNDS):
+            waits.alone.append(await asked(good))
+        async with siege(address.url):
+            for _ in range(2 * ROUNDS):
+                waits.beside.append(await asked(good))
+                await asyncio.sleep(PAUSE_OF_ROUNDS_SECONDS)
+        await asked(good)
+        for _ in range(ROUNDS):
+            waits.alone.append(await asked(good))
+    return waits
+
+
+@asynccontextmanager
+async def besieged_api() -> AsyncIterator[Address]:
+    async with serve(empty_server(), port=0) as url:
+        with tempfile.TemporaryDirectory() as folder:
+            kubeconfig = Path(folder) / "kubeconfig"
+            kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(url)))
+            async with replica(kubeconfig, PLACE) as address:
+                yield address
+
+
+def rows() -> Iterator[Row]:
+    waits = asyncio.run(measured())
+    for name, rounds in (("alone", waits.alone), (f"beside {SLOW:,} slow ones", waits.beside)):
+        for hundredths in (50, 99):
+            value = 1000 * quietest(rounds, hundredths)
+            yield Row(name=f"a caller {name}, p{hundredths}", value=value, unit="ms")
+    ratio = quietest(waits.beside, 99) / quietest(waits.alone, 99)
+    name = f"a caller beside {SLOW:,} slow ones ÷ alone, p99"
+    yield Row(name=name, value=ratio, unit="ratio", at_most=2.0)
+
+
+def main(arguments: list[str]) -> None:
+    match arguments:
+        case ["slow", url]:
+            asyncio.run(slow(url))
+        case _:
+            for row in rows():
+                tell(str(row))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,159 @@
+"""POST gpu-units beside the two writes that it comes to: `python -m tests.proofs.bench.creating`.
+
+One real control plane, and an api of its own for each number of units that are there already.
+Everything is asked in turns, so that whatever else the machine does meets all of it alike.
+"""
+
+import asyncio
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from itertools import count
+from statistics import median, quantiles
+
+import attrs
+
+from gpuruntime.operations.options import Namespaces
+from tests.proofs.bench.connections import Address, Connection, connections
+from tests.proofs.bench.orders import Pair, add_stock, add_units, ask, pair, spread
+from tests.proofs.bench.product import address_of, furnished_plane, health, replica
+from tests.proofs.bench.rows import Row
+from tests.proofs.real_cluster.controlplane import ControlPlane
+
+UNITS_THERE = (0, 1_000, 10_000)
+ROUNDS = 5
+TURNS = 40
+CALLERS = 32
+BURST = 4 * CALLERS
+STOCK = ROUNDS * (TURNS + BURST)
+WRITERS = 16
+RAW = "raw"
+SPEC = "g1"
+
+# Seconds of each answer, by who was asked.
+Seconds = Mapping[str, list[float]]
+
+
+def place_of(there: int) -> Namespaces:
+    return Namespaces(stock=f"stock-{there}", instance=f"units-{there}", system="system")
+
+
+@attrs.frozen(kw_only=True)
+class Parties:
+    """Whoever is measured, and the raw writes that are left to do."""
+
+    plane: Address
+    apis: Mapping[int, Address]
+    pairs: Iterator[Pair]
+    numbers: Iterator[int] = attrs.field(factory=count)
+
+    async def write_pair(self, connection: Connection) -> None:
+        await next(self.pairs).write(connection)
+
+    async def create(self, connection: Connection) -> None:
+        status = await ask(connection, f"unit-{next(self.numbers)}", SPEC)
+        assert status == 201, status
+
+
+async def timed(work: Awaitable[None]) -> float:
+    begun = time.perf_counter()
+    await work
+    return time.perf_counter() - begun
+
+
+async def alone(parties: Parties) -> Seconds:
+    """One caller, who asks one after the other."""
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    async with AsyncExitStack() as stack:
+        (raw,) = await stack.enter_async_context(connections(parties.plane, 1))
+        apis = {
+            there: await stack.enter_async_context(connections(address, 1))
+            for there, address in parties.apis.items()
+        }
+        for _ in range(TURNS):
+            seconds[RAW].append(await timed(parties.write_pair(raw)))
+            for there, (api,) in apis.items():
+                seconds[str(there)].append(await timed(parties.create(api)))
+    return seconds
+
+
+async def together(parties: Parties) -> Seconds:
+    """Many callers at once, of the raw writes and then of the api without units."""
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+
+    async def write(connection: Connection, _: int) -> None:
+        seconds[RAW].append(await timed(parties.write_pair(connection)))
+
+    async def create(connection: Connection, _: int) -> None:
+        seconds["0"].append(await timed(parties.create(connection)))
+
+    async with connections(parties.plane, CALLERS) as raw:
+        await spread(raw, range(BURST), write)
+    async with connections(parties.apis[0], CALLERS) as api:
+        await spread(api, range(BURST), create)
+    return seconds
+
+
+async def measured(plane: ControlPlane) -> tuple[list[Seconds], list[Seconds]]:
+    address = address_of(plane)
+    async with AsyncExitStack() as stack:
+        apis = {}
+        async with connections(address, WRITERS) as writers:
+            bare = await add_stock(writers, place_of(0), "bare", STOCK)
+            for there in UNITS_THERE:
+                place = place_of(there)
+                await add_units(writers, place, there)
+                await add_stock(writers, place, SPEC, STOCK)
+                apis[there] = await stack.enter_async_context(replica(plane.kubeconfig, place))
+                await health(apis[there], "readyStockCount", least=STOCK)
+        pairs = [pair(place_of(0), each, f"pair-{each.metadata.name}") for each in bare]
+        parties = Parties(plane=address, apis=apis, pairs=iter(pairs))
+        return (
+            [await alone(parties) for _ in range(ROUNDS)],
+            [await together(parties) for _ in range(ROUNDS)],
+        )
+
+
+def share(rounds: list[Seconds], name: str, of: str) -> float:
+    """The median of the rounds' ratios of medians."""
+    return median(median(each[name]) / median(each[of]) for each in rounds)
+
+
+def undisturbed(rounds: list[Seconds], name: str, of: str) -> float:
+    """The ratio of the quickest tenths, which other work on the machine lengthens least."""
+    tenths = [quantiles([each for one in rounds for each in one[who]], n=10) for who in (name, of)]
+    return tenths[0][0] / tenths[1][0]
+
+
+def milliseconds(rounds: list[Seconds], name: str) -> float:
+    return 1000 * median(median(each[name]) for each in rounds)
+
+
+def rows() -> Iterator[Row]:
+    with furnished_plane(*map(place_of, UNITS_THERE)) as plane:
+        single, many = asyncio.run(measured(plane))
+    raw = milliseconds(single, RAW)
+    yield Row(name="claim: two raw writes, p50", value=raw, unit="ms")
+    none = milliseconds(single, "0")
+    yield Row(name="POST gpu-units, one caller, p50", value=none, unit="ms")
+    name = "POST gpu-units, one caller ÷ two raw writes"
+    yield Row(name=name, value=share(single, "0", RAW), unit="ratio", at_most=1.35)
+    name = "the same, by the quickest tenth of each"
+    yield Row(name=name, value=undisturbed(single, "0", RAW), unit="ratio")
+    for there in UNITS_THERE[1:]:
+        name = f"POST gpu-units, with {there:,} units ÷ two raw writes"
+        yield Row(name=name, value=share(single, str(there), RAW), unit="ratio")
+    name = "POST gpu-units, with 10,000 units ÷ with none"
+    yield Row(name=name, value=share(single, "10000", "0"), unit="ratio", at_most=1.1)
+    name = f"POST gpu-units, {CALLERS} callers, p50"
+    yield Row(name=name, value=milliseconds(many, "0"), unit="ms")
+    name = f"POST gpu-units, {CALLERS} callers ÷ two raw writes of as many"
+    yield Row(name=name, value=share(many, "0", RAW), unit="ratio")
+
+
+if __name__ == "__main__":
+    for row in rows():
+        sys.stdout.write(f"{row}\n")
+        sys.stdout.flush()

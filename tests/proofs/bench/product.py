@@ -1,0 +1,130 @@
+"""The product as it is installed: a real control plane with its CRDs, and roles as processes."""
+
+import asyncio
+import json
+import ssl
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from gpuruntime.models.definitions.crds import crds
+from gpuruntime.operations.options import Namespaces
+from tests.proofs.bench.connections import Address, connections
+from tests.proofs.real_cluster import binaries
+from tests.proofs.real_cluster.controlplane import ControlPlane, control_plane
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+START_SECONDS = 30.0
+POLL_SECONDS = 0.1
+WRITES = frozenset({"create", "update", "patch", "delete"})
+# What the product's own requests say that they come from.
+USER_AGENT = "gpuruntime"
+
+
+@contextmanager
+def furnished_plane(*places: Namespaces) -> Iterator[ControlPlane]:
+    """With everything that the manifests install; the process ends where no binaries are."""
+    try:
+        folder = binaries.find_or_build()
+    except binaries.MissingBinariesError as error:
+        sys.exit(str(error))
+    with tempfile.TemporaryDirectory() as logs, control_plane(folder, Path(logs)) as plane:
+        for definition in crds():
+            plane.request("POST", DEFINITIONS, definition)
+        for name in {name for place in places for name in attrs.astuple(place)}:
+            plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        for name, value, policy in (
+            ("gpuruntime-stock", -10, "Never"),
+            ("gpuruntime-instance", 0, "PreemptLowerPriority"),
+        ):
+            body = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+            plane.request("POST", PRIORITIES, body)
+        yield plane
+
+
+def address_of(plane: ControlPlane) -> Address:
+    tls = ssl.create_default_context(cafile=plane.certificate)
+    return Address(plane.url, plane.token, tls)
+
+
+def writes_of_product(plane: ControlPlane, *, known: int = 0) -> list[dict[str, Any]]:
+    """As the API server noted them, but for the first `known` ones."""
+    return [
+        event
+        for event in plane.audit_events()
+        if event["verb"] in WRITES and event.get("userAgent", "").startswith(USER_AGENT)
+    ][known:]
+
+
+@asynccontextmanager
+async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[Path]:
+    """A process of its own, stopped with the block; gives the log that it writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        config, log = Path(folder) / "config.yaml", Path(folder) / "log"
+        config.write_text(yaml.safe_dump(_settings(kubeconfig, place)))
+        with log.open("wb") as output:
+            command = (sys.executable, "-m", "gpuruntime", name, "--config", str(config))
+            process = await asyncio.create_subprocess_exec(*command, stderr=output)
+        try:
+            yield log
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+@asynccontextmanager
+async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]:
+    """An api whose caches are synced."""
+    async with role(kubeconfig, "api", place) as log:
+
+        async def is_listening() -> bool:
+            return bool(_address_in(log))
+
+        await until(is_listening)
+        address = Address(_address_in(log))
+        await health(address, "cacheSynced", least=True)
+        yield address
+
+
+async def health(address: Address, fact: str, *, least: int) -> None:
+    """Waits until the api knows of so many."""
+    async with connections(address, 1) as (connection,):
+
+        async def is_known() -> bool:
+            answer = await connection.send("GET", "/api/v1/health")
+            return bool(answer.document["data"][fact] >= least)
+
+        await until(is_known)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, seconds: float = START_SECONDS) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _address_in(log: Path) -> str:
+    """Empty until the role has written where it listens."""
+    for line in log.read_text().splitlines():
+        said = json.loads(line) if line.startswith("{") else {}
+        if said.get("event") == "listening":
+            return str(said["address"])
+    return ""
+
+
+def _settings(kubeconfig: Path, place: Namespaces) -> dict[str, Any]:
+    return {
+        "listen": "127.0.0.1:0",
+        "operations": {"listen": "127.0.0.1:0"},
+        "kubernetes": {"mode": "required", "kubeconfig": str(kubeconfig)},
+        "namespaces": attrs.asdict(place),
+    }

@@ -1,0 +1,105 @@
+"""A manager with 10,000 units at rest: `python -m tests.proofs.bench.resting`.
+
+It shares its process with an embedded API server where no controllers run: every unit has its
+children and waits for a Pod that never comes. The processor's time is that of both together.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+
+import attrs
+
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.roles.manager import Manager
+from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from gpuruntime.telemetry.logs import configure
+from tests.proofs.bench.listing import PLACE, empty_server, unit
+from tests.proofs.bench.local_server import send
+from tests.proofs.bench.product import until
+from tests.proofs.bench.rows import Row
+
+UNITS_THERE = 10_000
+SETTLING_SECONDS = 280.0
+QUIET_SECONDS = 3.0
+WINDOW_SECONDS = 15.0
+
+
+class Counting:
+    """A transport that notes when it was last used, and what for."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.writes = 0
+        self.lists = 0
+        self._last_at = time.monotonic()
+
+    async def request(self, request: Request) -> Response:
+        self._last_at = time.monotonic()
+        self.writes += request.method != "GET"
+        self.lists += request.method == "GET" and "limit" in dict(request.query)
+        return await self._inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
+        return self._inner.stream(request)
+
+    async def is_quiet(self) -> bool:
+        return time.monotonic() - self._last_at > QUIET_SECONDS
+
+
+@attrs.frozen(kw_only=True)
+class Rest:
+    settling_seconds: float
+    share: float
+    writes: int
+    lists: int
+
+
+def furnished_server() -> Server:
+    server = empty_server()
+    for number in range(UNITS_THERE):
+        path = GPU_UNITS.path(namespace=PLACE.instance)
+        send(server, "POST", path, unit(f"unit-{number:05}", is_claimed=False))
+    return server
+
+
+async def measured() -> Rest:
+    transport = Counting(InProcessTransport(furnished_server()))
+    listener = OperationsSettings(listen=Address("127.0.0.1", 0))
+    manager = Manager(Settings(operations=listener), transport=transport)
+    async with asyncio.TaskGroup() as tasks:
+        begun = time.monotonic()
+        running = tasks.create_task(manager.run(), name="manager")
+        await until(transport.is_quiet, seconds=SETTLING_SECONDS)
+        settled = time.monotonic() - begun - QUIET_SECONDS
+        assert transport.writes > UNITS_THERE, transport.writes
+        writes, lists, processor = transport.writes, transport.lists, time.process_time()
+        await asyncio.sleep(WINDOW_SECONDS)
+        rest = Rest(
+            settling_seconds=settled,
+            share=(time.process_time() - processor) / WINDOW_SECONDS,
+            writes=transport.writes - writes,
+            lists=transport.lists - lists,
+        )
+        running.cancel()
+    return rest
+
+
+def rows() -> Iterator[Row]:
+    configure(level="warning", is_json=True)
+    rest = asyncio.run(measured())
+    there = f"manager, {UNITS_THERE:,} units"
+    yield Row(name=f"{there} started", value=rest.settling_seconds, unit="s")
+    yield Row(name=f"{there} at rest, of a core", value=rest.share, unit="ratio", at_most=0.02)
+    yield Row(name=f"{there} at rest, writes", value=rest.writes, unit="", at_most=0)
+    yield Row(name=f"{there} at rest, lists", value=rest.lists, unit="", at_most=0)
+
+
+if __name__ == "__main__":
+    for row in rows():
+        sys.stdout.write(f"{row}\n")

@@ -1,0 +1,3 @@
+from tests.rooms.bus.fixtures import declared, own, shared
+
+__all__ = ["declared", "own", "shared"]

@@ -1,0 +1,148 @@
+"""The console against hostile texts and hostile sites, as a real browser sees them."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gpuruntime.api.auth.access import Principal, Role
+from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.auth.tokens import TokenGuard
+from tests.proofs.browser.chromium import Browser, browsing
+from tests.proofs.browser.site import Site, add_unit, furnished
+from tests.rooms.api.http.test_middleware import CountingMeter
+from tests.rooms.api.service import UNITS, service, unit_order
+
+pytestmark = pytest.mark.cluster
+
+HOSTILE = (
+    "<img src=x onerror='window.owned=1'><script>window.owned=1</script>"
+    "</td></table><style>*{display:none}</style>\n\nevent: page\ndata: {} javascript:alert(1)"
+)
+TOKEN = "a-long-and-random-one"
+PRINCIPALS = {
+    hashlib.sha256(TOKEN.encode()).digest(): Principal(
+        name="a", role=Role.TENANT, tenants=frozenset({"a"})
+    )
+}
+
+
+async def test_a_hostile_text_is_nothing_but_text(site: Site) -> None:
+    add_unit(site.cluster, "hostile", "broken", message=HOSTILE, image="<script>owned=1</script>")
+    for place in ("", "units"):
+        await site.go(place)
+        await site.shows("<script>window.owned=1</script>")
+    await site.press("hostile")
+    await site.tab.until("document.querySelector('dialog').innerText.includes('<script>owned')")
+    assert await site.tab.evaluate("window.owned === undefined")
+    found = "document.querySelectorAll('#view img, dialog img, body script, style').length"
+    assert await site.tab.evaluate(found) == 0
+
+
+async def test_even_markup_in_the_page_would_run_nothing(site: Site) -> None:
+    await site.go("")
+    await site.tab.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"owned=1\">');"
+        "const script = document.createElement('script'); script.textContent = 'owned = 1';"
+        "document.body.append(script);"
+        "const far = document.createElement('script'); far.src = 'http://127.0.0.1:9/x.js';"
+        "document.body.append(far)"
+    )
+    await asyncio.sleep(0.5)
+    assert await site.tab.evaluate("window.owned === undefined")
+    assert any("Content Security Policy" in fault for fault in site.tab.faults)
+    refused = "fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"
+    assert await site.tab.evaluate(refused) == "refused"
+    site.tab.faults.clear()
+
+
+@asynccontextmanager
+async def another_site() -> AsyncIterator[str]:
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text="<!doctype html><title>evil</title>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/", page)
+    async with TestServer(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"
+
+
+async def test_a_page_of_another_site_makes_and_deletes_nothing(browser: Browser) -> None:
+    cluster, meter = furnished(), CountingMeter()
+    async with (
+        service(cluster, origins=Origins(is_local=True), meter=meter) as api,
+        another_site() as evil,
+    ):
+        root = f"http://127.0.0.1:{api.client.port}"
+        recover = f"{root}/api/v1/gpu-storages/copy/recover"
+        tab = await browser.open(evil)
+        await tab.until("document.title === 'evil'")
+        meter.counted.clear()
+        for call in (
+            f"fetch('{root}{UNITS}/ready', {{method: 'DELETE'}})",
+            f"fetch('{recover}', {{method: 'POST', mode: 'no-cors'}})",
+            f"fetch('{root}{UNITS}', {{method: 'POST', mode: 'no-cors', body: '{{}}'}})",
+            f"fetch('{root}{UNITS}')",
+            f"fetch('{root}/console/events/units', {{mode: 'no-cors'}})",
+        ):
+            await tab.evaluate(f"{call}.then(a => a.status, () => 'refused')")
+        await tab.evaluate(
+            "const form = document.createElement('form'); form.method = 'post';"
+            f"form.action = '{recover}';"
+            "document.body.append(form); form.submit()"
+        )
+        await tab.until("document.body.innerText.includes('another origin')")
+        answered = [(each["method"], each["code"]) for each in meter.counted]
+        assert answered.count(("POST", "403")) == 3
+        assert ("GET", "200") not in answered[:-1]
+        assert "DELETE" not in {method for method, _ in answered}, "its preflight is refused"
+        assert (await api.call("GET", f"{UNITS}/ready")).status == 200
+
+
+async def test_a_name_that_was_made_to_lead_here_shows_nothing(
+    program: Path, tmp_path: Path
+) -> None:
+    """What is called rebinding: the page and the api have one origin, which is not ours."""
+    rule = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+    async with (
+        service(furnished(), origins=Origins(is_local=True)) as api,
+        browsing(program, tmp_path / "profile", rule) as browser,
+    ):
+        root = f"http://evil.example:{api.client.port}"
+        tab = await browser.open(f"{root}/console/")
+        await tab.until("document.getElementById('notice') !== null")
+        for method, path in (("GET", UNITS), ("DELETE", f"{UNITS}/ready")):
+            asked = f"fetch('{path}', {{method: '{method}'}}).then(answer => answer.status)"
+            assert await tab.evaluate(asked) == 403
+        assert (await api.call("GET", f"{UNITS}/ready")).status == 200
+
+
+async def test_a_token_is_asked_for_and_kept_in_the_tab_alone(browser: Browser) -> None:
+    cluster = furnished()
+    async with service(cluster, guard=TokenGuard(lambda: PRINCIPALS)) as api:
+        tab = await browser.open(f"http://127.0.0.1:{api.client.port}/console/#/units")
+        for words, given in (("asks who calls", "wrong"), ("does not know this token", TOKEN)):
+            await tab.until(f"document.querySelector('dialog')?.innerText.includes('{words}')")
+            assert await tab.evaluate("document.activeElement.type") == "password"
+            await tab.type(given)
+            await tab.press("Enter")
+        await tab.until("document.getElementById('connection').innerText === 'Live'")
+        await tab.until("document.body.innerText.includes('No unit is like this')")
+
+        order = unit_order(name="mine", tenant="a")
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await api.call("POST", UNITS, order, headers=bearer)).status == 201
+        await tab.until("document.body.innerText.includes('mine')")
+        assert not await tab.evaluate("document.body.innerText.includes('broken')")
+        kept = "[localStorage.length, document.cookie, location.href.includes('random')]"
+        assert await tab.evaluate(kept) == [0, "", False]
+
+        await tab.evaluate("document.getElementById('leave').click()")
+        await tab.until("document.activeElement.type === 'password'")
+        assert await tab.evaluate("sessionStorage.length") == 0
+        assert not await tab.evaluate("document.body.innerText.includes('mine')")

@@ -1,0 +1,128 @@
+"""The objects that the tests write, as small as a server takes them."""
+
+from typing import Any
+
+from gpuruntime.models.kubernetes.metadata import PartialObject
+from gpuruntime.models.kubernetes.resources import Resource
+
+Document = dict[str, Any]
+
+
+def resource(
+    kind: str, plural: str, *, group: str = "", version: str = "v1", is_namespaced: bool = True
+) -> Resource[PartialObject]:
+    return Resource(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        type=PartialObject,
+        is_namespaced=is_namespaced,
+    )
+
+
+CONFIG_MAPS = resource("ConfigMap", "configmaps")
+DEFINITIONS = resource(
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    group="apiextensions.k8s.io",
+    is_namespaced=False,
+)
+DEPLOYMENTS = resource("Deployment", "deployments", group="apps")
+EVENTS = resource("Event", "events")
+JOBS = resource("Job", "jobs", group="batch")
+LEASES = resource("Lease", "leases", group="coordination.k8s.io")
+NAMESPACES = resource("Namespace", "namespaces", is_namespaced=False)
+NETWORK_POLICIES = resource("NetworkPolicy", "networkpolicies", group="networking.k8s.io")
+NODES = resource("Node", "nodes", is_namespaced=False)
+PODS = resource("Pod", "pods")
+PRIORITY_CLASSES = resource(
+    "PriorityClass", "priorityclasses", group="scheduling.k8s.io", is_namespaced=False
+)
+REPLICA_SETS = resource("ReplicaSet", "replicasets", group="apps")
+SECRETS = resource("Secret", "secrets")
+SERVICES = resource("Service", "services")
+STORAGE_CLASSES = resource(
+    "StorageClass", "storageclasses", group="storage.k8s.io", is_namespaced=False
+)
+VOLUMES = resource("PersistentVolume", "persistentvolumes", is_namespaced=False)
+VOLUME_CLAIMS = resource("PersistentVolumeClaim", "persistentvolumeclaims")
+WIDGETS = resource("Widget", "widgets", group="conformance.example.com")
+GADGETS = resource("Gadget", "gadgets", group="conformance.example.com", is_namespaced=False)
+
+
+def named(of: Resource[PartialObject], name: str, **members: Any) -> Document:
+    """`metadata` among the members is added to the name."""
+    metadata = {"name": name, **members.pop("metadata", {})}
+    return {"apiVersion": of.api_version, "kind": of.kind, "metadata": metadata, **members}
+
+
+def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Document:
+    members = {"data": data} if data else {}
+    return named(CONFIG_MAPS, name, metadata=metadata, **members)
+
+
+def owner(document: Document, **members: Any) -> Document:
+    """A reference to this object, as it was answered."""
+    return {
+        "apiVersion": document["apiVersion"],
+        "kind": document["kind"],
+        "name": document["metadata"]["name"],
+        "uid": document["metadata"]["uid"],
+        **members,
+    }
+
+
+def pod_spec(*, gpus: int = 0, **members: Any) -> Document:
+    container: Document = {"name": "main", "image": "example.com/main:1"}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return {"containers": [container], **members}
+
+
+def pod(name: str, *, metadata: Document | None = None, gpus: int = 0, **spec: Any) -> Document:
+    return named(PODS, name, metadata=metadata or {}, spec=pod_spec(gpus=gpus, **spec))
+
+
+def deployment(name: str, *, replicas: int = 1, **spec: Any) -> Document:
+    labels = {"app": name}
+    template = spec.pop("template", pod_spec())
+    return named(
+        DEPLOYMENTS,
+        name,
+        spec={
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template},
+            **spec,
+        },
+    )
+
+
+def job(name: str, *, template: Document | None = None, **spec: Any) -> Document:
+    pods = pod_spec(**{"restartPolicy": "Never", **(template or {})})
+    return named(JOBS, name, spec={"template": {"spec": pods}, **spec})
+
+
+def node(name: str, *, gpus: int, cpu: str = "8") -> Document:
+    """Only Pods that select it by its name go there, and it takes no others."""
+    size = {"cpu": cpu, "memory": "64Gi", "pods": "20", "nvidia.com/gpu": str(gpus)}
+    return named(
+        NODES,
+        name,
+        metadata={"labels": {"kubernetes.io/hostname": name}},
+        spec={"taints": [{"key": "conformance", "effect": "NoSchedule"}]},
+        status={
+            "allocatable": size,
+            "capacity": size,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    )
+
+
+def on(node_name: str) -> Document:
+    """The members of a Pod's spec that send it to this node alone."""
+    return {
+        "nodeSelector": {"kubernetes.io/hostname": node_name},
+        "tolerations": [{"key": "conformance", "operator": "Exists"}],
+    }

@@ -1,0 +1,72 @@
+"""What all worlds share: one control plane, and one time in which all their waits pass.
+
+A suite here is a module with `run_all`. The suites that were chosen begin together at the first
+test, because a story spends most of its time in waiting, and their tests look at the outcome.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.proofs.crash.ledger import counts_of
+from tests.proofs.crash.story import Stage, Undisturbed, live, seed, told
+from tests.proofs.crash.world import MakeWorld, World, nursery, world
+from tests.proofs.real_cluster.controlplane import ControlPlane
+from tests.proofs.real_cluster.product import MANIFESTS
+
+
+@pytest.fixture(scope="session")
+def plane(cluster: ControlPlane) -> ControlPlane:
+    cluster.kubectl("apply", "-k", str(MANIFESTS / "crds"))
+    cluster.kubectl(
+        "wait",
+        "--for=condition=Established",
+        "crd/gpuunits.runtime.lokiwager.io",
+        "crd/stockpools.runtime.lokiwager.io",
+        "crd/gpustorages.runtime.lokiwager.io",
+    )
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def make(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeWorld]:
+    """From any thread; what a story that failed left running ends with the session."""
+    folder = tmp_path_factory.mktemp("worlds")
+    with nursery() as keeper, ExitStack() as stack:
+
+        def made(name: str) -> World:
+            one = world(plane, keeper, folder, name)
+            stack.callback(one.close)
+            return one
+
+        yield made
+
+
+@pytest.fixture(scope="session")
+def stage(plane: ControlPlane, make: MakeWorld) -> Stage:
+    calm = make("calm")
+    manager, api = calm.manager(), calm.api()
+    seed(calm, api, replicas=1)
+    before = len(manager.proxy.writes)
+    ends = live(calm, api, 0)
+    writes = len(manager.proxy.writes) - before
+    calm.close()
+    counts = told(counts_of(plane, [calm])[calm.name])
+    return Stage(plane, make, Undisturbed(ends, counts, writes))
+
+
+@pytest.fixture(scope="session")
+def outcomes(request: pytest.FixtureRequest, stage: Stage) -> Iterator[dict[str, Future[Any]]]:
+    modules = {each.module for each in request.session.items if isinstance(each, pytest.Function)}
+    suites = [each for each in modules if hasattr(each, "run_all")]
+    with ThreadPoolExecutor(max_workers=len(suites)) as pool:
+        yield {each.__name__: pool.submit(each.run_all, stage) for each in suites}
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest, outcomes: dict[str, Future[Any]]) -> Any:
+    """Of the module's own suite."""
+    return outcomes[request.module.__name__].result()

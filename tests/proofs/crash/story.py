@@ -1,0 +1,156 @@
+"""The life of one unit, told to its end: claimed, started, changed, suspended, and deleted.
+
+Each step is asked for through the API and is over when the cluster shows what an undisturbed run
+showed there. What the deleted unit leaves to Kubernetes' own collector is looked for at the end
+of a world.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.units import GPU_UNITS
+from tests.proofs.crash.ledger import Counts, State, state_of
+from tests.proofs.crash.world import Kept, MakeWorld, World
+from tests.proofs.real_cluster.controlplane import ControlPlane
+
+Document = dict[str, Any]
+
+ENVELOPE: Final = {"cpu": "1", "memory": "1Gi", "gpu": 1}
+PORTS: Final = {"ports": [{"name": "http", "port": 8080}]}
+# What differs from story to story, in the names that the counts have.
+NAMES: Final = (
+    (re.compile(r"story-\d+"), "story"),
+    (re.compile(r"op-[0-9a-f]+(-\d+)?$"), "stock"),
+    (re.compile(r"^operation-[0-9a-f]+$"), "tombstone"),
+)
+
+
+@attrs.frozen
+class Undisturbed:
+    """One story: what was there after each step, and what was made and removed for it."""
+
+    ends: dict[str, State]
+    counts: Counts
+    manager_writes: int
+
+
+@attrs.frozen
+class Stage:
+    """What all stories of a run have in common."""
+
+    plane: ControlPlane
+    make: MakeWorld
+    undisturbed: Undisturbed
+
+
+def seed(world: World, api: Kept, replicas: int) -> None:
+    """Returns when all are ready and recorded."""
+    body = {"operationID": "seed", "specName": "g1.1", "replicas": replicas, **ENVELOPE}
+    answer = world.insist(api, "POST", "/operator/stock-units", body)
+    assert answer.status in {200, 202}, answer
+    world.until(
+        lambda: world.insist(api, "GET", "/operator/jobs/seed").data,
+        lambda job: job["ready"] == replicas and job["status"] == "succeeded",
+    )
+
+
+def order(name: str) -> Document:
+    return {
+        "operationID": name,
+        "name": name,
+        "specName": "g1.1",
+        "image": "python:3.12",
+        "template": PORTS,
+        "access": {"primaryPort": "http"},
+    }
+
+
+def live(world: World, api: Kept, number: int, ends: Mapping[str, State] = {}) -> dict[str, State]:
+    """What was there after each step.
+
+    With `ends` each step waits to show the same, and the first one that does not is the last.
+    """
+    name = f"story-{number:03}"
+    path = f"/gpu-units/{name}"
+    requests = (("started", "POST", "/gpu-units", order(name), "Ready"), *_changes(path))
+    seen: dict[str, State] = {}
+    for step, method, where, body, phase in requests:
+        answer = world.insist(api, method, where, body)
+        assert answer.status in {200, 201}, answer
+        seen[step] = _settled(world, name, phase, ends.get(step))
+        if seen[step] != ends.get(step, seen[step]):
+            return seen
+    answer = world.insist(api, "DELETE", path)
+    # What answers a second time that it is not there was done the first time.
+    assert answer.status in {204, 404}, answer
+    return seen
+
+
+def _changes(path: str) -> Iterator[tuple[str, str, str, Document, str]]:
+    template = {**PORTS, "args": ["-V"]}
+    yield "changed", "PUT", path, {"image": "python:3.13", "template": template}, "Ready"
+    yield "suspended", "PUT", path, {"suspended": True}, "Suspended"
+    yield "resumed", "PUT", path, {"suspended": False}, "Ready"
+
+
+def told(counts: Counts) -> Counts:
+    """By what a name stands for; how much was seeded is no part of a story."""
+    found: Counts = Counter()
+    for (verb, kind, name), count in counts.items():
+        common = name
+        for pattern, text in NAMES:
+            common = pattern.sub(text, common)
+        if verb == "delete" or not common.endswith("stock"):
+            found[verb, kind, common] += count
+    return found
+
+
+def leftovers(world: World) -> State:
+    """What bears the name of a story."""
+    there = state_of(world, [world.installation.instance])
+    return {key: each for key, each in there.items() if "story-" in key}
+
+
+def _settled(world: World, name: str, phase: str, end: State | None) -> State:
+    def seems() -> bool:
+        return _is_over(world, name, phase)
+
+    if end is None:
+        world.until(seems, bool)
+        return _state(world, name)
+    return world.settled(seems, lambda: _state(world, name), end)
+
+
+def _is_over(world: World, name: str, phase: str) -> bool:
+    """Told by the status of the present spec, and with the hand-off behind it."""
+    installation = world.installation
+    units = world.items(GPU_UNITS.path(namespace=installation.instance))
+    unit = next((each for each in units if each["metadata"]["name"] == name), None)
+    if unit is None or unit.get("status", {}).get("phase") != phase:
+        return False
+    stock = world.items(GPU_UNITS.path(namespace=installation.stock))
+    claimed = [each for each in stock if _notes(each).get(labels.OPERATION_ID) == name]
+    return not claimed and (unit["status"]["observedGeneration"] == unit["metadata"]["generation"])
+
+
+def _state(world: World, name: str) -> State:
+    instance = world.installation.instance
+    units = world.items(GPU_UNITS.path(namespace=instance))
+    sources = [_notes(unit)[labels.SOURCE_STOCK] for unit in units if _name(unit) == name]
+    names = {name: "<story>", **dict.fromkeys(sources, "<stock>")}
+    there = state_of(world, [instance], names)
+    return {key: each for key, each in there.items() if "<story>" in key}
+
+
+def _name(item: Document) -> str:
+    return str(item["metadata"]["name"])
+
+
+def _notes(item: Document) -> dict[str, str]:
+    notes: dict[str, str] = item["metadata"].get("annotations", {})
+    return notes

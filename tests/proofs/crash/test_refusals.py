@@ -1,0 +1,106 @@
+"""Whatever the API server or the network does to every write at its first try, the end is one.
+
+In each world both the manager and the api meet one fault, at the first try of every write there
+is; a second try goes through.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+import pytest
+
+from tests.proofs.crash.ledger import Counts, State, counts_of, difference
+from tests.proofs.crash.story import Stage, leftovers, live, seed, told
+from tests.proofs.crash.world import World, side_by_side
+from tests.proofs.real_cluster.proxy import (
+    ANSWER_LOST,
+    REQUEST_LOST,
+    Fault,
+    Proxy,
+    Refusal,
+    first_of_each,
+)
+
+pytestmark = pytest.mark.cluster
+
+CONFLICT: Final = Refusal(409, "Conflict")
+THROTTLED: Final = Refusal(429, "TooManyRequests", retry_after_seconds=1)
+INTERNAL: Final = Refusal(500, "InternalError")
+UNAVAILABLE: Final = Refusal(503, "ServiceUnavailable")
+TIMEOUT: Final = Refusal(504, "Timeout")
+GATEWAY: Final = Refusal(504)
+# What may be told to a caller: never a fault of ours.
+HONEST: Final = frozenset({200, 201, 202, 204, 404, 429, 503, 504})
+
+FAULTS: Final[dict[str, Callable[[Proxy], Fault]]] = {
+    "conflict": lambda _: Fault(refusal=CONFLICT),
+    "throttled": lambda _: Fault(refusal=THROTTLED),
+    "internal": lambda _: Fault(refusal=INTERNAL),
+    "internal-done": lambda _: Fault(refusal=INTERNAL, is_done=True),
+    "unavailable": lambda _: Fault(refusal=UNAVAILABLE),
+    "timeout": lambda _: Fault(refusal=TIMEOUT),
+    "gateway-done": lambda _: Fault(refusal=GATEWAY, is_done=True),
+    "request-lost": lambda _: REQUEST_LOST,
+    "answer-lost": lambda _: ANSWER_LOST,
+    "watches-cut": lambda proxy: Fault(after=proxy.cut_watches),
+    "slow": lambda _: Fault(held_seconds=0.5),
+}
+
+
+@attrs.frozen
+class Run:
+    world: World
+    steps: dict[str, State]
+    breaches: list[str]
+
+
+@attrs.frozen
+class Runs:
+    by_fault: dict[str, Run]
+    counts: dict[str, Counts]
+
+
+def run_all(stage: Stage) -> Runs:
+    done = side_by_side({name: partial(faced, stage, name) for name in FAULTS})
+    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage, fault: str) -> None:
+    steps = runs.by_fault[fault].steps
+    assert not difference(stage.undisturbed.ends, steps)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_everything_was_made_and_removed_exactly_as_often(
+    runs: Runs, stage: Stage, fault: str
+) -> None:
+    counts = told(runs.counts[runs.by_fault[fault].world.name])
+    assert counts == stage.undisturbed.counts
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_callers_are_told_the_truth(runs: Runs, fault: str) -> None:
+    assert {*runs.by_fault[fault].world.answers} <= HONEST
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_audit_finds_nothing(runs: Runs, fault: str) -> None:
+    assert not runs.by_fault[fault].breaches
+
+
+def faced(stage: Stage, fault: str) -> Run:
+    undisturbed = stage.undisturbed
+    world = stage.make(f"rf-{fault}")
+    manager, api = world.manager(), world.api()
+    for kept in (manager, api):
+        kept.proxy.script = first_of_each(FAULTS[fault](kept.proxy))
+    seed(world, api, replicas=1)
+    steps = live(world, api, 0, undisturbed.ends)
+    if steps == undisturbed.ends:
+        world.until(lambda: leftovers(world), lambda left: not left)
+    breaches = world.breaches()
+    world.close()
+    return Run(world, steps, breaches)

@@ -1,0 +1,255 @@
+"""An api that dies at any write of a request leaves nothing that the same request cannot finish.
+
+What is asked for: a pool, a storage, a unit, changes of them, and their deletion. In each world
+the api dies at the first try of every write of it, but for the claim, of which others tell; the
+caller sends the same again until it is answered.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
+from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.proofs.crash.ledger import Counts, State, counts_of, difference, removed_once, state_of
+from tests.proofs.crash.story import ENVELOPE, Stage, order
+from tests.proofs.crash.world import Kept, World, killing, side_by_side
+from tests.proofs.real_cluster.proxy import Fault, Script, Write, nothing
+
+pytestmark = pytest.mark.cluster
+
+LATE: Final = "late"
+MOMENTS: Final = ("before", "after", LATE)
+# Longer than a new api takes to serve.
+LATE_SECONDS: Final = 3.0
+HONEST: Final = frozenset({200, 201, 202, 204, 404, 429, 503, 504})
+POOL: Final = {
+    "operationID": "pool",
+    "name": "pool",
+    "specName": "g1.1",
+    "replicas": 1,
+    **ENVELOPE,
+}
+STORAGE: Final = {"operationID": "volume", "name": "volume", "size": "1Gi"}
+UNIT: Final = order("unit")
+# Its claim and its create.
+UNDISTURBED: Final = "started"
+
+Document = dict[str, Any]
+
+
+@attrs.frozen
+class Step:
+    """What it ends in, what is asked for, and how its end is known."""
+
+    name: str
+    method: str
+    path: str
+    is_over: Callable[[], bool]
+    body: Document | None = None
+
+
+@attrs.frozen
+class Life:
+    """`writes` are the api's, step by step; it died at those of `deaths`."""
+
+    world: World
+    ends: dict[str, State]
+    writes: dict[str, list[str]]
+    deaths: dict[str, list[str]]
+    breaches: list[str]
+
+
+@attrs.frozen
+class Runs:
+    undisturbed: Life
+    disturbed: dict[str, Life]
+    counts: dict[str, Counts]
+
+
+def run_all(stage: Stage) -> Runs:
+    undisturbed = life(stage, "rq", "", {})
+    stories = {
+        moment: partial(life, stage, f"rq-{moment}", moment, undisturbed.ends)
+        for moment in MOMENTS
+    }
+    done = side_by_side(stories)
+    worlds = [each.world for each in (undisturbed, *done.values())]
+    return Runs(undisturbed, done, counts_of(stage.plane, worlds))
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_api_died_at_every_write(runs: Runs, moment: str) -> None:
+    expected = {**runs.undisturbed.writes, UNDISTURBED: []}
+    assert all(writes for step, writes in expected.items() if step != UNDISTURBED)
+    deaths = runs.disturbed[moment].deaths
+    missed = {step: {*writes} - {*deaths.get(step, ())} for step, writes in expected.items()}
+    assert not any(missed.values()), missed
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_each_request_ends_as_in_an_undisturbed_life(runs: Runs, moment: str) -> None:
+    ends = runs.disturbed[moment].ends
+    wrong = [
+        f"{step}:\n{difference(end, ends.get(step))}"
+        for step, end in runs.undisturbed.ends.items()
+        if ends.get(step) != end
+    ]
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_everything_was_made_and_removed_exactly_as_often(runs: Runs, moment: str) -> None:
+    expected = runs.counts[runs.undisturbed.world.name]
+    found = runs.counts[runs.disturbed[moment].world.name]
+    assert (removed_once(found) if moment == LATE else found) == expected
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_callers_are_told_the_truth(runs: Runs, moment: str) -> None:
+    assert {*runs.disturbed[moment].world.answers} <= HONEST
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_audit_finds_nothing(runs: Runs, moment: str) -> None:
+    assert not runs.undisturbed.breaches
+    assert not runs.disturbed[moment].breaches
+
+
+def life(stage: Stage, name: str, moment: str, ends: dict[str, State]) -> Life:
+    """Ends with the first step that does not end as it should."""
+    world = stage.make(name)
+    world.manager()
+    api = world.api()
+    fault = killing(api, moment, late_seconds=LATE_SECONDS) if moment else None
+    seen: dict[str, State] = {}
+    writes: dict[str, list[str]] = {}
+    deaths: dict[str, list[str]] = {}
+    for step in steps(world):
+        world.wait_until_serving(api)
+        before = len(api.proxy.writes)
+        died = deaths[step.name] = list[str]()
+        is_meant = fault is not None and step.name != UNDISTURBED
+        api.proxy.script = first_try_of_each(world, fault, died) if is_meant else nothing
+        seen[step.name] = _asked(world, api, step, ends.get(step.name))
+        writes[step.name] = [_known(world, each) for each in api.proxy.writes[before:]]
+        if seen[step.name] != ends.get(step.name, seen[step.name]):
+            break
+    breaches = world.breaches()
+    world.close()
+    return Life(world, seen, writes, deaths, breaches)
+
+
+def steps(world: World) -> Iterator[Step]:
+    pools, storages, units = "/operator/stockpools", "/gpu-storages", "/gpu-units"
+    pool, volume, unit = f"{pools}/pool", f"{storages}/volume", f"{units}/unit"
+    stocked = partial(_is_stocked, world)
+    in_phase = partial(_is_in_phase, world)
+    yield Step("stocked", "POST", pools, stocked, POOL)
+    yield Step("stored", "POST", storages, partial(_is_stored, world), STORAGE)
+    yield Step("started", "POST", units, lambda: in_phase("Ready") and stocked(), UNIT)
+    image = {"image": "python:3.13"}
+    yield Step("changed", "PUT", unit, lambda: in_phase("Ready"), image)
+    suspended = {"suspended": True}
+    yield Step("suspended", "PUT", unit, lambda: in_phase("Suspended"), suspended)
+    yield Step("grown", "PUT", pool, stocked, {"replicas": 2})
+    served = {"accessor": {"enabled": True}}
+    yield Step("served", "PUT", volume, partial(_is_stored, world), served)
+    yield Step("deleted", "DELETE", unit, lambda: not _of(world, GPU_UNITS))
+    yield Step("emptied", "DELETE", volume, lambda: not _of(world, GPU_STORAGES))
+    yield Step("dissolved", "DELETE", pool, lambda: not _of(world, STOCK_POOLS))
+
+
+def first_try_of_each(world: World, fault: Fault | None, died: list[str]) -> Script:
+    def script(write: Write) -> Fault | None:
+        known = _known(world, write)
+        if known in died:
+            return None
+        died.append(known)
+        return fault
+
+    return script
+
+
+def _asked(world: World, api: Kept, step: Step, end: State | None) -> State:
+    answer = world.insist(api, step.method, step.path, step.body)
+    # What answers a second time that it is not there was done the first time.
+    assert answer.status in {200, 201, 202, 204} or (step.method, answer.status) == (
+        "DELETE",
+        404,
+    ), answer
+
+    def is_over() -> bool:
+        return step.is_over() and not _is_left_behind(world)
+
+    if end is not None:
+        return world.settled(is_over, lambda: state_of(world), end)
+    return world.resting(is_over, lambda: state_of(world))
+
+
+def _known(world: World, write: Write) -> str:
+    return str(write).replace(f"{world.name}-", "world-")
+
+
+def _is_stocked(world: World) -> bool:
+    """And recorded, and told of."""
+    found = _of(world, STOCK_POOLS)
+    return bool(found) and all(
+        _is_full(pool["spec"]["replicas"], pool.get("status", {}))
+        and pool["status"]["observedGeneration"] == pool["metadata"]["generation"]
+        for pool in found
+    )
+
+
+def _is_full(replicas: int, status: Document) -> bool:
+    recorded = status.get("seeded", 0) - status.get("consumed", 0)
+    return recorded == status.get("available") == replicas and not status["claimed"]
+
+
+def _is_stored(world: World) -> bool:
+    return all(_is_current(each, "Ready") for each in _of(world, GPU_STORAGES))
+
+
+def _is_left_behind(world: World) -> bool:
+    """Something whose owner is gone waits for Kubernetes' own collector."""
+    places = (world.installation.stock, world.installation.instance)
+    owners = [
+        each["metadata"]["uid"]
+        for resource in (GPU_UNITS, GPU_STORAGES)
+        for place in places
+        for each in world.items(resource.path(namespace=place))
+    ]
+    owned = [
+        owner["uid"]
+        for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES, VOLUME_CLAIMS)
+        for place in places
+        for each in world.items(resource.path(namespace=place))
+        for owner in each["metadata"].get("ownerReferences", ())
+    ]
+    return not {*owned} <= {*owners}
+
+
+def _is_in_phase(world: World, phase: str) -> bool:
+    return all(_is_current(each, phase) for each in _of(world, GPU_UNITS))
+
+
+def _is_current(item: Document, phase: str) -> bool:
+    status = item.get("status", {})
+    is_new = status.get("observedGeneration") == item["metadata"]["generation"]
+    return is_new and bool(status["phase"] == phase)
+
+
+def _of(world: World, resource: Any) -> list[Document]:
+    """Of the kind: pools, or what callers made."""
+    installation = world.installation
+    of_stock = resource is STOCK_POOLS
+    return world.items(
+        resource.path(namespace=installation.stock if of_stock else installation.instance)
+    )

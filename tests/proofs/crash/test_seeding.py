@@ -1,0 +1,159 @@
+"""A manager that dies at any write of seeding leaves nothing that its successor cannot finish.
+
+What is made: a pool that seeds three units once, and one that keeps one unit there. In each
+world the manager dies once, at another write each; in the last one it dies again and again.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.operations.objects import new_pool, pool_order
+from gpuruntime.operations.options import Namespaces
+from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock
+from tests.proofs.crash.ledger import Counts, State, counts_of, difference, state_of
+from tests.proofs.crash.story import Stage
+from tests.proofs.crash.world import Kept, MakeWorld, World, killing, side_by_side
+from tests.proofs.real_cluster.proxy import Fault, Script, Write, nth
+
+pytestmark = pytest.mark.cluster
+
+ENVELOPE: Final = {"cpu": "1", "memory": "1Gi", "gpu": 1}
+ONCE: Final = {"operationID": "once", "specName": "g1.1", "replicas": 3, **ENVELOPE}
+KEPT: Final = {"operationID": "kept", "name": "kept", "specName": "g2.1", "replicas": 1}
+UNITS: Final = 4
+MOMENTS: Final = ("before", "after", "late")
+MOST_ALIVE: Final = 2
+MANY: Final = 4
+
+# How a manager is made to die.
+Plan = Callable[[Kept], Script]
+
+
+@attrs.frozen
+class Run:
+    world: World
+    manager: Kept
+    end: State
+    breaches: list[str]
+
+
+@attrs.frozen
+class Runs:
+    """One that nothing disturbed, and the others by what was done to them."""
+
+    undisturbed: Run
+    crashed: dict[str, Run]
+    counts: dict[str, Counts]
+
+
+def run_all(stage: Stage) -> Runs:
+    undisturbed = seeded(stage.make("sd"))
+    writes = len(undisturbed.manager.proxy.writes)
+    stories = {
+        name: partial(crashed, stage.make, f"sd-{name}", plan, undisturbed.end)
+        for name, plan in plans(writes)
+    }
+    done = side_by_side(stories)
+    worlds = [undisturbed.world, *(each.world for each in done.values())]
+    return Runs(undisturbed, done, counts_of(stage.plane, worlds))
+
+
+def test_each_manager_died_where_it_was_told_to(runs: Runs) -> None:
+    alive = [name for name, run in runs.crashed.items() if not run.manager.kills]
+    # Which writes there are depends on who is quicker: the very last ones may not come.
+    assert len(alive) <= MOST_ALIVE, alive
+    assert runs.crashed["often"].manager.kills >= MANY
+
+
+def test_the_end_is_the_same_as_of_an_undisturbed_run(runs: Runs) -> None:
+    wrong = {
+        name: difference(runs.undisturbed.end, run.end)
+        for name, run in runs.crashed.items()
+        if run.end != runs.undisturbed.end
+    }
+    assert not wrong, "\n\n".join(f"{name}\n{text}" for name, text in wrong.items())
+
+
+def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
+    expected = runs.counts[runs.undisturbed.world.name]
+    wrong = {
+        name: (expected - found, found - expected)
+        for name, run in runs.crashed.items()
+        if (found := runs.counts[run.world.name]) != expected
+    }
+    assert not wrong
+
+
+def test_the_audit_finds_nothing(runs: Runs) -> None:
+    assert not runs.undisturbed.breaches
+    assert not {name: run.breaches for name, run in runs.crashed.items() if run.breaches}
+
+
+def plans(writes: int) -> Iterator[tuple[str, Plan]]:
+    """The moments take turns: after one write is as good as before the next."""
+    for number in range(1, writes + 1):
+        moment = MOMENTS[number % len(MOMENTS)]
+        yield f"{moment}-{number}", partial(once, number, moment)
+    yield "often", often
+
+
+def once(number: int, moment: str, manager: Kept) -> Script:
+    return nth(number, killing(manager, moment))
+
+
+def often(manager: Kept) -> Script:
+    """Each dies after its second write, the first few of them."""
+    fault = killing(manager, "after")
+
+    def script(write: Write) -> Fault | None:
+        return fault if write.number % 2 == 0 and manager.kills < MANY else None
+
+    return script
+
+
+def seeded(world: World) -> Run:
+    manager = world.manager()
+    order_stock(world)
+    world.until(lambda: is_seeded(world), bool)
+    end = state_of(world)
+    breaches = world.breaches()
+    world.close()
+    return Run(world, manager, end, breaches)
+
+
+def crashed(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
+    world = make(name)
+    manager = world.manager()
+    manager.proxy.script = plan(manager)
+    order_stock(world)
+    seen = world.settled(lambda: is_seeded(world), lambda: state_of(world), end)
+    breaches = world.breaches()
+    world.close()
+    return Run(world, manager, seen, breaches)
+
+
+def order_stock(world: World) -> None:
+    """As the API writes it."""
+    names = Namespaces(stock=world.installation.stock)
+    for request in (parse_seed_stock(ONCE), parse_create_pool({**KEPT, **ENVELOPE}, names)):
+        body = new_pool(pool_order(request, names.stock))
+        world.plane.request("POST", STOCK_POOLS.path(namespace=names.stock), body)
+
+
+def is_seeded(world: World) -> bool:
+    """And recorded, which is what takes its time."""
+    pools = world.items(STOCK_POOLS.path(namespace=world.installation.stock))
+    return (
+        [_told(each, "available") for each in pools]
+        == [_told(each, "seeded") for each in pools]
+        == [each["spec"]["replicas"] for each in pools]
+    )
+
+
+def _told(pool: dict[str, Any], count: str) -> int:
+    return int(pool.get("status", {}).get(count, -1))

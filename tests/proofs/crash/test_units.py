@@ -1,0 +1,109 @@
+"""A manager that dies at any write of a unit's life leaves nothing that its successor cannot end.
+
+In each world one unit after the other lives its life, and the manager dies at the first write of
+the first one, at the second write of the second one, and so on through all of them.
+"""
+
+from functools import partial
+from itertools import count
+from typing import Final
+
+import attrs
+import pytest
+
+from tests.proofs.crash.ledger import Counts, State, counts_of, difference
+from tests.proofs.crash.story import Stage, leftovers, live, seed, told
+from tests.proofs.crash.world import World, killing, side_by_side
+from tests.proofs.real_cluster.proxy import nothing, nth
+
+pytestmark = pytest.mark.cluster
+
+MOMENTS: Final = ("before", "after", "late")
+# Each moment's writes are shared out among so many worlds.
+SHARES: Final = 3
+# The last story of a world has no crash, and one may have a write more than expected.
+SPARE: Final = 5
+
+
+@attrs.frozen
+class Series:
+    """The stories of one world by the number of the write at which its manager died."""
+
+    world: World
+    kills: int
+    stories: dict[int, dict[str, State]]
+    breaches: list[str]
+
+
+@attrs.frozen
+class Runs:
+    series: dict[str, Series]
+    counts: dict[str, Counts]
+
+
+def run_all(stage: Stage) -> Runs:
+    stories = {
+        f"{moment}-{share}": partial(series, stage, f"un-{moment}-{share}", moment, share)
+        for moment in MOMENTS
+        for share in range(SHARES)
+    }
+    done = side_by_side(stories)
+    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
+
+
+def test_the_manager_died_at_every_write(runs: Runs, stage: Stage) -> None:
+    for moment in MOMENTS:
+        kills = sum(runs.series[f"{moment}-{share}"].kills for share in range(SHARES))
+        # The pool's own status comes and goes by the second: a write of it may be missing.
+        assert kills >= stage.undisturbed.manager_writes - 2, moment
+
+
+def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage) -> None:
+    ends = stage.undisturbed.ends
+    wrong = [
+        f"{name}, write {number}, {step}:\n{difference(ends[step], seen)}"
+        for name, series in runs.series.items()
+        for number, story in series.stories.items()
+        for step, seen in story.items()
+        if seen != ends[step]
+    ]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_everything_was_made_and_removed_exactly_as_often(runs: Runs, stage: Stage) -> None:
+    wrong = {}
+    for name, series in runs.series.items():
+        lives = len(series.stories)
+        expected = {key: times * lives for key, times in stage.undisturbed.counts.items()}
+        found = dict(told(runs.counts[series.world.name]))
+        if found != expected:
+            wrong[name] = {
+                key: (expected.get(key), found.get(key))
+                for key in {*expected, *found}
+                if expected.get(key) != found.get(key)
+            }
+    assert not wrong
+
+
+def test_the_audit_finds_nothing(runs: Runs) -> None:
+    assert not {name: each.breaches for name, each in runs.series.items() if each.breaches}
+
+
+def series(stage: Stage, name: str, moment: str, share: int) -> Series:
+    """Ends with the first story that has no write of its number: nobody died in it."""
+    undisturbed, world = stage.undisturbed, stage.make(name)
+    manager, api = world.manager(), world.api()
+    seed(world, api, replicas=undisturbed.manager_writes // SHARES + SPARE)
+    stories: dict[int, dict[str, State]] = {}
+    for number in count(share + 1, SHARES):
+        kills = manager.kills
+        manager.proxy.script = nth(number, killing(manager, moment))
+        stories[number] = live(world, api, number, undisturbed.ends)
+        manager.proxy.script = nothing
+        if manager.kills == kills or stories[number] != undisturbed.ends:
+            break
+    if stories[number] == undisturbed.ends:
+        world.until(lambda: leftovers(world), lambda left: not left)
+    breaches = world.breaches()
+    world.close()
+    return Series(world, manager.kills, stories, breaches)

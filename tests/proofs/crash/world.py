@@ -1,0 +1,324 @@
+"""A world of its own: an installation whose processes are killed, and start again, as told.
+
+Many worlds share one control plane, each with its own namespaces, so that their waits for a
+lease and for the life of a request pass side by side. What a process writes goes through a proxy
+that outlives it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import tempfile
+import time
+import urllib.error
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, Final, TextIO, TypeVar
+
+from tests.proofs.real_cluster.auditing import audited, told
+from tests.proofs.real_cluster.controlplane import ControlPlane
+from tests.proofs.real_cluster.processes import Keeper
+from tests.proofs.real_cluster.product import (
+    NOWHERE,
+    Answer,
+    Installation,
+    Process,
+    ProcessError,
+    request,
+    until,
+)
+from tests.proofs.real_cluster.proxy import Fault, Proxy, proxy
+
+T = TypeVar("T")
+
+# Short, so that a killed leader is soon followed; long enough for a machine that is busy.
+LEASE_SECONDS: Final = 6.0
+SETTINGS: Final[dict[str, Any]] = {
+    "leaderElection": {
+        "enabled": True,
+        "leaseDuration": LEASE_SECONDS,
+        "renewDeadline": 5.0,
+        "retryPeriod": 0.5,
+    },
+}
+# A write lands so late that the next leader is at work, and the caller's retry is done.
+LATE_SECONDS: Final = LEASE_SECONDS + 3.0
+WAIT_SECONDS: Final = 240.0
+RETRY_SECONDS: Final = 0.1
+SETTLE_SECONDS: Final = 0.5
+# Nothing that is still on its way takes longer to show.
+QUIET_SECONDS: Final = 1.0
+# More at once would only make each other late: their leases run while they start.
+STARTS: Final = BoundedSemaphore(3)
+
+# What an honest caller takes as an invitation to send the same again.
+AGAIN: Final = frozenset({429, 503, 504})
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+COLLECTIONS: Final = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
+    "LimitRange": "/api/v1/namespaces/{}/limitranges",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
+}
+
+
+class Kept:
+    """A role that is started again whenever it has ended, as a kubelet would."""
+
+    def __init__(self, start: Callable[[], Process], between: Proxy) -> None:
+        self.proxy = between
+        self.kills = 0
+        self._start = start
+        with STARTS:
+            self.process = start()
+            self.process.wait_until_ready()
+
+    def kill(self) -> None:
+        """Once, though each write of its last moment may ask for it; from any thread."""
+        self.kills += self.end()
+
+    def end(self) -> bool:
+        """Returns when it is dead, and whether it had lived until then."""
+        pid = self.process.pid
+        if is_dead(pid):
+            return False
+        os.kill(pid, signal.SIGKILL)
+        while not is_dead(pid):
+            time.sleep(0.001)
+        return True
+
+    def tend(self) -> None:
+        if self.process.has_ended:
+            self.process = self._start()
+
+    @property
+    def url(self) -> str:
+        return f"{self.process.address}/api/v1"
+
+
+class World:
+    def __init__(self, installation: Installation, stack: ExitStack) -> None:
+        self.installation = installation
+        self.plane = installation.plane
+        self.name = installation.name
+        self.namespaces = (installation.stock, installation.instance, installation.system)
+        self.answers: list[int] = []
+        self._kept: list[Kept] = []
+        self._stack = stack
+        host = installation.plane.url.partition("//")[2]
+        tls = ssl.create_default_context(cafile=installation.plane.certificate)
+        self._reader = HTTPSConnection(host, timeout=30, context=tls)
+        stack.callback(self._reader.close)
+
+    def close(self) -> None:
+        """Its processes and proxies end, and nobody looks at it any more."""
+        self._stack.close()
+
+    def manager(self) -> Kept:
+        made = self._manager(SETTINGS)
+        made.process.said("leading")
+        return self._adopt(made)
+
+    def lonely_manager(self, **settings: Any) -> Kept:
+        """Leads as soon as it has started: nobody waits for a lease to run out."""
+        return self._adopt(self._manager({"leaderElection": {"enabled": False}, **settings}))
+
+    def api(self) -> Kept:
+        between = self._proxy()
+        return self._adopt(Kept(lambda: self.installation.api(server=between.url), between))
+
+    def until(
+        self,
+        look: Callable[[], T],
+        holds: Callable[[T], bool],
+        *,
+        seconds: float = WAIT_SECONDS,
+    ) -> T:
+        """Meanwhile whatever has ended is started again."""
+
+        def tended() -> T:
+            self.tend()
+            return look()
+
+        return until(tended, holds, seconds=seconds, explain=self._tails)
+
+    def tend(self) -> None:
+        for kept in self._kept:
+            kept.tend()
+
+    def breaches(self) -> list[str]:
+        """What the audit by hand finds once nothing is left that may come right by itself."""
+        report = self.until(
+            lambda: asyncio.run(audited(self.installation)),
+            lambda report: not report.suspicion_count,
+        )
+        return told(report)
+
+    def settled(self, seems: Callable[[], bool], look: Callable[[], T], end: T) -> T:
+        """What is seen once it is the end that is hoped for, or when no more hope is left.
+
+        A look costs a great deal, and is taken only once it `seems` to be worth it. What lands
+        late belongs to what was asked before it: nothing more is asked while it is on its way.
+        """
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline:
+            self.tend()
+            if seems() and not self._is_awaiting_a_write() and (seen := look()) == end:
+                return seen
+            time.sleep(SETTLE_SECONDS)
+        return look()
+
+    def resting(self, seems: Callable[[], bool], look: Callable[[], T]) -> T:
+        """What is seen once it seems to be the end, and then no longer changes."""
+        self.until(seems, bool)
+        seen = look()
+        while True:
+            time.sleep(QUIET_SECONDS)
+            before, seen = seen, look()
+            if seen == before:
+                return seen
+
+    def wait_until_serving(self, at: Kept) -> None:
+        def health() -> Any:
+            answer = self.ask(at, "GET", "/health")
+            return answer.data if answer else {}
+
+        def is_well(told: Any) -> bool:
+            """No mirror waits to try again after an earlier fault."""
+            return bool(told) and told["cacheSynced"] and not told["kubernetesError"]
+
+        self.until(health, is_well)
+
+    def ask(self, at: Kept, method: str, path: str, body: object = None) -> Answer | None:
+        """None: the connection died before an answer came."""
+        try:
+            answer = request(method, at.url + path, body)
+        except (OSError, HTTPException, ProcessError):
+            return None
+        self.answers.append(answer.status)
+        return answer
+
+    def insist(
+        self, at: Kept, method: str, path: str, body: object = None, *, then: Kept | None = None
+    ) -> Answer:
+        """The same request again until its outcome is known; from the second time on `then`."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            answer = self.ask(at, method, path, body)
+            if answer is not None and answer.status not in AGAIN:
+                return answer
+            assert time.monotonic() < deadline, f"{method} {path}: {answer}\n{self._tails()}"
+            time.sleep(RETRY_SECONDS)
+            self.tend()
+            at = then or at
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """Over one connection: hundreds of new ones would cost more than what is tried here."""
+        self._reader.request("GET", path, headers={"Authorization": f"Bearer {self.plane.token}"})
+        found: list[dict[str, Any]] = json.loads(self._reader.getresponse().read())["items"]
+        return found
+
+    def _is_awaiting_a_write(self) -> bool:
+        return any(kept.proxy.is_busy for kept in self._kept)
+
+    def _manager(self, settings: Mapping[str, Any]) -> Kept:
+        between = self._proxy()
+        return Kept(lambda: self.installation.manager(server=between.url, **settings), between)
+
+    def _proxy(self) -> Proxy:
+        return self._stack.enter_context(proxy(self.plane.url, self.plane.certificate))
+
+    def _adopt(self, kept: Kept) -> Kept:
+        self._kept.append(kept)
+        self._stack.callback(kept.end)
+        return kept
+
+    def _tails(self) -> str:
+        return "\n".join(f"{each.process.name}:\n{each.process.tail()}" for each in self._kept)
+
+
+MakeWorld = Callable[[str], World]
+
+
+def killing(kept: Kept, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
+    """`before` the write reaches the server, `after` it did, or so that it lands `late`."""
+    match moment:
+        case "before":
+            return Fault(before=kept.kill, is_request_lost=True)
+        case "after":
+            return Fault(after=kept.kill, is_answer_lost=True)
+        case "late":
+            return Fault(before=kept.kill, lands_after_seconds=late_seconds)
+        case _:
+            raise ValueError(moment)
+
+
+@contextmanager
+def nursery() -> Iterator[Keeper]:
+    """What it starts ends with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="gpuruntime-worlds-"))
+    keeper = Keeper(folder, NOWHERE, program=("-m", "tests.proofs.crash.nursery"))
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World:
+    """The definitions have to be there; whoever makes it closes it."""
+    logs = folder / name
+    logs.mkdir()
+    installation = Installation(plane, keeper, logs, name)
+    _furnish(installation)
+    return World(installation, ExitStack())
+
+
+def is_dead(pid: int) -> bool:
+    """Return whether the process has ended, or only waits for its parent to read its exit code."""
+    try:
+        with Path(f"/proc/{pid}/stat").open() as stat:
+            return has_ended(stat)
+    except FileNotFoundError:
+        return True
+
+
+def has_ended(stat: TextIO) -> bool:
+    """Return whether the process of an open `/proc/PID/stat` has ended."""
+    try:
+        text = stat.read()
+    except ProcessLookupError:  # the process was reaped between the open and the read
+        return True
+    return text.rpartition(") ")[2].startswith(("Z", "X"))
+
+
+def _furnish(installation: Installation) -> None:
+    """As `kubectl apply` of the manifests, without its start and its looks for every world."""
+    for document in installation.documents():
+        path = COLLECTIONS[document["kind"]].format(document["metadata"].get("namespace"))
+        try:
+            installation.plane.request("POST", path, document)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != 409:
+                    raise
+
+
+def side_by_side(stories: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+    """Each in a thread of its own; the first failure is raised once all have ended."""
+    with ThreadPoolExecutor(max_workers=len(stories)) as pool:
+        futures = {name: pool.submit(story) for name, story in stories.items()}
+    return {name: future.result() for name, future in futures.items()}

@@ -1,0 +1,154 @@
+"""What a page of the documentation holds: blocks of code, links, headings, command lines."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+ROOT = Path(__file__).parents[3]
+FENCE = re.compile(r"\s*```(.*)")
+HEADING = re.compile(r"#{1,6} +(.*)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+# Words of a shell line that end one command and begin the next.
+BETWEEN = re.compile(r"&&|\|\||[;|(]|\$\(")
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+PROGRAM = "gpuruntime"
+PROMPT = "$ "
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """Fenced text; `marks` are the words behind its language, which no reader is shown."""
+
+    page: str
+    line: int
+    language: str
+    marks: tuple[str, ...]
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+@attrs.frozen
+class Page:
+    name: str
+    text: str
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(self._blocks())
+
+    @cached_property
+    def prose(self) -> str:
+        """The page without its blocks."""
+        inside, kept = False, []
+        for line in self.text.splitlines():
+            if FENCE.fullmatch(line):
+                inside = not inside
+            elif not inside:
+                kept.append(line)
+        return "\n".join(kept)
+
+    @property
+    def links(self) -> list[str]:
+        return LINK.findall(self.prose)
+
+    @property
+    def spans(self) -> list[str]:
+        return SPAN.findall(self.prose)
+
+    @property
+    def anchors(self) -> set[str]:
+        """As GitHub makes them of headings; of equal ones the later are numbered."""
+        found: list[str] = []
+        for line in self.prose.splitlines():
+            if heading := HEADING.fullmatch(line):
+                slug = slug_of(heading[1])
+                count = sum(
+                    re.fullmatch(rf"{re.escape(slug)}(-\d+)?", each) is not None for each in found
+                )
+                found.append(f"{slug}-{count}" if count else slug)
+        return set(found)
+
+    def table(self, *heads: str) -> list[list[str]]:
+        """The rows, without the head, of all tables that begin with these columns."""
+        rows, inside = [], False
+        for line in self.prose.splitlines():
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not line.startswith("|"):
+                inside = False
+            elif cells[: len(heads)] == list(heads):
+                inside = True
+            elif inside and set(line) - set("|- :"):
+                rows.append(cells)
+        return rows
+
+    def _blocks(self) -> Iterator[Block]:
+        words: list[str] | None = None
+        lines: list[str] = []
+        begins = 0
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            fence = FENCE.fullmatch(line)
+            if words is not None and fence:
+                language, *marks = words or [""]
+                yield Block(
+                    page=self.name,
+                    line=begins,
+                    language=language,
+                    marks=tuple(marks),
+                    text="\n".join(lines),
+                )
+                words = None
+            elif words is not None:
+                lines.append(line)
+            elif fence:
+                words, lines, begins = fence[1].split(), [], number
+
+
+def slug_of(heading: str) -> str:
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower().strip()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def every_page() -> list[Page]:
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [page_of(str(path.relative_to(ROOT))) for path in paths]
+
+
+def page_of(name: str) -> Page:
+    return Page(name, (ROOT / name).read_text(encoding="utf-8"))
+
+
+def commands_in(page: Page) -> Iterator[Sequence[str]]:
+    """The words behind `gpuruntime` of every command line that the page shows."""
+    lines = [line for block in page.blocks for line in _lines_of(block)]
+    for line in (*lines, *page.spans):
+        for part in BETWEEN.split(line):
+            words = _words(part)
+            while words and ASSIGNMENT.match(words[0]):
+                words = words[1:]
+            if words[:1] and words[0].rpartition("/")[2] == PROGRAM:
+                yield words[1:]
+
+
+def _lines_of(block: Block) -> Iterator[str]:
+    """Of a session in a console only what is typed."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if block.language in ("", "sh"):
+            yield line
+        elif block.language == "console" and line.startswith(PROMPT):
+            yield line.removeprefix(PROMPT)
+
+
+def _words(text: str) -> list[str]:
+    """Nothing where quotes are open: the text was cut in the middle of an argument."""
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return []

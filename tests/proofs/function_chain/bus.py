@@ -1,0 +1,106 @@
+"""The broker as somebody sees it who is no part of the product: reads, and declares nothing."""
+
+import asyncio
+import zlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any, TypeVar
+
+import attrs
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.errors import BusError
+from gpuruntime.bus.jetstream import JetStream
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.messages import Record, read
+from gpuruntime.bus.names import Names
+from gpuruntime.bus.records import Records, StoredRecord
+from tests.proofs.function_chain.chain import PREFIX
+from tests.rooms.bus.broker import connection
+
+T = TypeVar("T")
+
+
+@attrs.frozen(slots=True)
+class Onlooker:
+    connection: Connection
+    jetstream: JetStream
+    names: Names
+    records: Records
+    # Every message of an invocation that was heard on its way into the queue.
+    sent: list[Message]
+    # Every record that was heard to be written.
+    written: list[Record]
+
+    def ends(self) -> dict[str, set[str]]:
+        """All the ends that an invocation was heard to have come to."""
+        ends: defaultdict[str, set[str]] = defaultdict(set)
+        for record in self.written:
+            if record.state.is_terminal:
+                ends[record.invocationID].add(record.token)
+        return ends
+
+    def course_of(self, name: str) -> list[str]:
+        return [
+            f"{record.state} {record.attempt} {record.workerName} #{record.sequence}"
+            for record in self.written
+            if record.invocationID == name
+        ]
+
+    async def read(self, function: str, name: str) -> StoredRecord:
+        stored = await insist(lambda: self.records.read(function, name))
+        assert stored is not None, name
+        return stored
+
+    async def messages_in(self, stream: str) -> int:
+        info: Any = await insist(lambda: self.jetstream.call(f"STREAM.INFO.{stream}"))
+        return int(info["state"]["messages"])
+
+    async def consumers_of(self, stream: str) -> int:
+        info: Any = await insist(lambda: self.jetstream.call(f"STREAM.INFO.{stream}"))
+        return int(info["state"]["consumer_count"])
+
+    async def send_again(self, message: Message) -> None:
+        """As it was, at a time when the broker knows no more that it had it."""
+        copy = f"copy of {zlib.crc32(message.data)}"
+        await self.jetstream.publish(
+            message.subject, message.data, message_id=copy, ttl_seconds=60
+        )
+
+    async def delete_consumer(self, function: str) -> None:
+        """It may be gone already, or the broker away."""
+        with suppress(BusError):
+            await self.jetstream.call(f"CONSUMER.DELETE.{self.names.invocations}.{function}")
+
+    async def until_empty(self, *, within_seconds: float = 60.0) -> None:
+        async with asyncio.timeout(within_seconds):
+            while await self.messages_in(self.names.invocations):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def onlooker(url: str) -> AsyncIterator[Onlooker]:
+    names = Names(PREFIX)
+    async with connection(url) as connected:
+        jetstream = JetStream(connected)
+        records = Records(jetstream, names, rng=Random(3))
+        sent: list[Message] = []
+        written: list[Record] = []
+        async with (
+            connected.listening(f"{PREFIX}.invoke.*", sent.append),
+            connected.listening(
+                f"{PREFIX}.changed.*.*", lambda message: written.append(read(message.data, Record))
+            ),
+        ):
+            yield Onlooker(connected, jetstream, names, records, sent, written)
+
+
+async def insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """A broker that was just killed answers in a moment."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(BusError):
+                return await ask()
+            await asyncio.sleep(0.1)

@@ -1,0 +1,183 @@
+"""The whole product under load on a real control plane: `python -m tests.proofs.load`.
+
+Pools are seeded, much of the stock is claimed at full speed through two replicas of the api, all
+rests, and half of what was claimed is deleted. What has a budget and misses it fails the run.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.proofs.bench.connections import Address
+from tests.proofs.bench.product import address_of
+from tests.proofs.bench.rows import Row
+from tests.proofs.load import logs, report
+from tests.proofs.load.mirrors import Mirrors
+from tests.proofs.load.plane import roomy
+from tests.proofs.load.report import MANAGER, Memory
+from tests.proofs.load.stages import Size, Stages
+from tests.proofs.load.watching import Stretch, Watched, watched
+from tests.proofs.real_cluster import binaries
+from tests.proofs.real_cluster.auditing import audited, told
+from tests.proofs.real_cluster.controlplane import control_plane
+from tests.proofs.real_cluster.product import Installation, installation
+
+# What the api's own audit does not read is given this long to come right.
+GRACES_SECONDS = 330.0
+
+
+class Run:
+    """Tells what it finds stretch by stretch."""
+
+    def __init__(self, size: Size, made: Installation) -> None:
+        self._size = size
+        self._made = made
+        self._product = started(made)
+        self._mirrors = Mirrors(address_of(made.plane), made)
+        apis = [Address(each.process.address) for each in self._product if each.name != MANAGER]
+        self._stages = Stages(size, apis, self._mirrors, self._product)
+        self._stretches: list[Stretch] = []
+        self.rows: dict[str, list[Row]] = {}
+
+    async def carry_out(self) -> None:
+        before = {each.name: (await each.look()).resident_bytes for each in self._product}
+        async with watched("seeding", self._product) as stretch:
+            seeded = await self._stages.seed()
+        self._tell(stretch, report.seeding(stretch, seeded, self._size))
+        async with watched("claiming", self._product) as stretch:
+            claimed = await self._stages.claim()
+        self._tell(stretch, report.claiming(stretch, claimed, self._size))
+        async with watched("resting", self._product, look_seconds=inf) as stretch:
+            await self._stages.rest()
+        memory = await self._memory(before, stretch)
+        self._tell(stretch, report.resting(stretch, memory))
+        async with watched("deleting", self._product) as stretch:
+            deleted = await self._stages.delete()
+        self._tell(stretch, report.deleting(stretch, deleted))
+        breaches = await self._stages.breaches()
+        breaches += told(await audited(self._made, watch_seconds=GRACES_SECONDS))
+        self._show("in all", report.soundness(self._stretches, len(breaches), self._grave()))
+
+    @property
+    def missed(self) -> int:
+        return sum(row.is_missed for rows in self.rows.values() for row in rows)
+
+    @property
+    def said(self) -> dict[str, int]:
+        """Warnings and worse, by process, level and event."""
+        return {
+            f"{each.name}: {level}: {event}": count
+            for each in self._product
+            for (level, event), count in logs.counted(each.process.log).items()
+        }
+
+    async def _memory(self, before: Mapping[str, int], stretch: Stretch) -> list[Memory]:
+        wire = {True: await self._mirrors.bytes_of_manager()}
+        wire[False] = await self._mirrors.bytes_of_api()
+        return [
+            Memory(
+                name=name,
+                grown_bytes=stay.looks[-1].resident_bytes - before[name],
+                wire_bytes=wire[name == MANAGER],
+            )
+            for name, stay in stretch.stays.items()
+        ]
+
+    def _grave(self) -> int:
+        counts = [logs.counted(each.process.log) for each in self._product]
+        return sum(
+            amount
+            for counted in counts
+            for (level, _), amount in counted.items()
+            if level in logs.GRAVE
+        )
+
+    def _tell(self, stretch: Stretch, rows: Iterable[Row]) -> None:
+        self._stretches.append(stretch)
+        self._show(f"{stretch.name}, {stretch.seconds:.0f} s", rows)
+
+    def _show(self, title: str, rows: Iterable[Row]) -> None:
+        shown = self.rows[title] = list(rows)
+        print(f"\n{title}", *shown, sep="\n", flush=True)
+
+
+def started(made: Installation) -> tuple[Watched, ...]:
+    processes = {MANAGER: made.manager(), "api 1": made.api(), "api 2": made.api()}
+    for process in processes.values():
+        process.wait_until_ready()
+    processes[MANAGER].said("leading")
+    return tuple(Watched(name, process) for name, process in processes.items())
+
+
+def document_of(run: Run, size: Size) -> dict[str, Any]:
+    return {
+        "size": attrs.asdict(size),
+        "processors": os.cpu_count(),
+        "load": os.getloadavg(),
+        "missed": run.missed,
+        "rows": {title: [attrs.asdict(row) for row in rows] for title, rows in run.rows.items()},
+        "said": run.said,
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.proofs.load", description=__doc__)
+    parser.add_argument("--stock", type=int, default=10_000, help="stock units to seed")
+    parser.add_argument("--active", type=int, default=2_000, help="units to claim of them")
+    parser.add_argument("--callers", type=int, default=64, help="callers at once")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest")
+    parser.add_argument("--json", type=Path, help="a file to write the numbers to")
+    parser.add_argument("--logs", type=Path, help="a new folder where the processes' logs stay")
+    return parser.parse_args()
+
+
+@contextmanager
+def log_folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def main() -> int:
+    given = arguments()
+    size = Size(
+        stock=given.stock, active=given.active, callers=given.callers, rest_seconds=given.rest
+    )
+    try:
+        programs = binaries.find_or_build()
+    except binaries.MissingBinariesError as error:
+        sys.exit(str(error))
+    # The control plane's own collectors took a third of its processor time from the product.
+    os.environ.setdefault("GOGC", "400")
+    with (
+        log_folder(given.logs) as folder,
+        control_plane(programs, folder, roomy(folder, pods=size.stock + size.active)) as plane,
+        installation(plane, folder) as made,
+    ):
+        run = Run(size, made)
+        try:
+            asyncio.run(run.carry_out())
+        finally:
+            for line, count in run.said.items():
+                print(f"{count:>8} times {line}")
+            if given.json:
+                given.json.write_text(json.dumps(document_of(run, size), indent=1))
+    print(f"{run.missed} budgets missed, of which what is timed by more than a quarter")
+    return 1 if run.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Callers of the product, over connections that stay open: many at once, or one who asks."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import attrs
+
+from tests.proofs.bench.connections import Address, Connection, connections
+from tests.proofs.bench.orders import spread
+
+
+class RefusedError(Exception):
+    """An answer that nobody would come across in a healthy product."""
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    method: str
+    path: str
+    body: bytes = b""
+
+
+@attrs.frozen
+class Served:
+    """One request of a caller."""
+
+    status: int
+    seconds: float
+
+
+@attrs.frozen
+class Rush:
+    """All requests of a crowd."""
+
+    served: Sequence[Served]
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return len(self.served) / self.seconds
+
+    def refused(self, expected: int) -> int:
+        statuses = Counter(each.status for each in self.served)
+        return len(self.served) - statuses[expected]
+
+    def slowest(self, share: float) -> float:
+        """The seconds within which so large a share was answered."""
+        ordered = sorted(each.seconds for each in self.served)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+async def rush(apis: Sequence[Address], requests: Sequence[Request], *, callers: int) -> Rush:
+    """Each caller asks again as soon as it is answered."""
+    served: list[Served] = []
+
+    async def serve(connection: Connection, request: Request) -> None:
+        begun = time.perf_counter()
+        answer = await connection.send(request.method, request.path, request.body)
+        served.append(Served(answer.status, time.perf_counter() - begun))
+
+    async with AsyncExitStack() as stack:
+        opened = [
+            each
+            for address in apis
+            for each in await stack.enter_async_context(connections(address, callers // len(apis)))
+        ]
+        begun = time.perf_counter()
+        await spread(opened, requests, serve)
+        return Rush(served, time.perf_counter() - begun)
+
+
+async def ask(address: Address, path: str) -> Any:
+    return await _demand(address, Request(method="GET", path=path), 200)
+
+
+async def order(address: Address, path: str, body: object, *, status: int) -> Any:
+    request = Request(method="POST", path=path, body=json.dumps(body).encode())
+    return await _demand(address, request, status)
+
+
+async def _demand(address: Address, request: Request, status: int) -> Any:
+    async with connections(address, 1) as (connection,):
+        answer = await connection.send(request.method, request.path, request.body)
+    if answer.status != status:
+        what = f"{request.method} {request.path}: {answer.status}, not {status}"
+        raise RefusedError(f"{what}: {answer.body[:500].decode(errors='replace')}")
+    return answer.document

@@ -1,0 +1,217 @@
+"""What the run came to, row by row, against the budgets.
+
+A number of writes or reconciles has to be kept exactly; what is timed may be off by a quarter,
+as in the benches.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from tests.proofs.bench.rows import Row
+from tests.proofs.load.callers import Rush
+from tests.proofs.load.stages import LEASES, REQUESTS, WRITES, Followed, Seeded, Size
+from tests.proofs.load.watching import Stay, Stretch
+
+MANAGER = "manager"
+RECONCILES = "gpuruntime_reconciles_total"
+# A create, a Deployment, and the status on the way and at the end.
+WRITES_PER_STOCK = 4
+WRITES_PER_CLAIM = 8
+EVENTS_PER_CLAIM = 1
+RECONCILES_PER_CLAIM = 6
+REFUSALS_EACH = 0.05
+# A tombstone, and the unit.
+WRITES_PER_DELETION = 2
+# On a machine without a processor to spare the longest one is an accident of its scheduler.
+STALL_MS = 50
+REST_SHARE = 0.02
+KEPT_PER_WIRE = 0.9
+# What connections, their buffers and code that ran once take, however little is mirrored.
+WORKING_MB = 64
+# They go by the second or are told beside, not by the unit.
+BESIDE = frozenset({"stockpools.runtime.lokiwager.io", "events", LEASES})
+ENDED = "ended"
+
+
+@attrs.frozen(kw_only=True)
+class Memory:
+    """What one process keeps of what it mirrors, by which it grew since its start."""
+
+    name: str
+    grown_bytes: int
+    wire_bytes: int
+
+
+def seeding(stretch: Stretch, seeded: Seeded, size: Size) -> Iterator[Row]:
+    yield _number("stock made", size.stock / seeded.created_seconds, "1/s")
+    yield _number("stock ready", size.stock / seeded.ready_seconds, "1/s")
+    yield from _writes(stretch, size.stock, WRITES_PER_STOCK)
+    yield from _reconciles(stretch, size.stock)
+    yield from _pools(stretch, size)
+    yield from _health(stretch)
+
+
+def claiming(stretch: Stretch, claimed: Followed, size: Size) -> Iterator[Row]:
+    yield from _rush("claims", claimed.rush, 201)
+    yield _number("units ready", size.active / claimed.seconds, "1/s")
+    yield from _writes(stretch, size.active, WRITES_PER_CLAIM)
+    events = sum(_written(stretch, "events").values()) / size.active
+    yield Row(name="  Events each", value=events, unit="", at_most=EVENTS_PER_CLAIM, tolerance=1)
+    per_claim = sum(
+        stretch.total(RECONCILES, controller=each) for each in ("unit", "stock", "deletion")
+    )
+    yield Row(
+        name="  reconciles each",
+        value=per_claim / size.active,
+        unit="",
+        at_most=RECONCILES_PER_CLAIM,
+        tolerance=1,
+    )
+    yield from _reconciles(stretch, size.active)
+    yield from _pools(stretch, size)
+    yield from _health(stretch)
+
+
+def resting(stretch: Stretch, memory: Iterable[Memory]) -> Iterator[Row]:
+    writes = sum(_written(stretch).values())
+    yield Row(name="writes but Leases", value=writes, unit="", at_most=0)
+    lists = stretch.total(REQUESTS, verb="list")
+    yield Row(name="lists", value=lists, unit="", at_most=0)
+    for name, stay in stretch.stays.items():
+        share = stay.processor_seconds / stretch.seconds
+        yield Row(name=f"{name}: share of a core", value=share, unit="", at_most=REST_SHARE)
+    for each in memory:
+        wire = each.wire_bytes / 1e6
+        yield _number(f"{each.name}: mirrored, on the wire", wire, "MB")
+        yield Row(
+            name=f"{each.name}: memory grown by",
+            value=each.grown_bytes / 1e6,
+            unit="MB",
+            at_most=KEPT_PER_WIRE * wire + WORKING_MB,
+        )
+    yield from _health(stretch)
+
+
+def deleting(stretch: Stretch, deleted: Followed) -> Iterator[Row]:
+    count = len(deleted.rush.served)
+    yield from _rush("deletions", deleted.rush, 204)
+    yield _number("units gone, with their Pods", count / deleted.seconds, "1/s")
+    yield from _writes(stretch, count, WRITES_PER_DELETION)
+    yield from _reconciles(stretch, count)
+    yield from _health(stretch)
+
+
+def soundness(stretches: Iterable[Stretch], breaches: int, grave: int) -> Iterator[Row]:
+    yield Row(name="breaches of the audit", value=breaches, unit="", at_most=0)
+    yield Row(name="errors in the logs", value=grave, unit="", at_most=0)
+    yield from _restarts(stretches)
+
+
+def _restarts(stretches: Iterable[Stretch]) -> Iterator[Row]:
+    """The server ends each watch after some minutes; whatever else ends one is a fault."""
+    counted: Counter[str] = Counter()
+    for stretch in stretches:
+        for stay in stretch.stays.values():
+            found = stay.added.by("gpuruntime_informer_watch_restarts_total", "cause")
+            counted.update({cause: int(count) for (cause,), count in found.items()})
+    yield _number("watches that ended in order", counted.pop(ENDED, 0), "")
+    for cause, count in counted.items():
+        yield _number(f"  watches that broke off: {cause}", count, "")
+    yield Row(name="watches that broke off", value=counted.total(), unit="", at_most=0)
+
+
+def _rush(what: str, rush: Rush, expected: int) -> Iterator[Row]:
+    yield _number(what, rush.rate, "1/s")
+    yield _number(f"  answered within, p50 of {what}", 1000 * rush.slowest(0.5), "ms")
+    yield _number(f"  answered within, p99 of {what}", 1000 * rush.slowest(0.99), "ms")
+    refused = rush.refused(expected)
+    yield Row(
+        name=f"  answered with another status than {expected}", value=refused, unit="", at_most=0
+    )
+
+
+def _writes(stretch: Stretch, count: int, budget: int) -> Iterator[Row]:
+    """What was refused tells of a stale view, and is told apart."""
+    written = _written(stretch)
+    done = {key: value for key, value in written.items() if key[2].startswith("2")}
+    refused = {key: value for key, value in written.items() if key not in done}
+    each = sum(done.values()) / count
+    yield Row(name="writes each", value=each, unit="", at_most=budget, tolerance=1)
+    for (verb, resource, _), value in sorted(done.items()):
+        yield _number(f"  {verb} {resource.partition('.')[0]}", value / count, "")
+    each = sum(refused.values()) / count
+    yield Row(name="writes refused each", value=each, unit="", at_most=REFUSALS_EACH)
+    for (verb, resource, code), value in sorted(refused.items()):
+        yield _number(f"  {verb} {resource.partition('.')[0]}: {code}", value / count, "")
+
+
+def _written(stretch: Stretch, resource: str = "") -> dict[tuple[str, str, str], float]:
+    """By verb, resource and code; but for those beside, unless one is asked for."""
+    found: dict[tuple[str, str, str], float] = {}
+    for stay in stretch.stays.values():
+        counted = stay.added.by(REQUESTS, "verb", "resource", "code")
+        for (verb, about, code), value in counted.items():
+            is_wanted = about == resource if resource else about not in BESIDE
+            if verb in WRITES and is_wanted:
+                key = (verb, about, code)
+                found[key] = found.get(key, 0.0) + value
+    return found
+
+
+def _reconciles(stretch: Stretch, count: int) -> Iterator[Row]:
+    found = stretch.stays[MANAGER].added.by(RECONCILES, "controller", "outcome")
+    for (controller, outcome), value in sorted(found.items()):
+        if controller != "pool":
+            yield _number(f"  reconciles each, {controller}: {outcome}", value / count, "")
+
+
+def _pools(stretch: Stretch, size: Size) -> Iterator[Row]:
+    """Their status is written once a second each, and their marks a few times in all."""
+    pools = len(size.pools)
+    written = sum(_written(stretch, "stockpools.runtime.lokiwager.io").values())
+    per_second = written / stretch.seconds / pools
+    yield Row(name="writes a second and pool", value=per_second, unit="1/s", at_most=1)
+    reconciles = stretch.total(RECONCILES, controller="pool") / stretch.seconds / pools
+    yield _number("reconciles a second and pool", reconciles, "1/s")
+
+
+def _health(stretch: Stretch) -> Iterator[Row]:
+    for name, stay in stretch.stays.items():
+        yield _number(f"{name}: processor", stay.processor_seconds, "s")
+        yield _number(f"{name}: memory at its peak", stay.peak_bytes / 1e6, "MB")
+        yield _number(f"{name}: memory after", stay.looks[-1].resident_bytes / 1e6, "MB")
+        yield from _loop(name, stay)
+    yield from _queues(stretch.stays[MANAGER])
+
+
+def _loop(name: str, stay: Stay) -> Iterator[Row]:
+    """Histograms tell no more than the bucket in which the longest was."""
+    added = stay.added
+    lag, held = "gpuruntime_loop_lag_seconds", "gpuruntime_loop_held_seconds"
+    yield _number(f"{name}: loop late, p99 ≤", 1000 * added.at_most(lag, 0.99), "ms")
+    yield _number(f"{name}: loop late, longest ≤", 1000 * added.at_most(lag, 1), "ms")
+    yield Row(
+        name=f"{name}: loop held, p99.9 ≤",
+        value=1000 * added.at_most(held, 0.999),
+        unit="ms",
+        at_most=STALL_MS,
+    )
+    yield _number(f"{name}: loop held, longest ≤", 1000 * added.at_most(held, 1), "ms")
+    pause = 1000 * added.at_most("gpuruntime_gc_pause_seconds", 1)
+    yield _number(f"{name}: pause of the collector, longest ≤", pause, "ms")
+
+
+def _queues(manager: Stay) -> Iterator[Row]:
+    depth, wait = "gpuruntime_workqueue_depth", "gpuruntime_workqueue_wait_seconds"
+    for (queue,) in sorted(manager.added.by("gpuruntime_workqueue_adds_total", "queue")):
+        yield _number(f"queue {queue}: depth at its peak", manager.peak(depth, queue=queue), "")
+        waited = manager.added.at_most(wait, 0.99, queue=queue)
+        yield _number(f"queue {queue}: waited, p99 ≤", 1000 * waited, "ms")
+        waited = manager.added.at_most(wait, 1, queue=queue)
+        yield _number(f"queue {queue}: waited, longest ≤", 1000 * waited, "ms")
+
+
+def _number(name: str, value: float, unit: str) -> Row:
+    return Row(name=name, value=value, unit=unit)

@@ -1,0 +1,200 @@
+"""What callers do to the product, stage by stage; each ends when it has come to rest again."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from tests.proofs.bench import orders
+from tests.proofs.bench.connections import Address
+from tests.proofs.load import callers
+from tests.proofs.load.callers import Request, Rush
+from tests.proofs.load.mirrors import Mirrors
+from tests.proofs.load.scrapes import read
+from tests.proofs.load.watching import Watched
+
+OPERATOR = "/api/v1/operator"
+POLL_SECONDS = 0.5
+# Longer than anything waits to be written.
+QUIET_SECONDS = 4.0
+# Of the whole stock; the size of the first pool matters most.
+SHARES = {"load.a": 0.7, "load.b": 0.2, "load.c": 0.1}
+ENVELOPE = {"cpu": "10m", "memory": "16Mi", "gpu": 1}
+REQUESTS = "gpuruntime_kube_requests_total"
+WRITES = frozenset({"create", "patch", "replace", "delete"})
+LEASES = "leases.coordination.k8s.io"
+
+
+class TooSlowError(Exception):
+    """Something did not come in its time."""
+
+
+@attrs.frozen(kw_only=True)
+class Size:
+    stock: int
+    active: int
+    callers: int
+    rest_seconds: float
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """By specName."""
+        sizes = {name: int(share * self.stock) for name, share in SHARES.items()}
+        first = next(iter(sizes))
+        return {**sizes, first: sizes[first] + self.stock - sum(sizes.values())}
+
+    @property
+    def patience_seconds(self) -> float:
+        """What takes longer than that will not come."""
+        return 120.0 + 0.1 * self.stock
+
+    @property
+    def claims(self) -> list[Request]:
+        """Mixed as the stock is."""
+        names = [name for name, size in self.pools.items() for _ in range(size)]
+        wanted = Random(0).sample(names, self.active)
+        bodies = [orders.order(unit_name(number), spec) for number, spec in enumerate(wanted)]
+        return [
+            Request(method="POST", path=orders.UNITS, body=json.dumps(body).encode())
+            for body in bodies
+        ]
+
+    @property
+    def deletions(self) -> list[Request]:
+        """Of every other unit."""
+        names = [unit_name(number) for number in range(0, self.active, 2)]
+        return [Request(method="DELETE", path=f"{orders.UNITS}/{name}") for name in names]
+
+
+@attrs.frozen
+class Seeded:
+    created_seconds: float
+    ready_seconds: float
+
+
+@attrs.frozen
+class Followed:
+    """A rush, and when all that it asked for was so in the cluster."""
+
+    rush: Rush
+    seconds: float
+
+
+class Stages:
+    def __init__(
+        self, size: Size, apis: Sequence[Address], mirrors: Mirrors, product: Sequence[Watched]
+    ) -> None:
+        self._size = size
+        self._apis = apis
+        self._mirrors = mirrors
+        self._product = product
+
+    async def seed(self) -> Seeded:
+        begun = time.perf_counter()
+        for spec, replicas in self._size.pools.items():
+            body = pool(spec, replicas)
+            await callers.order(self._apis[0], f"{OPERATOR}/stockpools", body, status=202)
+        await self._until("stock units made", self._stock("total"), self._size.stock)
+        created = time.perf_counter() - begun
+        await self._until("stock units ready", self._stock("available"), self._size.stock)
+        ready = time.perf_counter() - begun
+        await self.quiet()
+        return Seeded(created, ready)
+
+    async def claim(self) -> Followed:
+        begun = time.perf_counter()
+        done = await callers.rush(self._apis, self._size.claims, callers=self._size.callers)
+        await self._until("units ready", self._active("ready"), self._size.active)
+        seconds = time.perf_counter() - begun
+        left = self._size.stock - self._size.active
+        await self._until("stock units left", self._stock("total"), left)
+        await self.quiet()
+        return Followed(done, seconds)
+
+    async def rest(self) -> None:
+        await asyncio.sleep(self._size.rest_seconds)
+
+    async def delete(self) -> Followed:
+        begun, asked = time.perf_counter(), self._size.deletions
+        done = await callers.rush(self._apis, asked, callers=self._size.callers)
+        left = self._size.active - len(asked)
+        await self._until("units left", self._active("total"), left)
+        await self._until("Pods left", self._mirrors.active_pods, left)
+        seconds = time.perf_counter() - begun
+        await self.quiet()
+        return Followed(done, seconds)
+
+    async def quiet(self) -> None:
+        """No process writes any more."""
+        since, known = time.perf_counter(), -1.0
+
+        async def seconds() -> int:
+            nonlocal since, known
+            written = await self._written()
+            if written != known:
+                since, known = time.perf_counter(), written
+            return int(time.perf_counter() - since >= QUIET_SECONDS)
+
+        await self._until("whether nothing is written", seconds, 1)
+
+    async def breaches(self) -> list[Any]:
+        """Once whatever looked suspicious has either gone or lasted too long."""
+        found: list[Any] = []
+
+        async def settled() -> int:
+            audit = (await callers.ask(self._apis[0], f"{OPERATOR}/audit"))["data"]
+            found[:] = audit["breaches"]
+            return int(bool(found) or not audit["suspicions"])
+
+        await self._until("audits without a suspicion", settled, 1)
+        return found
+
+    def _stock(self, state: str) -> Callable[[], Awaitable[int]]:
+        return lambda: self._counted("stock", state)
+
+    def _active(self, state: str) -> Callable[[], Awaitable[int]]:
+        return lambda: self._counted("active", state)
+
+    async def _counted(self, kind: str, state: str) -> int:
+        data = (await callers.ask(self._apis[0], f"{OPERATOR}/inventory"))["data"]
+        return sum(int(each[kind][state]) for each in data["specs"])
+
+    async def _written(self) -> float:
+        """Leases apart: whoever leads goes on saying so."""
+        looks = [await each.look() for each in self._product]
+        counted = [read(look.text).by(REQUESTS, "verb", "resource") for look in looks]
+        return sum(
+            count
+            for each in counted
+            for (verb, resource), count in each.items()
+            if verb in WRITES and resource != LEASES
+        )
+
+    async def _until(self, what: str, look: Callable[[], Awaitable[int]], wanted: int) -> None:
+        deadline = time.perf_counter() + self._size.patience_seconds
+        while (seen := await look()) != wanted:
+            if time.perf_counter() > deadline:
+                seconds = self._size.patience_seconds
+                raise TooSlowError(f"{what}: {seen}, not {wanted}, after {seconds:.0f} s")
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def unit_name(number: int) -> str:
+    return f"load-{number:05}"
+
+
+def pool(spec: str, replicas: int) -> dict[str, Any]:
+    """Whose units are made once: what is claimed is not made anew, and every number stays."""
+    name = spec.replace(".", "-")
+    return {
+        "operationID": f"seed-{name}",
+        "name": name,
+        "specName": spec,
+        "replicas": replicas,
+        "refill": "Never",
+        **ENVELOPE,
+    }

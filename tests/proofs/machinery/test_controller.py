@@ -1,0 +1,167 @@
+"""A controller over informers brings objects to their wanted state, whatever comes between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gpuruntime.controller.controller import Controller
+from gpuruntime.controller.result import DONE, Result
+from gpuruntime.kube.client import Client
+from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS, ConfigMap
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.workqueue.queue import WorkQueue
+from tests.proofs.machinery.lines import Line
+from tests.proofs.machinery.mirrors import Mirror, changed_to, make, truth, value_of
+from tests.proofs.machinery.worlds import World
+
+ENDING = "-copy"
+
+
+class Copier:
+    """One process that keeps a copy of each original: made, changed and deleted with it."""
+
+    def __init__(self, line: Line, namespace: str) -> None:
+        self.mirror = Mirror(line, namespace)
+        self._namespace = namespace
+        self._client = self.mirror.client
+        self._queue: WorkQueue[Key] = WorkQueue("copies")
+        self._controller = Controller(
+            "copies", self._queue, self._reconcile, workers=4, meter=self.mirror.tally
+        )
+        self.mirror.informer.add_handler(self._enqueue)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.mirror.running(), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self._controller.run(), name="controller")
+            yield
+            task.cancel()
+
+    def _enqueue(self, key: Key, _old: ConfigMap | None, _new: ConfigMap | None) -> None:
+        self._queue.add(Key(key.namespace, key.name.removesuffix(ENDING)))
+
+    async def _reconcile(self, key: Key) -> Result:
+        store, copy_key = self.mirror.informer.store, Key(key.namespace, key.name + ENDING)
+        original, copy = store.get(key), store.get(copy_key)
+        if original is None:
+            if copy is not None:
+                await self._client.delete(CONFIG_MAPS, copy_key, uid=copy.metadata.uid)
+        elif copy is None:
+            value = value_of(original)
+            self._learn(await make(self._client, key.namespace, copy_key.name, value))
+        elif value_of(copy) != value_of(original):
+            patch, version = changed_to(value_of(original)), copy.metadata.resourceVersion
+            self._learn(
+                await self._client.patch(CONFIG_MAPS, copy_key, patch, resource_version=version)
+            )
+        return DONE
+
+    def _learn(self, written: ConfigMap) -> None:
+        self.mirror.informer.write_through(written)
+
+
+def are_copied(objects: dict[str, str]) -> bool:
+    """Each original has its copy, and no copy is without its original."""
+    originals = {name for name in objects if not name.endswith(ENDING)}
+    copies = {name + ENDING: objects[name] for name in originals}
+    return objects == {name: objects[name] for name in originals} | copies
+
+
+async def settled(copier: Copier, user: Client, namespace: str, originals: dict[str, str]) -> None:
+    """The process sees the originals and their copies, and so does whoever asks the server."""
+    await copier.mirror.until(
+        lambda: are_copied(copier.mirror.view) and originals.items() <= copier.mirror.view.items()
+    )
+    assert copier.mirror.view == await truth(user, namespace)
+    assert len(copier.mirror.view) == 2 * len(originals)
+
+
+@pytest.fixture
+def copier(line: Line, namespace: str) -> Copier:
+    return Copier(line, namespace)
+
+
+async def test_copies_come_change_and_go_with_their_originals(
+    copier: Copier, user: Client, namespace: str
+) -> None:
+    await make(user, namespace, "a")
+    await make(user, namespace, "b")
+    async with copier.running():
+        await settled(copier, user, namespace, {"a": "1", "b": "1"})
+        await user.patch(CONFIG_MAPS, Key(namespace, "a"), changed_to("2"))
+        await user.delete(CONFIG_MAPS, Key(namespace, "b"))
+        await copier.mirror.until(lambda: copier.mirror.view == {"a": "2", "a-copy": "2"})
+        await settled(copier, user, namespace, {"a": "2"})
+
+
+async def test_what_others_do_to_a_copy_is_mended(
+    copier: Copier, user: Client, namespace: str
+) -> None:
+    await make(user, namespace, "a")
+    async with copier.running():
+        await settled(copier, user, namespace, {"a": "1"})
+        copy = Key(namespace, "a" + ENDING)
+        await user.patch(CONFIG_MAPS, copy, changed_to("spoilt"))
+        heard = copier.mirror.heard[copy.name]
+        await copier.mirror.until(lambda: heard[-2:] == ["spoilt", "1"])
+        await user.delete(CONFIG_MAPS, copy)
+        await copier.mirror.until(lambda: heard[-2:] == [None, "1"])
+        await settled(copier, user, namespace, {"a": "1"})
+
+
+async def test_a_stale_view_is_a_conflict_that_the_next_attempt_mends(
+    copier: Copier, line: Line, user: Client, namespace: str
+) -> None:
+    """The line holds the news back, so the guard of the write is all that knows better."""
+    await make(user, namespace, "a")
+    async with copier.running():
+        await settled(copier, user, namespace, {"a": "1"})
+        line.hold()
+        await user.patch(CONFIG_MAPS, Key(namespace, "a" + ENDING), changed_to("theirs"))
+        written = await user.patch(CONFIG_MAPS, Key(namespace, "a"), changed_to("2"))
+        copier.mirror.informer.write_through(written)
+        await copier.mirror.tally.until("reconciles_total conflict", 1)
+        line.release()
+        await copier.mirror.until(lambda: copier.mirror.view == {"a": "2", "a-copy": "2"})
+        await settled(copier, user, namespace, {"a": "2"})
+
+
+async def test_two_processes_that_do_the_same_work_end_with_one_truth(
+    world: World, user: Client, namespace: str
+) -> None:
+    copiers = [Copier(await world.connect(), namespace) for _ in range(2)]
+    async with copiers[0].running(), copiers[1].running():
+        for number in range(20):
+            await make(user, namespace, f"n{number}")
+        for number in range(0, 20, 2):
+            await user.patch(CONFIG_MAPS, Key(namespace, f"n{number}"), changed_to("2"))
+        wanted = {f"n{number}": "1" if number % 2 else "2" for number in range(20)}
+        for copier in copiers:
+            await settled(copier, user, namespace, wanted)
+
+
+async def test_work_goes_on_after_a_restart_of_the_server(
+    copier: Copier, world: World, user: Client, namespace: str
+) -> None:
+    await make(user, namespace, "a")
+    async with copier.running():
+        await settled(copier, user, namespace, {"a": "1"})
+        await world.restart(False)
+        await user.patch(CONFIG_MAPS, Key(namespace, "a"), changed_to("2"))
+        await make(user, namespace, "b")
+        await copier.mirror.until(lambda: copier.mirror.view.get("b-copy") == "1")
+        await settled(copier, user, namespace, {"a": "2", "b": "1"})
+
+
+async def test_work_of_which_the_server_did_not_hear_is_tried_again(
+    copier: Copier, line: Line, user: Client, namespace: str
+) -> None:
+    async with copier.running():
+        line.cut()
+        made = await make(user, namespace, "a")
+        copier.mirror.informer.write_through(made)
+        await copier.mirror.tally.until("reconciles_total cluster_error", 2)
+        line.mend()
+        await settled(copier, user, namespace, {"a": "1"})

@@ -1,0 +1,62 @@
+"""Explores every scope, then leaves out one clause after the other: `--traces` shows the ways."""
+
+import gc
+import sys
+from collections.abc import Sequence
+
+from tests.proofs.model.necessity import NEEDS, without
+from tests.proofs.model.scopes import SCOPES
+from tests.proofs.model.search import Report, explore
+
+
+def main(arguments: Sequence[str]) -> int:
+    gc.disable()  # nothing here has cycles, and a search keeps all that it has seen
+    is_sound = _explore_all()
+    is_needed = _leave_out_each(shows_traces="--traces" in arguments)
+    return 0 if is_sound and is_needed else 1
+
+
+def _explore_all() -> bool:
+    is_sound = True
+    for scope in SCOPES:
+        report = explore(scope)
+        extent = "complete" if report.is_complete else "cut off"
+        _say(f"{scope.title:<26}{_size(report)}, {extent}")
+        for breach, trace in report.found.items():
+            _tell(breach, trace)
+        is_sound = is_sound and report.is_complete and not report.found
+    return is_sound
+
+
+def _leave_out_each(*, shows_traces: bool) -> bool:
+    is_needed = True
+    for clause, need in NEEDS.items():
+        report = without(clause)
+        _say(f"\nwithout: {clause}\n  {need.scope}: {_size(report)}")
+        if need.breach not in report.found:
+            _say("  nothing breaks")
+            is_needed = False
+        elif shows_traces:
+            _tell(need.breach, report.found[need.breach])
+        else:
+            _say(f"  {need.breach}, in {len(report.found[need.breach])} steps")
+    return is_needed
+
+
+def _size(report: Report) -> str:
+    return f"{report.worlds:>6} worlds, {report.depth:>2} steps deep, {report.seconds:>4.1f} s"
+
+
+def _tell(breach: str, trace: Sequence[str]) -> None:
+    _say(f"  {breach}:")
+    for number, step in enumerate(trace, 1):
+        _say(f"  {number:>3}. {step}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,392 @@
+"""The moves of an attempt of the API: replay, claim, create, release, as the product makes them.
+
+An attempt whose answer is lost reads once more or gives up; its request may land all the same. A
+replica that crashes is an attempt that gives up.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from tests.proofs.model.caches import Seen, glimpses, oldest
+from tests.proofs.model.clauses import Clause
+from tests.proofs.model.landing import told
+from tests.proofs.model.world import (
+    NAMES,
+    Attempt,
+    Move,
+    Order,
+    Request,
+    Scope,
+    Step,
+    Stock,
+    Unit,
+    Verb,
+    World,
+)
+
+# Steps in which an answer is awaited, and the write that it answers.
+AWAITING = {
+    Step.CLAIM: Verb.CLAIM,
+    Step.RESTAMP: Verb.RESTAMP,
+    Step.CREATE: Verb.CREATE,
+    Step.RELEASE: Verb.RELEASE,
+}
+
+
+def moves(world: World, scope: Scope) -> Iterator[Move]:
+    for number, attempt in enumerate(world.attempts):
+        caller = Caller(scope, number)
+        match attempt.step:
+            case Step.REPLAY:
+                if caller.has_turn(world):
+                    yield from caller.replay(world)
+            case Step.LIST:
+                yield from caller.list(world)
+            case Step.CLAIMED:
+                yield caller.create(world)
+                yield caller.crash(world)
+            case Step.LOOK:
+                yield caller.look(world)
+                yield caller.crash(world)
+            case Step.DONE:
+                continue
+            case _:
+                yield from caller.lose_answer(world)
+
+
+def heard(world: World, request: Request, scope: Scope, *, is_done: bool) -> Iterator[Move]:
+    """The attempt goes on with the answer to its request."""
+    caller = Caller(scope, request.sender)
+    match request.verb:
+        case Verb.CLAIM if is_done:
+            yield caller.won(world, request)
+        case Verb.CLAIM:
+            yield from caller.missed(world, request)
+        case Verb.RESTAMP:
+            yield caller.restamped(world, request, is_done=is_done)
+        case Verb.CREATE:
+            yield caller.created(world) if is_done else caller.stumbled(world)
+        case _:
+            yield caller.ended(world)
+
+
+class Caller:
+    def __init__(self, scope: Scope, number: int) -> None:
+        self._scope = scope
+        self._number = number
+        self._order: Order = scope.orders[number]
+        self._who = f"attempt {number + 1}"
+
+    def has_turn(self, world: World) -> bool:
+        """One process runs one attempt of an operation at a time."""
+        for number, (other, order) in enumerate(
+            zip(world.attempts, self._scope.orders, strict=True)
+        ):
+            is_peer = (order.operation, order.replica) == (
+                self._order.operation,
+                self._order.replica,
+            )
+            has_begun = other.step is not Step.REPLAY or other.round
+            if number != self._number and is_peer and has_begun and other.step is not Step.DONE:
+                return False
+        return True
+
+    def replay(self, world: World) -> Iterator[Move]:
+        attempt = self._mine(world)
+        if not attempt.round:
+            is_late = any(name == self._order.operation for name, _ in world.past.ended)
+            world = world.put_attempt(self._number, attempt._replace(is_late=is_late))
+        yield from oldest(
+            self._order.replica,
+            (
+                move
+                for view, seen in glimpses(world, self._order.replica)
+                for move in self._replay_on(view, seen)
+            ),
+        )
+
+    def _replay_on(self, world: World, seen: Seen) -> Iterator[Move]:
+        cached = [each for each in seen.roster if each and self._is_of_operation(each)]
+        live = world.roster[self._order.name]
+        is_there = live is not None and self._is_ours(live)
+        is_expected = bool(cached) or bool(self._mine(world).round)
+        if cached and not any(self._is_ours(each) for each in cached):
+            yield self._done(world, "conflict", "sees another unit of its operation")
+        elif is_expected and self._is_buried(world) and not (is_there and self._trusts_units):
+            yield self._done(world, "finished", "finds a tombstone, its unit gone or come back")
+        elif is_expected and is_there:
+            yield self._done(world, "replayed", "finds its unit", live)
+        elif not self._mine(world).round and self._is_taken(seen, live):
+            yield self._done(world, "taken", "finds its name taken")
+        else:
+            yield from self._claim_on(world, seen)
+
+    def _is_taken(self, seen: Seen, live: Unit | None) -> bool:
+        is_cached = seen.roster[self._order.name] is not None
+        return is_cached and live is not None and not self._is_of_operation(live)
+
+    def _claim_on(self, world: World, seen: Seen) -> Iterator[Move]:
+        attempt = self._mine(world)
+        for ordinal, stock in enumerate(seen.shelf):
+            if not stock or not stock.mark or stock.mark.operation != self._order.operation:
+                continue
+            if stock.mark.body != self._order.body:
+                yield self._done(world, "conflict", "sees its operation's claim for another body")
+                return
+            if (stock.uid, stock.version) not in attempt.passed:
+                yield self._reuse_unfinished(world, ordinal, stock)
+                return
+        attempt = attempt._replace(sees_tombstone=self._is_buried(world))
+        yield from self._pick(world.put_attempt(self._number, attempt), seen, "begins")
+
+    def _reuse_unfinished(self, world: World, ordinal: int, stock: Stock) -> Move:
+        if self._is_buried(world):
+            return self._done(world, "finished", "finds the tombstone")
+        return self._reuse(world, ordinal, stock)
+
+    def _reuse(self, world: World, ordinal: int, stock: Stock) -> Move:
+        if self._scope.keeps(Clause.RESTAMP):
+            return self._send(world, Step.RESTAMP, ordinal, stock, "re-uses its operation's claim")
+        attempt = self._mine(world)._replace(stock=ordinal, uid=stock.uid, version=stock.version)
+        return self._hold(world, attempt, "goes on with its operation's claim", is_owned=False)
+
+    def _pick(self, world: World, seen: Seen, why: str) -> Iterator[Move]:
+        passed = {uid for uid, version in self._mine(world).passed if not version}
+        named = {unit.source for unit in seen.roster if unit}
+        candidates = [
+            (ordinal, stock)
+            for ordinal, stock in enumerate(seen.shelf)
+            if stock and not stock.mark and stock.uid not in passed | named
+            if ordinal not in self._reserved(world)
+        ]
+        first = self._number if not self._scope.keeps(Clause.SAME_START) else 0
+        if self._scope.is_ordered and candidates:
+            candidates = [candidates[first % len(candidates)]]
+        for ordinal, stock in candidates:
+            yield self._send(world, Step.CLAIM, ordinal, stock, why)
+        if not candidates and self._scope.keeps(Clause.LISTED):
+            attempt = self._mine(world)._replace(step=Step.LIST)
+            label = self._says(f"{why}, its cache shows no free stock")
+            yield label, world.put_attempt(self._number, attempt)
+        elif not candidates:
+            yield self._without_stock(world, named)
+
+    def list(self, world: World) -> Iterator[Move]:
+        """Consistent; after the writes of this process that are in flight."""
+        if self._reserved(world):
+            return
+        for ordinal, stock in enumerate(world.shelf):
+            is_own = stock and stock.mark and stock.mark.operation == self._order.operation
+            if stock and stock.mark and is_own and self._scope.keeps(Clause.OWN_IN_LIST):
+                is_same = stock.mark.body == self._order.body
+                yield (
+                    self._reuse(world, ordinal, stock)
+                    if is_same
+                    else self._done(world, "conflict", "lists a claim for another body")
+                )
+                return
+        yield from oldest(
+            self._order.replica,
+            (
+                move
+                for view, seen in glimpses(world, self._order.replica)
+                for move in self._claim_listed(view, seen)
+            ),
+        )
+
+    def _claim_listed(self, world: World, seen: Seen) -> Iterator[Move]:
+        named = {unit.source for unit in seen.roster if unit}
+        free = [
+            (ordinal, stock)
+            for ordinal, stock in enumerate(world.shelf)
+            if stock and not stock.mark and stock.uid not in named
+        ]
+        for ordinal, stock in free:
+            yield self._send(world, Step.CLAIM, ordinal, stock, "lists")
+        if not free:
+            yield self._without_stock(world, named)
+
+    def _without_stock(self, world: World, named: set[int]) -> Move:
+        unit = world.roster[self._order.name]
+        is_there = unit is not None and self._is_ours(unit)
+        if self._mine(world).sees_tombstone and not (is_there and self._trusts_units):
+            return self._done(world, "finished", "has no stock, and finds the tombstone")
+        if is_there and self._scope.keeps(Clause.OWN_IN_LIST):
+            return self._done(world, "replayed", "has no stock, and finds its unit", unit)
+        if any(stock and not stock.mark and stock.uid not in named for stock in world.shelf):
+            world = world.fault("an attempt is told that there is no stock while there is some")
+        marks = [stock.mark for stock in world.shelf if stock and stock.mark]
+        has_claim = any(
+            (mark.operation, mark.body) == (self._order.operation, self._order.body)
+            for mark in marks
+        )
+        if has_claim or is_there:
+            world = world.fault("an attempt is told that there is no stock while it has its own")
+        return self._done(world, "no stock", "finds no stock")
+
+    def won(self, world: World, request: Request) -> Move:
+        stock = world.shelf[request.target]
+        version = stock.version if stock else 0
+        attempt = self._mine(world)._replace(version=version)
+        return self._hold(world, attempt, "holds the claim", is_owned=True)
+
+    def _hold(self, world: World, attempt: Attempt, why: str, *, is_owned: bool) -> Move:
+        """What was read of the tombstone meanwhile decides whether there is to be a unit."""
+        attempt = attempt._replace(step=Step.CLAIMED, is_owned=is_owned, sent=None)
+        world = world.put_attempt(self._number, attempt)
+        if attempt.sees_tombstone:
+            return self._release(world, "finished", "finds the tombstone")
+        return self._says(why), world
+
+    def missed(self, world: World, request: Request) -> Iterator[Move]:
+        """The claim was refused: a look at the stock tells how it goes on."""
+        stock = world.shelf[request.target]
+        looks = self._scope.keeps(Clause.LOOK_AFTER_CONFLICT)
+        if looks and stock and stock.uid == request.uid:
+            if stock.mark is None:
+                yield self._send(world, Step.CLAIM, request.target, stock, "sees it still free")
+                return
+            if stock.mark.operation == self._order.operation:
+                yield (
+                    self._reuse(world, request.target, stock)
+                    if stock.mark.body == self._order.body
+                    else self._done(world, "conflict", "meets a claim for another body")
+                )
+                return
+        attempt = self._mine(world)
+        attempt = attempt._replace(
+            step=Step.LIST, sent=None, passed=tuple(sorted({*attempt.passed, (request.uid, 0)}))
+        )
+        world = world.put_attempt(self._number, attempt)
+        yield from oldest(
+            self._order.replica,
+            (
+                move
+                for view, seen in glimpses(world, self._order.replica)
+                for move in self._pick(view, seen, "goes on to the next")
+            ),
+        )
+
+    def restamped(self, world: World, request: Request, *, is_done: bool) -> Move:
+        attempt = self._mine(world)
+        if is_done:
+            attempt = attempt._replace(version=request.version + 1)
+            return self._hold(world, attempt, "has taken the claim over", is_owned=False)
+        passed = tuple(sorted({*attempt.passed, (request.uid, request.version)}))
+        return self._start_over(world, attempt._replace(passed=passed))
+
+    def _start_over(self, world: World, attempt: Attempt) -> Move:
+        again = Attempt(round=1, is_late=attempt.is_late, passed=attempt.passed)
+        return self._says("starts over"), world.put_attempt(self._number, again)
+
+    def create(self, world: World) -> Move:
+        attempt = self._mine(world)
+        request = Request(Verb.CREATE, self._number, attempt.stock, attempt.uid)
+        attempt = attempt._replace(step=Step.CREATE, sent=request)
+        label = self._says(f"sends {told(request, self._scope)}")
+        return label, world.put_attempt(self._number, attempt).send(request)
+
+    def created(self, world: World) -> Move:
+        unit = world.roster[self._order.name]
+        return self._done(world, "created", "has its unit", unit)
+
+    def stumbled(self, world: World) -> Move:
+        """AlreadyExists: what has the name is read next."""
+        attempt = self._mine(world)._replace(step=Step.LOOK, sent=None)
+        return self._says("finds its name in use"), world.put_attempt(self._number, attempt)
+
+    def refused(self, world: World) -> Move:
+        return self._release(world, "refused", "is refused")
+
+    def look(self, world: World) -> Move:
+        unit, attempt = world.roster[self._order.name], self._mine(world)
+        if unit is None:
+            return self._start_over(world, attempt)
+        if not self._is_ours(unit):
+            why = "conflict" if self._is_of_operation(unit) else "taken"
+            return self._release(world, why, "reads another's unit")
+        return self._answer(world, unit)
+
+    def _answer(self, world: World, unit: Unit) -> Move:
+        if unit.source == self._mine(world).uid:
+            return self._done(world, "replayed", "reads its unit", unit)
+        return self._release(world, "replayed", "reads its unit on another stock", unit)
+
+    def lose_answer(self, world: World) -> Iterator[Move]:
+        """After a create the unit is looked for by name; else the attempt has failed."""
+        attempt = self._mine(world)
+        if attempt.step is Step.RELEASE:
+            yield self._done(world, attempt.answer, "hears nothing of its release")
+            return
+        yield self.crash(world)
+        if attempt.step is not Step.CREATE:
+            return
+        unit = world.roster[self._order.name]
+        if unit and self._is_ours(unit):
+            yield self._answer(world, unit)
+        elif not self._scope.keeps(Clause.UNKNOWN_KEPT):
+            yield self._release(world, "unknown", "does not know whether it has a unit")
+
+    def crash(self, world: World) -> Move:
+        return self._done(world, "unknown", "gives up, or crashes")
+
+    def ended(self, world: World) -> Move:
+        return self._done(world, self._mine(world).answer, "has released")
+
+    def _release(self, world: World, answer: str, why: str, unit: Unit | None = None) -> Move:
+        attempt = self._mine(world)
+        if not attempt.is_owned and self._scope.keeps(Clause.OWNED_RELEASE):
+            return self._done(world, answer, f"{why}, and leaves the claim it re-used", unit)
+        request = Request(Verb.RELEASE, self._number, attempt.stock, attempt.uid, attempt.version)
+        attempt = attempt._replace(
+            step=Step.RELEASE, answer=answer, found=unit.uid if unit else 0, sent=request
+        )
+        label = self._says(f"{why}, sends {told(request, self._scope)}")
+        return label, world.put_attempt(self._number, attempt).send(request)
+
+    def _send(self, world: World, step: Step, ordinal: int, stock: Stock, why: str) -> Move:
+        request = Request(AWAITING[step], self._number, ordinal, stock.uid, stock.version)
+        attempt = self._mine(world)._replace(
+            step=step, stock=ordinal, uid=stock.uid, version=stock.version, sent=request
+        )
+        label = self._says(f"{why}, sends {told(request, self._scope)}")
+        return label, world.put_attempt(self._number, attempt).send(request)
+
+    def _done(self, world: World, answer: str, why: str, unit: Unit | None = None) -> Move:
+        was = self._mine(world)
+        found = unit.uid if unit else was.found
+        attempt = Attempt(step=Step.DONE, is_late=was.is_late, answer=answer, found=found)
+        return self._says(f"{why}: {answer}"), world.put_attempt(self._number, attempt)
+
+    def _reserved(self, world: World) -> set[int]:
+        """What other attempts of this process are writing to."""
+        pairs: Iterable[tuple[int, Attempt]] = enumerate(world.attempts)
+        return {
+            attempt.stock
+            for number, attempt in pairs
+            if number != self._number
+            and attempt.step in (Step.CLAIM, Step.RELEASE)
+            and self._scope.orders[number].replica == self._order.replica
+        }
+
+    @property
+    def _trusts_units(self) -> bool:
+        return not self._scope.keeps(Clause.TOMBSTONE_DECIDES)
+
+    def _is_buried(self, world: World) -> bool:
+        return self._scope.keeps(Clause.LIVE_TOMBSTONE) and any(
+            operation == self._order.operation for operation, _, _ in world.tombstones
+        )
+
+    def _is_of_operation(self, unit: Unit) -> bool:
+        return unit.operation == self._order.operation
+
+    def _is_ours(self, unit: Unit) -> bool:
+        return (unit.operation, unit.body) == (self._order.operation, self._order.body)
+
+    def _mine(self, world: World) -> Attempt:
+        return world.attempts[self._number]
+
+    def _says(self, what: str) -> str:
+        order = self._order
+        name = f"{order.operation}/{order.body} for {NAMES[order.name]} at replica {order.replica}"
+        return f"{self._who} ({name}) {what}"

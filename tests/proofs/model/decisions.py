@@ -1,0 +1,118 @@
+"""What a leader decides, purely: of a unit, of a claimed stock unit, and of a pool."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import NamedTuple
+
+from tests.proofs.model.clauses import Clause
+from tests.proofs.model.world import Scope, Stock, Unit
+
+
+class Gate(StrEnum):
+    START = "Start"
+    WAIT = "Wait"
+    LOSE = "Lose"
+    REMOVE = "Remove"
+    CLAIM_AGAIN = "ClaimAgain"
+
+
+class Fate(StrEnum):
+    REST = "Rest"
+    CONSUME = "Consume"
+    AWAIT_RECORD = "AwaitRecord"
+    DOUBT = "Doubt"
+
+
+class Situation(NamedTuple):
+    """`name` is the unit's; `held_for` says whose mark the stock has that the unit names."""
+
+    unit: Unit
+    name: int
+    rivals: tuple[tuple[int, Unit], ...]
+    is_buried: bool
+    stock: Stock | None
+    is_unsettled: bool
+
+
+def gate(given: Situation, scope: Scope) -> Gate:
+    unit = given.unit
+    if unit.has_started:
+        return Gate.START
+    if given.is_buried and scope.keeps(Clause.TOMBSTONE_GATE):
+        return Gate.REMOVE
+    me = (given.name, unit)
+    if min((me, *given.rivals), key=lambda each: _precedence(each, scope)) != me:
+        return Gate.LOSE
+    if unit.has_lost and scope.keeps(Clause.LOSER_NEVER_STARTS):
+        return Gate.LOSE
+    if given.rivals and given.is_unsettled:
+        return Gate.WAIT
+    if is_held_for(given.stock, given.name, unit) or not scope.keeps(Clause.STOCK_GATE):
+        return Gate.START
+    return Gate.CLAIM_AGAIN
+
+
+def is_held_for(stock: Stock | None, name: int, unit: Unit) -> bool:
+    if stock is None or stock.mark is None:
+        return False
+    return (stock.uid, stock.mark.name, stock.mark.operation) == (
+        unit.source,
+        name,
+        unit.operation,
+    )
+
+
+def fate(stock: Stock, claimant: Unit | None, scope: Scope, *, is_recorded: bool) -> Fate:
+    """`claimant` is what bears the name that the claim names."""
+    if stock.mark is None:
+        return Fate.REST
+    if claimant is None or is_doubtful(stock, claimant):
+        return Fate.DOUBT
+    if claimant.has_lost and not scope.keeps(Clause.LOSER_KEEPS_CLAIM):
+        return Fate.DOUBT
+    if not claimant.has_started and scope.keeps(Clause.STARTED_CONSUMES):
+        return Fate.REST
+    if is_recorded or not scope.keeps(Clause.RECORDED_CONSUMES):
+        return Fate.CONSUME
+    return Fate.AWAIT_RECORD
+
+
+def is_doubtful(stock: Stock, claimant: Unit | None) -> bool:
+    """No unit lives from this claim."""
+    if claimant is None or stock.mark is None:
+        return True
+    return (claimant.operation, claimant.source) != (stock.mark.operation, stock.uid)
+
+
+class Plan(NamedTuple):
+    """Ordinals from 1; `recordable`: up to there nothing is left to make."""
+
+    make: int | None
+    removes: tuple[int, ...]
+    recordable: int
+
+
+def plan(
+    scope: Scope, seeded: int, shelf: tuple[Stock | None, ...], taken: Collection[int]
+) -> Plan:
+    """`taken` are the ordinals that active units name."""
+    living = {ordinal for ordinal, stock in enumerate(shelf, 1) if stock}
+    used = {seeded, *taken, *living}
+    highest = max(used)
+    gaps = [each for each in range(seeded + 1, highest) if each not in used]
+    free = [ordinal for ordinal, stock in enumerate(shelf, 1) if stock and not stock.mark]
+    missing = scope.replicas - (len(free) if scope.is_refilled else highest - len(gaps))
+    surplus = max(0, -missing) if scope.is_refilled else 0
+    makes = [*gaps, highest + 1][: max(0, missing)]
+    unmade = [each for each in gaps[: max(0, missing)] if each < highest]
+    return Plan(
+        make=makes[0] if makes else None,
+        removes=tuple(each for each in free[::-1][:surplus] if each <= seeded),
+        recordable=min(unmade, default=highest + 1) - 1,
+    )
+
+
+def _precedence(each: tuple[int, Unit], scope: Scope) -> tuple[bool, int, int]:
+    name, unit = each
+    is_behind = not unit.has_started and scope.keeps(Clause.STARTED_WINS)
+    return (is_behind, unit.rank, -name)

@@ -1,0 +1,104 @@
+"""Values of the model as the product's own objects, so that both can be asked the same."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.pools import Refill, StockPool, StockPoolSpec, StockPoolStatus
+from gpuruntime.models.kinds.reasons import UnitReason
+from gpuruntime.models.kinds.tombstones import Buried, Tombstone
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
+from gpuruntime.operations.claim.plan import Wanted
+from tests.proofs.model.world import NAMES, Mark, Order, Scope, Stock, Unit
+
+BEGUN: Final = datetime(2025, 1, 1, tzinfo=UTC)
+READY: Final = Condition(type="Ready", status="True")
+SPEC: Final = GPUUnitSpec(specName="g1")
+
+
+def key_of(name: int) -> Key:
+    return Key("instance", NAMES[name])
+
+
+def unit_of(unit: Unit, name: int) -> GPUUnit:
+    """Among units of one second the later name has the smaller uid, as in the model."""
+    lost = Condition(type="Ready", status="False", reason=UnitReason.OPERATION_CONFLICT)
+    return GPUUnit(
+        metadata=ObjectMeta(
+            name=NAMES[name],
+            namespace="instance",
+            uid=_unit_uid(name, unit.uid),
+            creationTimestamp=BEGUN + timedelta(seconds=unit.rank),
+            annotations={
+                labels.OPERATION_ID: unit.operation,
+                labels.REQUEST_HASH: unit.body,
+                labels.SOURCE_STOCK: f"stock/p-{unit.source // 10}",
+                labels.SOURCE_STOCK_UID: str(unit.source),
+            },
+        ),
+        spec=SPEC,
+        status=GPUUnitStatus(
+            conditions=(lost,) if unit.has_lost else (),
+            timeline=Timeline(createdAt=BEGUN if unit.has_started else None),
+        ),
+    )
+
+
+def stock_of(stock: Stock, ordinal: int) -> GPUUnit:
+    """`ordinal` counts from 1."""
+    marks = _marks(stock.mark) if stock.mark else {}
+    return GPUUnit(
+        metadata=ObjectMeta(
+            name=f"p-{ordinal}",
+            namespace="stock",
+            uid=str(stock.uid),
+            resourceVersion=str(stock.version),
+            labels={labels.POOL: "p"},
+            annotations={labels.POOL_UID: "pool", **marks},
+        ),
+        spec=SPEC,
+        status=GPUUnitStatus(conditions=(READY,)),
+    )
+
+
+def pool_of(scope: Scope, seeded: int) -> StockPool:
+    refill = Refill.ALWAYS if scope.is_refilled else Refill.NEVER
+    return StockPool(
+        metadata=ObjectMeta(name="p", namespace="stock", uid="pool"),
+        spec=StockPoolSpec(specName="g1", replicas=scope.replicas, refill=refill),
+        status=StockPoolStatus(seeded=seeded),
+    )
+
+
+def tombstone_of(operation: str, name: int, uid: int) -> Tombstone:
+    buried = Buried(
+        kind="GPUUnit",
+        namespace="instance",
+        name=NAMES[name],
+        uid=_unit_uid(name, uid),
+        requestHash="",
+    )
+    return Tombstone(operation_id=operation, expires_at=BEGUN, buried=(buried,))
+
+
+def wanted_of(order: Order) -> Wanted:
+    return Wanted(
+        operation_id=order.operation,
+        request_hash=order.body,
+        claimant=key_of(order.name),
+        spec_name="g1",
+    )
+
+
+def _marks(mark: Mark) -> dict[str, str]:
+    return {
+        labels.CLAIMED_BY: str(key_of(mark.name)),
+        labels.OPERATION_ID: mark.operation,
+        labels.REQUEST_HASH: mark.body,
+    }
+
+
+def _unit_uid(name: int, uid: int) -> str:
+    return f"{9 - name}-{uid}"

@@ -1,0 +1,259 @@
+"""Model and product are asked about the same situations, all that there are in a small world."""
+
+from itertools import combinations, product
+from typing import Final, get_args
+
+import pytest
+
+from gpuruntime.operations.claim import plan as claim_plan
+from gpuruntime.operations.claim.plan import Answer, Fail, Found, Reusable, StartOver, StillFree
+from gpuruntime.operations.errors import (
+    ClusterUnavailableError,
+    InventoryError,
+    NameTakenError,
+    OperationConflictError,
+    UnknownOutcomeError,
+)
+from gpuruntime.reconcilers.stock import claim_resolution_plan, pool_plan
+from gpuruntime.reconcilers.unit import start_plan
+from gpuruntime.reconcilers.unit.start_plan import Candidate, Term
+from tests.proofs.model import leaders
+from tests.proofs.model.callers import Caller
+from tests.proofs.model.decisions import Fate, Gate, Situation, fate, gate, plan
+from tests.proofs.model.product import key_of, pool_of, stock_of, tombstone_of, unit_of, wanted_of
+from tests.proofs.model.world import (
+    FROM_LEADER,
+    Attempt,
+    Mark,
+    Move,
+    Order,
+    Request,
+    Scope,
+    Step,
+    Stock,
+    Unit,
+    Verb,
+    World,
+    beginning,
+)
+
+OURS: Final = Order("op1", "body1", 0, 0)
+SCOPE: Final = Scope("one attempt", (OURS,))
+STOCK_UID: Final = 11
+LOSS: Final = ClusterUnavailableError("gone")
+BOOLS: Final = (False, True)
+
+
+def a_unit(
+    *,
+    uid: int = 1,
+    operation: str = "op1",
+    body: str = "body1",
+    source: int = STOCK_UID,
+    rank: int = 1,
+    started: bool = False,
+    lost: bool = False,
+) -> Unit:
+    return Unit(uid, operation, body, source, rank, False, started, lost)
+
+
+def a_stock(*, uid: int = STOCK_UID, operation: str = "", name: int = 0) -> Stock:
+    mark = Mark(operation, "body1", name, frozenset({0})) if operation else None
+    return Stock(uid, 1, mark)
+
+
+def situations() -> list[Situation]:
+    units = [a_unit(started=started, lost=lost) for started in BOOLS for lost in BOOLS]
+    rivals: list[tuple[tuple[int, Unit], ...]] = [()]
+    for rank, started in product((0, 1, 2), BOOLS):
+        rivals.append(((1, a_unit(uid=2, rank=rank, started=started, source=21)),))
+    stock = [
+        None,
+        a_stock(),
+        a_stock(operation="op1"),
+        a_stock(operation="op2"),
+        a_stock(operation="op1", name=1),
+    ]
+    return [
+        Situation(unit, 0, others, is_buried, held, is_unsettled)
+        for unit, others, is_buried, held, is_unsettled in product(
+            units, rivals, BOOLS, stock, BOOLS
+        )
+    ]
+
+
+def test_the_gate_opens_to_the_same_units() -> None:
+    for given in situations():
+        found = start_plan.gate(
+            Candidate(unit=unit_of(given.unit, 0), has_started=given.unit.has_started),
+            rivals=tuple(
+                Candidate(unit=unit_of(each, name), has_started=each.has_started)
+                for name, each in given.rivals
+            ),
+            tombstone=tombstone_of("op1", 0, 9) if given.is_buried else None,
+            stock=stock_of(given.stock, 1) if given.stock else None,
+            unsettled_seconds=60.0 if given.is_unsettled else 0.0,
+        )
+        assert type(found).__name__ == gate(given, SCOPE), given
+
+
+def test_a_claimed_stock_unit_comes_to_the_same_end() -> None:
+    claimants = [None] + [
+        a_unit(operation=operation, source=source, started=started)
+        for operation in ("op1", "op2")
+        for source in (STOCK_UID, 21)
+        for started in BOOLS
+    ]
+    for operation, claimant, recorded in product(("", "op1"), claimants, BOOLS):
+        held = a_stock(operation=operation)
+        found = claim_resolution_plan.resolve(
+            stock_of(held, 1), unit_of(claimant, 0) if claimant else None, is_recorded=recorded
+        )
+        assert type(found).__name__ == fate(held, claimant, SCOPE, is_recorded=recorded)
+
+
+@pytest.mark.parametrize("is_refilled", BOOLS)
+def test_a_pool_makes_removes_and_records_the_same_ordinals(*, is_refilled: bool) -> None:
+    places: tuple[Stock | None, ...] = (None, a_stock(), a_stock(operation="op1"))
+    ordinals = (1, 2, 3)
+    for shelf, seeded, replicas in product(product(places, repeat=3), range(4), range(4)):
+        for taken in (pair for size in range(2) for pair in combinations(ordinals, size)):
+            scope = Scope("pool", (), replicas=replicas, is_refilled=is_refilled)
+            pool = pool_of(scope, seeded)
+            living = [stock_of(each, number) for number, each in enumerate(shelf, 1) if each]
+            takers = [unit_of(a_unit(source=each * 10 + 1), 0) for each in taken]
+            stock = pool_plan.take_stock(pool, living, takers)
+            found, ours = pool_plan.plan(pool, stock), plan(scope, seeded, shelf, taken)
+            assert next(iter(found.creates), None) == ours.make
+            assert {each.metadata.name for each in found.removes} == {
+                f"p-{each}" for each in ours.removes
+            }
+            assert pool_plan.recordable(pool, stock) == ours.recordable
+
+
+def an_attempt(step: Step, verb: Verb, *, unit: Unit | None) -> World:
+    request = Request(verb, 0, 0, STOCK_UID, 1)
+    attempt = Attempt(
+        step=step, uid=STOCK_UID, version=2, is_owned=True, sent=request, is_late=False
+    )
+    return beginning(SCOPE)._replace(units=((unit,),)).put_attempt(0, attempt)
+
+
+def outcome_of(move: Move) -> tuple[str, bool]:
+    """The answer, and whether the claim goes back before it."""
+    attempt = move[1].attempts[0]
+    return attempt.answer, attempt.step is Step.RELEASE
+
+
+ANSWERS: Final = {
+    OperationConflictError.code: "conflict",
+    NameTakenError.code: "taken",
+    UnknownOutcomeError.code: "unknown",
+}
+
+
+def expected(move: claim_plan.Move) -> tuple[str, bool]:
+    match move:
+        case Answer():
+            return "replayed", move.releases
+        case Fail(error=InventoryError() as error):
+            return ANSWERS[error.code], move.releases
+        case _:
+            raise AssertionError(move)
+
+
+UNITS: Final = [
+    a_unit(operation=operation, body=body, source=source)
+    for operation in ("op1", "op2")
+    for body in ("body1", "body2")
+    for source in (STOCK_UID, 21)
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_stands_in_the_way_of_a_create_is_answered_alike(unit: Unit) -> None:
+    world = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
+    move = claim_plan.next_move(Found(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
+    assert outcome_of(Caller(SCOPE, 0).look(world)) == expected(move)
+
+
+def test_an_attempt_starts_over_where_the_unit_in_its_way_is_gone() -> None:
+    world = an_attempt(Step.LOOK, Verb.CREATE, unit=None)
+    _, after = Caller(SCOPE, 0).look(world)
+    move = claim_plan.next_move(claim_plan.Absent(None), wanted_of(OURS), str(STOCK_UID))
+    assert isinstance(move, StartOver)
+    assert after.attempts[0].step is Step.REPLAY
+
+
+@pytest.mark.parametrize("unit", [None, *UNITS])
+def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> None:
+    world = an_attempt(Step.CREATE, Verb.CREATE, unit=unit)
+    seen = Found(unit_of(unit, 0), LOSS) if unit else claim_plan.Absent(LOSS)
+    move = claim_plan.next_move(seen, wanted_of(OURS), str(STOCK_UID))
+    assert expected(move) in map(outcome_of, Caller(SCOPE, 0).lose_answer(world))
+
+
+@pytest.mark.parametrize(
+    "stock",
+    [None, a_stock(), a_stock(uid=12), *(a_stock(operation=each) for each in ("op1", "op2"))],
+)
+def test_a_refused_claim_goes_on_alike(stock: Stock | None) -> None:
+    world = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))
+    request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
+    steps = {after.attempts[0].step for _, after in Caller(SCOPE, 0).missed(world, request)}
+    seen: claim_plan.Seen = claim_plan.Elsewhere()
+    if stock:
+        live = stock_of(stock, 1)
+        seen = claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", wanted_of(OURS))
+    match seen:
+        case StillFree():
+            assert steps == {Step.CLAIM}
+        case Reusable():
+            assert steps == {Step.RESTAMP}
+        case _:
+            free = stock is not None and stock.mark is None
+            assert steps == {Step.CLAIM if free else Step.LIST}
+
+
+def test_a_claim_of_ones_own_operation_for_another_body_ends_the_attempt() -> None:
+    order = OURS._replace(body="body2")
+    live = stock_of(a_stock(operation="op1"), 1)
+    with pytest.raises(OperationConflictError):
+        claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", wanted_of(order))
+    scope = SCOPE._replace(orders=(order,))
+    world = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)
+    world = world._replace(stock=((a_stock(operation="op1"),),))
+    request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
+    ((_, after),) = Caller(scope, 0).missed(world, request)
+    assert after.attempts[0].answer == "conflict"
+
+
+def test_a_lease_is_given_back_alike() -> None:
+    scope = Scope("hand-over", (), leaders=3, hands_over=True)
+    for is_own, is_earlier in product(BOOLS, BOOLS):
+        senders = [1] * is_own + [0] * is_earlier
+        requests = frozenset(Request(Verb.MAKE, FROM_LEADER + each, 0) for each in senders)
+        world = beginning(scope)._replace(leader=1, requests=requests)
+        term = Term(age_seconds=1.0 if is_earlier else 61.0, is_clean=False)
+        found = term.ends_clean(doubt_seconds=1.0 if is_own else 61.0)
+        assert found == leaders._may_give_back(world, scope)
+
+
+def test_a_term_that_was_given_reckons_with_its_own_writes_alone() -> None:
+    scope = Scope("hand-over", (), leaders=2, hands_over=True)
+    earlier = frozenset({Request(Verb.START, FROM_LEADER, 0)})
+    for is_given in BOOLS:
+        world = beginning(scope)._replace(leader=1, requests=earlier, is_given=is_given)
+        term = Term(age_seconds=1.0, is_clean=is_given)
+        assert bool(term.unsettled_seconds) == leaders._may_start_yet(world, scope)
+
+
+def test_the_decisions_have_the_same_names() -> None:
+    assert {each.__name__ for each in get_args(start_plan.Gate)} == set(Gate)
+    assert {each.__name__ for each in get_args(claim_resolution_plan.Resolution)} == set(Fate)
+
+
+def test_a_stock_unit_is_held_for_the_claimant_that_its_mark_names() -> None:
+    held, unit = stock_of(a_stock(operation="op1"), 1), unit_of(a_unit(), 0)
+    assert start_plan.is_held_for(held, unit)
+    assert unit.metadata.key == key_of(0)

@@ -1,0 +1,248 @@
+"""What there is in the model: one value for the whole system at one moment.
+
+Named tuples rather than attrs classes: a run hashes and compares hundreds of thousands of these.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from tests.proofs.model.clauses import ALL, Clause
+
+ValueT = TypeVar("ValueT")
+
+NAMES: Final = "abcd"
+# Readers of caches: replicas of the API, then leaders.
+LEADER: Final = 2
+# Senders of requests: attempts by number, then leaders.
+FROM_LEADER: Final = 100
+
+
+class Order(NamedTuple):
+    """One request to one replica."""
+
+    operation: str
+    body: str
+    name: int
+    replica: int
+
+
+class Scope(NamedTuple):
+    """How much there is of everything, and which clauses hold.
+
+    Candidates are tried in any order unless it `is_ordered`, as in the product.
+    """
+
+    title: str
+    orders: tuple[Order, ...]
+    stock: int = 1
+    ordinals: int = 1
+    replicas: int = 0
+    is_refilled: bool = False
+    is_seeding: bool = False
+    seeded: int = 1
+    leaders: int = 1
+    hands_over: bool = False
+    workers: int = 1
+    deleted: tuple[int, ...] = ()
+    touches: int = 0
+    lost_answers: int = 0
+    has_refusals: bool = False
+    has_ties: bool = False
+    has_hand: bool = False
+    is_ordered: bool = False
+    clauses: frozenset[Clause] = ALL
+
+    def keeps(self, clause: Clause) -> bool:
+        return clause in self.clauses
+
+    def without(self, clause: Clause) -> "Scope":
+        return self._replace(clauses=self.clauses - {clause})
+
+
+class Mark(NamedTuple):
+    """`stamps` are the attempts that wrote it."""
+
+    operation: str
+    body: str
+    name: int
+    stamps: frozenset[int]
+
+
+class Stock(NamedTuple):
+    uid: int
+    version: int
+    mark: Mark | None
+
+
+class Unit(NamedTuple):
+    """`rank` stands for its age in whole seconds; `is_late`: its operation had ended before."""
+
+    uid: int
+    operation: str
+    body: str
+    source: int
+    rank: int
+    is_late: bool
+    has_started: bool = False
+    has_lost: bool = False
+
+
+Shelf: TypeAlias = tuple[Stock | None, ...]  # by ordinal
+Roster: TypeAlias = tuple[Unit | None, ...]  # by name
+
+
+class Verb(StrEnum):
+    """Writes; each is on its way from when it is sent until it lands or is dropped."""
+
+    CLAIM = "claim"
+    RESTAMP = "re-stamp"
+    CREATE = "create"
+    RELEASE = "release"
+    START = "start"
+    REMOVE = "remove"
+    LOSE = "lose"
+    CONSUME = "consume"
+    FREE = "free"
+    SHRINK = "shrink"
+    MAKE = "make"
+    RECORD = "record"
+
+
+class Request(NamedTuple):
+    """`target` is an index, `uid` and `version` are what the sender saw there.
+
+    For a create they are those of the stock that it names; for a record, the old and new ordinal.
+    """
+
+    verb: Verb
+    sender: int
+    target: int
+    uid: int = 0
+    version: int = 0
+
+
+class Step(StrEnum):
+    """Where an attempt stands; between two of them anything else may happen."""
+
+    REPLAY = "replay"
+    LIST = "list"
+    CLAIM = "claim"
+    RESTAMP = "re-stamp"
+    CLAIMED = "claimed"
+    CREATE = "create"
+    LOOK = "look"
+    RELEASE = "release"
+    DONE = "done"
+
+
+class Attempt(NamedTuple):
+    """`sent` is the request whose answer it waits for; `found` the unit that it answered with."""
+
+    step: Step = Step.REPLAY
+    round: int = 0
+    is_late: bool = False
+    sees_tombstone: bool = False
+    stock: int = 0
+    uid: int = 0
+    version: int = 0
+    is_owned: bool = False
+    passed: tuple[tuple[int, int], ...] = ()
+    answer: str = ""
+    found: int = 0
+    sent: Request | None = None
+
+
+class Place(NamedTuple):
+    """How far a reader's caches have come, kind by kind."""
+
+    stock: int = 0
+    units: int = 0
+    pool: int = 0
+
+
+class Past(NamedTuple):
+    """What no object remembers, kept to judge by."""
+
+    made: tuple[int, ...]
+    uids: int = 0
+    claims: int = 0
+    started: frozenset[str] = frozenset()
+    consumed_by: frozenset[int] = frozenset()
+    ended: frozenset[tuple[str, int]] = frozenset()
+    faults: tuple[str, ...] = ()
+
+
+class World(NamedTuple):
+    """Each kind as its history, newest last, as far as some reader has yet to see it."""
+
+    stock: tuple[Shelf, ...]
+    units: tuple[Roster, ...]
+    pool: tuple[int, ...]
+    tombstones: frozenset[tuple[str, int, int]]
+    places: tuple[Place, ...]
+    attempts: tuple[Attempt, ...]
+    past: Past
+    requests: frozenset[Request] = frozenset()
+    leader: int = 0
+    # Whether who leads was given the lease: then no write of an earlier leader is reckoned with.
+    is_given: bool = False
+    awaits: frozenset[Request] = frozenset()
+    buried: tuple[int, ...] = ()
+    touches: int = 0
+    lost_answers: int = 0
+    has_hand: bool = False
+
+    @property
+    def shelf(self) -> Shelf:
+        return self.stock[-1]
+
+    @property
+    def roster(self) -> Roster:
+        return self.units[-1]
+
+    @property
+    def seeded(self) -> int:
+        return self.pool[-1]
+
+    def put_stock(self, ordinal: int, stock: Stock | None) -> "World":
+        return self._replace(stock=(*self.stock, replaced(self.shelf, ordinal, stock)))
+
+    def put_unit(self, name: int, unit: Unit | None) -> "World":
+        return self._replace(units=(*self.units, replaced(self.roster, name, unit)))
+
+    def put_attempt(self, number: int, attempt: Attempt) -> "World":
+        return self._replace(attempts=replaced(self.attempts, number, attempt))
+
+    def send(self, request: Request) -> "World":
+        return self._replace(requests=self.requests | {request})
+
+    def fault(self, text: str) -> "World":
+        return self._replace(past=self.past._replace(faults=(*self.past.faults, text)))
+
+
+Move: TypeAlias = tuple[str, World]
+
+
+def replaced(values: tuple[ValueT, ...], index: int, value: ValueT) -> tuple[ValueT, ...]:
+    return (*values[:index], value, *values[index + 1 :])
+
+
+def beginning(scope: Scope) -> World:
+    shelf = tuple(
+        Stock(uid=ordinal * 10 + 11, version=1, mark=None) if ordinal < scope.stock else None
+        for ordinal in range(scope.ordinals)
+    )
+    names = max((order.name for order in scope.orders), default=0) + 1
+    return World(
+        stock=(shelf,),
+        units=((None,) * names,),
+        pool=(scope.seeded,),
+        tombstones=frozenset(),
+        places=(Place(),) * (LEADER + max(2, scope.leaders)),
+        attempts=(Attempt(),) * len(scope.orders),
+        past=Past(made=tuple(int(each is not None) for each in shelf)),
+        buried=(0,) * len(scope.deleted),
+        touches=scope.touches,
+        lost_answers=scope.lost_answers,
+        has_hand=scope.has_hand,
+    )

@@ -1,0 +1,104 @@
+"""A real Prometheus beside a test, and its promtool."""
+
+import json
+import re
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from tests.proofs.monitoring import binaries
+from tests.proofs.monitoring.rules import groups
+from tests.proofs.real_cluster.product import until
+
+SCRAPE_SECONDS = 1
+# The port of its own choice; other lines repeat what it was asked for.
+LISTENS = re.compile(r"tls_config\.go.* address=(\S+)")
+
+
+@attrs.frozen
+class Prometheus:
+    address: str
+
+    def ask(self, expression: str) -> list[dict[str, Any]]:
+        """The instant vector as it is now; what cannot be evaluated is an error."""
+        query = urllib.parse.urlencode({"query": expression})
+        answer = self._get(f"/api/v1/query?{query}")
+        assert answer["resultType"] == "vector", expression
+        found: list[dict[str, Any]] = answer["result"]
+        return found
+
+    def rules(self) -> dict[str, str]:
+        """By its name, the health of each rule."""
+        found = self._get("/api/v1/rules")["groups"]
+        return {rule["name"]: rule["health"] for group in found for rule in group["rules"]}
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.address + path, timeout=10) as answer:
+            return json.load(answer)["data"]
+
+
+def promtool(*arguments: str) -> str:
+    """What it says; a failure is an error with its words."""
+    command = [str(binaries.find() / "promtool"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def write_rules(folder: Path) -> Path:
+    path = folder / "rules.yaml"
+    path.write_text(yaml.safe_dump(groups()))
+    return path
+
+
+@contextmanager
+def prometheus(folder: Path, targets: Mapping[str, str]) -> Iterator[Prometheus]:
+    """Scrapes these operations listeners, by the names of their pods; ends with the block."""
+    config = folder / "prometheus.yaml"
+    config.write_text(yaml.safe_dump(_configuration(write_rules(folder), targets)))
+    log = folder / "prometheus.log"
+    with log.open("w") as output:
+        running = subprocess.Popen(
+            [
+                str(binaries.find() / "prometheus"),
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                "--web.listen-address=127.0.0.1:0",
+            ],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        where = until(lambda: LISTENS.search(log.read_text()), bool, explain=log.read_text)
+        assert where
+        yield Prometheus(f"http://{where[1]}")
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def _configuration(rules: Path, targets: Mapping[str, str]) -> dict[str, Any]:
+    """With the labels that the PodMonitor gives."""
+    return {
+        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules)],
+        "scrape_configs": [
+            {
+                "job_name": "gpuruntime",
+                "static_configs": [
+                    {
+                        "targets": [address.removeprefix("http://")],
+                        "labels": {"namespace": "runtime-system", "pod": pod},
+                    }
+                    for pod, address in targets.items()
+                ],
+            }
+        ],
+    }

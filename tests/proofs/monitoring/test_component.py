@@ -1,0 +1,44 @@
+"""The component as kustomize makes it, under an overlay of one's own."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.proofs.monitoring.rules import FOLDER, dashboard, groups
+from tests.proofs.real_cluster import binaries
+
+pytestmark = pytest.mark.cluster
+
+
+def built(folder: Path, *resources: str) -> dict[tuple[str, str], Any]:
+    """By kind and name, with these folders of the manifests and the component."""
+    overlay = {
+        "resources": [os.path.relpath(FOLDER.parent / each, folder) for each in resources],
+        "components": [os.path.relpath(FOLDER, folder)],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    kubectl = binaries.find() / "kubectl"
+    done = subprocess.run(
+        [str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {
+        (each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(done.stdout)
+    }
+
+
+@pytest.mark.parametrize("resources", [(), ("control-plane",), ("control-plane", "serverless")])
+def test_it_brings_its_own_to_whatever_is_installed(
+    tmp_path: Path, resources: tuple[str, ...]
+) -> None:
+    documents = built(tmp_path.resolve(), *resources)
+    assert documents["PrometheusRule", "gpuruntime"]["spec"] == groups()
+    assert documents["PodMonitor", "gpuruntime"]["metadata"]["namespace"] == "runtime-system"
+    shown = documents["ConfigMap", "gpuruntime-dashboard"]
+    assert yaml.safe_load(shown["data"]["gpuruntime.json"]) == dashboard()
+    assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert (("Deployment", "gpuruntime-api") in documents) is bool(resources)

@@ -1,0 +1,66 @@
+"""The rules by Prometheus' own promtool: they are sound, each can fire, and none without cause."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.proofs.monitoring.firing import FIRING, HEALTHY, MINUTES, series_of
+from tests.proofs.monitoring.prometheus import promtool, write_rules
+from tests.proofs.monitoring.rules import alerts
+
+pytestmark = pytest.mark.cluster
+
+
+def story(series: dict[str, str], *, minute: int, said: dict[str, float]) -> Any:
+    """`said` are expressions with the one value that each has at that minute."""
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": expression,
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": "{}", "value": value}],
+            }
+            for expression, value in said.items()
+        ],
+    }
+
+
+def tell(folder: Path, *stories: Any) -> None:
+    document = {
+        "rule_files": [str(write_rules(folder))],
+        "evaluation_interval": "1m",
+        "tests": list(stories),
+    }
+    path = folder / "tests.yaml"
+    path.write_text(yaml.safe_dump(document))
+    promtool("test", "rules", str(path))
+
+
+def firing(name: str) -> str:
+    return f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) > bool 0'
+
+
+def test_promtool_finds_no_fault_in_the_rules(tmp_path: Path) -> None:
+    said = promtool("check", "rules", str(write_rules(tmp_path)))
+    assert f"{len(alerts())} rules found" in said
+
+
+def test_there_is_a_cause_for_every_alert() -> None:
+    assert FIRING.keys() == {alert.name for alert in alerts()}
+
+
+def test_every_alert_fires_when_it_has_cause_to(tmp_path: Path) -> None:
+    stories = [
+        story(series_of(name), minute=MINUTES - 30, said={firing(name): 1}) for name in FIRING
+    ]
+    tell(tmp_path, *stories)
+
+
+def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
+    quiet = {"count(ALERTS) or vector(0)": 0.0}
+    stories = [story(HEALTHY, minute=minute, said=quiet) for minute in (45, 100)]
+    tell(tmp_path, *stories)

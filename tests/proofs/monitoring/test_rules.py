@@ -1,0 +1,140 @@
+"""Alerts and dashboard ask only for what the roles tell, and every alert is explained."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuruntime.telemetry.catalogue import CATALOGUE
+from gpuruntime.telemetry.metric import Kind, Metric
+from tests.proofs.monitoring.promql import Matcher, Selector, parse
+from tests.proofs.monitoring.rules import FOLDER, Alert, alerts, dashboard, queries
+
+# What Prometheus adds to whatever it scrapes.
+TARGET = frozenset({"namespace", "pod", "instance", "job"})
+PROCESS = frozenset(
+    {
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+    }
+)
+PAGE = (FOLDER.parents[1] / "docs" / "alerts.md").read_text()
+EXPRESSIONS = sorted(
+    {alert.expression for alert in alerts()} | {query.expression for query in queries()}
+)
+
+
+def series() -> dict[str, Metric]:
+    """By the names under which they are asked for."""
+    suffixes = ("_bucket", "_count", "_sum")
+    return {
+        metric.full_name + suffix: metric
+        for metric in CATALOGUE
+        for suffix in (suffixes if metric.kind is Kind.HISTOGRAM else ("",))
+    }
+
+
+def labels_of(selector: Selector) -> frozenset[str]:
+    if selector.metric in PROCESS:
+        return TARGET
+    own = {label.name for label in series()[selector.metric].labels}
+    return TARGET | own | ({"le"} if selector.metric.endswith("_bucket") else set())
+
+
+def is_possible(selector: Selector, matcher: Matcher) -> bool:
+    """Whether a label whose values are all known can have what is asked of it."""
+    [label] = (each for each in series()[selector.metric].labels if each.name == matcher.label)
+    return not label.known or label.known.issuperset(matcher.values)
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_an_expression_asks_for_what_the_catalogue_has(text: str) -> None:
+    expression = parse(text)
+    assert expression.selectors
+    for selector in expression.selectors:
+        assert selector.metric in series().keys() | PROCESS
+        for matcher in selector.matchers:
+            assert matcher.label in labels_of(selector)
+            assert is_possible(selector, matcher), f"{selector}: {matcher.value}"
+    assert expression.grouped <= frozenset().union(*map(labels_of, expression.selectors))
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_a_counter_is_asked_for_by_its_growth_and_a_gauge_by_its_value(text: str) -> None:
+    for selector in parse(text).selectors:
+        metric = series().get(selector.metric)
+        if metric is None:
+            continue
+        asked = re.escape(selector.metric)
+        is_grown = re.search(rf"(rate|increase)\({asked}(\{{[^}}]*\}})?\[", text) is not None
+        assert is_grown is (metric.kind is not Kind.GAUGE), selector
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
+def test_an_alert_says_what_it_is_and_where_it_is_explained(alert: Alert) -> None:
+    assert alert.severity in {"critical", "warning"}
+    assert alert.annotations.keys() == {"summary", "description", "runbook"}
+    assert alert.annotations["runbook"] == f"docs/alerts.md#{alert.name.lower()}"
+    section = PAGE.partition(f"\n## {alert.name}\n")[2].partition("\n## ")[0]
+    for part in ("**Means.**", "**Look at.**", "**Do.**"):
+        assert part in section
+
+
+def test_the_page_explains_no_other_alerts_and_each_is_there_once() -> None:
+    names = [alert.name for alert in alerts()]
+    assert re.findall(r"^## (\w+)$", PAGE, re.MULTILINE) == sorted(
+        re.findall(r"^## (\w+)$", PAGE, re.MULTILINE), key=names.index
+    )
+    assert sorted(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)) == sorted(set(names))
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"gpuruntime_\w+", PAGE))))
+def test_what_the_page_tells_to_look_at_is_there(name: str) -> None:
+    assert name in series().keys() | {metric.full_name for metric in CATALOGUE}
+
+
+def test_the_component_brings_what_is_in_its_folder() -> None:
+    component = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    assert component["kind"] == "Component"
+    files = {*component["resources"], "dashboard.json", "kustomization.yaml"}
+    assert files == {path.name for path in FOLDER.iterdir()}
+
+
+def test_the_monitor_finds_every_role_that_the_manifests_bring() -> None:
+    monitor = yaml.safe_load((FOLDER / "pod-monitor.yaml").read_text())["spec"]
+    wanted = monitor["selector"]["matchLabels"]
+    [endpoint] = monitor["podMetricsEndpoints"]
+    for file in (
+        "control-plane/manager",
+        "control-plane/api",
+        "serverless/activator",
+        "serverless/results",
+    ):
+        template = deployment(FOLDER.parent / f"{file}.yaml")["spec"]["template"]
+        assert wanted.items() <= template["metadata"]["labels"].items()
+        ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+        assert endpoint["port"] in ports
+
+
+def deployment(path: Path) -> Any:
+    [found] = (
+        each for each in yaml.safe_load_all(path.read_text()) if each["kind"] == "Deployment"
+    )
+    return found
+
+
+def test_panels_of_the_dashboard_have_ids_of_their_own_and_do_not_overlap() -> None:
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    cells = [
+        (x, y)
+        for place in places
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert all(place["x"] + place["w"] <= 24 for place in places)

@@ -1,0 +1,392 @@
+"""What the roles do but rarely, brought about on purpose: races, leftovers, ends.
+
+The right to it is needed all the same. Each story asks as an operator or a caller would, or says
+to a role what an API server would say to the loser of a race.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+
+from gpuruntime.manifests import kustomization
+from gpuruntime.models.kinds import labels
+from tests.proofs.real_cluster.product import MANIFESTS, Caller, Installation, until
+from tests.proofs.real_cluster.proxy import Fault, Proxy, Refusal, Script, Write
+
+API_VERSION = f"{labels.GROUP}/v1alpha1"
+SPEC = "rare.1"
+ENVELOPE = {"specName": SPEC, "cpu": "10m", "memory": "16Mi"}
+PORTS = {"ports": [{"name": "http", "port": 8080}]}
+FILL = {"fromImage": "busybox:1.36", "command": ["true"]}
+LATE_SECONDS = 120.0
+# Whoever loses a race to an earlier try of its own answers as to a replay.
+MADE = (200, 201, 202)
+
+
+def losing_every_race() -> Script:
+    """The first create of each name is done, and answered as if another had come before.
+
+    The first patch of a unit is answered as if somebody had changed it meanwhile.
+    """
+    seen: set[str] = set()
+
+    def script(write: Write) -> Fault | None:
+        if str(write) in seen:
+            return None
+        seen.add(str(write))
+        if write.method == "POST":
+            return Fault(refusal=Refusal(409, "AlreadyExists"), is_done=True)
+        if write.method == "PATCH" and "/gpuunits/" in write.path and "/status" not in write.path:
+            return Fault(refusal=Refusal(409, "Conflict"))
+        return None
+
+    return script
+
+
+def function(name: str, **serverless: Any) -> dict[str, Any]:
+    """Both containers of a worker fit its envelope."""
+    declared = {"requestID": name, "idleTimeoutSeconds": 0, **serverless}
+    return {
+        **ENVELOPE,
+        "memory": "1Gi",
+        "specName": "rare.4",
+        "image": "a",
+        "serverless": declared,
+    }
+
+
+class Rarely:
+    """An installation with functions, where every role loses each race once."""
+
+    def __init__(self, made: Installation, between: Callable[[], Proxy], queue: str) -> None:
+        self.made = made
+        self._between = between
+        self._nats = {"url": queue}
+        self.start_manager()
+        api = made.api(server=self._losing(), nats=self._nats)
+        activator = made.activator(server=self._losing(), nats=self._nats)
+        for process in (api, activator):
+            process.wait_until_ready()
+        self.caller = Caller(api.address)
+        for pool, envelope in (
+            ("stock", ENVELOPE),
+            ("workers", {**ENVELOPE, "specName": "rare.4", "memory": "1Gi"}),
+        ):
+            body = {"operationID": pool, "name": pool, "replicas": 3, **envelope}
+            assert self.caller.post("/operator/stockpools", body).status in MADE
+            self.caller.until(f"/operator/stockpools/{pool}", lambda view: view["available"] == 3)
+
+    def start_manager(self) -> None:
+        """It soon forgets operations that are over."""
+        self.manager = self.made.manager(
+            server=self._losing(), nats=self._nats, operationRetention="15s"
+        )
+        self.manager.wait_until_ready()
+
+    def _losing(self) -> str:
+        proxy = self._between()
+        proxy.script = losing_every_race()
+        return proxy.url
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        return self.made.plane.kubectl(*arguments, stdin=stdin)
+
+    def apply(self, kind: str, namespace: str, name: str, spec: Any, **metadata: Any) -> None:
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": kind,
+            "metadata": {"name": name, "namespace": namespace, **metadata},
+            "spec": spec,
+        }
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+
+    def there(self, kind: str, namespace: str, name: str) -> Any:
+        """None where there is none."""
+        found = self.made.objects(kind, namespace)
+        return next((each for each in found if each["metadata"]["name"] == name), None)
+
+    def gone(self, kind: str, namespace: str, name: str, seconds: float = 60.0) -> None:
+        until(lambda: self.there(kind, namespace, name), lambda one: one is None, seconds=seconds)
+
+    def ready(self, name: str) -> Any:
+        return self.caller.until(f"/gpu-units/{name}", lambda view: view["phase"] == "Ready")
+
+    def claim(self, name: str, **members: Any) -> None:
+        body = {"operationID": name, "name": name, "specName": SPEC, "image": "python:3.12"}
+        assert (
+            self.caller.post("/gpu-units", {**body, "template": PORTS, **members}).status in MADE
+        )
+        self.ready(name)
+
+    def a_unit_is_changed_looked_into_and_ended(self) -> None:
+        self.claim("web")
+        assert self.caller.put("/gpu-units/web", {"image": "python:3.13"}).status == 200
+        assert self.caller.get("/gpu-units/web/events").status == 200
+        self.caller.get("/gpu-units/web/logs")
+        self.caller.get("/gpu-units/nobody?lifecycle=stock")
+        for kind, child in (("service", "unit-web"), ("deployment", "unit-web")):
+            self.kubectl("-n", self.made.instance, "delete", kind, child)
+            until(lambda: self.there(f"{kind}s", self.made.instance, child), bool)  # noqa: B023
+        self.caller.put("/gpu-units/web", {"template": {"ports": []}})
+        self.gone("services", self.made.instance, "unit-web")
+        assert self.caller.put("/gpu-units/web", {"suspended": True}).status == 200
+        assert self.caller.delete("/gpu-units/web").status == 204
+
+    def a_storage_is_filled_grown_and_ended(self) -> None:
+        body = {"operationID": "disk", "name": "disk", "size": "1Gi", "prepare": FILL}
+        served = {**body, "accessor": {"enabled": True}}
+        assert self.caller.post("/gpu-storages", served).status in MADE
+        until(lambda: self.made.objects("jobs", self.made.instance), bool)
+        assert self.caller.put("/gpu-storages/disk", {"size": "2Gi"}).status == 200
+        server = "storage-accessor-disk"
+        until(lambda: self.there("deployments", self.made.instance, server), bool)
+        off = {"accessor": {"enabled": False}}
+        assert self.caller.put("/gpu-storages/disk", off).status == 200
+        self.gone("deployments", self.made.instance, server)
+        assert self.caller.delete("/gpu-storages/disk").status == 204
+        self.gone("gpustorages", self.made.instance, "disk", LATE_SECONDS)
+
+    def what_a_pool_holds_is_changed_and_removed(self) -> None:
+        body = {"operationID": "other", "name": "other", **ENVELOPE, "specName": "rare.2"}
+        assert self.caller.post("/operator/stockpools", {**body, "replicas": 1}).status in MADE
+        self.caller.until("/operator/stockpools/other", lambda pool: pool["available"] == 1)
+        assert self.caller.put("/operator/stockpools/other", {"replicas": 0}).status == 200
+        self.gone("gpuunits", self.made.stock, "other-1")
+        assert self.caller.delete("/operator/stockpools/other").status == 204
+        self.gone("stockpools", self.made.stock, "other", LATE_SECONDS)
+
+    def a_job_has_no_pod(self) -> None:
+        """It is told in an Event alone."""
+        quota = {"hard": {"count/pods": "0"}}
+        document = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "none", "namespace": self.made.instance},
+            "spec": quota,
+        }
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        self.apply("GPUStorage", self.made.instance, "podless", {"size": "1Gi", "prepare": FILL})
+        self.caller.until(
+            "/gpu-storages/podless", lambda view: "quota" in view["message"], seconds=LATE_SECONDS
+        )
+        self.kubectl("-n", self.made.instance, "delete", "resourcequota", "none")
+        self.kubectl("-n", self.made.instance, "delete", "gpustorage", "podless", "--wait=false")
+
+    def a_unit_comes_back_after_its_operation_was_over(self) -> None:
+        self.claim("back")
+        unit = self.there("gpuunits", self.made.instance, "back")
+        assert self.caller.delete("/gpu-units/back").status == 204
+        self.gone("gpuunits", self.made.instance, "back")
+        marks = unit["metadata"]["annotations"]
+        kept = {name: marks[name] for name in (labels.OPERATION_ID, labels.REQUEST_HASH)}
+        self.apply("GPUUnit", self.made.instance, "back", ENVELOPE, annotations=kept)
+        self.gone("gpuunits", self.made.instance, "back")
+
+    def a_storage_comes_back_after_its_operation_was_over(self) -> None:
+        body = {"operationID": "empty", "name": "empty", "size": "1Gi"}
+        assert self.caller.post("/gpu-storages", body).status in MADE
+        storage = self.there("gpustorages", self.made.instance, "empty")
+        assert self.caller.delete("/gpu-storages/empty").status == 204
+        self.gone("gpustorages", self.made.instance, "empty", LATE_SECONDS)
+        marks = storage["metadata"]["annotations"]
+        kept = {name: marks[name] for name in (labels.OPERATION_ID, labels.REQUEST_HASH)}
+        spec = {"size": "1Gi"}
+        self.apply("GPUStorage", self.made.instance, "empty", spec, annotations=kept)
+        self.gone("gpustorages", self.made.instance, "empty", LATE_SECONDS)
+
+    def a_unit_names_stock_that_nobody_has(self) -> None:
+        marks = {
+            labels.OPERATION_ID: "robbed",
+            labels.REQUEST_HASH: "0" * 64,
+            labels.SOURCE_STOCK: f"{self.made.stock}/gone-1",
+            labels.SOURCE_STOCK_UID: "gone",
+        }
+        self.apply("GPUUnit", self.made.instance, "robbed", ENVELOPE, annotations=marks)
+        self.ready("robbed")
+
+    def stock_is_left_by_a_pool_that_is_gone(self) -> None:
+        left = {"labels": {labels.POOL: "ghost"}, "annotations": {labels.POOL_UID: "gone"}}
+        self.apply("GPUUnit", self.made.stock, "ghost-1", ENVELOPE, **left)
+        self.gone("gpuunits", self.made.stock, "ghost-1")
+
+    def somebody_edits_a_reservation(self) -> None:
+        [deployment, *_] = self.made.objects("deployments", self.made.stock)
+        name = deployment["metadata"]["name"]
+        self.kubectl("-n", self.made.stock, "scale", f"deployment/{name}", "--replicas=0")
+        until(
+            lambda: self.there("deployments", self.made.stock, name)["spec"]["replicas"],
+            lambda replicas: replicas == 1,
+        )
+
+    def stock_fails_twice_for_one_reason(self) -> None:
+        """The second time counts up the Event of the first."""
+        [pod, *_] = self.made.objects("pods", self.made.stock)
+        for _ in range(2):
+            self._set_pod(pod, {"waiting": {"reason": "ErrImagePull", "message": "no such image"}})
+            self._until_stock(pod, "Failed")
+            self._set_pod(pod, {"running": {}})
+            self._until_stock(pod, "Ready")
+
+    def a_used_up_pool_goes_and_the_last_of_its_operation(self) -> None:
+        body = {"operationID": "once", "replicas": 1, **ENVELOPE, "specName": "rare.3"}
+        assert self.caller.post("/operator/stock-units", body).status in MADE
+        self.caller.until("/operator/jobs/once", lambda job: job["ready"] == 1)
+        [pool] = (
+            each["metadata"]["name"]
+            for each in self.made.objects("stockpools", self.made.stock)
+            if each["spec"]["specName"] == "rare.3"
+        )
+        self.claim("last", specName="rare.3")
+        self.gone("stockpools", self.made.stock, pool, LATE_SECONDS)
+        maps = f"/api/v1/namespaces/{self.made.system}/configmaps"
+        until(
+            lambda: self._buried(self.made.plane.request("GET", maps)["items"], "once"),
+            lambda found: not found,
+            seconds=LATE_SECONDS,
+        )
+
+    def callers_are_looked_up(self) -> None:
+        """By the rights of the component, which somebody has who may do nothing here."""
+        for document in kustomization.documents(MANIFESTS / "overlays" / "full"):
+            if document["metadata"]["name"].endswith("-reviews"):
+                text = json.dumps(document).replace('"runtime-', f'"{self.made.name}-')
+                self.kubectl("apply", "-f", "-", stdin=text)
+        account = f"/api/v1/namespaces/{self.made.system}/serviceaccounts/gpuruntime-results"
+        asked = {"spec": {"audiences": ["gpuruntime"]}}
+        token = self.made.plane.request("POST", f"{account}/token", asked)["status"]["token"]
+        api = self.made.api(auth={"mode": "kubernetes"})
+        api.wait_until_ready()
+
+        def status() -> int:
+            request = urllib.request.Request(f"{api.address}/api/v1/gpu-units")
+            request.add_header("Authorization", f"Bearer {token}")
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    return int(answer.status)
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code
+
+        until(status, lambda found: found == 403)
+
+    def a_function_has_a_worker_whose_login_is_edited(self) -> None:
+        """The next leader looks again; what an earlier worker of the name left goes first."""
+        seat, secret = "echo-w-1", "unit-echo-w-1"
+        left = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": secret,
+                "namespace": self.made.instance,
+                "finalizers": [f"{labels.GROUP}/test"],
+                "ownerReferences": [
+                    {
+                        "apiVersion": API_VERSION,
+                        "kind": "GPUUnit",
+                        "name": seat,
+                        "uid": "gone",
+                        "controller": True,
+                    }
+                ],
+            },
+        }
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(left))
+        self.apply("GPUUnit", self.made.instance, "echo", function("echo", minAvailableCount=1))
+        until(lambda: self.there("gpuunits", self.made.instance, seat), bool)
+        until(lambda: self._deletes_of(secret), bool)
+        free = json.dumps({"metadata": {"finalizers": None}})
+        at = ("-n", self.made.instance)
+        self.kubectl(*at, "patch", "secret", secret, "--type=merge", "-p", free)
+        self.ready(seat)
+        edited = json.dumps({"stringData": {"worker.yaml": "edited"}})
+        self.kubectl(*at, "patch", "secret", secret, "-p", edited)
+        version = self.there("secrets", self.made.instance, secret)["metadata"]["resourceVersion"]
+        assert self.manager.stop() == 0
+        self.start_manager()
+        until(
+            lambda: self.there("secrets", self.made.instance, secret)["metadata"],
+            lambda metadata: metadata["resourceVersion"] != version,
+        )
+        assert self.caller.put("/gpu-units/echo", {"suspended": True}).status == 200
+        self.gone("gpuunits", self.made.instance, seat)
+
+    def a_function_mounts_what_is_not_there(self) -> None:
+        """Told again after a suspension, it counts up the Event of the first time."""
+        mounting = function("disk", minAvailableCount=1, maxWorkers=1)
+        mounts = [{"name": "nowhere", "mountPath": "/data"}]
+        spec = {**mounting, "storageMounts": mounts}
+        self.apply("GPUUnit", self.made.instance, "mounting", spec)
+
+        def reason() -> str:
+            unit = self.there("gpuunits", self.made.instance, "mounting")
+            return str(unit.get("status", {}).get("serverless", {}).get("reason", ""))
+
+        lacking = until(reason, bool)
+        for is_suspended, told in ((True, "suspended"), (False, lacking)):
+            change = json.dumps({"spec": {"suspended": is_suspended}})
+            unit = ("-n", self.made.instance, "gpuunit", "mounting")
+            self.kubectl("patch", *unit, "--type=merge", "-p", change)
+            until(reason, lambda found: found == told)  # noqa: B023
+
+    def _deletes_of(self, secret: str) -> list[Any]:
+        return [
+            event
+            for event in self.made.plane.audit_events()
+            if event["verb"] == "delete" and event.get("objectRef", {}).get("name") == secret
+        ]
+
+    @staticmethod
+    def _buried(maps: list[dict[str, Any]], operation: str) -> bool:
+        marks = [each["metadata"].get("annotations", {}) for each in maps]
+        return any(each.get(labels.OPERATION_ID) == operation for each in marks)
+
+    def _set_pod(self, pod: dict[str, Any], state: dict[str, Any]) -> None:
+        is_running = "running" in state
+        [container] = pod["spec"]["containers"]
+        status = {
+            "conditions": [
+                {"type": kind, "status": str(is_running)} for kind in ("Ready", "ContainersReady")
+            ],
+            "containerStatuses": [
+                {
+                    "name": container["name"],
+                    "image": container["image"],
+                    "imageID": "",
+                    "ready": is_running,
+                    "restartCount": 0,
+                    "state": state,
+                }
+            ],
+        }
+        place = ("-n", self.made.stock, "--subresource=status")
+        self.kubectl(
+            "patch", "pod", pod["metadata"]["name"], *place, "-p", json.dumps({"status": status})
+        )
+
+    def _until_stock(self, pod: dict[str, Any], phase: str) -> None:
+        name = pod["metadata"]["labels"][labels.UNIT]
+        until(
+            lambda: self.there("gpuunits", self.made.stock, name)["status"]["phase"],
+            lambda found: found == phase,
+        )
+
+
+# In this order, since the last ones wait for what time brings.
+STORIES: Final = (
+    Rarely.a_unit_is_changed_looked_into_and_ended,
+    Rarely.a_storage_is_filled_grown_and_ended,
+    Rarely.what_a_pool_holds_is_changed_and_removed,
+    Rarely.a_job_has_no_pod,
+    Rarely.a_unit_comes_back_after_its_operation_was_over,
+    Rarely.a_storage_comes_back_after_its_operation_was_over,
+    Rarely.a_unit_names_stock_that_nobody_has,
+    Rarely.stock_is_left_by_a_pool_that_is_gone,
+    Rarely.somebody_edits_a_reservation,
+    Rarely.stock_fails_twice_for_one_reason,
+    Rarely.callers_are_looked_up,
+    Rarely.a_function_has_a_worker_whose_login_is_edited,
+    Rarely.a_function_mounts_what_is_not_there,
+    Rarely.a_used_up_pool_goes_and_the_last_of_its_operation,
+)

@@ -1,0 +1,224 @@
+"""What admission adds to the rights of accounts, on the real control plane."""
+
+import itertools
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
+from tests.proofs.real_cluster.product import Installation, installation, until
+
+pytestmark = pytest.mark.cluster
+
+ROLES = ("manager", "api", "activator")
+GROUP = "runtime.lokiwager.io"
+STATUS = "a status can only be written by gpuruntime's manager"
+CLAIM = {"metadata": {"annotations": {f"{GROUP}/claimed-by": "elsewhere/mine"}}}
+# Somebody who may do everything, and somebody who may do everything to what is ours.
+EDITOR = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: editor-NAME}
+rules:
+- apiGroups: [runtime.lokiwager.io]
+  resources: ["*"]
+  verbs: ["*"]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: editor-NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: editor-NAME}
+subjects: [{kind: User, name: editor, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: administrator-NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: User, name: administrator, apiGroup: rbac.authorization.k8s.io}]
+"""
+
+
+class Admitted:
+    """An installation without processes, and whoever tries something there."""
+
+    def __init__(self, made: Installation) -> None:
+        self.made = made
+        self.at = made.stock
+        made.plane.kubectl("apply", "-f", "-", stdin=EDITOR.replace("NAME", made.name))
+
+    def account(self, role: str) -> str:
+        return f"system:serviceaccount:{self.made.system}:gpuruntime-{role}"
+
+    def create(self, user: str, name: str, **metadata: Any) -> None:
+        document = {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": "GPUUnit",
+            "metadata": {"name": name, "namespace": self.at, **metadata},
+            "spec": {"specName": "g1.1", "cpu": "1", "memory": "1Gi"},
+        }
+        self.made.plane.kubectl("create", "-f", "-", f"--as={user}", stdin=json.dumps(document))
+
+    def patch(self, user: str, what: str, body: object) -> None:
+        """`kinds/name`, or `kinds/name/status`, without the looks that kubectl takes before."""
+        headers = {
+            "Authorization": f"Bearer {self.made.plane.token}",
+            "Content-Type": "application/merge-patch+json",
+            "Impersonate-User": user,
+        }
+        root = f"{self.made.plane.url}/apis/{GROUP}/v1alpha1/namespaces/{self.at}"
+        asked = urllib.request.Request(
+            f"{root}/{what}", json.dumps(body).encode(), headers, method="PATCH"
+        )
+        tls = ssl.create_default_context(cafile=self.made.plane.certificate)
+        try:
+            urllib.request.urlopen(asked, timeout=30, context=tls).close()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ControlPlaneError(json.load(error)["message"]) from error
+
+    def status(self, user: str, what: str, **status: Any) -> None:
+        self.patch(user, f"{what}/status", {"status": status})
+
+    def wait_until_enforced(self) -> None:
+        """The API server takes a moment to hear of a policy; what changes nothing is let in."""
+        numbers = itertools.count()
+
+        def is_enforced() -> bool:
+            mark = f"elsewhere/{next(numbers)}"
+            claim = {"metadata": {"annotations": {f"{GROUP}/claimed-by": mark}}}
+            return refused(lambda: self.patch("editor", "gpuunits/seat", claim)) and refused(
+                lambda: self.status("editor", "gpuunits/seat", nodeName=mark)
+            )
+
+        until(is_enforced, bool)
+
+
+def refused(act: Callable[[], None]) -> bool:
+    try:
+        act()
+    except ControlPlaneError:
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def enforced(
+    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with installation(cluster, tmp_path_factory.mktemp("admitted"), "admitted") as made:
+        admitted = Admitted(made)
+        admitted.create("editor", "seat")
+        admitted.wait_until_enforced()
+        made.plane.kubectl("-n", made.stock, "delete", "gpuunit", "seat")
+        yield made
+
+
+@pytest.fixture
+def admitted(enforced: Installation) -> Iterator[Admitted]:
+    """With one unit of stock, and no other when it ends."""
+    admitted = Admitted(enforced)
+    admitted.create("editor", "seat")
+    yield admitted
+    for namespace in (enforced.stock, enforced.instance):
+        enforced.plane.kubectl("-n", namespace, "delete", "gpuunits,stockpools", "--all")
+
+
+def test_only_our_accounts_write_what_claims_are_known_by(admitted: Admitted) -> None:
+    claims = "claimed-by of a unit can only be written by gpuruntime itself: ask its API"
+    for number, role in enumerate(ROLES):
+        claimed = {"metadata": {"annotations": {f"{GROUP}/claimed-by": f"elsewhere/{number}"}}}
+        admitted.patch(admitted.account(role), "gpuunits/seat", claimed)
+    free = {"metadata": {"annotations": {f"{GROUP}/claimed-by": None}}}
+    for user in ("editor", admitted.account("results")):
+        for body in (CLAIM, free):
+            with pytest.raises(ControlPlaneError, match="forbidden"):
+                admitted.patch(user, "gpuunits/seat", body)
+    with pytest.raises(ControlPlaneError, match=claims):
+        admitted.patch("editor", "gpuunits/seat", free)
+    own = {f"{GROUP}/source-stock": "a/b", f"{GROUP}/operation-id": "mine"}
+    with pytest.raises(ControlPlaneError, match=f"operation-id, {GROUP}/source-stock of a unit"):
+        admitted.create("editor", "forged", annotations=own)
+
+
+def test_whoever_edits_units_goes_on_doing_so(admitted: Admitted) -> None:
+    admitted.patch(admitted.account("api"), "gpuunits/seat", CLAIM)
+    change = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "mine"}}}
+    admitted.patch("editor", "gpuunits/seat", {**change, "spec": {"image": "python:3.12"}})
+    admitted.create("editor", "plain", annotations={"note": "mine"})
+    admitted.made.plane.kubectl(
+        "-n", admitted.made.stock, "delete", "gpuunit", "plain", "--as=editor"
+    )
+
+
+def test_only_the_manager_writes_a_status_and_the_activator_what_is_its_own(
+    admitted: Admitted,
+) -> None:
+    manager, activator = admitted.account("manager"), admitted.account("activator")
+    admitted.at = admitted.made.instance
+    admitted.create("editor", "unit")
+    admitted.status(activator, "gpuunits/unit", serverless={"desiredWorkers": 1})
+    admitted.status(manager, "gpuunits/unit", phase="Ready", nodeName="gpu-0")
+    admitted.status(activator, "gpuunits/unit", serverless={"desiredWorkers": 2})
+    for user in (activator, "editor"):
+        for status in ({"phase": "Failed"}, {"readyReplicas": 3}, {"nodeName": None}):
+            with pytest.raises(ControlPlaneError, match=STATUS):
+                admitted.status(user, "gpuunits/unit", **status)
+    with pytest.raises(ControlPlaneError, match=STATUS):
+        admitted.status("editor", "gpuunits/unit", serverless={"desiredWorkers": 3})
+
+
+def test_the_status_of_a_pool_is_the_manager_s_alone(admitted: Admitted) -> None:
+    pool = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "StockPool",
+        "metadata": {"name": "pool", "namespace": admitted.made.stock},
+        "spec": {"specName": "g1.1", "replicas": 0},
+    }
+    admitted.made.plane.kubectl("create", "-f", "-", "--as=editor", stdin=json.dumps(pool))
+    admitted.status(admitted.account("manager"), "stockpools/pool", phase="Empty")
+    with pytest.raises(ControlPlaneError, match=STATUS):
+        admitted.status("editor", "stockpools/pool", phase="Ready")
+
+
+def test_whoever_may_do_everything_may_do_this_too(admitted: Admitted) -> None:
+    """In an emergency, to restore a back-up, or to run a role from their own machine."""
+    admitted.patch(admitted.account("api"), "gpuunits/seat", CLAIM)
+    free = {"metadata": {"annotations": {f"{GROUP}/claimed-by": None}}}
+    admitted.patch("administrator", "gpuunits/seat", free)
+    failed = {"status": {"phase": "Failed"}}
+    admitted.patch("administrator", "gpuunits/seat/status", failed)
+
+
+def test_the_garbage_collector_finds_nothing_in_its_way(admitted: Admitted) -> None:
+    """Claimed units whose owner is deleted in the foreground, which waits for some of them."""
+    plane, stock = admitted.made.plane, admitted.made.stock
+    seat = json.loads(plane.kubectl("-n", stock, "get", "gpuunit", "seat", "-o", "json"))
+    owner = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "GPUUnit",
+        "name": "seat",
+        "uid": seat["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+    }
+    api = admitted.account("api")
+    for name in ("owned", "kept"):
+        admitted.create("editor", name, ownerReferences=[owner])
+        admitted.patch(api, f"gpuunits/{name}", CLAIM)
+    admitted.create("editor", "next", ownerReferences=[{**owner, "blockOwnerDeletion": False}])
+    plane.kubectl("-n", stock, "delete", "gpuunit", "seat", "--cascade=foreground")
+    until(lambda: admitted.made.objects("gpuunits", stock), lambda found: not found)
+
+
+def test_the_end_of_a_namespace_takes_a_claimed_unit_along(
+    install: Callable[[str], Installation],
+) -> None:
+    admitted = Admitted(install("ending"))
+    admitted.create("editor", "seat")
+    admitted.wait_until_enforced()
+    admitted.patch(admitted.account("api"), "gpuunits/seat", CLAIM)
+    admitted.made.plane.kubectl("delete", "namespace", admitted.at, "--timeout=60s")

@@ -1,0 +1,151 @@
+"""Claims on a cluster whose every GPU is held by stock, on the real scheduler.
+
+Each test has nodes of its own, which it alone names by their GPU product.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.proofs.product.conftest import Product, running
+from tests.proofs.product.crowd import (
+    SMALL,
+    crowd,
+    order,
+    seed,
+    units_of,
+    wait_until_running,
+    wait_until_sound,
+)
+from tests.proofs.real_cluster.controlplane import ControlPlane, Options, fake_node
+from tests.proofs.real_cluster.fixtures import started
+from tests.proofs.real_cluster.product import Answer, installation, until
+
+pytestmark = pytest.mark.cluster
+
+GPUS_PER_NODE = 20
+NODES = 2
+SEATS = NODES * GPUS_PER_NODE
+FURTHER = 20
+FEW = 10
+
+
+@pytest.fixture(scope="module")
+def plane(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[ControlPlane]:
+    yield from started(tmp_path_factory, pytestconfig, Options(nodes=0))
+
+
+@pytest.fixture(scope="module")
+def full(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    with installation(plane, tmp_path_factory.mktemp("full")) as made:
+        # Its garbage collector looks for new kinds every 30 s: it begins with ours.
+        plane.kill("kube-controller-manager")
+        plane.start("kube-controller-manager")
+        yield running(made)
+
+
+@pytest.fixture(autouse=True)
+def sound_in_the_end(full: Product) -> Iterator[None]:
+    yield
+    wait_until_sound(full.caller)
+
+
+def furnish(plane: ControlPlane, gpu_product: str) -> None:
+    labels = {"nvidia.com/gpu.product": gpu_product}
+    for number in range(NODES):
+        node = fake_node(f"{gpu_product}-{number}", GPUS_PER_NODE, labels.items())
+        plane.request("POST", "/api/v1/nodes", node)
+
+
+async def claimed_at_once(product: Product, orders: list[dict[str, Any]]) -> list[Answer]:
+    async with crowd(product.apis) as callers, asyncio.TaskGroup() as tasks:
+        sent = [
+            tasks.create_task(callers.claim(each, replica=number % 2))
+            for number, each in enumerate(orders)
+        ]
+    return [each.result() for each in sent]
+
+
+def stocked(product: Product, spec: str, count: int, gpu_product: str) -> None:
+    """Of a GPU each; what finds no seat stays pending, and is waited for by nobody."""
+    seed(product.caller, spec, count, ready=SEATS, gpu=1, gpuProduct=gpu_product)
+
+
+def nodes_of_pods(product: Product, namespace: str, spec: str) -> list[str]:
+    """Empty for one that is pending."""
+    return [
+        each["spec"].get("nodeName", "")
+        for each in product.made.objects("pods", namespace)
+        if each["metadata"]["labels"]["runtime.lokiwager.io/spec"] == spec
+    ]
+
+
+def uids_of(units: list[dict[str, Any]]) -> set[str]:
+    return {each["metadata"]["uid"] for each in units}
+
+
+async def test_stock_whose_pod_a_claim_displaced_takes_the_seat_that_the_claim_freed(
+    full: Product,
+) -> None:
+    furnish(full.made.plane, "some-claimed")
+    stocked(full, "some.1", SEATS, "some-claimed")
+    before = uids_of(units_of(full.made, "some.1", full.made.stock))
+    answers = await claimed_at_once(
+        full, [order(f"some-{number}", "some.1") for number in range(FEW)]
+    )
+    assert [each.status for each in answers] == [201] * FEW
+    wait_until_running(full.caller, "some.1", FEW)
+    job = full.caller.until("/operator/jobs/stock-some.1", lambda job: job["ready"] == SEATS - FEW)
+    assert job["created"] == SEATS
+    claimed = {each.data["sourceStock"]["uid"] for each in answers}
+    assert uids_of(units_of(full.made, "some.1", full.made.stock)) == before - claimed
+
+
+def test_a_pool_that_refills_makes_nothing_in_the_place_of_a_displaced_pod(full: Product) -> None:
+    furnish(full.made.plane, "displaced")
+    pool = {"operationID": "pool-held", "name": "held", "specName": "held.1", "replicas": SEATS}
+    envelope = {**SMALL, "gpu": 1, "gpuProduct": "displaced"}
+    assert full.caller.post("/operator/stockpools", {**pool, **envelope}).status == 202
+    path = "/operator/stockpools/held"
+    full.caller.until(path, lambda pool: pool["available"] == SEATS)
+    before = uids_of(units_of(full.made, "held.1", full.made.stock))
+
+    stranger = {
+        "apiVersion": "runtime.lokiwager.io/v1alpha1",
+        "kind": "GPUUnit",
+        "metadata": {"name": "stranger", "namespace": full.made.instance},
+        "spec": {"specName": "other.1", **envelope},
+    }
+    full.kubectl("apply", "-f", "-", stdin=json.dumps(stranger))
+    full.caller.until("/gpu-units/stranger", lambda unit: unit["phase"] == "Ready")
+    displaced = full.caller.until(path, lambda pool: pool["progressing"] == 1)
+    assert (displaced["available"], displaced["seeded"]) == (SEATS - 1, SEATS)
+
+    assert full.caller.delete("/gpu-units/stranger").status == 204
+    mended = full.caller.until(path, lambda pool: pool["available"] == SEATS)
+    assert mended["seeded"] == SEATS
+    assert uids_of(units_of(full.made, "held.1", full.made.stock)) == before
+
+
+async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pending(
+    full: Product,
+) -> None:
+    furnish(full.made.plane, "all-held")
+    stocked(full, "full.1", SEATS + FURTHER, "all-held")
+    answers = await claimed_at_once(
+        full, [order(f"full-{number}", "full.1") for number in range(SEATS)]
+    )
+    assert [each.status for each in answers] == [201] * SEATS
+    wait_until_running(full.caller, "full.1", SEATS)
+    assert all(nodes_of_pods(full, full.made.instance, "full.1"))
+    # The garbage collector takes the other Pods, and may take its time.
+    left = until(
+        lambda: nodes_of_pods(full, full.made.stock, "full.1"), lambda pods: len(pods) == FURTHER
+    )
+    assert left == [""] * FURTHER
+    assert len(units_of(full.made, "full.1", full.made.stock)) == FURTHER

@@ -1,0 +1,114 @@
+"""Accounts have the rights that the product uses, none that it does not, and lack none.
+
+The stories bring about every request that a role ever makes, so that a right which nobody used in
+them is one too many. Without any one of the rights its story is refused, and the record shows it.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.proofs.product.rarely import API_VERSION, STORIES, Rarely
+from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
+from tests.proofs.real_cluster.product import installation, until
+from tests.proofs.real_cluster.proxy import Proxy, proxy
+from tests.rooms.bus.broker import broker
+from tests.rooms.manifests import rights
+
+pytestmark = pytest.mark.cluster
+
+OWNERS = {
+    ("stock", "GPUUnit"): {"specName": "owner.1"},
+    ("instance", "GPUUnit"): {"specName": "owner.1", "suspended": True},
+    ("instance", "GPUStorage"): {"size": "1Gi"},
+}
+
+
+@pytest.fixture(scope="module")
+def rarely(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rarely]:
+    with ExitStack() as stack:
+        made = stack.enter_context(
+            installation(cluster, tmp_path_factory.mktemp("rights"), "rights")
+        )
+        queue = stack.enter_context(broker())
+
+        def between() -> Proxy:
+            return stack.enter_context(proxy(cluster.url, cluster.certificate))
+
+        yield Rarely(made, between, queue.url)
+
+
+def events(rarely: Rarely) -> Iterator[dict[str, Any]]:
+    """Of the accounts of this installation."""
+    own = f"{rights.ACCOUNTS}{rarely.made.system}:"
+    for event in rarely.made.plane.audit_events():
+        if event["user"]["username"].startswith(own):
+            yield event
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_what_is_done_rarely_is_done(rarely: Rarely, story: Callable[[Rarely], None]) -> None:
+    story(rarely)
+
+
+def test_no_right_is_granted_that_nobody_uses(rarely: Rarely) -> None:
+    unused = rights.granted() - rights.used(events(rarely))
+    assert rights.lines(unused) == "", "after all the stories"
+
+
+def test_no_right_is_missing(rarely: Rarely) -> None:
+    assert rights.lines(rights.refused(events(rarely))) == ""
+
+
+@pytest.mark.parametrize(("place", "kind"), OWNERS)
+def test_a_child_that_holds_up_its_owner_needs_a_right_of_its_own(
+    rarely: Rarely, place: str, kind: str
+) -> None:
+    """Admission asks for it, not the manager, so that no record tells of its use."""
+    namespace, plural = f"{rarely.made.name}-{place}", f"{kind.lower()}s"
+    rarely.apply(kind, namespace, "owner", OWNERS[place, kind])
+    owner = rarely.there(plural, namespace, "owner")
+    child = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "child",
+            "namespace": namespace,
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": kind,
+                    "name": "owner",
+                    "uid": owner["metadata"]["uid"],
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": "child"}},
+            "template": {
+                "metadata": {"labels": {"app": "child"}},
+                "spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]},
+            },
+        },
+    }
+    manager = f"--as={rights.ACCOUNTS}{rarely.made.system}:gpuruntime-manager"
+    create = ("create", "--dry-run=server", manager, "-f", "-")
+    rarely.kubectl(*create, stdin=json.dumps(child))
+
+    role = ("role", "gpuruntime-manager", "-n", namespace)
+    rules = json.loads(rarely.kubectl("get", *role, "-o", "json"))["rules"]
+    others = [each for each in rules if each["resources"] != [f"{plural}/finalizers"]]
+    assert len(others) == len(rules) - 1
+    rarely.kubectl("patch", *role, "--type=merge", "-p", json.dumps({"rules": others}))
+
+    def refusal() -> str:
+        try:
+            return rarely.kubectl(*create, stdin=json.dumps(child))
+        except ControlPlaneError as error:
+            return str(error)
+
+    until(refusal, lambda said: "cannot set blockOwnerDeletion" in said)

@@ -1,0 +1,210 @@
+"""What nobody can ask of a storage or of a mount, on both servers, through the API and past it."""
+
+from typing import Any
+
+import pytest
+
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from tests.proofs.product.conftest import Open
+from tests.proofs.product.ground import Document, condition, is_ready
+
+IMAGE = "busybox:1.36"
+STORAGES: dict[str, tuple[Document, str]] = {
+    "no size": ({"size": "0"}, "size"),
+    "less than none": ({"size": "-1Gi"}, "size"),
+    "a size past all bounds": ({"size": "1e999"}, "size"),
+    "a size that is none": ({"size": "much"}, "size"),
+    "a size that is no text": ({"size": 1}, "size"),
+    "a class that can have no name": ({"storageClassName": "Fast_1"}, "storageClassName"),
+    "both sources": (
+        {"prepare": {"fromImage": IMAGE, "command": ["a"], "fromStorageName": "other"}},
+        "prepare",
+    ),
+    "no source": ({"prepare": {}}, "prepare"),
+    "an image without command": ({"prepare": {"fromImage": IMAGE}}, "prepare.fromImage"),
+    "a copy with a command": (
+        {"prepare": {"fromStorageName": "other", "command": ["a"]}},
+        "prepare.fromStorageName",
+    ),
+    "a command with a NUL": (
+        {"prepare": {"fromImage": IMAGE, "command": ["a\0b"]}},
+        "prepare.command[0]",
+    ),
+    "a source that can have no name": (
+        {"prepare": {"fromStorageName": "No"}},
+        "prepare.fromStorageName",
+    ),
+    "an accessor that is no switch": ({"accessor": {"enabled": "yes"}}, "accessor.enabled"),
+    "a name with a dot": ({"name": "a.b"}, "name"),
+    "a reserved name": ({"name": "op-mine"}, "name"),
+    "another namespace": ({"namespace": "elsewhere"}, "namespace"),
+    "an unknown field": ({"colour": "blue"}, "colour"),
+}
+# What the definitions let in is told by the controller: see the sizes among the volumes.
+PAST_THE_API = tuple(
+    name
+    for name in STORAGES
+    if name.startswith(("both", "no source", "an image", "a copy", "a command", "a class"))
+)
+PATHS: dict[str, tuple[tuple[str, ...], str]] = {
+    "relative": (("data",), "storageMounts[0].mountPath"),
+    "the root": (("/",), "storageMounts[0].mountPath"),
+    "a step up": (("/data/../etc",), "storageMounts[0].mountPath"),
+    "a NUL": (("/da\0ta",), "storageMounts[0].mountPath"),
+    "over the shared memory": (("/dev/shm",), "storageMounts[0].mountPath"),
+    "below the shared memory": (("/dev/shm/data",), "storageMounts[0].mountPath"),
+    "over the processes": (("/proc",), "storageMounts[0].mountPath"),
+    "twice": (("/data", "/data"), "storageMounts"),
+    "below another one": (("/data", "/data/deep"), "storageMounts"),
+    "above another one": (("/data/deep", "/data"), "storageMounts"),
+}
+
+
+def mounts(paths: tuple[str, ...]) -> list[Any]:
+    return [{"name": f"storage-{index}", "mountPath": path} for index, path in enumerate(paths)]
+
+
+def order(name: str, storage_mounts: list[Any]) -> Document:
+    return {
+        "operationID": name,
+        "name": name,
+        "specName": "g1.1",
+        "image": "python:3.12",
+        "storageMounts": storage_mounts,
+    }
+
+
+@pytest.mark.parametrize("sort", STORAGES)
+async def test_a_storage_that_cannot_be_is_refused_by_the_name_of_its_field(
+    on: Open, sort: str
+) -> None:
+    members, field = STORAGES[sort]
+    async with on() as ground:
+        body = {"name": ground.name("bad"), "size": "1Gi", **members}
+        refused = await ground.call("POST", "/gpu-storages", body)
+        assert (refused.status, refused.code) == (400, "invalid_request")
+        assert refused.fields == {field}
+        assert (await ground.call("GET", f"/gpu-storages/{body['name']}")).status == 404
+
+
+@pytest.mark.parametrize("sort", PAST_THE_API)
+async def test_the_definitions_refuse_it_too(on: Open, sort: str) -> None:
+    members, field = STORAGES[sort]
+    async with on() as ground:
+        body = {
+            "apiVersion": GPU_STORAGES.api_version,
+            "kind": "GPUStorage",
+            "metadata": {"name": ground.name("bad")},
+            "spec": {"size": "1Gi", **members},
+        }
+        refused = await ground.kube.post(GPU_STORAGES.path(namespace=ground.namespace), body)
+        assert f"spec.{field}" in {each for each, _ in refused.causes}
+
+
+@pytest.mark.parametrize("sort", PATHS)
+async def test_a_mount_that_cannot_be_is_refused_by_the_name_of_its_field(
+    on: Open, sort: str
+) -> None:
+    paths, field = PATHS[sort]
+    async with on() as ground:
+        name = ground.name("bad")
+        refused = await ground.call("POST", "/gpu-units", order(name, mounts(paths)))
+        assert (refused.status, refused.code) == (400, "invalid_request")
+        assert refused.fields == {field}
+        body = {
+            "apiVersion": GPU_UNITS.api_version,
+            "kind": "GPUUnit",
+            "metadata": {"name": name},
+            "spec": {"specName": "g1.1", "storageMounts": mounts(paths)},
+        }
+        by_hand = await ground.kube.post(GPU_UNITS.path(namespace=ground.namespace), body)
+        assert f"spec.{field}" in {each for each, _ in by_hand.causes}
+
+
+async def test_a_storage_is_mounted_once_by_a_unit(on: Open) -> None:
+    async with on() as ground:
+        twice = [{"name": "same", "mountPath": path} for path in ("/a", "/b")]
+        refused = await ground.call("POST", "/gpu-units", order(ground.name("bad"), twice))
+        assert (refused.status, refused.fields) == (400, {"storageMounts"})
+
+
+async def test_a_storage_that_is_not_there_is_named(on: Open) -> None:
+    async with on() as ground:
+        missing = ground.name("missing")
+        body = order(ground.name("bad"), [{"name": missing, "mountPath": "/data"}])
+        refused = await ground.call("POST", "/gpu-units", body)
+        assert (refused.status, refused.code) == (404, "gpustorage_not_found")
+        assert missing in refused.message
+        unit = await ground.mount("unit", await ground.ready("models"))
+        change = {"storageMounts": body["storageMounts"]}
+        refused = await ground.call("PUT", f"/gpu-units/{unit}", change)
+        assert (refused.status, refused.code) == (404, "gpustorage_not_found")
+        assert missing in refused.message
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "", None),
+        ("PUT", "", {"size": "1Gi"}),
+        ("DELETE", "", None),
+        ("POST", "/recover", None),
+    ],
+    ids=["read", "changed", "deleted", "recovered"],
+)
+async def test_what_is_not_there_is_not(on: Open, method: str, path: str, body: Any) -> None:
+    async with on() as ground:
+        name = ground.name("missing")
+        refused = await ground.call(method, f"/gpu-storages/{name}{path}", body)
+        assert (refused.status, refused.code) == (404, "gpustorage_not_found")
+        assert name in refused.message
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"storageClassName": "other"}, "storageClassName"),
+        ({"prepare": None}, "prepare"),
+        ({"size": None}, "size"),
+        ({"size": "0"}, "size"),
+        ({"name": "other"}, "name"),
+    ],
+)
+async def test_what_a_storage_is_made_of_cannot_change(
+    on: Open, change: Document, field: str
+) -> None:
+    async with on() as ground:
+        name = await ground.make("models")
+        refused = await ground.call("PUT", f"/gpu-storages/{name}", change)
+        assert (refused.status, refused.fields) == (400, {field})
+
+
+async def test_a_name_that_is_in_use_is_told_with_what_to_do(on: Open) -> None:
+    async with on() as ground:
+        name = await ground.ready("models")
+        again = {"name": name, "size": "1Gi"}
+        refused = await ground.call("POST", "/gpu-storages", again)
+        assert (refused.status, refused.code) == (409, "name_taken")
+        assert refused.message == (
+            f"storage {name} exists already: update it, or choose another name"
+        )
+        unit = await ground.mount("unit", name)
+        await ground.unit(unit, is_ready)
+        (await ground.kube.delete(ground.path(GPU_STORAGES, name))).ok()
+        refused = await ground.call("POST", "/gpu-storages", again)
+        assert refused.message == (
+            f"storage {name} is being deleted: wait until it is gone, or choose another name"
+        )
+
+
+async def test_a_class_that_does_not_exist_is_named_until_it_does(on: Open) -> None:
+    async with on() as ground:
+        of = ground.name("fast")
+        name = await ground.make("models", storageClassName=of)
+        view = await ground.storage(name, lambda view: of in view["message"])
+        assert (view["phase"], condition(view, "Ready")["reason"]) == ("Pending", "VolumePending")
+        assert view["message"] == (
+            f"claim {name} waits for its volume: there is no class {of}, "
+            "only a volume made by hand can serve it"
+        )

@@ -1,0 +1,70 @@
+"""A newer version of the manager over units that run, and the older one after it."""
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from tests.proofs.product.fleet import Fleet
+from tests.proofs.product.newer import LABEL
+from tests.proofs.real_cluster.product import until
+
+pytestmark = pytest.mark.cluster
+
+NEWER = "tests.proofs.product.newer"
+
+
+@attrs.frozen
+class Upgrade:
+    """The Pods before it, and how large the audit log was then."""
+
+    pods: dict[str, set[str]]
+    size: int
+
+
+@pytest.fixture(scope="module")
+def upgrade(fleet: Fleet) -> Iterator[Upgrade]:
+    pods = fleet.pods()
+    yield Upgrade(pods, fleet.change_manager(NEWER))
+    if fleet.program == NEWER:
+        fleet.change_manager()
+
+
+def change(fleet: Fleet, name: str) -> None:
+    """Its spec: returns when the Pod that comes of it runs, and the old one is gone."""
+    key = fleet.key(name)
+    old = fleet.pods()[key]
+    assert fleet.caller.put(f"/gpu-units/{name}", {"image": "python:3.13"}).status == 200
+    until(lambda: fleet.pods().get(key, set()), lambda new: len(new) == 1 and not new & old)
+    fleet.caller.until(f"/gpu-units/{name}", lambda unit: unit["phase"] == "Ready")
+    fleet.wait_until_quiet()
+
+
+def test_a_newer_version_writes_nothing_and_restarts_nothing(
+    fleet: Fleet, upgrade: Upgrade
+) -> None:
+    assert fleet.writes_since(upgrade.size) == []
+    assert fleet.pods() == upgrade.pods
+
+
+@pytest.mark.usefixtures("upgrade")
+def test_a_change_of_its_spec_gives_one_unit_the_newer_shape(fleet: Fleet) -> None:
+    size, before = fleet.made.plane.audit_size(), fleet.pods()
+    change(fleet, "fleet-1")
+    assert fleet.labels_of_pod("fleet-1")[LABEL] == "yes"
+    after = fleet.pods()
+    assert [unit for unit in after if after[unit] != before[unit]] == [fleet.key("fleet-1")]
+    # A Pod that finds no room hears other words from the scheduler when another's place is new,
+    # and its unit's status repeats them.
+    written = {each for each in fleet.writes_since(size) if each.subresource != "status"}
+    assert {each.name.partition(".")[0] for each in written} == {"fleet-1", "unit-fleet-1"}
+
+
+@pytest.mark.usefixtures("upgrade")
+def test_the_older_version_comes_back_and_restarts_nothing(fleet: Fleet) -> None:
+    change(fleet, "fleet-2")
+    before = fleet.pods()
+    size = fleet.change_manager()
+    assert fleet.writes_since(size) == []
+    assert fleet.pods() == before
+    assert fleet.labels_of_pod("fleet-2")[LABEL] == "yes"

@@ -1,0 +1,331 @@
+"""The product as processes on a control plane, each role under its own service account.
+
+An installation is made from the manifests, and can have namespaces of its own, so that several
+share one control plane.
+"""
+
+import json
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import yaml
+
+from gpuruntime.manifests import kustomization
+from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
+from tests.proofs.real_cluster.processes import Keeper, tail_of
+
+T = TypeVar("T")
+
+MANIFESTS = Path(__file__).parents[3] / "manifests"
+POLL_SECONDS = 0.05
+WAIT_SECONDS = 60.0
+NOWHERE = Path("/nonexistent")
+# Of the whole cluster, and of the accounts in one installation's namespaces.
+OF_ACCOUNTS = ("ClusterRole", "ValidatingAdmissionPolicy")
+# What processes need of the manifests, as Pods do.
+ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
+FURNISHING = {
+    "base": ACCESS
+    | {
+        *("Namespace", "ResourceQuota", "LimitRange", "PriorityClass", "NetworkPolicy"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    },
+    "serverless": ACCESS,
+}
+
+
+class ProcessError(Exception):
+    """A process ended, or something did not come in time; with the tail of its log."""
+
+
+@attrs.frozen
+class Answer:
+    status: int
+    headers: dict[str, str]
+    document: Any
+
+    @property
+    def data(self) -> Any:
+        return self.document["data"]
+
+    @property
+    def code(self) -> str:
+        return str(self.document["error"]["code"])
+
+
+class Process:
+    """One run of a role."""
+
+    def __init__(self, keeper: Keeper, name: str, log: Path, argv: list[str]) -> None:
+        self.name = name
+        self.log = log
+        self._keeper = keeper
+        self.pid = keeper.start(name, argv, log)
+
+    @property
+    def operations(self) -> str:
+        """Waits until the role listens there."""
+        return str(self.said("operations listening")["address"])
+
+    @property
+    def address(self) -> str:
+        return str(self.said("listening")["address"])
+
+    @property
+    def has_ended(self) -> bool:
+        return self._keeper.poll(self.name) is not None
+
+    def kill(self) -> None:
+        """At once, as a crash would."""
+        self._keeper.kill(self.name)
+
+    def stop(self) -> int:
+        """Asks it to end, and gives its exit code."""
+        os.kill(self.pid, signal.SIGTERM)
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        code = until(lambda: self._keeper.poll(self.name), lambda code: code is not None)
+        assert code is not None
+        return code
+
+    def said(self, event: str) -> dict[str, Any]:
+        """The last log line with this event, once there is one."""
+        lines = until(lambda: self._lines(event), bool, explain=lambda: self._why(event))
+        return lines[-1]
+
+    def wait_until_ready(self) -> None:
+        url = f"{self.operations}/readyz"
+        until(lambda: request("GET", url).status, lambda status: status == 200, explain=self.tail)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over all series that have these labels."""
+        with urllib.request.urlopen(f"{self.operations}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        wanted = {f'{label}="{value}"' for label, value in labels.items()}
+        return sum(
+            float(value)
+            for series, _, value in (line.rpartition(" ") for line in lines)
+            if series.partition("{")[0] == name
+            and wanted <= set(series.partition("{")[2].rstrip("}").split(","))
+        )
+
+    def tail(self) -> str:
+        return tail_of(self.log)
+
+    def _lines(self, event: str) -> list[dict[str, Any]]:
+        if self.has_ended:
+            raise ProcessError(f"{self.name} ended; the end of its log:\n{self.tail()}")
+        lines = self.log.read_text().splitlines(keepends=True)
+        whole = (line for line in lines if line.startswith("{") and line.endswith("}\n"))
+        documents = (json.loads(line) for line in whole)
+        return [one for one in documents if one.get("event") == event]
+
+    def _why(self, event: str) -> str:
+        return f"{self.name} never said {event!r}; the end of its log:\n{self.tail()}"
+
+
+class Installation:
+    """What the manifests bring, under one name, and the processes on it."""
+
+    def __init__(self, plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> None:
+        self.plane = plane
+        self.name = name
+        self.stock = f"{name}-stock"
+        self.instance = f"{name}-instance"
+        self.system = f"{name}-system"
+        self._keeper = keeper
+        self._folder = folder
+        self._count = 0
+
+    def apply(self) -> None:
+        """Twice is as good as once."""
+        self.plane.kubectl("apply", "-k", str(MANIFESTS / "crds"))
+        self.plane.kubectl(
+            "wait",
+            "--for=condition=Established",
+            "crd/gpuunits.runtime.lokiwager.io",
+            "crd/stockpools.runtime.lokiwager.io",
+            "crd/gpustorages.runtime.lokiwager.io",
+        )
+        documents = "---\n".join(yaml.safe_dump(each) for each in self.documents())
+        self.plane.kubectl("apply", "-f", "-", stdin=documents)
+
+    def manager(
+        self, *, server: str = "", program: str = "gpuruntime", **settings: Any
+    ) -> Process:
+        """The program is the module to run."""
+        return self._start("manager", server, settings, program)
+
+    def api(self, *, server: str = "", **settings: Any) -> Process:
+        return self._start("api", server, {"listen": "127.0.0.1:0", **settings})
+
+    def activator(self, *, server: str = "", **settings: Any) -> Process:
+        return self._start("activator", server, settings)
+
+    def kubeconfig(self, role: str, server: str = "") -> Path:
+        """Of the role's account; another server is one between us and the API server."""
+        cluster: dict[str, str] = {"server": server or self.plane.url}
+        if not server or server.startswith("https"):
+            cluster["certificate-authority"] = str(self.plane.certificate)
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": role,
+            "clusters": [{"name": role, "cluster": cluster}],
+            "users": [{"name": role, "user": {"token": self._token(role)}}],
+            "contexts": [{"name": role, "context": {"cluster": role, "user": role}}],
+        }
+        path = self._folder / f"{role}-{secrets.token_hex(4)}.kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def objects(self, kind: str, namespace: str) -> list[dict[str, Any]]:
+        """As the API server has them now: `deployments`, `gpuunits`, ..."""
+        found = json.loads(self.plane.kubectl("get", kind, "-n", namespace, "-o", "json"))
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+    def _start(
+        self, role: str, server: str, settings: dict[str, Any], program: str = "gpuruntime"
+    ) -> Process:
+        self._count += 1
+        name = f"{self.name}-{role}-{self._count}"
+        document = {
+            "operations": {"listen": "127.0.0.1:0"},
+            "namespaces": {
+                "stock": self.stock,
+                "instance": self.instance,
+                "system": self.system,
+            },
+            "kubernetes": {"kubeconfig": str(self.kubeconfig(role, server))},
+            "leaderElection": {"enabled": True},
+            **settings,
+        }
+        config = self._folder / f"{name}.yaml"
+        config.write_text(yaml.safe_dump(document))
+        argv = [sys.executable, "-m", program, role, "--config", str(config)]
+        return Process(self._keeper, name, self._folder / f"{name}.log", argv)
+
+    def _token(self, role: str) -> str:
+        path = f"/api/v1/namespaces/{self.system}/serviceaccounts/gpuruntime-{role}/token"
+        answer = self.plane.request("POST", path, {"spec": {"expirationSeconds": 7200}})
+        return str(answer["status"]["token"])
+
+    def documents(self) -> Iterator[Any]:
+        """The cluster's own objects are shared but for those that name this one's accounts."""
+        for document in furnishing():
+            text = json.dumps(document).replace('"runtime-', f'"{self.name}-')
+            renamed = json.loads(text.replace(":runtime-", f":{self.name}-"))
+            if renamed["kind"].startswith(OF_ACCOUNTS):
+                renamed["metadata"]["name"] += f"-{self.name}"
+            if renamed["kind"] == "ClusterRoleBinding":
+                renamed["roleRef"]["name"] += f"-{self.name}"
+            if renamed["kind"] == "ValidatingAdmissionPolicyBinding":
+                renamed["spec"]["policyName"] += f"-{self.name}"
+            yield renamed
+
+
+class Caller:
+    """A caller of one api replica, who waits for each answer."""
+
+    def __init__(self, address: str) -> None:
+        self._root = f"{address}/api/v1"
+
+    def get(self, path: str) -> Answer:
+        return request("GET", self._root + path)
+
+    def post(self, path: str, body: object) -> Answer:
+        return request("POST", self._root + path, body)
+
+    def put(self, path: str, body: object) -> Answer:
+        return request("PUT", self._root + path, body)
+
+    def delete(self, path: str) -> Answer:
+        return request("DELETE", self._root + path)
+
+    def until(
+        self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
+    ) -> Any:
+        """The data of the first answer for which it holds."""
+        answer = until(
+            lambda: self.get(path),
+            lambda answer: answer.status == 200 and holds(answer.data),
+            seconds=seconds,
+        )
+        return answer.data
+
+
+@contextmanager
+def installation(plane: ControlPlane, logs: Path, name: str = "runtime") -> Iterator[Installation]:
+    """Its processes end with the block; its objects stay with the control plane."""
+    keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-product-")), NOWHERE)
+    try:
+        made = Installation(plane, keeper, logs, name)
+        made.apply()
+        yield made
+    finally:
+        keeper.close()
+
+
+@cache
+def furnishing() -> tuple[Any, ...]:
+    return tuple(
+        document
+        for folder, kinds in FURNISHING.items()
+        for document in kustomization.documents(MANIFESTS / folder)
+        if document["kind"] in kinds
+    )
+
+
+def request(method: str, url: str, body: object = None) -> Answer:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            return _answer(answer.status, answer.headers.items(), answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return _answer(error.code, error.headers.items(), error.read())
+
+
+def until(
+    look: Callable[[], T],
+    holds: Callable[[T], bool],
+    *,
+    seconds: float = WAIT_SECONDS,
+    explain: Callable[[], str] = lambda: "",
+) -> T:
+    """What was seen when it held; a look that could not be had is taken again."""
+    deadline = time.monotonic() + seconds
+    last: T | Exception
+    while True:
+        try:
+            if holds(seen := look()):
+                return seen
+            last = seen
+        except (ControlPlaneError, OSError) as error:
+            last = error
+        if time.monotonic() > deadline:
+            raise ProcessError(f"not in {seconds:.0f} s; last seen: {last!r}\n{explain()}")
+        time.sleep(POLL_SECONDS)
+
+
+def _answer(status: int, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
+    document: Any = None
+    if body.startswith((b"{", b"[")):
+        document = json.loads(body)
+    return Answer(status, {name.lower(): value for name, value in headers}, document or body)

@@ -1,0 +1,110 @@
+"""The control plane as Pods on a real node, from the manifests as an operator would lay over."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
+from tests.proofs.real_cluster.product import MANIFESTS, until
+from tests.proofs.real_node import overlay, pods
+from tests.proofs.real_node.caller import PatientCaller
+from tests.proofs.real_node.overlay import SYSTEM, Part
+
+INSTANCE = "runtime-instance"
+STOCK = "runtime-stock"
+ADDRESS = f"http://gpuruntime-api.{SYSTEM}.svc.cluster.local:8080"
+# A shell as the first process of a Pod hears no SIGTERM that it does not trap.
+RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
+# Two cores for everything: what a unit does not ask for is little here.
+MANAGER = {"podDefaults": {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}}
+CONTROL_PLANE = {"manager": Part(settings=MANAGER)}
+# Two cores, on which everything else runs meanwhile.
+ROLLOUT_SECONDS = 180
+
+
+class Deployment:
+    """What the manifests bring, under their own names, and how it is called."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self.caller = PatientCaller(ADDRESS)
+        self._folder = folder
+
+    def apply(self, parts: Mapping[str, Part] = CONTROL_PLANE) -> None:
+        """Again with others is a rollout of the roles that they are of."""
+        overlay.write(self._folder, parts)
+        self.plane.kubectl("apply", "-k", str(self._folder))
+        self.wait_until_rolled_out(*overlay.bases_of(parts))
+
+    def remove(self, base: str) -> None:
+        """What one folder of the manifests has brought."""
+        self.plane.kubectl("delete", "-k", str(MANIFESTS / base), "--ignore-not-found")
+
+    def wait_until_rolled_out(self, *bases: str) -> None:
+        for base in bases or ("control-plane",):
+            for role in overlay.BASES[base]:
+                self._wait_for_rollout(role)
+        until(lambda: pods.answers(f"{ADDRESS}/api/v1/health"), bool)
+
+    def _wait_for_rollout(self, role: str) -> None:
+        target = ("-n", SYSTEM, f"deployment/gpuruntime-{role}")
+        try:
+            self.plane.kubectl("rollout", "status", *target, f"--timeout={ROLLOUT_SECONDS}s")
+        except ControlPlaneError as error:
+            selector = f"app.kubernetes.io/name=gpuruntime-{role}"
+            said = self.plane.kubectl("logs", "-n", SYSTEM, "-l", selector, "--tail=5")
+            raise ControlPlaneError(f"{error}; the ends of its logs:\n{said}") from error
+
+    def pods(self, role: str) -> list[dict[str, Any]]:
+        """Those that are not on their way out."""
+        return self.pods_of(SYSTEM, f"app.kubernetes.io/name=gpuruntime-{role}")
+
+    def pods_of(self, namespace: str, selector: str = "") -> list[dict[str, Any]]:
+        found = self.plane.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "json")
+        items: list[dict[str, Any]] = json.loads(found)["items"]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    def leader(self) -> str:
+        """The Pod that holds the lease, if one does."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/gpuruntime-manager"
+        lease = until(lambda: self.plane.request("GET", path), bool)
+        return str(lease["spec"].get("holderIdentity", ""))
+
+    def exec(self, pod: str, *command: str) -> str:
+        return self.plane.kubectl("exec", "-n", SYSTEM, pod, "--", *command)
+
+    def seed(self, spec: str, replicas: int, **body: Any) -> None:
+        """Returns when they are ready."""
+        operation = f"stock-{spec}-{time.monotonic_ns()}"
+        wanted = {"operationID": operation, "specName": spec, "replicas": replicas, **body}
+        answer = self.caller.post("/operator/stock-units", wanted)
+        assert answer.status in (200, 202), answer
+        self.caller.until(f"/operator/jobs/{operation}", lambda job: job["ready"] == replicas)
+
+    def claim(self, spec: str, name: str, **body: Any) -> dict[str, Any]:
+        operation = f"unit-{name}-{time.monotonic_ns()}"
+        wanted = {"operationID": operation, "specName": spec, "name": name, **body}
+        answer = self.caller.post("/gpu-units", wanted)
+        assert answer.status in (200, 201), answer
+        view: dict[str, Any] = answer.data
+        return view
+
+    def clear(self) -> None:
+        """No unit, no stock, no storage, and no Pod of any."""
+        kinds = "gpuunits,stockpools,gpustorages"
+        for namespace in (INSTANCE, STOCK):
+            self.plane.kubectl("delete", kinds, "--all", "-n", namespace, "--wait=false")
+            force = ("--all", "--force", "--grace-period=0", "--wait=false")
+            self.plane.kubectl("delete", "pods", *force, "-n", namespace)
+        until(lambda: self.pods_of(INSTANCE) + self.pods_of(STOCK), lambda left: not left)
+
+    def ready(self, name: str) -> dict[str, Any]:
+        view: dict[str, Any] = self.caller.until(
+            f"/gpu-units/{name}",
+            lambda unit: (
+                unit["phase"] == "Ready" and unit["observedGeneration"] == unit["generation"]
+            ),
+        )
+        return view

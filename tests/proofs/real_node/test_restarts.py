@@ -1,0 +1,123 @@
+"""Parts end and come back: nothing is lost, nothing is doubled, and callers just ask again."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.proofs.real_cluster.product import until
+from tests.proofs.real_node import pods
+from tests.proofs.real_node.deployment import ADDRESS, INSTANCE, Deployment
+from tests.proofs.real_node.load import load
+from tests.proofs.real_node.node import Node
+from tests.proofs.real_node.overlay import SYSTEM
+from tests.proofs.real_node.stock_images import PYTHON
+
+pytestmark = pytest.mark.node
+
+SERVES = "trap exit TERM; python -m http.server 8080 & wait"
+TEMPLATE = {"command": ["sh", "-c", SERVES], "ports": [{"name": "http", "port": 8080}]}
+SPEC = "steady.1"
+STEADY = "steady"
+
+
+@pytest.fixture(scope="module")
+def steady(product: Deployment) -> Iterator[Deployment]:
+    """With one unit that serves all the while."""
+    product.clear()
+    product.seed(SPEC, 5, memory="64Mi")
+    product.claim(SPEC, STEADY, image=PYTHON, template=TEMPLATE)
+    product.ready(STEADY)
+    yield product
+    product.clear()
+
+
+@pytest.fixture
+def unharmed(steady: Deployment) -> Iterator[Deployment]:
+    """Its Pod is the same one afterwards, it answers, and the audit finds nothing."""
+    before = pod_of(steady)
+    yield steady
+    url = str(steady.ready(STEADY)["accessURL"])
+    until(lambda: pods.answers(url), bool)
+    assert pod_of(steady) == before
+    until(
+        lambda: steady.caller.get("/operator/audit"),
+        lambda report: report.status == 200 and report.data["breaches"] == [],
+    )
+
+
+def pod_of(product: Deployment) -> tuple[str, int]:
+    [pod] = product.pods_of(INSTANCE, f"runtime.lokiwager.io/unit={STEADY}")
+    [container] = pod["status"]["containerStatuses"]
+    return pod["metadata"]["uid"], container["restartCount"]
+
+
+def claim_another(product: Deployment, name: str) -> None:
+    product.claim(SPEC, name, image=PYTHON, template=TEMPLATE)
+    product.ready(name)
+
+
+@pytest.mark.parametrize("program", ["kubelet", "containerd"])
+def test_a_program_of_the_node_is_killed(
+    unharmed: Deployment, real_node: Node, program: str
+) -> None:
+    real_node.kill(program)
+    real_node.start(program)
+    real_node.wait_until_ready()
+    claim_another(unharmed, f"after-{program}")
+
+
+@pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
+def test_a_program_of_the_control_plane_is_killed(unharmed: Deployment, program: str) -> None:
+    unharmed.plane.kill(program)
+    unharmed.plane.start(program)
+    unharmed.plane.wait_until_ready()
+    claim_another(unharmed, f"after-{program}")
+
+
+def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
+    unharmed: Deployment,
+) -> None:
+    leader = unharmed.leader()
+    pod = next(
+        pod["metadata"]["name"]
+        for pod in unharmed.pods("manager")
+        if leader.startswith(pod["metadata"]["name"])
+    )
+    unharmed.plane.kubectl("delete", "pod", pod, "-n", SYSTEM, "--force", "--grace-period=0")
+    until(unharmed.leader, lambda name: bool(name) and name != leader)
+    unharmed.seed("led.1", 1, memory="64Mi")
+    unharmed.claim("led.1", "after-leader", image=PYTHON, template=TEMPLATE)
+    unharmed.ready("after-leader")
+    unharmed.wait_until_rolled_out()
+
+
+def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deployment) -> None:
+    before = unharmed.plane.audit_size()
+    with load(ADDRESS, "killed") as running:
+        until(lambda: len(running.names), lambda count: count > 10)
+        pod = unharmed.pods("api")[0]["metadata"]["name"]
+        unharmed.plane.kubectl("delete", "pod", pod, "-n", SYSTEM, "--force", "--grace-period=0")
+        unharmed.wait_until_rolled_out()
+    assert running.failures == []
+    assert pools_made_since(unharmed, before) == Counter(running.names)
+
+
+def test_a_rolling_update_fails_no_request(unharmed: Deployment) -> None:
+    before = unharmed.plane.audit_size()
+    with load(ADDRESS, "rolled") as running:
+        until(lambda: len(running.names), lambda count: count > 10)
+        unharmed.plane.kubectl("rollout", "restart", "-n", SYSTEM, "deployment/gpuruntime-api")
+        unharmed.wait_until_rolled_out()
+    assert running.failures == []
+    assert pools_made_since(unharmed, before) == Counter(running.names)
+
+
+def pools_made_since(product: Deployment, size: int) -> Counter[str]:
+    """How often each was, by the log of the API server."""
+    asked = (
+        event["objectRef"]
+        for event in product.plane.audit_events(size)
+        if event["verb"] == "create" and event.get("responseStatus", {}).get("code") == 201
+    )
+    return Counter(what["name"] for what in asked if what["resource"] == "stockpools")

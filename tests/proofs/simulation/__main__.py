@@ -1,0 +1,124 @@
+"""Runs seeds, side by side; a run that fails is shrunk, and told with the way to see it again."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from math import inf
+
+import attrs
+
+from tests.proofs.simulation.checks.check import Verdict
+from tests.proofs.simulation.checks.coverage import Met
+from tests.proofs.simulation.faults.kinds import Planned
+from tests.proofs.simulation.faults.plan import plan_of
+from tests.proofs.simulation.run import simulate
+from tests.proofs.simulation.series import NO_END, Case, verdicts
+from tests.proofs.simulation.shrink import shrunk
+from tests.proofs.simulation.stories.script import SCRIPTS
+
+
+@attrs.frozen
+class Chosen:
+    seeds: range
+    faults: frozenset[int] | None
+    is_verbose: bool
+    shrinks: bool
+    within_seconds: float
+    covered: int
+
+    def plan(self, seed: int) -> tuple[Planned, ...]:
+        """Of its faults the chosen ones."""
+        plan, chosen = plan_of(seed), self.faults
+        return plan if chosen is None else tuple(plan[number] for number in sorted(chosen))
+
+
+def main(arguments: Sequence[str]) -> int:
+    chosen = _chosen(arguments)
+    if chosen.is_verbose:
+        for seed in chosen.seeds:
+            simulate(seed, chosen.plan(seed), _say)
+    started = time.monotonic()
+    failed, met = 0, Met()
+    for verdict in verdicts(_by_script(chosen)):
+        met.add(verdict.met)
+        if not verdict.is_sound:
+            failed += 1
+            _tell(verdict, chosen)
+    seconds = time.monotonic() - started
+    _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {failed} failed")
+    if seconds > chosen.within_seconds:
+        _say(f"that is longer than {chosen.within_seconds:.0f} s")
+    missed = met.missed(chosen.covered) if chosen.covered else []
+    for line in missed:
+        _say(line)
+    return 1 if failed or missed or seconds > chosen.within_seconds else 0
+
+
+def _chosen(arguments: Sequence[str]) -> Chosen:
+    parser = argparse.ArgumentParser(prog="python -m tests.proofs.simulation", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--seed", type=int, help="one seed")
+    which.add_argument("--seeds", help="from one to another, such as 0-199")
+    parser.add_argument("--faults", help="of its faults only these, by their numbers: 3,7")
+    parser.add_argument("--verbose", action="store_true", help="tell every event")
+    parser.add_argument("--within", type=float, default=inf, help="fail beyond so many seconds")
+    parser.add_argument(
+        "--covered",
+        type=int,
+        default=0,
+        metavar="TIMES",
+        help="fail where a kind of write was met so often, and nobody died before, at or after it",
+    )
+    parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
+    given = parser.parse_args(arguments)
+    if given.faults is not None and given.seed is None:
+        parser.error("--faults are those of one seed: give --seed")
+    if given.seeds is None:
+        seeds = range(given.seed, given.seed + 1)
+    else:
+        first, _, last = given.seeds.partition("-")
+        seeds = range(int(first), int(last) + 1)
+    faults = None
+    if given.faults is not None:
+        faults = frozenset(map(int, filter(None, given.faults.split(","))))
+    return Chosen(seeds, faults, given.verbose, not given.no_shrink, given.within, given.covered)
+
+
+def _by_script(chosen: Chosen) -> list[list[Case]]:
+    """What is compared with one undisturbed run is tried in one process."""
+    seeds = chosen.seeds
+    series = [range(each, seeds.stop, SCRIPTS) for each in seeds[:SCRIPTS]]
+    return [[(seed, chosen.plan(seed)) for seed in each] for each in series]
+
+
+def _tell(verdict: Verdict, chosen: Chosen) -> None:
+    seed, plan = verdict.seed, chosen.plan(verdict.seed)
+    _say(f"seed {seed} fails:")
+    for fault in verdict.faults:
+        _say(f"  {fault}")
+    if chosen.shrinks and NO_END not in verdict.faults:
+
+        def fails(some: Sequence[Planned]) -> bool:
+            return not next(verdicts([[(seed, tuple(some))]])).is_sound
+
+        plan = tuple(shrunk(plan, fails))
+        _say("of its faults these are enough:" if plan else "no fault is needed for it")
+        for planned in plan:
+            _say(f"  {planned}")
+    numbers = ",".join(str(plan_of(seed).index(planned)) for planned in plan)
+    _say(f"again: python -m tests.proofs.simulation --seed {seed} --faults={numbers} --verbose")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of texts are walked in the order of their hashes: a run must not depend on it.
+        again = [sys.executable, "-m", "tests.proofs.simulation", *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,38 @@
+"""Whether a run kept every promise: on its way, at rest, and beside the undisturbed run."""
+
+from functools import lru_cache
+
+import attrs
+
+from tests.proofs.simulation.checks.comparison import differences
+from tests.proofs.simulation.checks.coverage import Met
+from tests.proofs.simulation.faults.kinds import Planned
+from tests.proofs.simulation.run import Outcome, simulate
+from tests.proofs.simulation.stories.script import SCRIPTS
+
+
+@attrs.frozen(slots=True)
+class Verdict:
+    seed: int
+    digest: str
+    faults: tuple[str, ...]
+    met: Met = attrs.field(factory=Met)
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.faults
+
+
+def check(seed: int, plan: tuple[Planned, ...]) -> Verdict:
+    outcome = simulate(seed, plan)
+    faults = outcome.breaches
+    if not faults:
+        reference = _undisturbed(seed % SCRIPTS)
+        faults = reference.breaches or tuple(differences(outcome, reference))
+    return Verdict(seed, outcome.digest, faults, outcome.met)
+
+
+@lru_cache
+def _undisturbed(script: int) -> Outcome:
+    """The same for all runs of the script."""
+    return simulate(script, ())

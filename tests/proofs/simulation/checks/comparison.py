@@ -1,0 +1,83 @@
+"""The end of a disturbed run beside that of the same run undisturbed.
+
+Equal in both: what each story came to; of every unit, but of those that compete for scarce stock,
+its spec and its phase; of every pool that nobody competes for, its size and its stock, where
+stock that a deleted unit gave back counts as used.
+
+The children of a unit that stays are made and deleted equally often. Of a unit that goes, nothing
+is left: it may go before it has children, and a create that was still on its way then may make it
+a second time, which never starts and is removed. A storage is filled by as many Jobs in both.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.volumes import JOBS
+from tests.proofs.simulation.checks.witness import INSTANCE, Made
+from tests.proofs.simulation.run import Outcome
+from tests.proofs.simulation.stories.script import SCARCE, Script, script_of
+
+CHILDREN: Final = ("Deployment", "Service", "NetworkPolicy", "PersistentVolumeClaim")
+OWNERS: Final = (GPU_UNITS.kind, GPU_STORAGES.kind)
+
+
+def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
+    rivals = racing_names(script_of(outcome.seed))
+    for name in sorted({*outcome.state, *reference.state}):
+        was, there = outcome.state.get(name), reference.state.get(name)
+        if was != there and not _is_racing(name, rivals):
+            yield f"{name} ends as {was}, undisturbed as {there}"
+    for story in sorted({*outcome.results, *reference.results}):
+        was, there = outcome.results.get(story), reference.results.get(story)
+        if was != there and SCARCE not in story:
+            yield f"story {story} came to {was}, undisturbed to {there}"
+    yield from _counts(outcome.made, reference.made, rivals)
+    yield from _prepares(outcome.made, reference.made)
+
+
+def racing_names(script: Script) -> frozenset[str]:
+    """Of units of which the run decides who gets what, and when."""
+    scarce = {each.unit_name for each in script.units if each.spec_name == SCARCE}
+    makers = {name for each in script.functions for name in (each.name, each.successor)}
+    workers = {f"{name}-w-" for name in makers}
+    contests = {name for each in script.contests for name in each.names}
+    return frozenset({*scarce, *workers, *contests})
+
+
+def _is_racing(name: str, rivals: frozenset[str]) -> bool:
+    return any(rival in name for rival in rivals)
+
+
+def _counts(
+    made: Mapping[tuple[str, str], Made],
+    reference: Mapping[tuple[str, str], Made],
+    rivals: frozenset[str],
+) -> Iterator[str]:
+    for kind, path in sorted({*made, *reference}):
+        is_ours = kind in (*CHILDREN, *OWNERS) and path.startswith(f"{INSTANCE}/")
+        if not is_ours or _is_racing(path, rivals):
+            continue
+        is_, was = (each.get((kind, path), Made()) for each in (made, reference))
+        if is_.left != was.left or (kind in CHILDREN and is_.left and is_ != was):
+            yield f"{kind} {path}: {is_}, undisturbed {was}"
+
+
+def _prepares(
+    made: Mapping[tuple[str, str], Made], reference: Mapping[tuple[str, str], Made]
+) -> Iterator[str]:
+    is_, was = (_runs(each) for each in (made, reference))
+    for name in sorted({*is_, *was}):
+        if is_[name] != was[name]:
+            yield f"{name}: {is_[name]} Jobs were made, undisturbed {was[name]}"
+
+
+def _runs(made: Mapping[tuple[str, str], Made]) -> Counter[str]:
+    """Of each storage; the end of a Job's name is different in every run."""
+    runs: Counter[str] = Counter()
+    for (kind, path), each in made.items():
+        if kind == JOBS.kind:
+            runs[path.rpartition("-")[0]] += each.created
+    return runs

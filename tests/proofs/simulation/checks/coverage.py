@@ -1,0 +1,59 @@
+"""Which kinds of writes the runs have met, and at which moments of them a process died."""
+
+from collections import Counter
+from typing import Final
+
+import attrs
+
+from gpuruntime.kube.transport import Request
+from tests.proofs.simulation.faults.kinds import Kind
+
+MOMENTS: Final = (Kind.CRASH_BEFORE, Kind.CRASH_SENT, Kind.CRASH_AFTER)
+
+
+@attrs.frozen(order=True, slots=True)
+class WriteKind:
+    """Whose it is by role, and what it is done to."""
+
+    role: str
+    method: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.method} {self.what}"
+
+
+@attrs.define(slots=True)
+class Met:
+    """Of one run, or of several together."""
+
+    writes: Counter[WriteKind] = attrs.field(factory=Counter)
+    deaths: Counter[tuple[WriteKind, Kind]] = attrs.field(factory=Counter)
+
+    def note(self, process: str, request: Request, fault: object) -> None:
+        kind = write_kind(process, request)
+        self.writes[kind] += 1
+        if isinstance(fault, Kind) and fault in MOMENTS:
+            self.deaths[kind, fault] += 1
+
+    def add(self, other: "Met") -> None:
+        self.writes.update(other.writes)
+        self.deaths.update(other.deaths)
+
+    def missed(self, often: int) -> list[str]:
+        """Of what is written so often: the moments at which nobody ever died."""
+        return [
+            f"{kind} (written {self.writes[kind]} times): nobody died at {moment}"
+            for kind in sorted(self.writes)
+            for moment in MOMENTS
+            if self.writes[kind] >= often and not self.deaths[kind, moment]
+        ]
+
+
+def write_kind(process: str, request: Request) -> WriteKind:
+    """Of each namespace for itself: stock is written otherwise than what is not."""
+    role, _, _ = process.rpartition("-")
+    _, _, where = request.path.partition("/namespaces/")
+    namespace, _, rest = where.partition("/")
+    plural, *further = rest.split("/")
+    return WriteKind(role, request.method, "/".join((namespace, plural, *further[1:])))

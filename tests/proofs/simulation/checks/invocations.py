@@ -1,0 +1,81 @@
+"""What becomes of invocations, seen where the broker stores it, and held to the promises."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from gpuruntime.bus.messages import Invocation, Record, read
+from gpuruntime.bus.names import Names
+from gpuruntime.models.kinds.invocations import State
+from tests.proofs.broker_conformance.server import Envelope, Server, Subscription
+from tests.proofs.simulation.journal import Journal
+
+NAMES: Final = Names("runtime")
+# Function and id.
+Called: TypeAlias = tuple[str, str]
+
+
+class Invocations:
+    """Hears of a record in the same step in which it is stored."""
+
+    def __init__(self, server: Server, journal: Journal, breach: Callable[[str], None]) -> None:
+        self._server = server
+        self._journal = journal
+        self._breach = breach
+        self._latest: dict[Called, Record] = {}
+        self._accepted: set[Called] = set()
+        self._starts: dict[tuple[Called, int], str] = {}
+        server.subscribe(Subscription(f"{NAMES.prefix}.changed.>", self._hear))
+
+    def accept(self, function: str, name: str) -> None:
+        """A caller was told so: its record stands."""
+        called = (function, name)
+        self._accepted.add(called)
+        if called not in self._latest:
+            self._breach(f"invocation {name}: accepted without a record")
+
+    def start(self, invocation: Invocation, attempt: int, worker: str, *, declarer: str) -> None:
+        """The function is called, at a worker that was made from this unit."""
+        function, name = invocation.serverlessRequestID, invocation.invocationID
+        if invocation.declarer != declarer:
+            self._breach(f"invocation {name}: was sent to another unit's function than {worker}'s")
+        started = ((function, name), attempt)
+        first = self._starts.setdefault(started, worker)
+        self._journal.write(worker, f"runs {name}, attempt {attempt}")
+        if first is not worker:
+            self._breach(f"invocation {name}: attempt {attempt} runs at {first} and at {worker}")
+
+    def rest(self, functions: set[str]) -> None:
+        """Nothing more happens: all have ended, and nothing is left of them but their records."""
+        for called in sorted(self._latest):
+            record = self._latest[called]
+            if not record.state.is_terminal:
+                self._breach(f"invocation {called}: is {record.state.value} at rest")
+        stream = self._server.streams[NAMES.invocations]
+        if len(stream.messages):
+            self._breach(f"{len(stream.messages)} messages wait at rest")
+        if set(stream.consumers) != functions:
+            self._breach(f"consumers {sorted(stream.consumers)}, functions {sorted(functions)}")
+
+    def _hear(self, envelope: Envelope) -> None:
+        record = read(envelope.data, Record)
+        called = (record.serverlessRequestID, record.invocationID)
+        before = self._latest.get(called)
+        self._latest[called] = record
+        name, told = record.invocationID, f"{record.state.value} {record.attempt}"
+        self._journal.write("broker", f"{name} {told} {record.workerName}")
+        if before is None:
+            return
+        if before.state.is_terminal:
+            self._breach(f"invocation {name}: was {before.state.value}, and becomes {told}")
+        if record.attempt < before.attempt:
+            self._breach(f"invocation {name}: attempt {before.attempt} is followed by {told}")
+        if record.state is State.SUCCEEDED:
+            self._judge_answer(called, record)
+
+    def _judge_answer(self, called: Called, record: Record) -> None:
+        body: Any = json.loads(bytes(record.body))
+        if body["attempt"] != record.attempt:
+            self._breach(f"invocation {called}: the answer of attempt {body['attempt']} wins")
+        if (called, record.attempt) not in self._starts:
+            self._breach(f"invocation {called}: has an answer that nobody gave")

@@ -1,0 +1,341 @@
+"""Sees every change in the moment in which the server makes it, and holds it to the promises.
+
+It looks at objects alone, never at what a process believes. What has to hold over time, such as
+that an operation starts one unit in all, it remembers.
+"""
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.audit.breach import AUDITED
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.objects.selection import Selection
+from gpuruntime.embedded.objects.store import Collection
+from gpuruntime.embedded.objects.versions import Change, Stored
+from gpuruntime.embedded.objects.watches import Watch
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.labels import ACCEPTED_AT, POOL_UID
+from gpuruntime.models.kinds.pools import STOCK_POOLS, Refill, StockPool
+from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.pods import PODS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
+from tests.proofs.simulation.checks.auditing import Auditing
+from tests.proofs.simulation.journal import Journal
+
+STOCK: Final = "runtime-stock"
+INSTANCE: Final = "runtime-instance"
+# Beside a run: their number and order depend on nothing that is promised.
+UNTOLD: Final = frozenset({"Lease", "Event"})
+
+
+class Tap(Watch):
+    """Told of each change in the same step, as no watch of a client is."""
+
+    def __init__(self, hear: Callable[[Change], None]) -> None:
+        super().__init__(Selection(), 0)
+        self._hear = hear
+
+    def offer(self, change: Change) -> None:
+        self._hear(change)
+
+
+@attrs.frozen(slots=True)
+class Made:
+    """How often an object of that name came and went."""
+
+    created: int = 0
+    deleted: int = 0
+
+    @property
+    def left(self) -> int:
+        return self.created - self.deleted
+
+
+class Witness:
+    def __init__(
+        self,
+        server: Server,
+        journal: Journal,
+        breach: Callable[[str], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.units: dict[Key, GPUUnit] = {}
+        self.stock: dict[Key, GPUUnit] = {}
+        self.pools: dict[Key, StockPool] = {}
+        self.storages: dict[Key, GPUStorage] = {}
+        self.made: defaultdict[tuple[str, str], Made] = defaultdict(Made)
+        # The unit names that each operation ever had.
+        self.names_of: defaultdict[str, set[str]] = defaultdict(set)
+        # When each specName last had no stock unit that anybody could claim, and since when.
+        self.last_short: dict[str, float] = {}
+        self.last_write = 0.0
+        self._now = now
+        self._journal = journal
+        self._breach = breach
+        # The uids of stock that units ever named.
+        self._named: set[str] = set()
+        self._started: dict[str, str] = {}
+        self._start_of_stock: dict[str, str] = {}
+        self._start_of_operation: dict[str, str] = {}
+        # By pool, the operations of which a unit named its stock, and gave it back.
+        self._givers: defaultdict[str, set[str]] = defaultdict(set)
+        self._consumers: set[str] = set()
+        self._ordinals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._most_replicas: Counter[str] = Counter()
+        self._hearers: dict[str, Callable[[Key, Any, Any], None]] = {
+            GPU_UNITS.kind: self._on_unit,
+            STOCK_POOLS.kind: self._on_pool,
+            GPU_STORAGES.kind: self._on_storage,
+            DEPLOYMENTS.kind: self._on_deployment,
+            PODS.kind: self._on_pod,
+        }
+        # Told of every change of a Pod, in the step that makes it.
+        self.pod_hearers: list[Callable[[Key, Any, Any], None]] = []
+        self._models: dict[str, type[Any]] = {each.kind: each.type for each in AUDITED}
+        self.auditing = Auditing(STOCK, breach)
+        for collection in {
+            id(each): each for each in map(server.store.collection, server.registry)
+        }.values():
+            self._listen(collection)
+
+    def free(self, spec_name: str) -> list[GPUUnit]:
+        """What a claim could take: nobody's, and named by no unit."""
+        named = {provenance.source_uid_of(unit) for unit in self.units.values()}
+        return [
+            each
+            for each in self.stock.values()
+            if each.spec.specName == spec_name
+            and provenance.is_free(each)
+            and each.metadata.uid not in named
+        ]
+
+    def functions(self) -> dict[str, GPUUnit]:
+        """By name, the units that declare them."""
+        return {
+            each.spec.serverless.requestID: each
+            for each in self.units.values()
+            if each.spec.serverless and each.spec.is_function_template
+        }
+
+    def served_by(self, unit: str) -> Serverless | None:
+        """What a worker works for."""
+        found = self.units.get(Key(INSTANCE, unit))
+        return found.spec.serverless if found and found.spec.is_function_worker else None
+
+    def was_short(self, spec_name: str, since: float) -> bool:
+        """Whether there was a moment since then at which nothing was free."""
+        return not self.free(spec_name) or self.last_short.get(spec_name, -1.0) >= since
+
+    def gave_back(self, pool: str) -> int:
+        """Operations whose unit was deleted before it consumed stock, nor did another of theirs.
+
+        The loser of a contest gives its stock back as well, but its operation consumes another.
+        """
+        return len(self._givers[pool] - self._consumers)
+
+    def ordinals(self, pool_uid: str) -> Counter[str]:
+        return self._ordinals[pool_uid]
+
+    def _listen(self, collection: Collection) -> None:
+        kind = collection.kind.kind
+        collection.watches.add(Tap(lambda change: self._hear(kind, change)))
+
+    def _hear(self, kind: str, change: Change) -> None:
+        before, after = change.before, change.after
+        if kind not in UNTOLD:
+            self.last_write = self._now()
+            verb = "changed" if before and after else "created" if after else "deleted"
+            digest = zlib.crc32(after.body) if after else 0
+            self._journal.write(
+                "server", f"{change.version} {kind} {change.path} {verb} {digest:08x}"
+            )
+            made = self.made[kind, change.path]
+            self.made[kind, change.path] = Made(
+                made.created + (before is None), made.deleted + (after is None)
+            )
+        if kind in self._models:
+            self._read(kind, change)
+
+    def _read(self, kind: str, change: Change) -> None:
+        some = change.after or change.before
+        assert some is not None
+        key, model = Key(some.namespace, some.name), self._models[kind]
+        new = _value(change.after, model)
+        self.auditing.note(kind, key, new)
+        hearer = self._hearers.get(kind)
+        if hearer:
+            hearer(key, _value(change.before, model), new)
+
+    def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        held = self.stock if key.namespace == STOCK else self.units
+        short_before = {each for each in self._specs() if not self.free(each)}
+        if new is None:
+            held.pop(key, None)
+        else:
+            held[key] = new
+        if key.namespace == STOCK:
+            self._on_stock(key, old, new)
+        else:
+            self._on_active(key, old, new)
+        for spec_name in self._specs() | short_before:
+            if spec_name in short_before or not self.free(spec_name):
+                self.last_short[spec_name] = self._now()
+
+    def _specs(self) -> set[str]:
+        return {each.spec.specName for each in self.stock.values()}
+
+    def _on_active(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        if new is None:
+            return
+        operation = provenance.operation_of(new)
+        self._named.add(provenance.source_uid_of(new))
+        is_template = new.spec.is_function_template
+        if old is None and ACCEPTED_AT in new.metadata.annotations and not is_template:
+            self._demand_claim(new)
+        if old is None and operation:
+            self.names_of[operation].add(key.name)
+        if new.status.timeline.createdAt is not None:
+            self._start(new)
+        if new.status.observedGeneration > new.metadata.generation:
+            self._breach(f"unit {key}: observes a generation that is yet to come")
+
+    def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
+        if old is None and new is not None:
+            self._on_new_stock(key, new)
+        elif new is None and old is not None:
+            self._on_stock_gone(key, old)
+        elif old is not None and new is not None:
+            self._on_stock_changed(key, old, new)
+
+    def _on_new_stock(self, key: Key, new: GPUUnit) -> None:
+        pool_uid = new.metadata.annotations.get(POOL_UID, "")
+        made = self._ordinals[pool_uid]
+        made[key.name] += 1
+        if made[key.name] > 1:
+            self._breach(f"stock {key}: its ordinal was made twice")
+        pool = next((each for each in self.pools.values() if each.metadata.uid == pool_uid), None)
+        if pool is None:
+            return
+        if pool.spec.refill == Refill.NEVER and len(made) > self._most_replicas[pool_uid]:
+            self._breach(f"pool {pool.metadata.name}: made {len(made)} units in all")
+
+    def _on_stock_gone(self, key: Key, old: GPUUnit) -> None:
+        if not provenance.is_claimed(old):
+            return
+        self._consumers.add(provenance.operation_of(old))
+        if old.metadata.uid not in self._start_of_stock:
+            self._breach(f"stock {key}: deleted although its claimant never started")
+
+    def _on_stock_changed(self, key: Key, old: GPUUnit, new: GPUUnit) -> None:
+        before, after = (
+            provenance.operation_of(each) if provenance.is_claimed(each) else ""
+            for each in (old, new)
+        )
+        if before and after and before != after:
+            self._breach(f"stock {key}: the claim of {before} was overwritten by {after}")
+        claimant = provenance.claimant_of(old)
+        unit = self.units.get(claimant) if claimant else None
+        if before and not after and unit is not None and _lives_from(unit, old):
+            self._breach(f"stock {key}: freed although unit {claimant} lives from it")
+        if before and not after and old.metadata.uid in self._named:
+            self._givers[key.name.rpartition("-")[0]].add(before)
+
+    def _on_pool(self, key: Key, old: StockPool | None, new: StockPool | None) -> None:
+        if new is None:
+            self.pools.pop(key, None)
+            return
+        self.pools[key] = new
+        uid = new.metadata.uid
+        self._most_replicas[uid] = max(self._most_replicas[uid], new.spec.replicas)
+        if old is not None and old.metadata.uid == uid and new.status.seeded < old.status.seeded:
+            self._breach(f"pool {key}: seeded went back")
+
+    def _on_storage(self, key: Key, _: GPUStorage | None, new: GPUStorage | None) -> None:
+        if new is None:
+            self.storages.pop(key, None)
+        else:
+            self.storages[key] = new
+
+    def _on_pod(self, key: Key, old: Any, new: Any) -> None:
+        for hear in self.pod_hearers:
+            hear(key, old, new)
+
+    def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
+        if old is not None or new is None or key.namespace != INSTANCE:
+            return
+        owner = new.metadata.controller_owner
+        unit = self.units.get(Key(INSTANCE, owner.name)) if owner else None
+        if unit is None or owner is None or unit.metadata.uid != owner.uid:
+            return
+        self._demand_stock(unit)
+        self._start(unit)
+
+    def _demand_claim(self, unit: GPUUnit) -> None:
+        """What its caller was given is there for it, unless its operation has had a unit."""
+        source = provenance.source_of(unit)
+        stock = self.stock.get(source) if source else None
+        is_held = stock is not None and _is_held(stock, unit)
+        if not is_held and not self.names_of[provenance.operation_of(unit)]:
+            name = unit.metadata.name
+            self._breach(f"unit {name}: came after the claim on its stock {source} had ended")
+
+    def _demand_stock(self, unit: GPUUnit) -> None:
+        """At its first start the stock it names is there, and held for it."""
+        source, name = provenance.source_of(unit), unit.metadata.name
+        if source is None or unit.metadata.uid in self._started:
+            return
+        stock = self.stock.get(source)
+        if stock is None or stock.metadata.uid != provenance.source_uid_of(unit):
+            self._breach(f"unit {name}: started without its stock {source}")
+            return
+        if not _is_held(stock, unit):
+            self._breach(f"unit {name}: started on stock {source} that is not held for it")
+        if envelope_of(stock.spec) != envelope_of(unit.spec):
+            self._breach(f"unit {name}: has another envelope than its stock {source}")
+
+    def _start(self, unit: GPUUnit) -> None:
+        uid, name = unit.metadata.uid, unit.metadata.name
+        if uid in self._started:
+            return
+        self._started[uid] = name
+        operation, source = provenance.operation_of(unit), provenance.source_uid_of(unit)
+        if operation and self._start_of_operation.setdefault(operation, uid) != uid:
+            self._breach(f"operation {operation}: a second unit started, {name}")
+        other = self._start_of_stock.get(source, uid)
+        if (
+            source
+            and other != uid
+            and any(each.metadata.uid == other for each in self.units.values())
+        ):
+            self._breach(f"stock uid {source}: a second unit started on it, {name}")
+        self._start_of_stock[source] = uid
+
+
+def _is_held(stock: GPUUnit, unit: GPUUnit) -> bool:
+    """By the unit's operation, for its name."""
+    return (
+        stock.metadata.uid == provenance.source_uid_of(unit)
+        and provenance.claimant_of(stock) == unit.metadata.key
+        and provenance.operation_of(stock) == provenance.operation_of(unit)
+    )
+
+
+def _lives_from(unit: GPUUnit, stock: GPUUnit) -> bool:
+    return (
+        not provenance.is_terminating(unit)
+        and provenance.operation_of(unit) == provenance.operation_of(stock)
+        and provenance.source_uid_of(unit) == stock.metadata.uid
+    )
+
+
+def _value(stored: Stored | None, model: type[Any]) -> Any:
+    return codec.decode(stored.body, model) if stored else None

@@ -1,0 +1,338 @@
+"""Runs of events that chance hardly ever brings about: faults aimed at what the script does."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from random import Random
+from typing import Final
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.operations.hashing import derived_name, operation_digest
+from tests.proofs.simulation.faults.kinds import (
+    APIS,
+    FIRST_SECOND,
+    LAST_SECOND,
+    LEADER,
+    MANAGERS,
+    PROCESSES,
+    STANDBY,
+    Kind,
+    Planned,
+    Target,
+)
+from tests.proofs.simulation.stories.script import SCARCE, Release, Script, Step
+
+# How often a run of events is a part of the plan.
+SHARE: Final = 0.5
+
+
+def aimed_faults(seed: int, script: Script) -> Iterator[Planned]:
+    rng = Random(f"{seed} aimed")
+    for events in RUNS_OF_EVENTS:
+        if rng.random() < SHARE:
+            yield from events(rng, script)
+
+
+def _unit_comes_after_its_end(rng: Random, script: Script) -> Iterator[Planned]:
+    for unit in script.units:
+        if unit.operation == "unit-hasty":
+            yield from _at_all(
+                APIS,
+                unit.begins_at,
+                Kind.LANDS_LATE,
+                Target.CREATE,
+                _named(unit.name),
+                rng.uniform(25.0, 55.0),
+            )
+
+
+def _claimed_unit_comes_slowly(rng: Random, script: Script) -> Iterator[Planned]:
+    unit = rng.choice(script.units)
+    aim, seconds = _named(unit.unit_name), rng.uniform(5.0, 25.0)
+    yield from _at_all(APIS, unit.begins_at, Kind.SLOW_BEFORE, Target.CREATE, aim, seconds)
+
+
+def _shrinks_under_claims(rng: Random, script: Script) -> Iterator[Planned]:
+    for rush in script.rushes:
+        for number in range(2, 2 + 2 * rush.replicas):
+            aim = f"gpuunits/{rush.name}-{number}"
+            seconds = rng.uniform(2.0, 6.0)
+            yield from _at_all(
+                MANAGERS, rush.begins_at, Kind.SLOW_BEFORE, Target.DELETE, aim, seconds
+            )
+        for name in rush.units[1:]:
+            seconds = rng.uniform(8.0, 20.0)
+            yield from _at_all(
+                APIS, rush.begins_at, Kind.SLOW_BEFORE, Target.CREATE, _named(name), seconds
+            )
+
+
+def _stock_comes_after_its_use(rng: Random, script: Script) -> Iterator[Planned]:
+    for rush in script.rushes:
+        yield from _at_all(
+            MANAGERS,
+            rush.begins_at,
+            Kind.LANDS_LATE,
+            Target.CREATE,
+            _named(f"{rush.name}-1"),
+            rng.uniform(35.0, 55.0),
+        )
+
+
+def _ordinal_is_left_out(rng: Random, script: Script) -> Iterator[Planned]:
+    for seed in script.seeds:
+        if seed.replicas > 1:
+            ordinal = rng.randrange(1, seed.replicas)
+            aim = _named(f"{derived_name(seed.operation)}-{ordinal}")
+            kind = rng.choice((Kind.DROPPED, Kind.REFUSED_500, Kind.UNREACHABLE))
+            yield from _at_all(MANAGERS, seed.begins_at, kind, Target.CREATE, aim)
+
+
+def _claim_is_not_given_back(_: Random, script: Script) -> Iterator[Planned]:
+    aim = f'"{labels.CLAIMED_BY}":null'
+    for namesakes in script.namesakes:
+        yield from _at_all(APIS, namesakes.begins_at, Kind.DROPPED, Target.PATCH, aim)
+
+
+def _hold_ends_late(rng: Random, script: Script) -> Iterator[Planned]:
+    for storage in script.storages:
+        seconds = rng.uniform(10.0, 55.0)
+        yield from _at_all(
+            MANAGERS,
+            storage.begins_at,
+            Kind.LANDS_LATE,
+            Target.PATCH,
+            '"holder":null',
+            seconds,
+        )
+
+
+def _blind_one_begins_to_lead(rng: Random, _: Script) -> Iterator[Planned]:
+    at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 80.0)
+    yield Planned(at=at, process=STANDBY, kind=Kind.WATCHES_LATE, seconds=rng.uniform(40.0, 60.0))
+    end = rng.choice((Kind.STOP, Kind.KILL))
+    yield Planned(at=at + rng.uniform(5.0, 20.0), process=LEADER, kind=end, seconds=10.0)
+
+
+def _news_are_lost(rng: Random, _: Script) -> Iterator[Planned]:
+    """Three times what happens for a while is told by no watch, only by the next list."""
+    for _number in range(3):
+        at, seconds = rng.uniform(FIRST_SECOND + 5.0, LAST_SECOND - 30.0), rng.uniform(8.0, 25.0)
+        yield Planned(at=at, process=LEADER, kind=Kind.WATCHES_LATE, seconds=seconds)
+        yield Planned(at=at + seconds - 0.1, process=LEADER, kind=Kind.HISTORY_LOST)
+
+
+def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[Planned]:
+    yield Planned(
+        at=rng.uniform(LAST_SECOND - 30.0, LAST_SECOND),
+        process=rng.choice(PROCESSES),
+        kind=Kind.WATCHES_SILENT,
+    )
+
+
+def _lists_again(rng: Random, _: Script) -> Iterator[Planned]:
+    """The past is shown, and a page expires on the way."""
+    for process in PROCESSES:
+        at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 20.0)
+        yield Planned(at=at, process=process, kind=Kind.LISTS_OF_THE_PAST)
+        for number in range(2):
+            again_at = at + rng.uniform(5.0, 10.0) + 10.0 * number
+            yield Planned(
+                at=again_at,
+                process=process,
+                kind=Kind.PAGE_EXPIRED,
+                target=Target.NEXT_PAGE,
+            )
+            yield Planned(at=again_at, process=process, kind=Kind.WATCHES_GONE)
+
+
+def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[Planned]:
+    """Of a unit that sleeps: its storage is looked at while there is none."""
+    for storage in script.storages:
+        if storage.sleeps:
+            # Of what mounts the volume: what fills and serves it, and the unit's first ones.
+            earlier = storage.is_prepared + storage.fails + storage.has_accessor
+            skip = earlier + 1 + storage.is_replaced
+            aim = f'"claimName":"{storage.name}"'
+            for process in MANAGERS:
+                yield Planned(
+                    at=storage.begins_at,
+                    process=process,
+                    kind=Kind.UNREACHABLE,
+                    target=Target.CREATE,
+                    skip=skip,
+                    aim=aim,
+                )
+
+
+def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[Planned]:
+    """Of a unit that sleeps: its storage is looked at while the Deployment has it yet."""
+    for storage in script.storages:
+        if storage.release is Release.UNMOUNTED_ASLEEP:
+            for process in MANAGERS:
+                yield Planned(
+                    at=storage.begins_at,
+                    process=process,
+                    kind=Kind.UNREACHABLE,
+                    target=Target.PATCH,
+                    # Of going to sleep, and of an earlier sleep.
+                    skip=1 + 2 * storage.sleeps,
+                    aim=f"deployments/unit-{storage.users[0]}",
+                )
+
+
+def _claimed_unit_is_not_told_of(rng: Random, script: Script) -> Iterator[Planned]:
+    unit = rng.choice(script.units)
+    aim = _named(unit.unit_name)
+    yield from _at_all(APIS, unit.begins_at, Kind.ANSWER_LOST, Target.CREATE, aim)
+
+
+def _twin_is_refused(rng: Random, script: Script) -> Iterator[Planned]:
+    """While the request that it doubles is on its way, by the claim that both use."""
+    for unit in script.units:
+        if unit.doubles:
+            aim, (slow, refused) = _named(unit.unit_name), rng.sample(APIS, 2)
+            yield from _at_all(
+                (slow,),
+                unit.begins_at,
+                Kind.SLOW_BEFORE,
+                Target.CREATE,
+                aim,
+                rng.uniform(5.0, 25.0),
+            )
+            yield from _at_all((refused,), unit.begins_at, Kind.CONFLICT, Target.CREATE, aim)
+
+
+def _twins_are_not_told(rng: Random, script: Script) -> Iterator[Planned]:
+    """Neither of two requests that use one claim hears what became of its create."""
+    doubled = [unit for unit in script.units if unit.doubles]
+    if doubled:
+        unit = rng.choice(doubled)
+        aim = _named(unit.unit_name)
+        yield from _at_all(APIS, unit.begins_at, Kind.ANSWER_LOST, Target.CREATE, aim)
+
+
+def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Planned]:
+    for contest in script.contests:
+        yield Planned(
+            at=max(FIRST_SECOND, contest.begins_at - rng.uniform(3.0, 20.0)),
+            process=rng.choice(APIS),
+            kind=Kind.WATCHES_LATE,
+            seconds=30.0,
+        )
+
+
+def _claim_comes_after_its_rival_started(rng: Random, script: Script) -> Iterator[Planned]:
+    """The stock that both would have met at is gone by then, and the claim goes on to another."""
+    for contest in script.contests:
+        _, second = contest.names
+        aim, seconds = f"/{second}", rng.uniform(15.0, 28.0)
+        yield from _at_all(APIS, contest.begins_at, Kind.SLOW_BEFORE, Target.PATCH, aim, seconds)
+
+
+def _stock_comes_after_its_pool(rng: Random, script: Script) -> Iterator[Planned]:
+    for pool in script.pools:
+        if pool.is_deleted:
+            yield from _at_all(
+                MANAGERS,
+                pool.begins_at,
+                Kind.LANDS_LATE,
+                Target.CREATE,
+                _named(f"{pool.name}-1"),
+                rng.uniform(35.0, 55.0),
+            )
+
+
+def _storage_comes_after_its_end(rng: Random, script: Script) -> Iterator[Planned]:
+    for storage in script.meddled:
+        if not storage.is_made_again:
+            yield from _at_all(
+                APIS,
+                storage.begins_at,
+                Kind.LANDS_LATE,
+                Target.CREATE,
+                _named(storage.name),
+                rng.uniform(48.0, 58.0),
+            )
+
+
+def _unit_that_came_back_stays_for_a_while(rng: Random, script: Script) -> Iterator[Planned]:
+    for unit in script.units:
+        if unit.operation == "unit-hasty":
+            aim, seconds = f"gpuunits/{unit.name}", rng.uniform(15.0, 25.0)
+            yield from _at_all(
+                MANAGERS, unit.begins_at, Kind.SLOW_BEFORE, Target.DELETE, aim, seconds
+            )
+
+
+def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[Planned]:
+    """Of what was short, so that a late replay may find neither the tombstone nor stock."""
+    for unit in script.units:
+        if unit.spec_name == SCARCE and Step.LATE_REPLAY in unit.steps:
+            for process, skip in product(APIS, range(1, 5)):
+                yield Planned(
+                    at=unit.begins_at,
+                    process=process,
+                    kind=Kind.UNREACHABLE,
+                    target=Target.READ,
+                    skip=skip,
+                    aim=f"operation-{operation_digest(unit.operation)}",
+                )
+
+
+def _leader_stops_while_a_create_may_land(rng: Random, script: Script) -> Iterator[Planned]:
+    for rush in script.rushes:
+        yield from _at_all(
+            MANAGERS,
+            rush.begins_at,
+            Kind.LANDS_LATE,
+            Target.CREATE,
+            _named(f"{rush.name}-1"),
+            rng.uniform(35.0, 55.0),
+        )
+        stops_at = rush.begins_at + rng.uniform(3.0, 12.0)
+        yield Planned(at=stops_at, process=LEADER, kind=Kind.STOP, seconds=10.0)
+
+
+RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
+    _unit_comes_after_its_end,
+    _claimed_unit_comes_slowly,
+    _shrinks_under_claims,
+    _stock_comes_after_its_use,
+    _ordinal_is_left_out,
+    _claim_is_not_given_back,
+    _hold_ends_late,
+    _blind_one_begins_to_lead,
+    _news_are_lost,
+    _watch_falls_silent_at_last,
+    _lists_again,
+    _deployment_comes_late_again,
+    _mount_is_taken_out_late,
+    _claimed_unit_is_not_told_of,
+    _twin_is_refused,
+    _replicas_see_different_stock,
+    _stock_comes_after_its_pool,
+    _storage_comes_after_its_end,
+    _unit_that_came_back_stays_for_a_while,
+    _tombstone_cannot_be_read,
+    _leader_stops_while_a_create_may_land,
+    _claim_comes_after_its_rival_started,
+    _twins_are_not_told,
+)
+
+
+def _at_all(
+    processes: Iterable[str],
+    at: float,
+    kind: Kind,
+    target: Target,
+    aim: str,
+    seconds: float = 0.0,
+) -> Iterator[Planned]:
+    """Whichever of them it is that sends it."""
+    for process in processes:
+        yield Planned(at=at, process=process, kind=kind, target=target, aim=aim, seconds=seconds)
+
+
+def _named(name: str) -> str:
+    """What an object is created with."""
+    return f'"name":"{name}"'

@@ -1,0 +1,104 @@
+"""What goes wrong where functions are served: activators end, messages are lost, workers die.
+
+Runs without functions have none of it, and their plans do not depend on it.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from tests.proofs.simulation.faults.kinds import (
+    ACTIVATORS,
+    ALL_WORKERS,
+    APIS,
+    BROKER,
+    FIRST_SECOND,
+    FOR_FUNCTIONS,
+    LAST_SECOND,
+    LEADING_ACTIVATOR,
+    RESULTS,
+    BrokerKind,
+    Kind,
+    Planned,
+)
+
+MOST: Final = 12
+# Of a session: the processes that have one.
+SESSIONS: Final = (*APIS, *FOR_FUNCTIONS, ALL_WORKERS)
+WHOSE: Final = (*SESSIONS, BROKER)
+# What is in the subjects of messages that are lost or late.
+SENT: Final = (
+    "$JS.ACK.",
+    ".state.",
+    ".invoke.",
+    ".control.",
+    ".wake.",
+    "STREAM.INFO",
+    "STREAM.MSG",
+    "CONSUMER.CREATE",
+    "CONSUMER.MSG.NEXT",
+    "DIRECT.GET",
+)
+MESSAGES: Final = (
+    BrokerKind.REQUEST_LOST,
+    BrokerKind.REPLY_LOST,
+    BrokerKind.REPLY_LOST,
+    BrokerKind.REQUEST_LATE,
+)
+OUTAGES: Final = (
+    (BrokerKind.SESSION_LOST, (0.0, 0.0)),
+    (BrokerKind.BROKER_AWAY, (1.0, 40.0)),
+    (BrokerKind.BROKER_SILENT, (1.0, 60.0)),
+)
+
+
+def function_faults(seed: int) -> Iterator[Planned]:
+    rng = Random(f"{seed} function faults")
+    for make in (_message, _message, _outage, _worker, _end):
+        for _ in range(rng.randint(0, MOST // 3)):
+            yield make(rng)
+    if rng.random() < 0.5:
+        yield Planned(at=_moment(rng), process=BROKER, kind=BrokerKind.CONSUMER_DELETED)
+
+
+def _message(rng: Random) -> Planned:
+    kind = rng.choice(MESSAGES)
+    seconds = rng.uniform(0.5, 30.0) if kind is BrokerKind.REQUEST_LATE else 0.0
+    return Planned(
+        at=_moment(rng),
+        process=rng.choice(SESSIONS),
+        kind=kind,
+        aim=rng.choice(SENT),
+        seconds=seconds,
+    )
+
+
+def _outage(rng: Random) -> Planned:
+    kind, seconds = rng.choice(OUTAGES)
+    return Planned(
+        at=_moment(rng), process=rng.choice(WHOSE), kind=kind, seconds=rng.uniform(*seconds)
+    )
+
+
+def _worker(rng: Random) -> Planned:
+    kind = rng.choice((BrokerKind.WORKER_KILLED, BrokerKind.DELIVERY_LOST))
+    return Planned(
+        at=_moment(rng),
+        process=ALL_WORKERS,
+        kind=kind,
+        aim=".invoke." if kind is BrokerKind.DELIVERY_LOST else "",
+        seconds=rng.uniform(1.0, 40.0),
+    )
+
+
+def _end(rng: Random) -> Planned:
+    return Planned(
+        at=_moment(rng),
+        process=rng.choice((*ACTIVATORS, *RESULTS, LEADING_ACTIVATOR)),
+        kind=rng.choice((Kind.STOP, Kind.KILL)),
+        seconds=rng.uniform(0.5, 40.0),
+    )
+
+
+def _moment(rng: Random) -> float:
+    return rng.uniform(FIRST_SECOND, LAST_SECOND)

@@ -1,0 +1,50 @@
+"""Lists that show what was: a server that answers from where the news has not come."""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.kube.transport import Request, Response
+
+PAGING: Final = frozenset({"limit", "continue"})
+METADATA_ONLY: Final = "PartialObjectMetadata"
+Place: TypeAlias = tuple[str, str]
+
+
+def place_of(request: Request) -> Place:
+    """Which objects a list or a watch is of."""
+    return request.path, dict(request.query).get("labelSelector", "")
+
+
+class Past:
+    """Whoever follows a collection has to bear with a list of the past; others have to be told
+    the truth, such as whoever is about to lead and asks for metadata alone."""
+
+    def __init__(self) -> None:
+        self._lists: dict[Place, Request] = {}
+        self._kept: dict[Place, Response] = {}
+
+    def note(self, request: Request) -> None:
+        if METADATA_ONLY not in request.accept:
+            self._lists.setdefault(place_of(request), request)
+
+    def keep(self, server: Server) -> None:
+        """As it is now, to be given later."""
+        self._kept = {place: server.handle(_whole(each)) for place, each in self._lists.items()}
+
+    def give(self, request: Request, followed: Mapping[Place, int]) -> Response | None:
+        """Each once, where nobody watches: between the end of a watch and the next one."""
+        place, query = place_of(request), dict(request.query)
+        if METADATA_ONLY in request.accept or "continue" in query or followed.get(place, 1):
+            return None
+        return self._kept.pop(place, None)
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+
+def _whole(request: Request) -> Request:
+    query = tuple((name, value) for name, value in request.query if name not in PAGING)
+    return attrs.evolve(request, query=query)

@@ -1,0 +1,255 @@
+"""The way of one process to its API server, on which requests, answers and events get lost.
+
+What was sent arrives even if the sender has given up, or is dead: only its answer is not heard.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from random import Random
+from typing import Final
+
+import attrs
+
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
+from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.encoding.json import JsonObject
+from tests.faults import WRITES
+from tests.proofs.simulation.checks.coverage import Met
+from tests.proofs.simulation.faults.kinds import Kind, Planned
+from tests.proofs.simulation.faults.stale_lists import Place, place_of
+from tests.proofs.simulation.faults.streams import DisturbedStream, RefusedStream
+from tests.proofs.simulation.faults.troubles import LEASES, Troubles, is_list
+from tests.proofs.simulation.journal import Journal
+from tests.rooms.operations.cluster import SYSTEM
+
+LATENCY: Final = (0.001, 0.02)
+WATCH_LAG: Final = (0.001, 0.05)
+FOR_EVER: Final = 1e9
+# Nothing else in that namespace has Events of ours.
+TOLD_OF_LEASES: Final = f"/namespaces/{SYSTEM}/events"
+PAGE: Final = "4"
+
+
+def refusal(status: int, reason: str, *, retry_after: float = 0.0) -> Response:
+    body: JsonObject = {"kind": "Status", "apiVersion": "v1", "code": status, "reason": reason}
+    headers = {"content-type": JSON}
+    if retry_after:
+        headers["retry-after"] = f"{retry_after:.0f}"
+    return Response(
+        status=status, headers=headers, body=codec.encode({**body, "message": "a fault"})
+    )
+
+
+def _told(request: Request) -> str:
+    """Without the part of the path that tells the API's group."""
+    where = request.path.split("/namespaces/", 1)[-1]
+    return f"{request.method} {where}"
+
+
+def _in_short_pages(request: Request) -> Request:
+    """A server may give less than it is asked for: so lists have several pages here too."""
+    query = tuple((name, PAGE if name == "limit" else value) for name, value in request.query)
+    return attrs.evolve(request, query=query)
+
+
+class Wire:
+    """Of one incarnation of a process. `die` is called where a fault kills it."""
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        journal: Journal,
+        *,
+        rng: Random,
+        troubles: Troubles,
+        die: Callable[[Planned], None],
+        inspect: Callable[[Request], None],
+        met: Met,
+    ) -> None:
+        """`inspect` is called before each request, to look at the process in that moment."""
+        self.is_cut = False
+        self.writes = 0
+        self.lists = 0
+        self._name = name
+        self._server = server
+        self._journal = journal
+        self._rng = rng
+        self._troubles = troubles
+        self._die = die
+        self._inspect = inspect
+        self._met = met
+        self._streams: dict[DisturbedStream, None] = {}
+        # How many watches are open of what was ever watched.
+        self._followed: Counter[Place] = Counter()
+        # What a server that forgets has forgotten: tokens, and versions to watch from.
+        self._expired_tokens: set[str] = set()
+        self._gone_before = 0
+
+    def cut(self) -> None:
+        """As of a killed process: what is on the wire may arrive, nothing more is heard."""
+        self.is_cut = True
+        self.disturb_watches(Kind.WATCHES_RESET, 0.0)
+
+    async def request(self, request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        what = _told(request)
+        if self.is_cut or loop.time() < self._outage_end(request):
+            raise UnreachableError(f"{what}: no connection")
+        self._inspect(request)
+        self._count(request)
+        fault = self._troubles.hit(request)
+        if request.method in WRITES and LEASES not in request.path:
+            self._met.note(self._name, request, fault.kind if fault else None)
+        self._journal.write(self._name, f"{what}{f' !{fault.kind}' if fault else ''}")
+        answered: asyncio.Future[Response] = loop.create_future()
+        self._send(request, fault, answered)
+        try:
+            async with asyncio.timeout(request.timeout_seconds):
+                return await answered
+        except TimeoutError as error:
+            raise OutcomeUnknownError(f"{what}: no answer") from error
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
+        return self._stream(request)
+
+    def disturb_watches(self, kind: Kind, until: float) -> None:
+        """Those that are open now. A server tells in either way that a version is gone."""
+        if kind is Kind.HISTORY_LOST and self._rng.random() < 0.5:
+            self._gone_before = self._server.store.version
+        for stream in tuple(self._streams):
+            match kind:
+                case Kind.WATCHES_GONE:
+                    stream.expire()
+                case Kind.WATCHES_TORN:
+                    stream.tear()
+                case Kind.WATCHES_SILENT:
+                    stream.silent_until = FOR_EVER
+                case Kind.WATCHES_LATE:
+                    stream.silent_until = until
+                case _:
+                    stream.break_off()
+
+    def _count(self, request: Request) -> None:
+        """But for the Lease, and what is told of it: whoever leads says so."""
+        if LEASES not in request.path and TOLD_OF_LEASES not in request.path:
+            self.writes += request.method in WRITES
+            self.lists += is_list(request)
+
+    def _outage_end(self, request: Request) -> float:
+        until = self._troubles.partitioned_until
+        return max(until, self._troubles.lease_lost_until) if LEASES in request.path else until
+
+    def _send(
+        self, request: Request, fault: Planned | None, answered: asyncio.Future[Response]
+    ) -> None:
+        what = _told(request)
+        kind = fault.kind if fault else None
+        seconds = fault.seconds if fault else 0.0
+        token = dict(request.query).get("continue", "")
+        if kind is Kind.PAGE_EXPIRED:
+            self._expired_tokens.add(token)
+        if token in self._expired_tokens:
+            self._answer_later(answered, refusal(410, "Expired"))
+            return
+        match kind:
+            case Kind.UNREACHABLE:
+                answered.set_exception(UnreachableError(f"{what}: refused"))
+            case Kind.CRASH_BEFORE if fault:
+                self._die(fault)
+            case Kind.DROPPED:
+                self._fail_later(answered, OutcomeUnknownError(f"{what}: reset"))
+            case Kind.CONFLICT:
+                self._answer_later(answered, refusal(409, "Conflict"))
+            case Kind.THROTTLED:
+                self._answer_later(answered, refusal(429, "TooManyRequests", retry_after=seconds))
+            case Kind.REFUSED_500:
+                self._answer_later(answered, refusal(500, "InternalError"))
+            case Kind.REFUSED_503:
+                self._answer_later(answered, refusal(503, "ServiceUnavailable"))
+            case _:
+                late = seconds if kind in (Kind.LANDS_LATE, Kind.SLOW_BEFORE) else 0.0
+                if kind is Kind.LANDS_LATE:
+                    self._fail_later(answered, OutcomeUnknownError(f"{what}: reset"))
+                loop = asyncio.get_running_loop()
+                loop.call_later(late + self._latency(), self._arrive, request, fault, answered)
+                if kind is Kind.CRASH_SENT and fault:
+                    self._die(fault)
+
+    def _arrive(
+        self, request: Request, fault: Planned | None, answered: asyncio.Future[Response]
+    ) -> None:
+        response = self._answer_to(request)
+        what = _told(request)
+        self._journal.write(self._name, f"{what} -> {response.status}")
+        kind = fault.kind if fault else None
+        match kind:
+            case Kind.ANSWER_LOST:
+                self._fail_later(answered, OutcomeUnknownError(f"{what}: answer lost"))
+            case Kind.ANSWER_500:
+                self._answer_later(answered, refusal(504, "Timeout"))
+            case Kind.ANSWER_GARBLED:
+                self._answer_later(answered, attrs.evolve(response, body=response.body[:-9]))
+            case Kind.CRASH_AFTER if fault:
+                self._die(fault)
+            case Kind.SLOW_AFTER if fault:
+                self._answer_later(answered, response, seconds=fault.seconds)
+            case _:
+                self._answer_later(answered, response)
+
+    def _answer_to(self, request: Request) -> Response:
+        if not is_list(request):
+            return self._server.handle(request)
+        past = self._troubles.past
+        past.note(request)
+        return past.give(request, self._followed) or self._server.handle(_in_short_pages(request))
+
+    def _answer_later(
+        self, answered: asyncio.Future[Response], response: Response, *, seconds: float = 0.0
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds + self._latency(), self._settle, answered, response)
+
+    def _fail_later(self, answered: asyncio.Future[Response], error: Exception) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._latency(), self._settle, answered, error)
+
+    def _settle(self, answered: asyncio.Future[Response], outcome: Response | Exception) -> None:
+        if self.is_cut or answered.done():
+            return
+        if isinstance(outcome, Response):
+            answered.set_result(outcome)
+        else:
+            answered.set_exception(outcome)
+
+    def _latency(self) -> float:
+        return self._rng.uniform(*LATENCY)
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:
+        await asyncio.sleep(self._latency())
+        now, troubles = asyncio.get_running_loop().time(), self._troubles
+        if self.is_cut or now < troubles.partitioned_until:
+            raise UnreachableError(f"watch {request.path}: no connection")
+        if now < troubles.watches_refused_until:
+            yield RefusedStream(refusal(429, "TooManyRequests", retry_after=1.0))
+            return
+        version = dict(request.query).get("resourceVersion", "")
+        if int(version) < self._gone_before:
+            yield RefusedStream(refusal(410, "Expired"))
+            return
+        self._journal.write(self._name, f"watch {_told(request)} from {version}")
+        inner = self._server.open_stream(request)
+        stream = DisturbedStream(inner, lambda: self._rng.uniform(*WATCH_LAG))
+        self._streams[stream] = None
+        self._followed[place_of(request)] += 1
+        try:
+            yield stream
+        finally:
+            self._followed[place_of(request)] -= 1
+            del self._streams[stream]
+            inner.close()

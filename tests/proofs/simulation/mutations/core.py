@@ -1,0 +1,255 @@
+"""Defects of claims, of stock and of what carries every write."""
+
+from typing import Final
+
+from tests.proofs.simulation.mutations.planter import Mutation
+
+CORE: Final = (
+    Mutation(
+        "a claim without a guard",
+        "gpuruntime.operations.claim.stock",
+        "GPU_UNITS, metadata.key, marks, resource_version=metadata.resourceVersion",
+        "GPU_UNITS, metadata.key, marks",
+    ),
+    Mutation(
+        "a re-used claim is released",
+        "gpuruntime.operations.claim.stock",
+        "if not claim.is_owned:",
+        "if False:",
+    ),
+    Mutation(
+        "stock that a unit names is claimed",
+        "gpuruntime.operations.claim.stock",
+        "if uid not in refusals and not self._units.store.by_index(SOURCE_UID, uid):",
+        "if uid not in refusals:",
+        "tests/rooms/operations/claim/test_protocol.py"
+        "::test_stock_that_a_unit_names_is_not_claimed_although_it_looks_free",
+    ),
+    Mutation(
+        "a create of unknown outcome counts as refused",
+        "gpuruntime.operations.claim.protocol",
+        "    return Lost(translated(error))",
+        "    return Refused(translated(error))",
+    ),
+    Mutation(
+        "no tombstone is looked for beside a claim",
+        "gpuruntime.operations.claim.protocol",
+        "        tombstone = burial.result()\n",
+        "        tombstone = None\n",
+    ),
+    Mutation(
+        "replays are looked for in the cache alone",
+        "gpuruntime.operations.claim.plan",
+        "    if not is_ours:\n        return Fail(error=_occupied(unit, wanted))",
+        "    if lost is None:\n        return Fail(error=_occupied(unit, wanted))",
+    ),
+    Mutation(
+        "a claim goes back under the unit that was made",
+        "gpuruntime.operations.claim.plan",
+        "        releases=not names_our_stock,\n    )",
+        "        releases=True,\n    )",
+    ),
+    Mutation(
+        "the request's hash is not compared",
+        "gpuruntime.models.kinds.provenance",
+        "(operation_of(value), hash_of(value)) == (operation_id, request_hash)",
+        "operation_of(value) == operation_id",
+    ),
+    Mutation(
+        "a deletion leaves no tombstone",
+        "gpuruntime.operations.deletion",
+        "await self._tombstones.write(resource.kind, value)",
+        "pass",
+    ),
+    Mutation(
+        "several units of an operation start",
+        "gpuruntime.reconcilers.unit.start_plan",
+        "        if winner is not candidate:",
+        "        if False and winner is not candidate:",
+    ),
+    Mutation(
+        "a unit starts on stock that is not held for it",
+        "gpuruntime.reconcilers.unit.start_plan",
+        "    if not is_held_for(stock, unit):",
+        "    if False:",
+    ),
+    Mutation(
+        "a unit of a finished operation starts",
+        "gpuruntime.reconcilers.unit.start_plan",
+        "if tombstone is not None and tombstone.forbids(unit):",
+        "if False:",
+    ),
+    Mutation(
+        "stock is deleted before its successor starts",
+        "gpuruntime.reconcilers.stock.claim_resolution_plan",
+        "    if claimant.status.timeline.createdAt is None:\n        return Rest()\n",
+        "",
+    ),
+    Mutation(
+        "a claim is believed by its claimant's name alone",
+        "gpuruntime.models.kinds.provenance",
+        "    return claimant is None or (\n"
+        "        operation_of(claimant) != operation_of(stock)\n"
+        "        or source_uid_of(claimant) != stock.metadata.uid\n"
+        "    )",
+        "    return claimant is None",
+    ),
+    Mutation(
+        "a grace shorter than a request",
+        "gpuruntime.models.kinds.provenance",
+        "GRACE_SECONDS: Final = 90.0",
+        "GRACE_SECONDS: Final = 2.0",
+    ),
+    Mutation(
+        "stock is deleted before its ordinal is recorded",
+        "gpuruntime.reconcilers.stock.claim_resolution_plan",
+        "    return ordinal <= pool.status.seeded",
+        "    return True",
+    ),
+    Mutation(
+        "a claim is never freed",
+        "gpuruntime.reconcilers.stock.reconciler",
+        "        await self._free(stock)\n        return DONE\n\n    def",
+        "        return DONE\n\n    def",
+    ),
+    Mutation(
+        "stock is deleted without a guard",
+        "gpuruntime.reconcilers.stock.reconciler",
+        "            uid=stock.metadata.uid,\n"
+        "            resource_version=stock.metadata.resourceVersion,\n",
+        "",
+    ),
+    Mutation(
+        "what was recorded is made again",
+        "gpuruntime.reconcilers.stock.pool_plan",
+        "used = {pool.status.seeded, *taken}",
+        "used = {0, *taken}",
+    ),
+    Mutation(
+        "an ordinal is recorded while its create is on its way",
+        "gpuruntime.reconcilers.stock.pool",
+        "is_settled = not self._unsettled_seconds(pool)",
+        "is_settled = True",
+    ),
+    Mutation(
+        "a gap is never filled",
+        "gpuruntime.reconcilers.stock.pool_plan",
+        "ordinals = itertools.chain(stock.gaps, fresh)",
+        "ordinals = fresh",
+    ),
+    Mutation(
+        "a new leader trusts what it has seen so far",
+        "gpuruntime.reconcilers.wiring",
+        "            await informer.catch_up()\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "status is written without comparing",
+        "gpuruntime.reconcilers.unit.runner",
+        "        if status == unit.status:\n            return\n",
+        "",
+    ),
+    Mutation(
+        "an expired watch is resumed",
+        "gpuruntime.informer.recovery",
+        "WindowEnded(error=ExpiredError() | BadRequestError() | InvalidError())",
+        "WindowEnded(error=BadRequestError() | InvalidError())",
+    ),
+    Mutation(
+        "a relist forgets to tell of keys that vanished",
+        "gpuruntime.informer.reflector",
+        "keys = [*before, *(key for key, _ in store.items() if key not in before)]",
+        "keys = [key for key, _ in store.items()]",
+    ),
+    Mutation(
+        "an old event is taken for news",
+        "gpuruntime.informer.writer",
+        "elif version > self._version_held(key, held):",
+        "else:",
+    ),
+    Mutation(
+        "a silent watch is waited for without end",
+        "gpuruntime.kube.watch",
+        "IDLE_LIMIT_SECONDS = 75.0",
+        "IDLE_LIMIT_SECONDS = 100_000.0",
+    ),
+    Mutation(
+        "a change during the work on a key is lost",
+        "gpuruntime.workqueue.queue",
+        "        if key in self._dirty:\n            self._offer(key, self._ready)",
+        "        self._dirty.pop(key, None)",
+    ),
+    Mutation(
+        "a conflict is not tried again",
+        "gpuruntime.controller.controller",
+        "            case ConflictError():\n"
+        "                seconds = self._queue.add_rate_limited(key)",
+        "            case ConflictError():\n                seconds = 0.0",
+    ),
+    Mutation(
+        "a lease is taken from whoever holds it",
+        "gpuruntime.kube.lease",
+        "        if started < self._rival_until:",
+        "        if False:",
+    ),
+    Mutation(
+        "a list of the past is taken for the present",
+        "gpuruntime.informer.recovery",
+        "    if version < known_version and state.stale_lists < MOST_STALE_LISTS:",
+        "    if False:",
+    ),
+    Mutation(
+        "a list goes on with a token that has expired",
+        "gpuruntime.informer.recovery",
+        "        case ListFailed(error=ExpiredError()):\n"
+        '            return attrs.evolve(state, continue_token="")\n',
+        "",
+    ),
+    Mutation(
+        "a lease is given back while a write may land",
+        "gpuruntime.roles.manager",
+        "            self._elector.gives_back = self._ends_clean()",
+        "            self._elector.gives_back = True",
+    ),
+    Mutation(
+        "a replay is answered from a unit that came back",
+        "gpuruntime.operations.claim.protocol",
+        "        await self._demand_unfinished()\n        return unit if is_ours else None",
+        "        if unit is None or not is_ours:\n"
+        "            await self._demand_unfinished()\n"
+        "        return unit if is_ours else None",
+    ),
+    Mutation(
+        "a pool goes while a create of its stock may land",
+        "gpuruntime.reconcilers.stock.pool",
+        "        left = self._unsettled_seconds(pool) if stock.highest > seeded else 0.0",
+        "        left = 0.0",
+    ),
+    Mutation(
+        "a unit of an earlier request is answered as made now",
+        "gpuruntime.operations.claim.plan",
+        "        is_replay=lost is None or not names_our_stock or not is_of_this_request,",
+        "        is_replay=lost is None or not names_our_stock,",
+    ),
+    Mutation(
+        "a node is forgotten while its Pod is not known",
+        "gpuruntime.reconcilers.unit.status",
+        '    return unit.status.nodeName if runs else ""',
+        '    return ""',
+        "tests/rooms/reconcilers/unit/test_status.py"
+        "::test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known",
+    ),
+    Mutation(
+        "stock is missing for an operation that may be finished",
+        "gpuruntime.operations.claim.protocol",
+        "        is_undecided = isinstance(taken, InsufficientCapacityError)",
+        "        is_undecided = False",
+    ),
+    Mutation(
+        "a pool refills from a list that lacks its own creates",
+        "gpuruntime.informer.writer",
+        "        for key, written in draft.written.items():\n",
+        "        for key, written in dict[Key, ObjectT]().items():\n",
+        "tests/rooms/informer/test_writer.py::test_a_list_read_while_an_object_was_created_keeps_it",
+    ),
+)

@@ -1,0 +1,69 @@
+"""Defects of whoever serves functions: each has to be found by a seed that has one."""
+
+from typing import Final
+
+from tests.proofs.simulation.mutations.planter import Mutation
+
+FUNCTIONS: Final = (
+    Mutation(
+        "an attempt that follows a lost worker has the number of that one's",
+        "gpuruntime.worker.delivery_plan",
+        "        attempt=record.attempt + 1,\n",
+        "        attempt=record.attempt or 1,\n",
+    ),
+    Mutation(
+        "what has ended is run again",
+        "gpuruntime.worker.delivery_plan",
+        "    if record.state.is_terminal:\n        return Drop",
+        "    if False:\n        return Drop",
+        "tests/rooms/worker/test_delivery_plan.py::test_what_has_ended_is_never_started_again",
+    ),
+    Mutation(
+        "what was sent to another unit's function never ends",
+        "gpuruntime.serverless.cleanup.takeovers",
+        "        if walk.is_over or depth is None:\n",
+        "        if True:\n",
+    ),
+    Mutation(
+        "workers are claimed beyond their limit",
+        "gpuruntime.serverless.scaling.plan",
+        "    asked = min(missing, max(room, 0))\n",
+        "    asked = missing\n",
+    ),
+    Mutation(
+        "nobody keeps the workers that must be available",
+        "gpuruntime.serverless.scaling.plan",
+        "    return min(max(needed, limits.minAvailableCount), limits.maxWorkers)\n",
+        "    return min(needed, limits.maxWorkers)\n",
+    ),
+    Mutation(
+        "a suspended function has workers",
+        "gpuruntime.serverless.scaling.observation",
+        "    return Shortage.SUSPENDED if template.spec.suspended else None\n",
+        "    return None\n",
+    ),
+    Mutation(
+        "workers of an earlier image stay",
+        "gpuruntime.serverless.scaling.plan",
+        "    return min(outdated, key=_dispensability).name\n",
+        '    return ""\n',
+    ),
+    Mutation(
+        "the consumer outlives its function",
+        "gpuruntime.serverless.cleanup.undeclared_functions",
+        "        await self.consumers.remove(function)\n",
+        "",
+    ),
+    Mutation(
+        "a worker that has drained is never deleted",
+        "gpuruntime.serverless.scaling.plan",
+        "    if worker.phase is not WorkerPhase.DRAINING:\n        return False\n",
+        "    return False\n",
+    ),
+    Mutation(
+        "an answer counts although another attempt has begun",
+        "gpuruntime.bus.records",
+        "                expected_sequence=expected,\n",
+        "                message_id=own.token,\n",
+    ),
+)

@@ -1,0 +1,61 @@
+"""Plants mutations, one at a time, and tells which of them are found, and how soon.
+
+`python -m tests.proofs.simulation.mutations.planting` tries all of them, in two processes,
+until all are found or the time is up. It ends with 1 unless each is found.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.proofs.simulation.mutations.campaign import Campaign, Processes
+from tests.proofs.simulation.mutations.catalogue import MUTATIONS
+from tests.proofs.simulation.mutations.finds import Row, as_json, is_well, table, words_of
+
+PROCESSES: Final = 2
+MINUTES: Final = 60.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.proofs.simulation.mutations.planting", description=__doc__
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="NAME", help="those that have it in their name"
+    )
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="until it gives up")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="at a time")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the table goes as well")
+    given = parser.parse_args(arguments)
+    chosen = [each for each in MUTATIONS if any(name in each.name for name in given.only)]
+    if not chosen:
+        parser.error(f"no mutation has such a name: {given.only}")
+    rows: dict[str, Row] = {}
+
+    def tell(row: Row) -> None:
+        """What was judged so far stays known when somebody ends this."""
+        rows[row.name] = row
+        _say(words_of(row))
+        if given.json:
+            given.json.write_text(as_json(rows.values()), encoding="utf-8")
+
+    processes = Processes(time.monotonic() + 60.0 * given.minutes)
+    campaign = Campaign(judge=processes.judge, tell=tell, processes=given.processes)
+    judged = campaign.run(chosen)
+    for line in table(judged):
+        _say(line)
+    if given.json:
+        given.json.write_text(as_json(judged), encoding="utf-8")
+    return 0 if is_well(judged) else 1
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

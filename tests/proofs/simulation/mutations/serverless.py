@@ -1,0 +1,327 @@
+"""Defects of functions, their workers and their invocations: each fails the test beside it.
+
+The simulation runs neither activator nor broker; those tests run one of them or both.
+"""
+
+from typing import Final
+
+from tests.proofs.simulation.mutations.planter import Mutation
+
+PLAN: Final = "gpuruntime.serverless.scaling.plan"
+FENCE: Final = "gpuruntime.worker.delivery_plan"
+SCALE_PLAN: Final = "tests/rooms/serverless/scaling/test_plan.py"
+SCALING: Final = "tests/rooms/serverless/scaling/test_reconciler.py"
+ACTIVATOR: Final = "tests/rooms/serverless/scaling/test_activator.py"
+FENCED: Final = "tests/rooms/worker/test_delivery_plan.py"
+ACCEPTANCE: Final = "tests/rooms/serverless/calling/test_acceptance.py"
+WORKER: Final = "tests/rooms/worker/test_worker.py"
+WORKERS: Final = (
+    Mutation(
+        "a worker that drains has left its seat",
+        PLAN,
+        "    room = seen.limits.maxWorkers - len(seen.workers)",
+        "    room = seen.limits.maxWorkers - len(staying)",
+        SCALE_PLAN,
+    ),
+    Mutation(
+        "a worker is deleted without a drain",
+        PLAN,
+        "    if worker.has_drained:\n        return True",
+        "    if True:\n        return True",
+        SCALING,
+    ),
+    Mutation(
+        "a worker that never ends its drain stays",
+        PLAN,
+        "    return silence or worker.since_seconds >= limits.timeoutSeconds + "
+        "DRAIN_SLACK_SECONDS",
+        "    return silence",
+        SCALING,
+    ),
+    Mutation(
+        "a failed container is claimed anew",
+        PLAN,
+        "        if worker.phase is WorkerPhase.ADRIFT\n"
+        "        and worker.since_seconds >= LASTING_SECONDS\n",
+        "        if worker.phase in (WorkerPhase.ADRIFT, WorkerPhase.FAILED)\n",
+        SCALING,
+    ),
+    Mutation(
+        "a broken template goes on eating stock",
+        PLAN,
+        "    if _is_broken(staying):",
+        "    if False:",
+        SCALE_PLAN,
+    ),
+    Mutation(
+        "workers go while nobody can tell the depth",
+        PLAN,
+        "        needed = sum(not worker.is_leaving for worker in seen.workers)",
+        "        needed = 0",
+        SCALING,
+    ),
+    Mutation(
+        "the least of workers counts only while there is work",
+        PLAN,
+        "    return min(max(needed, limits.minAvailableCount), limits.maxWorkers)",
+        "    least = limits.minAvailableCount if needed else 0\n"
+        "    return min(max(needed, least), limits.maxWorkers)",
+        SCALE_PLAN,
+    ),
+    Mutation(
+        "a changed template exchanges all of its workers at once",
+        PLAN,
+        "    if not outdated or not is_settled or any(worker.is_leaving for worker in outdated):",
+        "    if not outdated:",
+        SCALE_PLAN,
+    ),
+    Mutation(
+        "all incarnations of a worker are one operation",
+        "gpuruntime.serverless.scaling.worker_units",
+        '        return f"gpuruntime:worker:{template.metadata.uid}:{token}"',
+        '        return f"gpuruntime:worker:{template.metadata.uid}:{token[:0]}"',
+        SCALING,
+    ),
+    Mutation(
+        "a claim that was left open is begun anew",
+        "gpuruntime.serverless.scaling.worker_units",
+        "        except _OPEN as error:\n",
+        "        except _OPEN as error:\n            del self._open[seat]\n",
+        SCALING,
+    ),
+    Mutation(
+        "a drain is not written down",
+        "gpuruntime.serverless.scaling.reconciler",
+        "        await self.workers.mark_draining(worker)\n",
+        "",
+        SCALING,
+    ),
+    Mutation(
+        "a drain is ordered only once",
+        "gpuruntime.serverless.scaling.reconciler",
+        "                await self._order(by_name[worker.name])",
+        "                pass",
+        f"{ACTIVATOR}::test_an_order_to_drain_is_given_again_until_the_worker_is_gone",
+    ),
+    Mutation(
+        "a claim that was refused is tried at every look",
+        "gpuruntime.serverless.scaling.reconciler",
+        "            free_stock=0 if is_held else self._free_stock(template),",
+        "            free_stock=self._free_stock(template),",
+        SCALING,
+    ),
+    Mutation(
+        "workers of a unit that owns no function stay",
+        "gpuruntime.serverless.scaling.reconciler",
+        "        strays = await self._send_strays_away(function)\n",
+        "        strays = None\n",
+        "tests/rooms/audit/test_functions_at_work.py",
+    ),
+    Mutation(
+        "the younger of two that declare a function gets the workers",
+        "gpuruntime.operations.lookup.function_owners",
+        "    return min(templates, key=seniority, default=None)",
+        "    return max(templates, key=seniority, default=None)",
+        SCALING,
+    ),
+    Mutation(
+        "the status of a function is written without a version",
+        "gpuruntime.serverless.scaling.status",
+        "                resource_version=template.metadata.resourceVersion,\n",
+        "",
+        f"{SCALING}::test_no_status_is_written_on_a_unit_that_has_the_templates_name_by_now",
+    ),
+    Mutation(
+        "a drain is written down without a version",
+        "gpuruntime.serverless.scaling.worker_units",
+        "                resource_version=worker.metadata.resourceVersion,\n",
+        "",
+        f"{SCALING}::test_no_drain_is_written_on_a_unit_that_has_the_workers_name_by_now",
+    ),
+    Mutation(
+        "a new leader takes idle workers for useless ones",
+        "gpuruntime.serverless.scaling.history",
+        "        return cls(uid=uid, demand=Demand(workers, now))",
+        "        return cls(uid=uid, demand=Demand(0 * workers, now))",
+        SCALING,
+    ),
+    Mutation(
+        "the idle time begins before the broker was away",
+        "gpuruntime.serverless.scaling.history",
+        "            self.demand.note(self.demand.current, now)\n",
+        "            pass\n",
+        SCALING,
+    ),
+    Mutation(
+        "a worker is silent because we were deaf",
+        "gpuruntime.serverless.scaling.observation",
+        "        last = max(heard.at, self.hearing_since) if heard else self.hearing_since",
+        "        last = heard.at if heard else 0.0",
+        "tests/rooms/serverless/scaling/test_observation.py",
+    ),
+    Mutation(
+        "an unread depth counts as no work",
+        "gpuruntime.serverless.scaling.depth_polling",
+        "        self._depths = None\n\n    def wake",
+        "        self._depths = {}\n\n    def wake",
+        "tests/rooms/serverless/scaling/test_depth_polling.py",
+    ),
+    Mutation(
+        "a wake is forgotten by a reading that began before it",
+        "gpuruntime.serverless.scaling.depth_polling",
+        "        self._woken.difference_update(woken)",
+        "        self._woken.clear()",
+        "tests/rooms/serverless/scaling/test_depth_polling.py",
+    ),
+)
+INVOCATIONS: Final = (
+    Mutation(
+        "the first delivery starts without a record",
+        "gpuruntime.worker.attempt",
+        "                return await self._tools.records.write(record, expected=revision)",
+        "                return StoredRecord(record, revision)",
+        f"{WORKER}::test_an_invocation_without_its_record_is_dropped",
+    ),
+    Mutation(
+        "what was sent to another unit's function is run",
+        FENCE,
+        '    if len({record.declarer, declarer} - {""}) > 1:\n',
+        "    if False:\n",
+        FENCED,
+    ),
+    Mutation(
+        "a taken-over attempt has the number of the lost one",
+        FENCE,
+        "        attempt=record.attempt + 1,",
+        "        attempt=max(record.attempt, 1),",
+        FENCED,
+    ),
+    Mutation(
+        "a message of an older series starts",
+        FENCE,
+        "    if record.series != invocation.series:",
+        "    if False:",
+        FENCED,
+    ),
+    Mutation(
+        "what has ended is started again",
+        FENCE,
+        "    if record.state.is_terminal:",
+        "    if False:",
+        FENCED,
+    ),
+    Mutation(
+        "a copy of the message that runs starts as well",
+        FENCE,
+        "    if record.state is State.RUNNING and record.sequence != sequence:",
+        "    if False:",
+        FENCED,
+    ),
+    Mutation(
+        "a message is acked before its end is written",
+        "gpuruntime.worker.attempt",
+        "        record = conclusion.record\n        while",
+        "        record = conclusion.record\n        await self._ack(record.state.value)\n"
+        "        while",
+        f"{WORKER}::test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter",
+    ),
+    Mutation(
+        "an end is written over whatever stands there",
+        "gpuruntime.worker.outcome_writer",
+        "        return await self._records.write(shortened, expected=expected, ttl_seconds=ttl)",
+        "        return await self._records.write(\n"
+        "            shortened,\n"
+        "            expected=(await self._records.read(\n"
+        "                record.serverlessRequestID, record.invocationID)).revision,\n"
+        "            ttl_seconds=ttl,\n"
+        "        )",
+        f"{WORKER}::test_a_result_of_an_attempt_that_another_has_taken_over_is_refused",
+    ),
+    Mutation(
+        "a dead letter is not written before its record",
+        "gpuruntime.worker.outcome_writer",
+        "        if record.state is State.DEAD_LETTERED:\n",
+        "        if False:\n",
+        f"{WORKER}::test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter",
+    ),
+    Mutation(
+        "an attempt that was never sent is used up",
+        "gpuruntime.worker.outcomes",
+        "                attrs.evolve(record, forgiven=record.forgiven + 1),",
+        "                record,",
+        "tests/rooms/worker/test_outcomes.py",
+    ),
+    Mutation(
+        "a worker that stood still goes on",
+        "gpuruntime.worker.delivery_lease",
+        "            if loop.time() - ran_at > self._options.ack_wait_seconds:",
+        "            if False:",
+        f"{WORKER}::test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_what_it_ran",
+    ),
+    Mutation(
+        "a redrive goes on with the old series",
+        "gpuruntime.serverless.calling.dead_letters",
+        "        series=letter.series + 1,\n",
+        "        series=letter.series,\n",
+        "tests/rooms/serverless/calling/test_dead_letters.py::test_many_redrives_at_once_let_it_run_once",
+    ),
+    Mutation(
+        "a full queue keeps the record of what it refused",
+        "gpuruntime.serverless.calling.acceptance",
+        "        except FullError as error:\n            await self._take_back(queued)\n",
+        "        except FullError as error:\n",
+        f"{ACCEPTANCE}::test_a_full_queue_leaves_nothing_of_what_it_refuses",
+    ),
+    Mutation(
+        "another request is answered by the invocation of the same id",
+        "gpuruntime.serverless.calling.acceptance",
+        "        if record.requestHash != wanted.requestHash:",
+        "        if False:",
+        f"{ACCEPTANCE}::test_an_id_is_never_for_another_request",
+    ),
+    Mutation(
+        "a refused write is taken for the repetition of one that stands",
+        "gpuruntime.bus.records",
+        "        if current is not None and current.record.token == own.token:\n"
+        "            return current\n        raise ConflictError",
+        "        if current is not None:\n            return current\n        raise ConflictError",
+        "tests/rooms/bus/test_records.py",
+    ),
+    Mutation(
+        "a write of unknown outcome counts as done",
+        "gpuruntime.bus.records",
+        "        if current is None or current.record.token != own.token:",
+        "        if current is None:",
+        "tests/rooms/bus/test_records.py",
+    ),
+    Mutation(
+        "what runs ends with its function although its worker is there",
+        "gpuruntime.serverless.cleanup.orphans",
+        "        if has_workers and stored.record.state is State.RUNNING:",
+        "        if False:",
+        "tests/rooms/serverless/cleanup/test_orphans.py",
+    ),
+    Mutation(
+        "invocations of a function that is gone are left",
+        "gpuruntime.serverless.cleanup.undeclared_functions",
+        "        if not await self.orphans.end(function, has_workers=has_workers):\n"
+        "            return Result(requeue_after_seconds=AGAIN_SECONDS)\n",
+        "",
+        f"{ACTIVATOR}::test_invocations_of_a_deleted_function_end_and_its_consumer_goes",
+    ),
+    Mutation(
+        "a function is taken for gone by the cache alone",
+        "gpuruntime.serverless.cleanup.undeclared_functions",
+        "                await self.catch_up()\n",
+        "                pass\n",
+        f"{ACTIVATOR}::test_a_function_that_was_not_heard_of_yet_keeps_its_invocations",
+    ),
+    Mutation(
+        "what has ended expires all the same",
+        "gpuruntime.serverless.results.expiry",
+        "    if record.state.is_terminal:\n        return Keep()\n",
+        "",
+        "tests/rooms/serverless/results/test_expiry.py",
+    ),
+)
+SERVERLESS: Final = (*WORKERS, *INVOCATIONS)

@@ -1,0 +1,139 @@
+"""Defects of storages: of who holds one, of how it is filled and of when it goes."""
+
+from typing import Final
+
+from tests.proofs.simulation.mutations.planter import Mutation
+
+MEDDLING: Final = "tests/rooms/audit/test_meddling.py"
+STORAGES: Final = (
+    Mutation(
+        "a storage is mounted before it is filled",
+        "gpuruntime.reconcilers.storage.mount_plan",
+        "    if phase is StoragePhase.READY:",
+        "    if phase is not StoragePhase.FAILED:",
+    ),
+    Mutation(
+        "the younger of those who wait goes first",
+        "gpuruntime.reconcilers.storage.mount_plan",
+        "    return min((unit for unit in units if waits(unit))",
+        "    return max((unit for unit in units if waits(unit))",
+    ),
+    Mutation(
+        "a storage is taken from its holder",
+        "gpuruntime.reconcilers.storage.mount_plan",
+        "        if holder is not None and holder.uid != unit.metadata.uid:",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage is given back while Pods mount it",
+        "gpuruntime.reconcilers.storage.holders",
+        "        if any(_uses(pod, storage) for pod in page.items):",
+        "        if False:",
+    ),
+    Mutation(
+        "who is suspended loses its storage",
+        "gpuruntime.reconcilers.storage.holders",
+        "        return any(mount.name == storage.metadata.name",
+        "        return not unit.spec.suspended and any(mount.name == storage.metadata.name",
+    ),
+    Mutation(
+        "a Deployment that has no Pods is overlooked",
+        "gpuruntime.reconcilers.storage.holders",
+        "        if deployment is None:\n            return False",
+        "        if True:\n            return False",
+    ),
+    Mutation(
+        "a storage is never given back",
+        "gpuruntime.reconcilers.storage.holders",
+        "            if self._wants(storage, holder) or await self._may_mount(storage, holder):",
+        "            if True:",
+    ),
+    Mutation(
+        "a hold is written without a guard",
+        "gpuruntime.reconcilers.storage.writes",
+        "            resource_version=storage.metadata.resourceVersion,\n",
+        "",
+    ),
+    Mutation(
+        "a holder is known by its name alone",
+        "gpuruntime.reconcilers.storage.mount_plan",
+        "        if holder is not None and holder.uid != unit.metadata.uid:",
+        "        if holder is not None and holder.name != unit.metadata.name:",
+    ),
+    Mutation(
+        "a prepare runs again when its Job is gone",
+        "gpuruntime.reconcilers.storage.plan",
+        "    if record.has_ended and not asks_to_recover(storage):",
+        "    if record.has_ended and job is not None and not asks_to_recover(storage):",
+    ),
+    Mutation(
+        "a failed prepare runs again by itself",
+        "gpuruntime.reconcilers.storage.plan",
+        "    if record.has_ended and not asks_to_recover(storage):",
+        "    if record.phase == StepPhase.SUCCEEDED and not asks_to_recover(storage):",
+    ),
+    Mutation(
+        "a copy begins before its source is ready",
+        "gpuruntime.reconcilers.storage.prepare",
+        "        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
+        "        if False:",
+        f"{MEDDLING}::test_a_copy_that_is_asked_for_at_once_begins_when_its_source_is_filled",
+    ),
+    Mutation(
+        "a storage goes while it is mounted",
+        "gpuruntime.reconcilers.storage.reconciler",
+        "        if storage.status.holder is not None or self.holds.others_pods(storage)"
+        " or is_read:",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage bears no finalizer",
+        "gpuruntime.reconcilers.storage.reconciler",
+        "        if FINALIZER not in storage.metadata.finalizers:\n            finalizers = (",
+        "        if False:\n            finalizers = (",
+    ),
+    Mutation(
+        "what a storage of the same name left is taken",
+        "gpuruntime.reconcilers.storage.children",
+        "    if owner is not None and owner.uid == storage.metadata.uid:",
+        "    if owner is not None and owner.name == storage.metadata.name:",
+        "tests/rooms/reconcilers/storage/test_children.py",
+    ),
+    Mutation(
+        "a claim that was lost is made again",
+        "gpuruntime.reconcilers.storage.plan",
+        "        return KeepClaim() if _had_volume(storage) else MakeClaim()",
+        "        return MakeClaim()",
+    ),
+    Mutation(
+        "a file server runs on any node",
+        "gpuruntime.reconcilers.storage.placement_plan",
+        "        return Placing(node=(current_pod(placed) or placed[0]).spec.nodeName)",
+        "        return Placing()",
+    ),
+    Mutation(
+        "the Pod comes before its NetworkPolicy",
+        "gpuruntime.reconcilers.unit.runner",
+        "            await self._keep_way(unit, key)\n"
+        "            desired = self._desired(unit)\n"
+        "            deployment = await self.deployments[key.namespace].keep"
+        "(unit, key, desired)\n",
+        "            desired = self._desired(unit)\n"
+        "            deployment = await self.deployments[key.namespace].keep"
+        "(unit, key, desired)\n"
+        "            await self._keep_way(unit, key)\n",
+    ),
+    Mutation(
+        "a storage comes back by a create after its deletion",
+        "gpuruntime.reconcilers.storage.reconciler",
+        "        if await self._has_come_late(storage):",
+        "        if False:",
+    ),
+    Mutation(
+        "a storage is given back while a request may yet mount it",
+        "gpuruntime.reconcilers.storage.holders",
+        "            if self._may_start(unit):",
+        "            if False:",
+        "tests/rooms/reconcilers/storage/test_holders.py",
+    ),
+)

@@ -1,0 +1,352 @@
+"""The processes: whole roles that live, die and come back, each on wires of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import attrs
+from aiohttp import web
+
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.informer.informer import Informer
+from gpuruntime.kube.transport import Request
+from gpuruntime.roles.activator import ActivatorRole
+from gpuruntime.roles.api import Api
+from gpuruntime.roles.lifecycle import ExitCode, Lifecycle
+from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.process import Process
+from gpuruntime.roles.results import ResultsRole
+from gpuruntime.settings.schema import LeaderElectionSettings, Settings
+from gpuruntime.settings.serverless import NatsSettings
+from gpuruntime.telemetry.metrics import Registry
+from tests.faults import WRITES
+from tests.proofs.broker_conformance.server import Server as Broker
+from tests.proofs.simulation.checks.beliefs import Beliefs, unseen
+from tests.proofs.simulation.checks.coverage import Met
+from tests.proofs.simulation.faults.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
+from tests.proofs.simulation.faults.kinds import (
+    ACTIVATORS,
+    LEADER,
+    LEADING_ACTIVATOR,
+    MANAGERS,
+    RESULTS,
+    STANDBY,
+    WATCH_KINDS,
+    BrokerKind,
+    Kind,
+    Planned,
+)
+from tests.proofs.simulation.faults.troubles import LEASES, Troubles
+from tests.proofs.simulation.faults.wire import Wire
+from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.requests import Answer, handle
+from tests.proofs.simulation.virtual import true_time
+
+SETTINGS: Final = Settings(leaderElection=LeaderElectionSettings(enabled=True))
+WITH_BROKER: Final = attrs.evolve(SETTINGS, nats=NatsSettings(url=BROKER_URL))
+Role: TypeAlias = Manager | Api | ActivatorRole | ResultsRole
+GRACE_SECONDS: Final = 10.0
+# As a Deployment does: a process that ended by itself comes back soon.
+RESTART_SECONDS: Final = 2.0
+EXPECTED_ENDS: Final = (ExitCode.DONE, ExitCode.LOST_LEADERSHIP)
+
+
+class NoAnswerError(Exception):
+    """The connection was refused, or it broke before the answer came."""
+
+
+@asynccontextmanager
+async def _standing(
+    settings: Settings,  # noqa: ARG001  # nothing is asked of it
+    registry: Registry,  # noqa: ARG001  # nothing is asked of it
+    *,
+    not_ready: Callable[[], str],  # noqa: ARG001  # nobody asks
+    facts: Callable[[], Mapping[str, object]],  # noqa: ARG001  # nobody asks
+) -> AsyncIterator[asyncio.TaskGroup]:
+    async with asyncio.TaskGroup() as tasks:
+        yield tasks
+
+
+@attrs.define(kw_only=True)
+class Fleet:
+    """What the processes share, and what is found out about them together."""
+
+    seed: int
+    server: Server
+    journal: Journal
+    breach: Callable[[str], None]
+    met: Met
+    # Where a script has a function.
+    broker: Broker | None = None
+    machines: "dict[str, Machine]" = attrs.field(factory=dict)
+
+    def machine(self, name: str) -> "Machine":
+        return self.machines.setdefault(name, Machine(name, self))
+
+    def chosen(self, process: str) -> "Machine | None":
+        """Of that name, or whoever has that role now."""
+        if process == LEADING_ACTIVATOR:
+            return self.leader_of(ACTIVATORS)
+        if process not in (LEADER, STANDBY):
+            return self.machine(process)
+        leader = self.leader
+        if process == LEADER or leader is None:
+            return leader
+        return next(self.machine(name) for name in MANAGERS if name != leader.name)
+
+    @property
+    def leader(self) -> "Machine | None":
+        """Of the managers."""
+        return self.leader_of(MANAGERS)
+
+    def leader_of(self, group: tuple[str, ...]) -> "Machine | None":
+        machines = (self.machines[name] for name in group if name in self.machines)
+        return next((each for each in machines if each.is_leading), None)
+
+    def trouble(self, fault: Planned) -> None:
+        machine = self.chosen(fault.process)
+        if machine:
+            machine.trouble(fault)
+
+    def unseen(self, version: int) -> Iterator[str]:
+        """What had happened by that version and some process that is up does not know."""
+        for name, machine in self.machines.items():
+            for informer in machine.informers:
+                if informer.synced.is_set():
+                    yield from (
+                        f"{name} {what}" for what in unseen(informer, self.server, version)
+                    )
+
+    def inspect(self, request: Request) -> None:
+        """Of each kind at most one believes that it leads, at each write of any."""
+        if request.method not in WRITES or LEASES in request.path:
+            return
+        leading = {name for name, each in self.machines.items() if each.is_leading}
+        for group in (MANAGERS, ACTIVATORS):
+            leaders = [name for name in group if name in leading]
+            if len(leaders) > 1:
+                self.breach(f"two leaders at once: {' and '.join(leaders)}")
+
+
+class Machine:
+    """Runs one process over and over again."""
+
+    def __init__(self, name: str, fleet: Fleet) -> None:
+        self.name = name
+        self.troubles = Troubles()
+        self.broker_troubles = BrokerTroubles()
+        self.wire: Wire | None = None
+        self.broker_wire: BrokerWire | None = None
+        self._fleet = fleet
+        self._clock_ahead = timedelta()
+        self._number = 0
+        self._role: Role | None = None
+        self._lifecycle: Lifecycle | None = None
+        self._running: asyncio.Task[ExitCode] | None = None
+        self._pause = RESTART_SECONDS
+        self._app: web.Application | None = None
+        self._requests: asyncio.TaskGroup | None = None
+        self._beliefs = Beliefs(name, fleet.server, fleet.breach)
+
+    @property
+    def is_leading(self) -> bool:
+        role, wire = self._role, self.wire
+        is_alive = wire is not None and not wire.is_cut
+        return (
+            is_alive
+            and isinstance(role, Manager | ActivatorRole)
+            and role._elector is not None
+            and role._elector.is_leading
+        )
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        role = self._role
+        if isinstance(role, Api | ActivatorRole):
+            return tuple(role._informers.values())
+        if isinstance(role, ResultsRole):
+            return ()
+        reconcilers = role._reconcilers if role else None
+        return reconcilers.informers.all() if reconcilers else ()
+
+    async def run(self) -> None:
+        while True:
+            self._pause = RESTART_SECONDS
+            code = await self._live()
+            self._role = self._lifecycle = self._running = None
+            if code not in EXPECTED_ENDS:
+                self._fleet.breach(f"{self.name} ended with {code!r}")
+            await asyncio.sleep(self._pause)
+
+    def trouble(self, fault: Planned) -> None:
+        """A fault's moment has come."""
+        self._fleet.journal.write(self.name, f"!{fault.kind}")
+        if isinstance(fault.kind, BrokerKind):
+            self.broker_troubles.begin(fault)
+            return
+        if fault.target is not None:
+            self.troubles.armed.append(fault)
+            return
+        until = asyncio.get_running_loop().time() + fault.seconds
+        if fault.kind in WATCH_KINDS and self.wire:
+            self._disturb_watches(self.wire, fault.kind, until)
+        match fault.kind:
+            case Kind.PARTITION:
+                self.troubles.partitioned_until = until
+            case Kind.LEASE_OUTAGE:
+                self.troubles.lease_lost_until = until
+            case Kind.LISTS_OF_THE_PAST:
+                self.troubles.past.keep(self._fleet.server)
+            case Kind.CLOCK_JUMP:
+                self._clock_ahead = timedelta(seconds=fault.seconds)
+            case Kind.STOP:
+                self._stop(fault)
+            case Kind.KILL:
+                self._die(fault)
+            case _:
+                pass
+
+    def relieve(self) -> None:
+        """But for what is lost already: a silent watch stays silent."""
+        self.troubles.clear()
+        self.broker_troubles.clear()
+        self._clock_ahead = timedelta()
+
+    async def call(self, method: str, path: str, body: object = None) -> Answer:
+        """Raises NoAnswerError where the process is not there, or goes away meanwhile."""
+        if self._app is None or self._requests is None:
+            raise NoAnswerError(f"{self.name} is not there")
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        work = self._answer(self._app, method, path, body, answered)
+        try:
+            self._requests.create_task(work, name=f"{method} {path}")
+        except RuntimeError as error:
+            work.close()
+            raise NoAnswerError(f"{self.name} is going") from error
+        await asyncio.wait([answered])
+        if answered.cancelled():
+            raise NoAnswerError(f"{self.name} is gone")
+        return answered.result()
+
+    async def _answer(
+        self,
+        app: web.Application,
+        method: str,
+        path: str,
+        body: object,
+        answered: asyncio.Future[Answer],
+    ) -> None:
+        try:
+            answered.set_result(await handle(app, method, path, body))
+        finally:
+            answered.cancel()
+
+    async def _live(self) -> ExitCode:
+        self._number += 1
+        name, fleet = self.name, self._fleet
+        self._beliefs = Beliefs(name, fleet.server, fleet.breach)
+        chance = f"{fleet.seed} {name} {self._number}"
+        self.wire = Wire(
+            name,
+            fleet.server,
+            fleet.journal,
+            rng=Random(f"{chance} wire"),
+            troubles=self.troubles,
+            die=self._die,
+            inspect=self._inspect,
+            met=fleet.met,
+        )
+        process = Process(
+            identity=f"{name}.{self._number}",
+            now=self._now,
+            rng=Random(chance),
+            standing=_standing,
+            serving=self._serving,
+        )
+        if fleet.broker is not None:
+            self.broker_wire = BrokerWire(
+                process.identity,
+                fleet.broker,
+                fleet.journal,
+                rng=Random(f"{chance} broker"),
+                troubles=self.broker_troubles,
+            )
+            process = attrs.evolve(process, opener=self.broker_wire.opener())
+        self._role = self._make_role(process, self.wire)
+        self._lifecycle = Lifecycle(self._role, grace_seconds=GRACE_SECONDS)
+        fleet.journal.write(name, "starts")
+        async with asyncio.TaskGroup() as tasks:
+            self._running = tasks.create_task(self._lifecycle._run(), name=name)
+            try:
+                await asyncio.wait([self._running])
+            finally:
+                self._cut()
+        code = ExitCode.DONE if self._running.cancelled() else self._running.result()
+        fleet.journal.write(name, "ended")
+        return code
+
+    def _make_role(self, process: Process, wire: Wire) -> Role:
+        settings = WITH_BROKER if self._fleet.broker else SETTINGS
+        if self.name in RESULTS:
+            return ResultsRole(settings, process=process)
+        if self.name in ACTIVATORS:
+            return ActivatorRole(settings, transport=wire, process=process)
+        kind = Manager if self.name in MANAGERS else Api
+        return kind(settings, transport=wire, process=process)
+
+    def _cut(self) -> None:
+        if self.wire:
+            self.wire.cut()
+        if self.broker_wire:
+            self.broker_wire.cut()
+
+    def _inspect(self, request: Request) -> None:
+        self._beliefs.follow(self.informers)
+        if self.is_leading:
+            self._beliefs.lead(self._needed(), request)
+        self._fleet.inspect(request)
+
+    def _needed(self) -> tuple[Informer[Any], ...]:
+        """What a leader has to know as it is."""
+        role = self._role
+        if isinstance(role, ActivatorRole):
+            return tuple(role._informers[name] for name in ("units", "stock"))
+        assert isinstance(role, Manager)
+        return role._reconcilers.informers.ours() if role._reconcilers else ()
+
+    @asynccontextmanager
+    async def _serving(self, app: web.Application, _settings: Settings) -> AsyncIterator[str]:
+        app.freeze()
+        async with asyncio.TaskGroup() as requests:
+            self._app, self._requests = app, requests
+            try:
+                yield self.name
+            finally:
+                self._app = self._requests = None
+
+    def _disturb_watches(self, wire: Wire, kind: Kind, until: float) -> None:
+        if kind is Kind.HISTORY_LOST:
+            self._fleet.server.compact()
+        if kind is Kind.WATCHES_REFUSED:
+            self.troubles.watches_refused_until = until
+        wire.disturb_watches(kind, until)
+
+    def _stop(self, fault: Planned) -> None:
+        """As by SIGTERM: it drains."""
+        self._pause = fault.seconds
+        if self._lifecycle:
+            self._lifecycle.stop()
+
+    def _die(self, fault: Planned) -> None:
+        """First it is cut off, so that nothing it does about its end reaches the server."""
+        if self.wire is None or self._running is None:
+            return
+        self._pause = fault.seconds
+        self._cut()
+        self._running.cancel()
+
+    def _now(self) -> datetime:
+        return true_time() + self._clock_ahead

@@ -1,0 +1,100 @@
+"""The end of a run: it comes to rest, is judged, and stays at rest under another leader."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from gpuruntime.models.kinds.pools import Refill, StockPool
+from gpuruntime.models.kubernetes.metadata import Key
+from tests.proofs.simulation.checks.invocations import Invocations
+from tests.proofs.simulation.checks.witness import Witness
+from tests.proofs.simulation.faults.kinds import ACTIVATORS, MANAGERS, Kind, Planned
+from tests.proofs.simulation.faults.wire import Wire
+from tests.proofs.simulation.processes import Fleet
+
+# After the last fault: a request's life, a grace, and the back-off that the faults have left.
+CONVERGENCE_SECONDS: Final = 600.0
+QUIET_SECONDS: Final = 60.0
+RESTART_SECONDS: Final = 2.0
+
+
+class Rest:
+    def __init__(
+        self,
+        fleet: Fleet,
+        witness: Witness,
+        invocations: Invocations,
+        breach: Callable[[str], None],
+    ) -> None:
+        self._fleet = fleet
+        self._witness = witness
+        self._invocations = invocations
+        self._breach = breach
+
+    async def run(self) -> None:
+        if not await self._come():
+            self._breach(f"no rest within {CONVERGENCE_SECONDS:g} s after the stories")
+            return
+        for what in self._fleet.unseen(self._fleet.server.store.version):
+            self._breach(f"at rest {what}")
+        self._judge()
+        await self._change_leader(MANAGERS)
+        if self._fleet.broker:
+            await self._change_leader(ACTIVATORS)
+
+    async def _come(self) -> bool:
+        """Nobody writes or lists any more: for a minute on end, within the bound."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CONVERGENCE_SECONDS
+        before, since = self._asked(), loop.time()
+        while loop.time() < until:
+            await asyncio.sleep(1.0)
+            now = self._asked()
+            if now != before or self._witness.last_write > since:
+                before, since = now, loop.time()
+            if loop.time() - since >= 2 * QUIET_SECONDS:
+                return True
+        return False
+
+    def _asked(self) -> list[tuple[int, int]]:
+        return [(each.writes, each.lists) for each in self._wires().values()]
+
+    def _wires(self) -> dict[str, Wire]:
+        return {name: each.wire for name, each in self._fleet.machines.items() if each.wire}
+
+    async def _change_leader(self, group: tuple[str, ...]) -> None:
+        """Whoever begins to lead looks at everything, and finds nothing to write."""
+        leader = self._fleet.leader_of(group)
+        if leader is None:
+            self._breach(f"nobody leads of {group}")
+            return
+        led, written = leader.wire, {wire: wire.writes for wire in self._wires().values()}
+        now = asyncio.get_running_loop().time()
+        stop = Planned(at=now, process=leader.name, kind=Kind.STOP, seconds=RESTART_SECONDS)
+        leader.trouble(stop)
+        await asyncio.sleep(QUIET_SECONDS)
+        follower = self._fleet.leader_of(group)
+        if follower is None or follower.wire is led:
+            self._breach(f"nobody follows the leader of {group}")
+        for name, wire in self._wires().items():
+            if wire.writes > written.get(wire, 0):
+                self._breach(f"{name} writes although nothing is left to do")
+
+    def _judge(self) -> None:
+        self._witness.auditing.rest()
+        if self._fleet.broker:
+            self._invocations.rest(set(self._witness.functions()))
+        for key, pool in self._witness.pools.items():
+            self._judge_pool(key, pool)
+
+    def _judge_pool(self, key: Key, pool: StockPool) -> None:
+        made = self._witness.ordinals(pool.metadata.uid)
+        living = [each for each in self._witness.stock if each.name.rpartition("-")[0] == key.name]
+        if pool.spec.refill == Refill.NEVER and len(made) != pool.spec.replicas:
+            self._breach(f"pool {key}: made {len(made)} of {pool.spec.replicas} units")
+        if pool.spec.refill == Refill.ALWAYS and pool.status.available != pool.spec.replicas:
+            self._breach(f"pool {key}: keeps {pool.status.available}, not {pool.spec.replicas}")
+        if pool.status.seeded - pool.status.consumed != len(living):
+            self._breach(f"pool {key}: its count is not that of its living stock")
+        if pool.status.claimed:
+            self._breach(f"pool {key}: {pool.status.claimed} claims have no end")

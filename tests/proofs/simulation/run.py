@@ -1,0 +1,243 @@
+"""One run: a cluster, processes, callers and faults on one loop, and what came of it."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import attrs
+import structlog
+
+from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
+from gpuruntime.embedded.nodes.seed_objects import NodeOptions
+from gpuruntime.kube.client import Client
+from gpuruntime.models.encoding import codec
+from gpuruntime.models.kinds.pools import Refill
+from gpuruntime.roles.dev.dev import install
+from tests.proofs.broker_conformance.server import Server as Broker
+from tests.proofs.simulation.checks.coverage import Met
+from tests.proofs.simulation.checks.invocations import Invocations
+from tests.proofs.simulation.checks.witness import Made, Witness
+from tests.proofs.simulation.faults.kinds import (
+    APIS,
+    FOR_FUNCTIONS,
+    LAST_SECOND,
+    PROCESSES,
+    Planned,
+)
+from tests.proofs.simulation.faults.troubled import Troubled
+from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.processes import SETTINGS, Fleet
+from tests.proofs.simulation.rest import CONVERGENCE_SECONDS, Rest
+from tests.proofs.simulation.stories.script import SCARCE, script_of
+from tests.proofs.simulation.stories.units import STORY, Stage
+from tests.proofs.simulation.virtual import run_virtually, true_time
+from tests.proofs.simulation.workers import Workers
+
+FAULTS_END: Final = LAST_SECOND + 10.0
+# A watch that has fallen silent is given up after 75 s, and a pause follows what failed.
+CATCH_UP_SECONDS: Final = 130.0
+MOST_BREACHES: Final = 20
+NODES: Final = NodeOptions(count=5, gpus=8)
+# Lines of the log that tell of a fault of ours, whatever the faults around it.
+FATAL_LINES: Final = frozenset(
+    {
+        "reconcile failed",
+        "request failed by a fault of ours",
+        "store diverged from the server",
+        # By the manager's own look at its caches, which lag: it is never to be called in vain.
+        "invariant broken",
+        "crashed",
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    seed: int
+    plan: tuple[Planned, ...]
+    breaches: tuple[str, ...]
+    digest: str
+    events: int
+    seconds: float
+    state: dict[str, Any]
+    made: dict[tuple[str, str], Made]
+    results: dict[str, list[str]]
+    met: Met
+
+
+def simulate(
+    seed: int, plan: tuple[Planned, ...], tell: Callable[[str], None] | None = None
+) -> Outcome:
+    async def run() -> Outcome:
+        return await _Run(seed, plan, tell, lines).run()
+
+    with _heard_log() as lines:
+        return run_virtually(run())
+
+
+class _Run:
+    def __init__(
+        self,
+        seed: int,
+        plan: tuple[Planned, ...],
+        tell: Callable[[str], None] | None,
+        lines: "_Lines",
+    ) -> None:
+        self._seed = seed
+        self._plan = plan
+        self._script = script_of(seed)
+        self._journal = Journal(tell)
+        self._lines = lines
+        self._breaches: list[str] = []
+        self._met = Met()
+        self._cluster = EmbeddedCluster(
+            now=true_time, options=ClusterOptions(seed=seed, nodes=NODES)
+        )
+
+    async def run(self) -> Outcome:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_loose_error)
+        self._lines.hear = self._on_line
+        async with asyncio.TaskGroup() as tasks:
+            cluster = tasks.create_task(self._cluster.run(), name="cluster")
+            await self._cluster.ready.wait()
+            await install(Client(self._cluster.transport), SETTINGS)
+            witness = Witness(self._cluster.server, self._journal, self._breach, loop.time)
+            broker = Broker(now=true_time)
+            invocations = Invocations(broker, self._journal, self._breach)
+            fleet = Fleet(
+                seed=self._seed,
+                server=self._cluster.server,
+                journal=self._journal,
+                breach=self._breach,
+                met=self._met,
+                broker=broker if self._script.functions else None,
+            )
+            workers = Workers(
+                seed=self._seed,
+                server=broker,
+                journal=self._journal,
+                invocations=invocations,
+                function_of=witness.served_by,
+            )
+            witness.pod_hearers.append(workers.hear)
+            stage = Stage(
+                seed=self._seed,
+                replicas={name: fleet.machine(name) for name in APIS},
+                kubectl=Client(self._cluster.transport),
+                witness=witness,
+                invocations=invocations,
+                journal=self._journal,
+                breach=self._breach,
+            )
+            names = (*PROCESSES, *FOR_FUNCTIONS) if self._script.functions else PROCESSES
+            machines = [tasks.create_task(fleet.machine(name).run(), name=name) for name in names]
+            machines.append(tasks.create_task(workers.run(), name="workers"))
+            troubled = Troubled(fleet, workers, broker)
+            for fault in self._plan:
+                loop.call_at(fault.at, troubled.trouble, fault)
+            await self._live(stage, fleet, troubled)
+            await Rest(fleet, witness, invocations, self._breach).run()
+            for task in (*machines, cluster):
+                task.cancel()
+        return Outcome(
+            seed=self._seed,
+            plan=self._plan,
+            breaches=tuple(self._breaches),
+            digest=self._journal.digest,
+            events=self._journal.length,
+            seconds=loop.time(),
+            state=end_state(witness),
+            made=dict(witness.made),
+            results=stage.results,
+            met=self._met,
+        )
+
+    async def _live(self, stage: Stage, fleet: Fleet, troubled: Troubled) -> None:
+        """The stories, through the faults and beyond."""
+        async with asyncio.TaskGroup() as tasks:
+            stories = tasks.create_task(stage.live(self._script), name="stories")
+            await asyncio.sleep(FAULTS_END - asyncio.get_running_loop().time())
+            troubled.relieve()
+            self._journal.write("world", "faults end")
+            version = fleet.server.store.version
+            await asyncio.sleep(CATCH_UP_SECONDS)
+            for what in fleet.unseen(version):
+                self._breach(f"{CATCH_UP_SECONDS:g} s after the faults {what}")
+            done, _ = await asyncio.wait([stories], timeout=CONVERGENCE_SECONDS)
+            if not done:
+                left = sorted(
+                    task.get_name()
+                    for task in asyncio.all_tasks()
+                    if task.get_name().startswith(STORY)
+                )
+                self._breach(f"no end within {CONVERGENCE_SECONDS:g} s after the faults: {left}")
+                stories.cancel()
+
+    def _breach(self, what: str) -> None:
+        self._journal.write("BREACH", what)
+        if len(self._breaches) < MOST_BREACHES and what not in self._breaches:
+            self._breaches.append(what)
+
+    def _on_line(self, line: dict[str, Any]) -> None:
+        text = " ".join(
+            f"{name}={value}"
+            for name, value in sorted(line.items())
+            if name not in ("event", "exc_info")
+        )
+        self._journal.write("log", f"{line['event']} {text}")
+        if line["event"] in FATAL_LINES:
+            self._breach(f"logged: {line['event']} {text} {_traceback_of(line.get('exc_info'))}")
+
+    def _on_loose_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._breach(f"nobody handled: {context.get('message')} {context.get('exception')!r}")
+
+
+def _traceback_of(error: object) -> str:
+    """Of a line that was logged while an error was handled, of that error."""
+    raised = error if isinstance(error, BaseException) else sys.exc_info()[1]
+    return "".join(traceback.format_exception(raised)) if raised else ""
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self.hear: Callable[[dict[str, Any]], None] = lambda _: None
+
+    def process(self, _logger: Any, _method: str, line: Any) -> Any:
+        self.hear(line)
+        raise structlog.DropEvent
+
+
+@contextmanager
+def _heard_log() -> Iterator[_Lines]:
+    lines, before = _Lines(), structlog.get_config()
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, lines.process])
+    try:
+        yield lines
+    finally:
+        structlog.configure(**before)
+
+
+def end_state(witness: Witness) -> dict[str, Any]:
+    """What stays, without what no two runs share."""
+    units = {
+        f"unit {key.name}": (codec.encode(codec.to_json(unit.spec)).decode(), unit.status.phase)
+        for key, unit in witness.units.items()
+    }
+    storages: dict[str, Any] = {
+        f"storage {key.name}": (storage.spec, storage.status.phase, storage.status.mountedBy)
+        for key, storage in witness.storages.items()
+    }
+    pools: dict[str, tuple[object, ...]] = {}
+    for key, pool in witness.pools.items():
+        status = pool.status
+        if pool.spec.refill == Refill.NEVER:
+            used = status.consumed + witness.gave_back(key.name)
+            is_scarce = pool.spec.specName == SCARCE
+            pools[f"pool {key.name}"] = (pool.spec.replicas, status.seeded, not is_scarce and used)
+        else:
+            pools[f"pool {key.name}"] = (pool.spec.replicas, status.available, status.phase)
+    return {**units, **storages, **pools}

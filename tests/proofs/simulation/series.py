@@ -1,0 +1,104 @@
+"""Tries seeds in processes of their own: whatever becomes of one is told, and all others go on."""
+
+import os
+import signal
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import Pipe, Process
+from multiprocessing.connection import Connection, wait
+from typing import Final, TypeAlias
+
+import attrs
+
+from tests.proofs.simulation.checks.check import Verdict, check
+from tests.proofs.simulation.faults.kinds import Planned
+
+CORES: Final = 2
+# Of the processor, for one seed: a run takes a few, and maybe an undisturbed one beside it.
+MOST_SECONDS: Final = 60.0
+NO_END: Final = "does not come to its end"
+_STUCK: Final = 99
+
+Case: TypeAlias = tuple[int, tuple[Planned, ...]]
+Check: TypeAlias = Callable[[int, tuple[Planned, ...]], Verdict]
+
+
+@attrs.define
+class _Running:
+    process: Process
+    # In the order in which they are tried.
+    left: deque[Case]
+
+
+def verdicts(
+    series: Sequence[Sequence[Case]],
+    *,
+    judge: Check = check,
+    most_seconds: float = MOST_SECONDS,
+) -> Iterator[Verdict]:
+    """Each series in one process, which a seed that ends it costs no other seed."""
+    waiting = deque(deque(cases) for cases in series if cases)
+    running: dict[Connection, _Running] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < CORES:
+                left = waiting.popleft()
+                pipe, process = _begun(tuple(left), judge, most_seconds)
+                running[pipe] = _Running(process, left)
+            ready = wait(list(running))
+            for pipe in [each for each in running if each in ready]:
+                yield from _heard(pipe, running, waiting)
+    finally:
+        for each in running.values():
+            each.process.kill()
+
+
+def _begun(
+    cases: tuple[Case, ...], judge: Check, most_seconds: float
+) -> tuple[Connection, Process]:
+    ours, theirs = Pipe(duplex=False)
+    process = Process(target=_try, args=(cases, judge, most_seconds, theirs))
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def _heard(
+    pipe: Connection, running: dict[Connection, _Running], waiting: deque[deque[Case]]
+) -> Iterator[Verdict]:
+    series = running[pipe]
+    try:
+        verdict: Verdict = pipe.recv()
+    except EOFError:
+        series.process.join()
+        del running[pipe]
+        pipe.close()
+        if series.left:
+            yield _lost(series.left.popleft(), series.process.exitcode)
+        if series.left:
+            waiting.appendleft(series.left)
+        return
+    series.left.popleft()
+    yield verdict
+
+
+def _lost(case: Case, code: int | None) -> Verdict:
+    seed, _ = case
+    fault = NO_END if code == _STUCK else f"ended its process with {code}"
+    return Verdict(seed, "", (fault,))
+
+
+def _try(cases: tuple[Case, ...], judge: Check, most_seconds: float, told: Connection) -> None:
+    signal.signal(signal.SIGPROF, lambda *_: os._exit(_STUCK))
+    for seed, plan in cases:
+        # Virtual time stands still where something is tried again and again without a pause.
+        signal.setitimer(signal.ITIMER_PROF, most_seconds)
+        told.send(_judged(judge, seed, plan))
+
+
+def _judged(judge: Check, seed: int, plan: tuple[Planned, ...]) -> Verdict:
+    try:
+        return judge(seed, plan)
+    except Exception:  # noqa: BLE001  # whatever it is, it is told with its seed
+        return Verdict(seed, "", (f"raises:\n{traceback.format_exc()}",))

@@ -1,0 +1,305 @@
+"""A function's story, lived: its workers come and go, and every call comes to its one end."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, assert_never
+
+import attrs
+
+from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from tests.proofs.simulation.callers import Caller
+from tests.proofs.simulation.checks.invocations import Invocations
+from tests.proofs.simulation.checks.reports import is_ready
+from tests.proofs.simulation.checks.witness import STOCK, Witness
+from tests.proofs.simulation.requests import Answer
+from tests.proofs.simulation.stories.function_script import (
+    SERVED,
+    Call,
+    Fate,
+    FunctionStep,
+    FunctionStory,
+)
+from tests.proofs.simulation.stories.script import ENVELOPES
+from tests.proofs.simulation.virtual import true_time
+
+UNITS: Final = "/gpu-units"
+POOLS: Final = "/operator/stockpools"
+INVOCATIONS: Final = "/serverless/invocations"
+LOOK_SECONDS: Final = 1.0
+# No call comes to its last attempt, however often its worker dies.
+MANY_ATTEMPTS: Final = 100
+ATTEMPT_SECONDS: Final = 30
+FIRST_IMAGE: Final = "serve:1"
+# More than a request that is late: a clock that is wrong.
+MISDATED_BY: Final = timedelta(seconds=300)
+
+
+class Ground(Protocol):
+    """What the stories are lived on."""
+
+    @property
+    def witness(self) -> Witness: ...
+
+    @property
+    def invocations(self) -> Invocations: ...
+
+    def caller(self, name: str) -> Caller: ...
+
+    def unit(self, name: str) -> GPUUnit | None: ...
+
+    def demand(self, holds: object, what: str) -> None: ...
+
+    def note(self, story: str, text: str) -> None: ...
+
+    async def until(self, holds: Callable[[], object]) -> None: ...
+
+
+class FunctionLife:
+    def __init__(self, ground: Ground, story: FunctionStory) -> None:
+        self._ground = ground
+        self._story = story
+        self._caller = ground.caller(story.operation)
+
+    async def live(self) -> None:
+        await asyncio.sleep(self._story.begins_at)
+        await self._make_pool()
+        await self._declare()
+        await self._until_workers(self._story.minimum)
+        for step, calls in self._story.steps:
+            await self._take(step, calls)
+        if self._story.is_deleted:
+            await self._delete()
+        else:
+            await self._until_idle()
+
+    @property
+    def _path(self) -> str:
+        return f"{UNITS}/{self._story.name}"
+
+    @property
+    def _workers(self) -> list[GPUUnit]:
+        makers = (f"{self._story.name}-w-", f"{self._story.successor}-w-")
+        return [
+            each
+            for each in self._ground.witness.units.values()
+            if each.spec.is_function_worker and each.metadata.name.startswith(makers)
+        ]
+
+    async def _take(self, step: FunctionStep, calls: tuple[Call, ...]) -> None:
+        match step:
+            case FunctionStep.BURST:
+                await self._call_all(calls)
+            case FunctionStep.CALL:
+                await self._call_and_wait(calls[0])
+            case FunctionStep.REFUSE:
+                refused = Call(name=calls[0].name, seconds=0.1, fate=Fate.REFUSED)
+                await self._call_all((refused, *calls[1:]))
+            case FunctionStep.IDLE:
+                await self._until_idle()
+            case FunctionStep.SLEEP:
+                await self._sleep(calls)
+            case FunctionStep.IMAGE:
+                await self._change_image(calls)
+            case FunctionStep.EXPIRE:
+                await self._expire(attrs.evolve(calls[0], fate=Fate.LATE, life_seconds=5))
+            case FunctionStep.CANCEL:
+                await self._cancel(attrs.evolve(calls[0], seconds=10.0, fate=Fate.TAKEN_BACK))
+            case _:
+                assert_never(step)
+        self._ground.note(self._story.operation, step.value)
+
+    async def _make_pool(self) -> None:
+        body = {
+            "operationID": f"pool-{SERVED}",
+            "name": self._story.pool,
+            "specName": SERVED,
+            "replicas": self._story.maximum,
+            **ENVELOPES[SERVED],
+        }
+        answer = (await self._caller.call("POST", POOLS, body)).answer
+        self._demand(answer.status in (200, 202), f"pool: {answer}")
+        pools, key = self._ground.witness.pools, Key(STOCK, self._story.pool)
+        await self._ground.until(lambda: pools[key].status.available == self._story.maximum)
+
+    async def _declare(self) -> None:
+        answer = await self._declared_by(self._story.name)
+        self._demand(answer.status in (200, 201), f"declared: {answer}")
+
+    async def _declared_by(self, unit: str) -> Answer:
+        story = self._story
+        body = {
+            "operationID": f"function-{unit}",
+            "name": unit,
+            "specName": SERVED,
+            "image": FIRST_IMAGE,
+            "serverless": {
+                "requestID": story.name,
+                "minAvailableCount": story.minimum,
+                "maxWorkers": story.maximum,
+                "idleTimeoutSeconds": story.idle_seconds,
+                "concurrency": story.concurrency,
+                "timeoutSeconds": ATTEMPT_SECONDS,
+                "maxAttempts": MANY_ATTEMPTS,
+            },
+        }
+        return (await self._caller.call("POST", UNITS, body)).answer
+
+    async def _call_all(self, calls: tuple[Call, ...]) -> None:
+        for call in calls:
+            await self._send(call)
+        for call in calls:
+            await self._until_ended(call)
+
+    async def _send(self, call: Call) -> None:
+        body = self._invocation(call, "async")
+        answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
+        self._demand(answer.status in (200, 202), f"{call.name}: {answer}")
+        if answer.status in (200, 202):
+            self._ground.invocations.accept(self._story.name, call.name)
+
+    async def _call_and_wait(self, call: Call) -> None:
+        body = self._invocation(call, "sync")
+        answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
+        self._demand(answer.status == 200, f"{call.name}: {answer}")
+        if answer.status == 200:
+            self._ground.invocations.accept(self._story.name, call.name)
+            self._judge(call, answer.data)
+
+    async def _until_ended(self, call: Call) -> None:
+        path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
+        while True:
+            answer = (await self._caller.call("GET", path)).answer
+            self._demand(answer.status == 200, f"{call.name} read: {answer}")
+            if answer.status == 200 and answer.data["completedAt"] is not None:
+                self._judge(call, answer.data)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _judge(self, call: Call, view: dict[str, Any]) -> None:
+        """Its end, and that it is the answer of the attempt that it says."""
+        is_so = view["state"] in call.fate.value
+        self._demand(is_so, f"{call.name}: {view['state']}: {view['error']}")
+        if view["state"] == "succeeded":
+            is_its = view["body"] == {"call": call.name, "attempt": view["attempt"]}
+            self._demand(is_its, f"{call.name}: of attempt {view['attempt']}: {view['body']}")
+
+    async def _sleep(self, calls: tuple[Call, ...]) -> None:
+        """What comes meanwhile waits."""
+        await self._change(suspended=True)
+        await self._ground.until(lambda: not self._workers)
+        for call in calls:
+            await self._send(call)
+        await asyncio.sleep(5.0)
+        self._demand(not self._workers, "has workers while it is suspended")
+        await self._change(suspended=False)
+        for call in calls:
+            await self._until_ended(call)
+
+    async def _cancel(self, call: Call) -> None:
+        await self._send(call)
+        await self._take_back(call)
+        await self._until_ended(call)
+
+    async def _expire(self, call: Call) -> None:
+        """By a clock that is wrong its time may be over in hours: then it is not waited for."""
+        await self._change(suspended=True)
+        await self._ground.until(lambda: not self._workers)
+        await self._send(call)
+        await asyncio.sleep(call.life_seconds)
+        await self._change(suspended=False)
+        if await self._is_misdated(call):
+            call = attrs.evolve(call, fate=Fate.MISDATED)
+            await self._take_back(call)
+        await self._until_ended(call)
+
+    async def _is_misdated(self, call: Call) -> bool:
+        path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
+        answer = (await self._caller.call("GET", path)).answer
+        self._demand(answer.status == 200, f"{call.name} read: {answer}")
+        accepted_at = datetime.fromisoformat(answer.data["acceptedAt"])
+        return abs(true_time() - accepted_at) > MISDATED_BY
+
+    async def _take_back(self, call: Call) -> None:
+        """A replay of a cancel whose answer was lost finds that it has ended."""
+        path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
+        answer = (await self._caller.call("DELETE", path)).answer
+        is_known = answer.status == 204 or answer.code == "already_finished"
+        self._demand(is_known, f"{call.name} taken back: {answer}")
+
+    async def _change_image(self, calls: tuple[Call, ...]) -> None:
+        image = f"serve:{calls[0].name}"
+        await self._change(image=image)
+        await self._call_all(calls)
+        await self._ground.until(lambda: all(each.spec.image == image for each in self._workers))
+
+    async def _change(self, **members: Any) -> None:
+        answer = (await self._caller.call("PUT", self._path, members)).answer
+        self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
+
+    async def _delete(self) -> None:
+        last_calls = [attrs.evolve(each, fate=Fate.OVERTAKEN) for each in self._story.last_calls]
+        for call in last_calls:
+            await self._send(call)
+        answer = (await self._caller.call("DELETE", self._path)).answer
+        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        if self._story.is_followed:
+            await self._follow()
+        await self._ground.until(lambda: not self._ground.unit(self._story.name))
+        for call in last_calls:
+            await self._until_ended(call)
+        if self._story.is_followed:
+            await self._caller.call("DELETE", f"{UNITS}/{self._story.successor}")
+            await self._ground.until(lambda: not self._ground.unit(self._story.successor))
+        await self._call_in_vain()
+        await self._ground.until(lambda: not self._workers)
+        self._ground.note(self._story.operation, "deleted")
+
+    async def _follow(self) -> None:
+        """As another tenant might: nothing that was sent before is for its workers."""
+        while True:
+            answer = await self._declared_by(self._story.successor)
+            if answer.status in (200, 201):
+                return
+            self._demand(answer.code == "name_taken", f"declared anew: {answer}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _call_in_vain(self) -> None:
+        """A replica that has not heard of the end takes it yet, and then it fails."""
+        last = Call(name="call-last", seconds=0.1, fate=Fate.ORPHANED)
+        body = self._invocation(last, "async")
+        answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
+        if answer.code == "function_not_found":
+            return
+        self._demand(answer.status in (200, 202), f"called after its end: {answer}")
+        await self._until_ended(last)
+
+    async def _until_workers(self, count: int) -> None:
+        await self._ground.until(lambda: sum(map(is_ready, self._workers)) >= count)
+
+    async def _until_idle(self) -> None:
+        """As many workers as there have to be, and none that leaves."""
+
+        def is_idle() -> bool:
+            staying = [each for each in self._workers if not _is_leaving(each)]
+            return len(staying) == len(self._workers) == self._story.minimum
+
+        await self._ground.until(is_idle)
+
+    def _invocation(self, call: Call, mode: str) -> dict[str, Any]:
+        return {
+            "invocationID": call.name,
+            "serverlessRequestID": self._story.name,
+            "mode": mode,
+            "payload": call.payload,
+            "timeoutSeconds": call.life_seconds,
+        }
+
+    def _demand(self, holds: object, what: str) -> None:
+        self._ground.demand(holds, f"{self._story.operation}: {what}")
+
+
+def _is_leaving(worker: GPUUnit) -> bool:
+    return provenance.is_terminating(worker) or labels.DRAINING in worker.metadata.annotations

@@ -1,0 +1,422 @@
+"""What callers and operators do in a run: stories, made from the seed before the run begins.
+
+Each story goes step by step, whatever fails on the way, so that it ends alike in every run.
+"""
+
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.operations.hashing import derived_name
+from tests.proofs.simulation.stories.function_script import SERVED, FunctionStory, functions_of
+
+SCARCE: Final = "scarce"
+RUSH: Final = "rush"
+# So many different scripts there are: of each, runs under different faults are compared with
+# one undisturbed run.
+SCRIPTS: Final = 50
+IMAGES: Final = ("python:3.12", "python:3.13", "trainer:1")
+ENVELOPES: Final[dict[str, dict[str, Any]]] = {
+    "ample": {"memory": "16Gi", "cpu": "2", "gpu": 1},
+    "warm": {"memory": "8Gi", "gpu": 1},
+    SCARCE: {"memory": "4Gi", "cpu": "500m", "gpu": 1},
+    "doomed": {"memory": "2Gi", "gpu": 1},
+    RUSH: {"memory": "1Gi"},
+    SERVED: {"memory": "1Gi", "cpu": "500m"},
+}
+
+
+class Step(StrEnum):
+    """Of the life of a unit that is there."""
+
+    REPLAY = "replay"
+    REPLAY_TO_BOTH = "replay to both"
+    OTHER_BODY = "other body"
+    WAIT = "wait until it is ready"
+    IMAGE = "change the image"
+    PORTS = "open a port"
+    NO_PORTS = "close the ports"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    DROP_DEPLOYMENT = "somebody deletes the Deployment"
+    CRASH = "an image that crashes"
+    DELETE = "delete"
+    LATE_REPLAY = "late replay"
+    DELETE_BY_HAND = "somebody deletes it"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UnitStory:
+    """`name` is empty where it is left to the operation; `doubles`: sent to both at once."""
+
+    begins_at: float
+    operation: str
+    spec_name: str
+    name: str
+    image: str
+    doubles: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def unit_name(self) -> str:
+        return self.name or derived_name(self.operation)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        chosen = {"name": self.name} if self.name else {}
+        return {
+            "operationID": self.operation,
+            "specName": self.spec_name,
+            "image": self.image,
+            **chosen,
+        }
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class ContestStory:
+    """Two bodies under one operation, sent to both replicas at once; `gap` is between them."""
+
+    begins_at: float
+    operation: str
+    names: tuple[str, str]
+    gap: float
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class SeedStory:
+    """Stock made once; `doubles`: sent to both at once."""
+
+    begins_at: float
+    operation: str
+    spec_name: str
+    replicas: int
+    doubles: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class PoolStory:
+    """A pool that is refilled, changed to these sizes one after the other, and kept or deleted."""
+
+    begins_at: float
+    operation: str
+    name: str
+    spec_name: str
+    sizes: tuple[int, ...]
+    pause: float
+    is_deleted: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class DirectStory:
+    """A unit written past the API, without a claim; a bad one is mended later."""
+
+    begins_at: float
+    name: str
+    is_bad: bool
+    is_deleted: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RushStory:
+    """A pool of one that is used up, grows, and shrinks just when all of it is asked for."""
+
+    begins_at: float
+    replicas: int
+    pauses: tuple[float, ...]
+
+    name = "rush-pool"
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The first takes what there is first."""
+        return tuple(f"rush-{number}" for number in range(1 + len(self.pauses)))
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class NamesakesStory:
+    """Two operations that ask for a unit of one name, at once, at both replicas."""
+
+    begins_at: float
+    name: str
+    gap: float
+
+    @property
+    def operations(self) -> tuple[str, str]:
+        return f"{self.name}-a", f"{self.name}-b"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class RestoredStory:
+    """A unit written past the API that names stock which nobody has claimed for it."""
+
+    begins_at: float
+    name: str
+
+
+class Release(StrEnum):
+    """How the first unit that mounts a storage gives it up."""
+
+    DELETED = "deleted"
+    UNMOUNTED = "mounts nothing any more"
+    UNMOUNTED_ASLEEP = "is suspended, and mounts nothing any more"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class StorageStory:
+    """A storage and two units, one after the other; `fails`: its first prepare does.
+
+    `is_replaced`: the first unit is deleted, and another of its name made at once;
+    `loses_claim`: in the end somebody deletes its claim.
+    """
+
+    begins_at: float
+    operation: str
+    name: str
+    is_prepared: bool
+    fails: bool
+    has_accessor: bool
+    sleeps: bool
+    # The second unit runs already, and asks for the storage later.
+    mounts_later: bool
+    release: Release
+    is_replaced: bool
+    loses_claim: bool
+    is_deleted: bool
+
+    @property
+    def users(self) -> tuple[str, str]:
+        return f"{self.name}-first", f"{self.name}-second"
+
+
+class Meddling(StrEnum):
+    """What somebody does to a storage by kubectl."""
+
+    JOB_REMOVED = "the Job that filled it is removed"
+    DELETED_WHILE_MOUNTED = "it is deleted while a unit mounts it"
+    CLAIM_REMOVED = "its claim is removed"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class MeddledStory:
+    """A storage that three units mount in turn; `is_made_again`: another one gets its name."""
+
+    begins_at: float
+    operation: str
+    name: str
+    meddling: Meddling
+    is_made_again: bool
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Script:
+    units: tuple[UnitStory, ...]
+    contests: tuple[ContestStory, ...]
+    seeds: tuple[SeedStory, ...]
+    pools: tuple[PoolStory, ...]
+    direct: tuple[DirectStory, ...]
+    storages: tuple[StorageStory, ...]
+    rushes: tuple[RushStory, ...]
+    namesakes: tuple[NamesakesStory, ...]
+    restored: tuple[RestoredStory, ...]
+    meddled: tuple[MeddledStory, ...]
+    functions: tuple[FunctionStory, ...]
+
+
+FIRST_SECOND: Final = 16.0
+LAST_SECOND: Final = 150.0
+
+
+def script_of(seed: int) -> Script:
+    number = seed % SCRIPTS
+    rng, more = Random(f"{number} script"), Random(f"{number} more")
+    ample = [_unit(rng, each, "ample") for each in range(rng.randint(1, 4))]
+    warm = [_unit(rng, each, "warm") for each in range(rng.randint(0, 3))]
+    scarce = [_unit(rng, each, SCARCE) for each in range(rng.randint(0, 4))]
+    contests = [_contest(rng, each) for each in range(rng.choice((0, 0, 1, 2)))]
+    ample += [_hasty(more)] if more.random() < 0.4 else []
+    rushes = [_rush(more)] if more.random() < 0.4 else []
+    namesakes = [_namesakes(more)] if more.random() < 0.4 else []
+    restored = [_restored(more)] if more.random() < 0.4 else []
+    storages = _storages(Random(f"{number} storages"))
+    pairs = len(contests) + len(namesakes)
+    needed = len(ample) + 2 * pairs + len(restored) + sum(map(_units_of, storages))
+    seeds = [_seed(rng, "ample", needed + rng.randint(0, 2))]
+    if scarce:
+        seeds.append(_seed(rng, SCARCE, rng.randint(1, len(scarce))))
+    pools = [_pool(rng, "warm", is_deleted=False)] if warm or rng.random() < 0.5 else []
+    if rng.random() < 0.5:
+        pools.append(_pool(rng, "doomed", is_deleted=True))
+    direct = [_direct(rng, each) for each in range(rng.randint(0, 2))]
+    return Script(
+        units=(*ample, *warm, *scarce),
+        contests=tuple(contests),
+        seeds=tuple(seeds),
+        pools=tuple(pools),
+        direct=tuple(direct),
+        storages=storages,
+        rushes=tuple(rushes),
+        namesakes=tuple(namesakes),
+        restored=tuple(restored),
+        meddled=_meddled(Random(f"{number} meddling")),
+        functions=functions_of(Random(f"{number} functions"), earliest=FIRST_SECOND),
+    )
+
+
+def _hasty(rng: Random) -> UnitStory:
+    """Deleted as soon as it is there, or soon after."""
+    return UnitStory(
+        begins_at=_moment(rng),
+        operation="unit-hasty",
+        spec_name="ample",
+        name="hasty-unit",
+        image=rng.choice(IMAGES),
+        doubles=False,
+        steps=(*rng.choice(((), (Step.WAIT,))), Step.DELETE, Step.LATE_REPLAY),
+    )
+
+
+def _rush(rng: Random) -> RushStory:
+    replicas = rng.randint(3, 4)
+    pauses = tuple(rng.uniform(0.0, 2.0) for _ in range(replicas - 1))
+    return RushStory(begins_at=rng.uniform(FIRST_SECOND, 100.0), replicas=replicas, pauses=pauses)
+
+
+def _namesakes(rng: Random) -> NamesakesStory:
+    return NamesakesStory(
+        begins_at=_moment(rng), name="namesake", gap=rng.choice((0.0, 0.001, 0.01))
+    )
+
+
+def _restored(rng: Random) -> RestoredStory:
+    return RestoredStory(begins_at=_moment(rng), name="restored")
+
+
+def _storages(rng: Random) -> tuple[StorageStory, ...]:
+    return tuple(_storage(rng, number) for number in range(rng.choice((0, 1, 1, 1, 2))))
+
+
+def _units_of(storage: StorageStory) -> int:
+    return 2 + storage.is_replaced
+
+
+def _storage(rng: Random, number: int) -> StorageStory:
+    is_prepared = rng.random() < 0.7
+    has_accessor = rng.random() < 0.4
+    is_deleted = rng.random() < 0.3
+    return StorageStory(
+        begins_at=_moment(rng),
+        operation=f"storage-{number}",
+        name=f"volume-{number}",
+        is_prepared=is_prepared,
+        fails=is_prepared and rng.random() < 0.4,
+        has_accessor=has_accessor,
+        sleeps=rng.random() < 0.5,
+        mounts_later=rng.random() < 0.5,
+        release=rng.choice(tuple(Release)),
+        is_replaced=rng.random() < 0.4,
+        loses_claim=not has_accessor and not is_deleted and rng.random() < 0.6,
+        is_deleted=is_deleted,
+    )
+
+
+def _meddled(rng: Random) -> tuple[MeddledStory, ...]:
+    return tuple(
+        MeddledStory(
+            begins_at=_moment(rng),
+            operation=f"meddled-{number}",
+            name=f"meddled-{number}",
+            meddling=rng.choice(tuple(Meddling)),
+            is_made_again=rng.random() < 0.6,
+        )
+        for number in range(rng.choice((0, 1)))
+    )
+
+
+def _moment(rng: Random) -> float:
+    return rng.uniform(FIRST_SECOND, LAST_SECOND)
+
+
+def _unit(rng: Random, number: int, spec_name: str) -> UnitStory:
+    return UnitStory(
+        begins_at=_moment(rng),
+        operation=f"unit-{spec_name}-{number}",
+        spec_name=spec_name,
+        name=rng.choice(("", f"{spec_name}-unit-{number}")),
+        image=rng.choice(IMAGES),
+        doubles=rng.random() < 0.4,
+        steps=_steps(rng),
+    )
+
+
+def _steps(rng: Random) -> tuple[Step, ...]:
+    replays = (Step.REPLAY, Step.REPLAY_TO_BOTH, Step.OTHER_BODY)
+    changes = (
+        (Step.IMAGE, Step.WAIT),
+        (Step.PORTS, Step.WAIT),
+        (Step.PORTS, Step.WAIT, Step.NO_PORTS, Step.WAIT),
+        (Step.SUSPEND, Step.RESUME),
+        (Step.SUSPEND, Step.REPLAY, Step.RESUME),
+        (Step.DROP_DEPLOYMENT, Step.WAIT),
+        (Step.CRASH, Step.IMAGE, Step.WAIT),
+        (Step.IMAGE, Step.SUSPEND, Step.RESUME),
+        (Step.REPLAY,),
+    )
+    ends = (
+        (),
+        (Step.WAIT,),
+        (Step.DELETE,),
+        (Step.DELETE, Step.LATE_REPLAY),
+        (Step.WAIT, Step.DELETE, Step.LATE_REPLAY),
+        (Step.WAIT, Step.DELETE_BY_HAND),
+        (Step.SUSPEND,),
+    )
+    steps: list[Step] = [*rng.sample(replays, rng.randint(0, 2))]
+    if rng.random() < 0.7:
+        steps.append(Step.WAIT)
+    for _ in range(rng.randint(0, 2)):
+        steps.extend(rng.choice(changes))
+    if rng.random() < 0.3:
+        steps.append(rng.choice(replays))
+    return (*steps, *rng.choice(ends))
+
+
+def _contest(rng: Random, number: int) -> ContestStory:
+    return ContestStory(
+        begins_at=_moment(rng),
+        operation=f"contest-{number}",
+        names=(f"contest-{number}-a", f"contest-{number}-b"),
+        gap=rng.choice((0.0, 0.001, 0.01, 0.1)),
+    )
+
+
+def _seed(rng: Random, spec_name: str, replicas: int) -> SeedStory:
+    return SeedStory(
+        begins_at=rng.uniform(FIRST_SECOND, FIRST_SECOND + 30.0),
+        operation=f"seed-{spec_name}",
+        spec_name=spec_name,
+        replicas=replicas,
+        doubles=rng.random() < 0.4,
+    )
+
+
+def _pool(rng: Random, spec_name: str, *, is_deleted: bool) -> PoolStory:
+    return PoolStory(
+        begins_at=rng.uniform(FIRST_SECOND, FIRST_SECOND + 40.0),
+        operation=f"pool-{spec_name}",
+        name=f"{spec_name}-pool",
+        spec_name=spec_name,
+        sizes=tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3))),
+        pause=rng.uniform(0.0, 40.0),
+        is_deleted=is_deleted,
+    )
+
+
+def _direct(rng: Random, number: int) -> DirectStory:
+    return DirectStory(
+        begins_at=_moment(rng),
+        name=f"direct-{number}",
+        is_bad=rng.random() < 0.5,
+        is_deleted=rng.random() < 0.3,
+    )

@@ -1,0 +1,401 @@
+"""The stories of a script, lived: what is asked, what has to be answered, and what comes of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
+from gpuruntime.operations.hashing import derived_name
+from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
+from tests.proofs.simulation.callers import Caller, Told
+from tests.proofs.simulation.checks.invocations import Invocations
+from tests.proofs.simulation.checks.reports import is_ready, reason_of
+from tests.proofs.simulation.checks.witness import INSTANCE, STOCK, Witness
+from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.processes import Machine
+from tests.proofs.simulation.stories.by_hand import restore, write_directly
+from tests.proofs.simulation.stories.functions import FunctionLife
+from tests.proofs.simulation.stories.meddling import MeddledLife
+from tests.proofs.simulation.stories.script import (
+    ENVELOPES,
+    SCARCE,
+    ContestStory,
+    PoolStory,
+    Script,
+    SeedStory,
+    Step,
+    UnitStory,
+)
+from tests.proofs.simulation.stories.stock import Rush, make_namesakes
+from tests.proofs.simulation.stories.storages import StorageLife
+
+LOOK_SECONDS: Final = 1.0
+# What made a unit is known by the moment at which its request was accepted.
+TWINS_APART_SECONDS: Final = 0.001
+# Together as long as a request lives.
+LATE_REPLAYS: Final = 4
+LATE_REPLAY_SECONDS: Final = 15.0
+# How the tasks of stories are named.
+STORY: Final = "story "
+UNITS: Final = "/gpu-units"
+PORTS: Final = {"ports": [{"name": "http", "port": 8080}]}
+CRASHING: Final = {
+    "command": ["serve"],
+    "envs": [{"name": "SIMULATE_FAIL", "value": "crash=3: no weights"}],
+}
+
+
+@attrs.frozen(kw_only=True)
+class Stage:
+    """What stories are lived on; `kubectl` writes past the API and never fails."""
+
+    seed: int
+    replicas: dict[str, Machine]
+    kubectl: Client
+    witness: Witness
+    invocations: Invocations
+    journal: Journal
+    breach: Callable[[str], None]
+    # What each story came to, for a comparison of runs.
+    results: dict[str, list[str]] = attrs.field(factory=dict)
+
+    def caller(self, name: str) -> Caller:
+        rng = Random(f"{self.seed} caller {name}")
+        return Caller(name, rng, self.replicas, self.journal, self.breach)
+
+    async def live(self, script: Script) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for unit in script.units:
+                tasks.create_task(UnitLife(self, unit).live(), name=f"{STORY}{unit.operation}")
+            for contest in script.contests:
+                tasks.create_task(self.contest(contest), name=f"{STORY}{contest.operation}")
+            for seed in script.seeds:
+                tasks.create_task(self.seed_stock(seed), name=f"{STORY}{seed.operation}")
+            for pool in script.pools:
+                tasks.create_task(self.keep_pool(pool), name=f"{STORY}{pool.operation}")
+            for storage in script.storages:
+                tasks.create_task(
+                    StorageLife(self, storage).live(), name=f"{STORY}{storage.operation}"
+                )
+            for rush in script.rushes:
+                tasks.create_task(Rush(self, rush).live(), name=f"{STORY}{rush.name}")
+            for namesakes in script.namesakes:
+                tasks.create_task(make_namesakes(self, namesakes), name=f"{STORY}{namesakes.name}")
+            for restored in script.restored:
+                tasks.create_task(restore(self, restored), name=f"{STORY}{restored.name}")
+            for meddled in script.meddled:
+                tasks.create_task(
+                    MeddledLife(self, meddled).live(), name=f"{STORY}{meddled.operation}"
+                )
+            for function in script.functions:
+                tasks.create_task(
+                    FunctionLife(self, function).live(), name=f"{STORY}{function.operation}"
+                )
+            for direct in script.direct:
+                tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")
+
+    def note(self, story: str, text: str) -> None:
+        self.results.setdefault(story, []).append(text)
+        self.journal.write(story, text)
+
+    def demand(self, holds: object, what: str) -> None:
+        if not holds:
+            self.breach(what)
+
+    def unit(self, name: str) -> GPUUnit | None:
+        return self.witness.units.get(Key(INSTANCE, name))
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        while not holds():  # noqa: ASYNC110  # virtual time costs nothing
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def seed_stock(self, story: SeedStory) -> None:
+        await asyncio.sleep(story.begins_at)
+        caller, path = self.caller(story.operation), "/operator/stock-units"
+        body = {
+            "operationID": story.operation,
+            "specName": story.spec_name,
+            "replicas": story.replicas,
+            **ENVELOPES[story.spec_name],
+        }
+        if story.doubles:
+            answers = [
+                each.answer for each in await caller.call_both("POST", path, (body, body), 0.0)
+            ]
+        else:
+            answers = [(await caller.call("POST", path, body)).answer]
+        for answer in answers:
+            self.demand(answer.status in (200, 202), f"{story.operation}: {answer}")
+        again = (await caller.call("POST", path, body)).answer
+        # A replay whose own create lost its answer cannot tell that another had made the pool.
+        self.demand(again.status in (200, 202), f"{story.operation} again: {again}")
+        path_of_pool = f"{STOCK}/{derived_name(story.operation)}"
+        is_single = self.witness.made[STOCK_POOLS.kind, path_of_pool].created == 1
+        self.demand(is_single, f"{story.operation}: its pool was made more than once")
+        other = (await caller.call("POST", path, {**body, "replicas": story.replicas + 1})).answer
+        self.demand(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
+        while True:
+            job = (await caller.call("GET", f"/operator/jobs/{story.operation}")).answer
+            self.demand(job.status == 200, f"job {story.operation}: {job}")
+            if job.status == 200 and job.data["status"] == "succeeded":
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        self.note(story.operation, f"created {job.data['created']}")
+
+    async def keep_pool(self, story: PoolStory) -> None:
+        await asyncio.sleep(story.begins_at)
+        caller, path = self.caller(story.operation), "/operator/stockpools"
+        body = {
+            "operationID": story.operation,
+            "name": story.name,
+            "specName": story.spec_name,
+            "replicas": story.sizes[0],
+            **ENVELOPES[story.spec_name],
+        }
+        made = (await caller.call("POST", path, body)).answer
+        self.demand(made.status in (200, 202), f"{story.operation}: {made}")
+        for size in story.sizes[1:]:
+            await asyncio.sleep(story.pause)
+            put = (await caller.call("PUT", f"{path}/{story.name}", {"replicas": size})).answer
+            is_done = put.status == 200 and put.data["replicas"] == size
+            self.demand(is_done, f"{story.operation} to {size}: {put}")
+        if not story.is_deleted:
+            key = Key(STOCK, story.name)
+            await self.until(lambda: self.witness.pools[key].status.available == story.sizes[-1])
+            return
+        await asyncio.sleep(story.pause)
+        gone = (await caller.call("DELETE", f"{path}/{story.name}")).answer
+        self.demand(gone.status in (204, 404), f"{story.operation} deleted: {gone}")
+        late = (await caller.call("POST", path, body)).answer
+        self.demand(late.code == "operation_finished", f"{story.operation}, late replay: {late}")
+        await self.until(lambda: Key(STOCK, story.name) not in self.witness.pools)
+        left = [
+            each for each in self.witness.stock.values() if each.spec.specName == story.spec_name
+        ]
+        self.demand(not left, f"{story.operation}: its stock outlived it")
+
+    async def contest(self, story: ContestStory) -> None:
+        """Only one of the units may ever start; the other goes when it is deleted."""
+        await asyncio.sleep(story.begins_at)
+        caller = self.caller(story.operation)
+        first, second = (
+            {"operationID": story.operation, "specName": "ample", "image": "a:1", "name": name}
+            for name in story.names
+        )
+        while True:
+            answers = await caller.call_both("POST", UNITS, (first, second), story.gap)
+            if not any(each.answer.code == "insufficient_capacity" for each in answers):
+                break
+            await asyncio.sleep(5.0)
+        await self.until(lambda: any(is_ready(self.unit(name)) for name in story.names))
+        # A request whose caller has given up may yet make the other one.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REQUEST_LIFE_SECONDS):
+                await self.until(lambda: all(map(self.unit, story.names)))
+        losers = [each for each in map(self.unit, story.names) if each and not is_ready(each)]
+        for loser in losers:
+            name = loser.metadata.name
+            await self.until(partial(self._has_lost, name))
+            await caller.call("DELETE", f"{UNITS}/{name}")
+        self.note(story.operation, "one started")
+
+    def _has_lost(self, name: str) -> bool:
+        return reason_of(self.unit(name)) == "OperationConflict"
+
+
+class UnitLife:
+    def __init__(self, stage: Stage, story: UnitStory) -> None:
+        self._stage = stage
+        self._story = story
+        self._caller = stage.caller(story.operation)
+        self._name = story.unit_name
+        self._uid = ""
+
+    async def live(self) -> None:
+        await asyncio.sleep(self._story.begins_at)
+        if not await self._create():
+            return
+        for step in self._story.steps:
+            await self._take(step)
+
+    @property
+    def _path(self) -> str:
+        return f"{UNITS}/{self._name}"
+
+    async def _create(self) -> bool:
+        """Whoever is told that nothing is left comes again, where more stock is to be expected."""
+        story, stage = self._story, self._stage
+        while True:
+            if story.doubles:
+                answers = await self._caller.call_both(
+                    "POST", UNITS, (story.body, story.body), TWINS_APART_SECONDS
+                )
+                made = [each for each in answers if each.answer.status == 201]
+                self._demand(len(made) < 2, "both of two requests were told that they made it")
+            else:
+                answers = (await self._caller.call("POST", UNITS, story.body),) * 2
+            if any(self._is_there(each) for each in answers):
+                unit = stage.unit(self._name)
+                self._uid = unit.metadata.uid if unit else ""
+                stage.note(story.operation, "created")
+                return True
+            if story.spec_name == SCARCE and self._pool_is_used_up():
+                return False
+            await asyncio.sleep(5.0)
+
+    def _pool_is_used_up(self) -> bool:
+        witness = self._stage.witness
+        pools = [each for each in witness.pools.values() if each.spec.specName == SCARCE]
+        return any(each.status.consumed >= each.spec.replicas for each in pools)
+
+    def _is_there(self, told: Told) -> bool:
+        """Answered 201 or 200, which holds that the unit exists and is the operation's."""
+        answer, story, stage = told.answer, self._story, self._stage
+        if answer.code == "insufficient_capacity":
+            is_true = stage.witness.was_short(story.spec_name, told.sent_at)
+            stage.demand(
+                is_true, f"{story.operation}: insufficient capacity, though stock is free"
+            )
+            return False
+        if answer.status not in (200, 201):
+            stage.breach(f"{story.operation}: {answer}")
+            return False
+        is_ours = (
+            answer.data["operationID"] == story.operation and answer.data["name"] == self._name
+        )
+        stage.demand(is_ours, f"{story.operation}: answered with another unit")
+        is_known = self._name in stage.witness.names_of[story.operation]
+        stage.demand(is_known, f"{story.operation}: answered {answer} with a unit that never was")
+        return True
+
+    async def _take(self, step: Step) -> None:
+        steps: dict[Step, Callable[[], Awaitable[None]]] = {
+            Step.REPLAY: self._replay,
+            Step.REPLAY_TO_BOTH: self._replay_to_both,
+            Step.OTHER_BODY: self._send_other_body,
+            Step.WAIT: self._until_ready,
+            Step.IMAGE: self._change_image,
+            Step.CRASH: self._crash,
+            Step.PORTS: lambda: self._change(template=PORTS),
+            Step.NO_PORTS: lambda: self._change(template={}),
+            Step.SUSPEND: self._suspend,
+            Step.RESUME: self._resume,
+            Step.DROP_DEPLOYMENT: self._drop_deployment,
+            Step.DELETE: self._delete,
+            Step.LATE_REPLAY: self._replay_late,
+            Step.DELETE_BY_HAND: self._delete_by_hand,
+        }
+        await steps[step]()
+
+    async def _replay(self) -> None:
+        self._demand_replay(await self._caller.call("POST", UNITS, self._story.body))
+
+    async def _replay_to_both(self) -> None:
+        bodies = (self._story.body, self._story.body)
+        for told in await self._caller.call_both("POST", UNITS, bodies, 0.0):
+            self._demand_replay(told)
+
+    async def _send_other_body(self) -> None:
+        body = {**self._story.body, "image": "other:1"}
+        self._demand_code("operation_conflict", await self._caller.call("POST", UNITS, body))
+
+    async def _replay_late(self) -> None:
+        """Until no create of the unit can be on its way any more: one may bring it back."""
+        for _ in range(LATE_REPLAYS):
+            told = await self._caller.call("POST", UNITS, self._story.body)
+            self._demand_code("operation_finished", told)
+            await asyncio.sleep(LATE_REPLAY_SECONDS)
+
+    async def _change_image(self) -> None:
+        await self._change(image=f"{self._story.image}-new", template={})
+
+    async def _crash(self) -> None:
+        await self._change(template=CRASHING)
+        await self._until_reason("PodStartupFailed")
+
+    async def _suspend(self) -> None:
+        await self._change(suspended=True)
+        await self._until_reason("ScaledToZero")
+
+    async def _resume(self) -> None:
+        await self._change(suspended=False)
+        await self._until_ready()
+
+    async def _delete(self) -> None:
+        answer = (await self._caller.call("DELETE", self._path)).answer
+        self._demand(answer.status in (204, 404), f"deleted: {answer}")
+        await self._until_gone()
+
+    async def _delete_by_hand(self) -> None:
+        await self._stage.kubectl.delete(GPU_UNITS, Key(INSTANCE, self._name))
+
+    def _demand_replay(self, told: Told) -> None:
+        unit = self._stage.unit(self._name)
+        self._demand(told.answer.status == 200, f"replay: {told.answer}")
+        self._demand(unit and unit.metadata.uid == self._uid, "replay: the unit is another one")
+
+    def _demand_code(self, code: str, told: Told) -> None:
+        self._demand(told.answer.code == code, f"{told.answer} instead of {code}")
+
+    async def _change(self, **members: Any) -> None:
+        answer = (await self._caller.call("PUT", self._path, members)).answer
+        self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
+        if answer.status == 200 and "image" in members:
+            self._demand(
+                answer.data["image"] == members["image"], "the change is not in its answer"
+            )
+
+    async def _until_ready(self) -> None:
+        """As its caller sees it, of the spec as it is now."""
+        while True:
+            answer = (await self._caller.call("GET", self._path)).answer
+            self._demand(answer.status == 200, f"read: {answer}")
+            unit = self._stage.unit(self._name)
+            if answer.status == 200 and answer.data["phase"] == "Ready" and is_ready(unit):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _until_gone(self) -> None:
+        """This very unit: a create that was still on its way may bring another, for a while."""
+
+        def is_gone() -> bool:
+            unit = self._stage.unit(self._name)
+            return unit is None or unit.metadata.uid != self._uid
+
+        await self._stage.until(is_gone)
+
+    async def _drop_deployment(self) -> None:
+        """And wait for another one."""
+        dropped = await self._deployment_but("")
+        await self._stage.kubectl.delete(DEPLOYMENTS, dropped.metadata.key)
+        await self._deployment_but(dropped.metadata.uid)
+
+    async def _deployment_but(self, uid: str) -> Deployment:
+        while True:
+            found = await self._deployment()
+            if found is not None and found.metadata.uid != uid:
+                return found
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _deployment(self) -> Deployment | None:
+        key = Key(INSTANCE, f"unit-{self._name}")
+        try:
+            return await self._stage.kubectl.get(DEPLOYMENTS, key)
+        except NotFoundError:
+            return None
+
+    async def _until_reason(self, reason: str) -> None:
+        await self._stage.until(lambda: reason_of(self._stage.unit(self._name)) == reason)
+
+    def _demand(self, holds: object, what: str) -> None:
+        self._stage.demand(holds, f"{self._story.operation}: {what}")

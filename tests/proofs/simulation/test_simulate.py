@@ -1,0 +1,82 @@
+"""A few seeds of the simulation; `nox -s simulate` runs many."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.kube.transport import Request
+from tests.proofs.simulation.checks.check import check
+from tests.proofs.simulation.faults.kinds import Kind, Planned, Target
+from tests.proofs.simulation.faults.plan import plan_of
+from tests.proofs.simulation.faults.troubles import Troubles
+from tests.proofs.simulation.mutations.catalogue import MUTATIONS
+from tests.proofs.simulation.mutations.planter import Mutation, planted, source_of
+from tests.proofs.simulation.run import simulate
+from tests.proofs.simulation.shrink import shrunk
+
+# Short ones, in which processes die and caches lag; the second one has a function.
+SEEDS = (1, 7, 17)
+TELL_DIGEST = """
+from tests.proofs.simulation.faults.plan import plan_of
+from tests.proofs.simulation.run import simulate
+print(simulate(7, plan_of(7)).digest)
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_disturbed_run_keeps_every_promise_and_ends_like_an_undisturbed_one(seed: int) -> None:
+    assert check(seed, plan_of(seed)).faults == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_a_seed_gives_the_same_run_to_the_last_event(seed: int) -> None:
+    first, second = (simulate(seed, plan_of(seed)) for _ in range(2))
+    assert (first.events, first.digest) == (second.events, second.digest)
+
+
+def test_nor_does_a_run_depend_on_how_a_process_hashes_texts() -> None:
+    """Sets of texts are walked in the order of their hashes."""
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", TELL_DIGEST],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[3],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert digests[0] == digests[1] != ""
+
+
+def test_a_plan_is_shrunk_to_the_faults_that_matter_together() -> None:
+    plan = [Planned(at=float(number), process="api-0", kind=Kind.KILL) for number in range(20)]
+    needed = {plan[3], plan[17]}
+    assert shrunk(plan, lambda some: needed <= set(some)) == [plan[3], plan[17]]
+
+
+def test_a_fault_waits_for_the_request_that_it_is_aimed_at() -> None:
+    troubles = Troubles()
+    fault = Planned(
+        at=0.0, process="api-0", kind=Kind.DROPPED, target=Target.CREATE, aim='"name":"one"'
+    )
+    troubles.armed.append(fault)
+    other, meant = (
+        Request(method="POST", path="/units", body=f'{{"name":"{name}"}}'.encode())
+        for name in ("another", "one")
+    )
+    assert [troubles.hit(each) for each in (other, meant, meant)] == [None, fault, None]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.name)
+def test_a_mutation_can_be_planted(mutation: Mutation) -> None:
+    source = source_of(mutation).read_text(encoding="utf-8")
+    compile(planted(mutation, source), mutation.module, "exec")
+
+
+def test_mutations_go_by_their_names() -> None:
+    assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)

@@ -1,0 +1,202 @@
+"""The workers of functions: the product's own beside a function in this process, one in each Pod.
+
+They live as their Pods do: they begin when those are ready, drain when those have to go, and end
+with them.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import attrs
+import msgspec
+
+from gpuruntime.bus.connection import Connection
+from gpuruntime.bus.credentials import ConnectionOptions
+from gpuruntime.bus.messages import Invocation
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.invocations import FailureClass
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.worker.options import WorkerOptions
+from gpuruntime.worker.outcomes import Answer, Failure, Outcome
+from gpuruntime.worker.worker import Worker
+from tests.proofs.broker_conformance.server import Server
+from tests.proofs.simulation.checks.invocations import NAMES, Invocations
+from tests.proofs.simulation.faults.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
+from tests.proofs.simulation.faults.kinds import ALL_WORKERS, BrokerKind, Planned
+from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.virtual import true_time
+
+
+class Function:
+    """The user's container: it does what the payload says."""
+
+    def __init__(self, worker: str, declarer: str, invocations: Invocations) -> None:
+        self._worker = worker
+        self._declarer = declarer
+        self._invocations = invocations
+
+    async def problem(self) -> str:
+        return ""
+
+    async def call(
+        self, invocation: Invocation, *, attempt: int, within_seconds: float
+    ) -> Outcome:
+        self._invocations.start(invocation, attempt, self._worker, declarer=self._declarer)
+        told: Any = json.loads(bytes(invocation.payload))
+        try:
+            async with asyncio.timeout(within_seconds):
+                await asyncio.sleep(told["seconds"])
+        except TimeoutError:
+            return Failure(cause=FailureClass.FRAMEWORK_TIMEOUT, error="too slow")
+        if told["isRefused"] or attempt <= told["fails"]:
+            return Failure(
+                cause=FailureClass.FRAMEWORK_ERROR, error="as told", is_final=told["isRefused"]
+            )
+        told = {"call": invocation.invocationID, "attempt": attempt}
+        body = json.dumps(told).encode()
+        return Answer(body=msgspec.Raw(body))
+
+
+@attrs.frozen(kw_only=True)
+class Workers:
+    seed: int
+    server: Server
+    journal: Journal
+    invocations: Invocations
+    # Of the unit of that name, what it serves; None where it is no worker.
+    function_of: Callable[[str], Serverless | None]
+    troubles: BrokerTroubles = attrs.field(factory=BrokerTroubles)
+    _running: "dict[str, _WorkerProcess]" = attrs.field(factory=dict)
+    _tasks: list[asyncio.TaskGroup] = attrs.field(factory=list)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks.append(tasks)
+            await asyncio.Event().wait()
+
+    def hear(self, key: Key, _: Pod | None, pod: Pod | None) -> None:
+        """Of every change of a Pod, in the step that makes it."""
+        running = self._running.get(key.name)
+        if pod is None:
+            if running:
+                running.die()
+                del self._running[key.name]
+            return
+        if running is None and pod.is_ready:
+            self._begin(key.name, pod.metadata.labels.get(labels.UNIT, ""))
+        elif running is not None and pod.metadata.deletionTimestamp is not None:
+            running.end()
+
+    def trouble(self, fault: Planned) -> None:
+        """A fault's moment has come."""
+        self.journal.write(ALL_WORKERS, f"!{fault.kind}")
+        if fault.kind is not BrokerKind.WORKER_KILLED:
+            self.troubles.begin(fault)
+        elif self._running:
+            next(iter(self._running.values())).crash(fault.seconds)
+
+    def _begin(self, pod: str, unit: str) -> None:
+        function = self.function_of(unit)
+        if function is None:
+            return
+        made = self._running[pod] = _WorkerProcess(self, pod, unit, function)
+        self._tasks[0].create_task(made.live(), name=f"worker {pod}")
+
+
+class _WorkerProcess:
+    def __init__(self, around: Workers, pod: str, unit: str, function: Serverless) -> None:
+        self._around = around
+        self._pod = pod
+        self._unit = unit
+        self._function = function
+        self._ending = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._wire: BrokerWire | None = None
+        self._number = 0
+        # None while nothing brings it back.
+        self._pause_seconds: float | None = None
+
+    async def live(self) -> None:
+        while True:
+            await self._live()
+            if self._pause_seconds is None or self._ending.is_set():
+                return
+            await asyncio.sleep(self._pause_seconds)
+
+    async def _live(self) -> None:
+        self._number += 1
+        self._pause_seconds = None
+        around, name = self._around, f"{self._pod}.{self._number}"
+        chance = f"{around.seed} {name}"
+        around.journal.write(self._unit, "worker starts")
+        self._wire = wire = BrokerWire(
+            name,
+            around.server,
+            around.journal,
+            rng=Random(f"{chance} wire"),
+            troubles=around.troubles,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            self._task = tasks.create_task(self._run(wire, Random(chance)), name=self._unit)
+        wire.cut()
+        around.journal.write(self._unit, "worker ended")
+
+    def crash(self, seconds: float) -> None:
+        """Its container starts again in place."""
+        self._pause_seconds = seconds
+        self._cut()
+
+    def end(self) -> None:
+        """As its Pod's hook says before the signal: it drains."""
+        self._ending.set()
+
+    def die(self) -> None:
+        """With its Pod, and for good."""
+        self._pause_seconds = None
+        self._ending.set()
+        self._cut()
+
+    def _cut(self) -> None:
+        """First it is cut off, so that nothing it does about its end reaches anybody."""
+        if self._wire and self._task:
+            self._wire.cut()
+            self._task.cancel()
+
+    async def _run(self, wire: BrokerWire, rng: Random) -> None:
+        function, invocations = self._function, self._around.invocations
+        options = ConnectionOptions(
+            url=BROKER_URL, name=self._pod, inbox_prefix=NAMES.inbox(function.requestID)
+        )
+        connection = Connection(options, rng=rng, opener=wire.opener())
+        declarer = function.workerOf.uid if function.workerOf else ""
+        worker = Worker(
+            connection,
+            Function(self._unit, declarer, invocations),
+            WorkerOptions(
+                function=function.requestID,
+                name=self._unit,
+                declarer=declarer,
+                concurrency=function.concurrency,
+                attempt_seconds=function.timeoutSeconds,
+                max_attempts=function.maxAttempts,
+            ),
+            names=NAMES,
+            now=true_time,
+            rng=rng,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(connection.run(), name="broker"),
+                tasks.create_task(worker.run(), name="worker"),
+            ]
+            await self._ending.wait()
+            with suppress(TimeoutError):
+                await worker.drain()
+            for task in running:
+                task.cancel()

@@ -1,0 +1,60 @@
+"""What a role allows, decided without a request."""
+
+import pytest
+
+from gpuruntime.api.auth.access import (
+    AUDIT,
+    FUNCTIONS,
+    OF_TENANTS,
+    POOLS,
+    STORAGES,
+    UNITS,
+    Access,
+    Principal,
+    Role,
+    Verb,
+    refusal_of,
+)
+
+OPERATOR = Principal(name="root", role=Role.OPERATOR)
+VIEWER = Principal(name="screen", role=Role.VIEWER)
+BOUND_VIEWER = Principal(name="team-screen", role=Role.VIEWER, tenants=frozenset({"a"}))
+TENANT = Principal(name="team", role=Role.TENANT, tenants=frozenset({"a"}))
+EVERYTHING = (*sorted(OF_TENANTS), POOLS, AUDIT)
+
+
+def may(principal: Principal, verb: Verb, resource: str) -> bool:
+    return not refusal_of(principal, Access(verb=verb, resource=resource))
+
+
+@pytest.mark.parametrize("resource", EVERYTHING)
+@pytest.mark.parametrize("verb", list(Verb))
+def test_an_operator_may_do_everything(verb: Verb, resource: str) -> None:
+    assert may(OPERATOR, verb, resource)
+
+
+@pytest.mark.parametrize("resource", EVERYTHING)
+def test_a_viewer_reads_everything_and_changes_nothing(resource: str) -> None:
+    allowed = {verb for verb in Verb if may(VIEWER, verb, resource)}
+    assert allowed == {Verb.GET, Verb.LIST}
+
+
+@pytest.mark.parametrize("principal", [TENANT, BOUND_VIEWER])
+@pytest.mark.parametrize("resource", [POOLS, AUDIT, "inventory", "something-new"])
+def test_what_is_the_operators_is_closed_to_whoever_is_bound(
+    principal: Principal, resource: str
+) -> None:
+    assert not any(may(principal, verb, resource) for verb in Verb)
+
+
+@pytest.mark.parametrize("resource", [UNITS, STORAGES, FUNCTIONS])
+def test_a_tenant_works_with_what_tenants_have(resource: str) -> None:
+    assert all(may(TENANT, verb, resource) for verb in Verb)
+    assert {verb for verb in Verb if may(BOUND_VIEWER, verb, resource)} == {Verb.GET, Verb.LIST}
+
+
+def test_a_refusal_names_who_what_and_why() -> None:
+    refusal = refusal_of(VIEWER, Access(verb=Verb.GET, resource=UNITS, subresource="log"))
+    assert refusal == ""
+    refusal = refusal_of(VIEWER, Access(verb=Verb.DELETE, resource=UNITS))
+    assert refusal == "screen may not delete gpuunits: its role is viewer, which reads only"

@@ -1,0 +1,104 @@
+"""How much one caller may ask for."""
+
+import asyncio
+import hashlib
+from contextlib import ExitStack
+
+import pytest
+
+from gpuruntime.api.auth.access import Principal, Role
+from gpuruntime.api.auth.rate_limits import Allowances, Limits
+from gpuruntime.api.auth.tokens import TokenGuard
+from gpuruntime.api.errors import OverdrawnError
+from tests.rooms.api.service import UNITS, service
+from tests.rooms.operations.cluster import Cluster
+
+LIMITS = Limits(per_second=2.0, burst=3, at_once=2)
+
+
+def served(allowances: Allowances, count: int, *, now: float, caller: str = "a") -> int:
+    """How many of so many requests, one after the other, are."""
+    done = 0
+    for _ in range(count):
+        try:
+            with allowances.use(caller, now):
+                done += 1
+        except OverdrawnError:
+            pass
+    return done
+
+
+def test_after_a_burst_a_caller_goes_on_at_its_rate() -> None:
+    allowances = Allowances(LIMITS)
+    assert served(allowances, 10, now=0.0) == 3
+    assert served(allowances, 10, now=0.4) == 0
+    assert served(allowances, 10, now=1.0) == 2
+    assert served(allowances, 10, now=1000.0) == 3
+
+
+def test_callers_do_not_pay_for_each_other() -> None:
+    allowances = Allowances(LIMITS)
+    assert served(allowances, 10, now=0.0) == 3
+    assert served(allowances, 10, now=0.0, caller="b") == 3
+
+
+def test_who_is_told_to_wait_hears_for_how_long() -> None:
+    allowances = Allowances(Limits(per_second=0.1, burst=1))
+    served(allowances, 1, now=0.0)
+    with pytest.raises(OverdrawnError) as caught, allowances.use("a", 2.0):
+        pass
+    assert caught.value.retry_after_seconds == 8
+
+
+def test_only_so_many_are_in_hand_and_their_end_makes_room() -> None:
+    allowances = Allowances(LIMITS)
+    with ExitStack() as held:
+        held.enter_context(allowances.use("a", 0.0))
+        held.enter_context(allowances.use("a", 0.0))
+        assert served(allowances, 1, now=0.0) == 0
+    assert served(allowances, 1, now=0.0) == 1
+
+
+def test_a_request_that_failed_is_in_hand_no_longer() -> None:
+    allowances = Allowances(Limits(at_once=1))
+    with pytest.raises(ValueError, match="broken"), allowances.use("a", 0.0):
+        raise ValueError("broken")
+    assert served(allowances, 1, now=0.0) == 1
+
+
+def test_callers_at_rest_are_forgotten_and_others_are_not() -> None:
+    allowances = Allowances(LIMITS, most_callers=2)
+    with allowances.use("busy", 0.0):
+        for number in range(10):
+            served(allowances, 1, now=0.0, caller=f"c{number}")
+        assert len(allowances) == 2
+        with allowances.use("busy", 0.0):
+            assert served(allowances, 1, now=0.0, caller="busy") == 0
+
+
+@pytest.mark.looptime
+async def test_over_http_a_caller_is_slowed_down_and_others_are_not() -> None:
+    table = {
+        hashlib.sha256(name.encode()).digest(): Principal(name=name, role=Role.OPERATOR)
+        for name in ("eager", "calm")
+    }
+    guard = TokenGuard(lambda: table)
+    async with service(Cluster(), guard=guard, limits=LIMITS) as api:
+
+        async def ask(who: str) -> int:
+            answer = await api.call("GET", UNITS, headers={"Authorization": f"Bearer {who}"})
+            if answer.status == 429:
+                assert answer.code == "too_many_requests"
+                assert answer.headers["Retry-After"] == "1"
+            return answer.status
+
+        assert [await ask("eager") for _ in range(5)] == [200, 200, 200, 429, 429]
+        assert await ask("calm") == 200
+        await asyncio.sleep(1)
+        assert await ask("eager") == 200
+
+
+@pytest.mark.looptime
+async def test_where_nobody_is_asked_who_calls_nobody_is_slowed_down() -> None:
+    async with service(Cluster(), limits=LIMITS) as api:
+        assert [(await api.call("GET", UNITS)).status for _ in range(9)] == [200] * 9

@@ -1,0 +1,40 @@
+"""Places for requests, and that what lasts leaves some to what does not."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from gpuruntime.api.errors import NotServingError
+from gpuruntime.api.http.in_flight import Crowd
+from tests.rooms.api.service import service
+from tests.rooms.operations.cluster import Cluster
+
+pytestmark = pytest.mark.looptime
+
+MOST = 4
+
+
+def test_what_lasts_takes_half_of_the_places_at_most() -> None:
+    crowd = Crowd(MOST)
+    with ExitStack() as stack:
+        for _ in range(MOST // 2):
+            stack.enter_context(crowd.place(lasts=True))
+        with pytest.raises(NotServingError, match="2 requests that last in hand"):
+            stack.enter_context(crowd.place(lasts=True))
+        for _ in range(MOST // 2):
+            stack.enter_context(crowd.place())
+        with pytest.raises(NotServingError, match="4 requests in hand"):
+            stack.enter_context(crowd.place())
+    with crowd.place(lasts=True):
+        pass
+
+
+async def test_whatever_goes_on_for_as_long_as_its_caller_likes_is_said_to_last() -> None:
+    async with service(Cluster()) as api:
+        lasting = {route.path for route in api.routes if route.lasts}
+    files = "/api/v1/gpu-storages/{name}/files"
+    assert {path for path in lasting if not path.startswith(files)} == {
+        "/api/v1/gpu-units/{name}/logs",
+        "/api/v1/serverless/invocations",
+    }
+    assert any(path.startswith(files) for path in lasting)

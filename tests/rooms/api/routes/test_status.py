@@ -1,0 +1,170 @@
+"""Health and the fleet: what is told of the service, the cluster and the stock."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+
+from gpuruntime.api.cluster_link import Connection
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kubernetes.cluster import (
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ResourceQuota,
+    ResourceQuotaStatus,
+)
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from tests.rooms.api.service import POOLS, UNITS, WELL, Service, service
+from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
+
+pytestmark = pytest.mark.looptime
+
+HEALTH = "/api/v1/health"
+INVENTORY = "/api/v1/operator/inventory"
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+async def api(cluster: Cluster) -> AsyncIterator[Service]:
+    async with service(cluster) as served:
+        yield served
+
+
+def add_node(
+    api: Service, name: str, *, gpus: str = "", product: str = "", is_ready: bool = True
+) -> None:
+    node = Node(
+        metadata=ObjectMeta(name=name, labels={labels.GPU_PRODUCT: product} if product else {}),
+        spec=NodeSpec(unschedulable=not is_ready),
+        status=NodeStatus(
+            capacity={"nvidia.com/gpu": gpus, "cpu": "8"},
+            allocatable={"nvidia.com/gpu": gpus, "cpu": "7500m", "memory": "60Gi"},
+            conditions=(Condition(type="Ready", status="True" if is_ready else "False"),),
+        ),
+    )
+    api.nodes.put(node.metadata.key, node)
+
+
+async def test_health_counts_units_stock_nodes_and_gpus(cluster: Cluster, api: Service) -> None:
+    cluster.add_stock(3)
+    cluster.add_stock_unit("p-9", is_ready=False)
+    add_node(api, "n1", gpus="8", product="H100")
+    add_node(api, "n2", gpus="4", product="A100", is_ready=False)
+    add_node(api, "n3")
+    await asyncio.sleep(1)
+    await api.create()
+    health = (await api.call("GET", HEALTH)).data
+    assert (health["status"], health["version"]) == ("ok", "1.2.3")
+    assert (health["kubernetesConnected"], health["cacheSynced"]) == (True, True)
+    assert (health["activeUnitCount"], health["stockUnitCount"]) == (1, 4)
+    assert health["readyStockCount"] == 2
+    assert (health["nodeCount"], health["readyNodeCount"]) == (3, 2)
+    assert (health["totalGPUCapacity"], health["totalGPUAllocatable"]) == (12, 12)
+    assert health["gpuProducts"] == ["A100", "H100"]
+
+
+async def test_health_tells_since_when_it_runs(cluster: Cluster) -> None:
+    async with service(cluster) as served:
+        await asyncio.sleep(90)
+        health = (await served.call("GET", HEALTH)).data
+    assert 90 <= health["uptimeSeconds"] < 91
+
+
+AWAY = {
+    "off": Connection(is_enabled=False),
+    "away": Connection(error="connection refused"),
+    "not synced": Connection(is_connected=True),
+    "stopping": attrs.evolve(WELL, is_stopping=True),
+}
+
+
+@pytest.mark.parametrize("state", AWAY)
+async def test_without_a_cluster_health_answers_and_the_rest_is_503(
+    api: Service, state: str
+) -> None:
+    api.connection = AWAY[state]
+    health = await api.call("GET", HEALTH)
+    assert health.status == 200
+    assert health.data["status"] == ("ok" if state == "off" else "degraded")
+    assert health.data["kubernetesError"] == AWAY[state].error
+    for path in (UNITS, f"{UNITS}/demo", POOLS, INVENTORY):
+        answer = await api.call("GET", path)
+        assert (answer.status, answer.code) == (503, "service_unavailable")
+        assert int(answer.headers["Retry-After"]) >= 1
+    assert (await api.create()).status == 503
+
+
+@pytest.mark.parametrize("query", ["probe=1", "probe=1&probe=2", "a", "=", "%zz", "?", "x=%00"])
+async def test_health_answers_whatever_a_load_balancer_adds(api: Service, query: str) -> None:
+    """A prober that keeps caches out by a parameter would else take the replica out."""
+    assert (await api.call("GET", f"{HEALTH}?{query}")).status == 200
+
+
+async def test_health_never_asks_the_cluster(api: Service) -> None:
+    api.replica.transport.sent.clear()
+    api.replica.transport.cut()
+    assert (await api.call("GET", HEALTH)).status == 200
+    assert api.replica.transport.sent == []
+
+
+async def test_a_bad_request_is_bad_without_a_cluster_too(api: Service) -> None:
+    api.connection = AWAY["away"]
+    assert (await api.create(name="Upper")).status == 400
+
+
+async def test_the_inventory_tells_stock_and_units_by_spec_name(
+    cluster: Cluster, api: Service
+) -> None:
+    cluster.add_stock(2)
+    cluster.add_stock_unit("q-1", pool="q", is_ready=False, specName="g2")
+    await asyncio.sleep(1)
+    await api.create(name="demo")
+    cluster.make_ready(INSTANCE, "demo")
+    await asyncio.sleep(1)
+    first, second = (await api.call("GET", INVENTORY)).data["specs"]
+    assert first == {
+        "specName": "g1.1",
+        "stock": {"total": 2, "available": 1, "claimed": 1, "progressing": 0, "failed": 0},
+        "active": {"total": 1, "ready": 1, "progressing": 0, "suspended": 0, "failed": 0},
+    }
+    assert (second["specName"], second["stock"]["progressing"]) == ("g2", 1)
+
+
+async def test_the_inventory_tells_nodes_products_and_quotas(api: Service) -> None:
+    add_node(api, "n2", gpus="8", product="H100")
+    add_node(api, "n1", gpus="8", product="H100", is_ready=False)
+    quota = ResourceQuota(
+        metadata=ObjectMeta(name="gpus", namespace=STOCK),
+        status=ResourceQuotaStatus(hard={"cpu": "10"}, used={"cpu": "1"}),
+    )
+    api.quotas.put(quota.metadata.key, quota)
+    fleet = (await api.call("GET", INVENTORY)).data
+    assert [node["name"] for node in fleet["nodes"]] == ["n1", "n2"]
+    assert fleet["nodes"][0] == {
+        "name": "n1",
+        "ready": False,
+        "schedulable": False,
+        "gpuProduct": "H100",
+        "gpuCapacity": 8,
+        "gpuAllocatable": 8,
+        "cpuAllocatable": "7500m",
+        "memoryAllocatable": "60Gi",
+    }
+    assert fleet["gpuProducts"] == [
+        {"product": "H100", "nodes": 2, "gpuCapacity": 16, "gpuAllocatable": 16}
+    ]
+    assert fleet["quotas"] == [
+        {"namespace": STOCK, "name": "gpus", "hard": {"cpu": "10"}, "used": {"cpu": "1"}}
+    ]
+
+
+async def test_a_node_that_cannot_say_how_many_gpus_it_has_has_none(api: Service) -> None:
+    add_node(api, "n1", gpus="many")
+    assert (await api.call("GET", HEALTH)).data["totalGPUCapacity"] == 0

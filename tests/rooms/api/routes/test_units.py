@@ -1,0 +1,240 @@
+"""Units over HTTP: what callers send, what they get, and what the cluster has of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+
+from tests.faults import Fault, refused
+from tests.rooms.api.service import UNITS, Service, service
+from tests.rooms.operations.cluster import INSTANCE, STOCK, Cluster
+
+pytestmark = pytest.mark.looptime
+
+WEB = {
+    "command": ["python"],
+    "args": ["-m", "http.server", "8080"],
+    "ports": [{"name": "http", "port": 8080}],
+}
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+async def api(cluster: Cluster) -> AsyncIterator[Service]:
+    cluster.add_stock(3)
+    async with service(cluster) as served:
+        yield served
+
+
+async def test_a_new_unit_is_201_and_has_the_stocks_envelope(api: Service) -> None:
+    answer = await api.create(name="demo", template=WEB, access={"primaryPort": "http"})
+    view = answer.data
+    assert answer.status == 201
+    assert answer.headers["Location"] == f"{UNITS}/demo"
+    assert (view["name"], view["namespace"], view["lifecycle"]) == ("demo", INSTANCE, "instance")
+    assert (view["specName"], view["memory"], view["gpu"]) == ("g1.1", "16Gi", 1)
+    assert view["template"]["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    assert view["access"] == {"primaryPort": "http", "scheme": "http", "readiness": "tcp"}
+    assert view["sourceStock"]["namespace"] == STOCK
+    assert (view["phase"], view["operationID"]) == ("Progressing", "one")
+    assert view["timeline"]["acceptedAt"] <= view["timeline"]["claimedAt"]
+
+
+async def test_the_same_request_again_is_200_and_says_that_it_is_a_replay(api: Service) -> None:
+    first = await api.create()
+    second = await api.create()
+    assert (first.status, second.status) == (201, 200)
+    assert "Idempotent-Replay" not in first.headers
+    assert second.headers["Idempotent-Replay"] == "true"
+    assert second.data["sourceStock"] == first.data["sourceStock"]
+
+
+async def test_another_body_under_the_same_operation_is_a_conflict(api: Service) -> None:
+    await api.create()
+    answer = await api.create(image="python:3.13")
+    assert (answer.status, answer.code) == (409, "operation_conflict")
+
+
+async def test_the_steps_of_a_creation_are_timed(api: Service) -> None:
+    timing = (await api.create()).headers["Server-Timing"]
+    steps = dict(step.split(";dur=") for step in timing.split(", "))
+    assert list(steps) == ["replay", "claim", "create"]
+    assert float(steps["claim"]) > 0
+    assert float(steps["create"]) > 0
+
+
+async def test_without_ready_stock_nothing_is_left_behind(cluster: Cluster, api: Service) -> None:
+    for number in range(3):
+        assert (await api.create(f"u-{number}")).status == 201
+    answer = await api.create("u-3")
+    assert (answer.status, answer.code) == (409, "insufficient_capacity")
+    assert len(cluster.units) == 3
+
+
+async def test_a_late_replay_of_a_deleted_unit_creates_nothing(api: Service) -> None:
+    await api.create(name="demo")
+    assert (await api.call("DELETE", f"{UNITS}/demo")).status == 204
+    answer = await api.create(name="demo")
+    assert (answer.status, answer.code) == (409, "operation_finished")
+
+
+async def test_a_name_belongs_to_the_operation_that_took_it(api: Service) -> None:
+    await api.create(name="demo")
+    answer = await api.create("two", name="demo")
+    assert (answer.status, answer.code) == (409, "name_taken")
+
+
+async def test_a_unit_is_read_with_its_etag(api: Service) -> None:
+    created = await api.create(name="demo")
+    answer = await api.call("GET", f"{UNITS}/demo")
+    assert answer.status == 200
+    assert answer.headers["ETag"] == created.headers["ETag"]
+    assert answer.data["name"] == "demo"
+
+
+async def test_a_unit_that_is_not_there_is_404_by_its_code(api: Service) -> None:
+    for name in ("nobody", "Not-A-Name", "x" * 64):
+        for method in ("GET", "DELETE"):
+            answer = await api.call(method, f"{UNITS}/{name}")
+            assert (answer.status, answer.code) == (404, "gpuunit_not_found")
+
+
+async def test_a_deleted_unit_is_gone_and_a_second_deletion_says_so(api: Service) -> None:
+    await api.create(name="demo")
+    assert (await api.call("DELETE", f"{UNITS}/demo")).status == 204
+    assert (await api.call("DELETE", f"{UNITS}/demo")).code == "gpuunit_not_found"
+    assert (await api.call("GET", f"{UNITS}/demo")).code == "gpuunit_not_found"
+
+
+async def test_stock_units_are_read_where_the_lifecycle_says_so(api: Service) -> None:
+    assert (await api.call("GET", f"{UNITS}/p-1")).status == 404
+    answer = await api.call("GET", f"{UNITS}/p-1?lifecycle=stock")
+    assert answer.data["lifecycle"] == "stock"
+    assert (answer.data["serviceName"], answer.data["accessURL"]) == ("", "")
+    refusal = await api.call("GET", f"{UNITS}/p-1?lifecycle=all")
+    assert (refusal.status, refusal.fields) == (400, ["lifecycle"])
+
+
+async def test_given_fields_replace_and_absent_ones_stay(api: Service) -> None:
+    await api.create(name="demo", template=WEB, access={"primaryPort": "http"})
+    answer = await api.call("PUT", f"{UNITS}/demo", {"image": "python:3.13", "suspended": True})
+    assert answer.status == 200
+    assert (answer.data["image"], answer.data["suspended"]) == ("python:3.13", True)
+    assert answer.data["template"]["command"] == ["python"]
+    assert answer.data["generation"] == 2
+
+
+async def test_null_clears_a_field(api: Service) -> None:
+    await api.create(name="demo", template=WEB)
+    answer = await api.call("PUT", f"{UNITS}/demo", {"template": None})
+    assert answer.data["template"] == {"command": [], "args": [], "envs": [], "ports": []}
+
+
+async def test_the_envelope_cannot_change(api: Service) -> None:
+    await api.create(name="demo")
+    answer = await api.call("PUT", f"{UNITS}/demo", {"memory": "32Gi", "gpu": 2})
+    assert (answer.status, sorted(answer.fields)) == (400, ["gpu", "memory"])
+
+
+async def test_a_change_meets_only_the_version_that_if_match_names(api: Service) -> None:
+    etag = (await api.create(name="demo")).headers["ETag"]
+    change = {"image": "python:3.13"}
+    first = await api.call("PUT", f"{UNITS}/demo", change, headers={"If-Match": f'"x", {etag}'})
+    assert first.status == 200
+    stale = await api.call("PUT", f"{UNITS}/demo", change, headers={"If-Match": etag})
+    assert (stale.status, stale.code) == (412, "precondition_failed")
+    weak = {"If-Match": f"W/{first.headers['ETag']}"}
+    assert (await api.call("PUT", f"{UNITS}/demo", change, headers=weak)).status == 412
+    anything = await api.call("PUT", f"{UNITS}/demo", change, headers={"If-Match": "*"})
+    assert anything.status == 200
+
+
+async def test_a_deletion_meets_only_the_version_that_if_match_names(
+    cluster: Cluster, api: Service
+) -> None:
+    etag = (await api.create(name="demo")).headers["ETag"]
+    now = (await api.call("PUT", f"{UNITS}/demo", {"image": "x"})).headers["ETag"]
+    written = api.replica.transport.written()
+    for header in ('"nope"', etag, f"W/{now}"):
+        stale = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": header})
+        assert (stale.status, stale.code) == (412, "precondition_failed")
+    malformed = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": "abc"})
+    assert (malformed.status, malformed.fields) == (400, ["If-Match"])
+    assert api.replica.transport.written() == written
+    headers = {"If-Match": f'"x", {now}'}
+    assert (await api.call("DELETE", f"{UNITS}/demo", headers=headers)).status == 204
+    assert cluster.units == []
+
+
+async def test_any_version_is_deleted_where_if_match_says_so(api: Service) -> None:
+    await api.create(name="demo")
+    anything = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": "*"})
+    assert anything.status == 204
+    gone = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": '"nope"'})
+    assert (gone.status, gone.code) == (404, "gpuunit_not_found")
+
+
+async def test_an_if_match_that_is_no_list_of_etags_is_named(api: Service) -> None:
+    await api.create(name="demo")
+    for header in ("abc", '"a" "b"', '"a",', ""):
+        answer = await api.call("PUT", f"{UNITS}/demo", {}, headers={"If-Match": header})
+        assert (answer.status, answer.fields) == (400, ["If-Match"])
+
+
+async def test_a_change_without_if_match_survives_others_changes(api: Service) -> None:
+    await api.create(name="demo")
+    api.replica.transport.on("PUT", "demo", refused(409, "Conflict"), times=3)
+    answer = await api.call("PUT", f"{UNITS}/demo", {"image": "python:3.13"})
+    assert (answer.status, answer.data["image"]) == (200, "python:3.13")
+
+
+@pytest.mark.parametrize("cancels_handlers", [False, True])
+async def test_a_caller_who_leaves_does_not_stop_a_creation(
+    cluster: Cluster, cancels_handlers: bool
+) -> None:
+    cluster.add_stock(3)
+    async with service(cluster, cancels_handlers=cancels_handlers) as api:
+        api.replica.transport.on("POST", "gpuunits", Fault(before_seconds=5.0))
+        await _leave(api)
+        cluster.assert_sound()
+        assert [unit["metadata"]["name"] for unit in cluster.units] == ["demo"]
+        assert (await api.create(name="demo")).status == 200
+
+
+@pytest.mark.parametrize("cancels_handlers", [False, True])
+async def test_a_refused_creation_gives_the_stock_back_although_the_caller_left(
+    cluster: Cluster, cancels_handlers: bool
+) -> None:
+    cluster.add_stock(3)
+    refusal = attrs.evolve(refused(403, "Forbidden"), before_seconds=5.0)
+    async with service(cluster, cancels_handlers=cancels_handlers) as api:
+        api.replica.transport.on("POST", "gpuunits", refusal)
+        await _leave(api)
+        assert (cluster.units, cluster.claimed) == ([], [])
+
+
+async def _leave(api: Service) -> None:
+    """After a second, while the creation is on its way; then gives it the time to end."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await api.create(name="demo")
+    await asyncio.sleep(10.0)
+
+
+async def test_a_quota_that_forbids_the_unit_is_told_as_forbidden(api: Service) -> None:
+    api.replica.transport.on("POST", "gpuunits", refused(403, "Forbidden"))
+    answer = await api.create()
+    assert (answer.status, answer.code) == (403, "forbidden")
+
+
+async def test_a_busy_cluster_says_when_to_come_back(api: Service) -> None:
+    busy = refused(429, "TooManyRequests", headers={"retry-after": "7"})
+    api.replica.transport.on("GET", "gpuunits/nobody", busy)
+    answer = await api.call("GET", f"{UNITS}/nobody")
+    assert (answer.status, answer.code) == (429, "too_many_requests")
+    assert answer.headers["Retry-After"] == "7"

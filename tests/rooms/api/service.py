@@ -1,0 +1,216 @@
+"""The API before an embedded cluster, over HTTP; every answer is held to the document."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from io import BytesIO
+from random import Random
+from typing import Any
+
+import attrs
+from aiohttp import ClientResponse, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from gpuruntime.api.app import ApiOptions, Backend, make_app, routes_of
+from gpuruntime.api.auth.authentication import Guard, OpenDoor
+from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.auth.rate_limits import Limits
+from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.console.streams import StreamLimits
+from gpuruntime.api.files.limits import FileLimits
+from gpuruntime.api.http.routing import Route
+from gpuruntime.api.http.server import Runner
+from gpuruntime.api.openapi.swagger import with_document
+from gpuruntime.audit.auditor import Auditor
+from gpuruntime.informer.store import Store, Tables
+from gpuruntime.kube.client import Client
+from gpuruntime.kube.transport import Transport
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.kubernetes.cluster import Node, ResourceQuota
+from gpuruntime.models.kubernetes.network import Service as NetworkService
+from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.calling.service import IngressMeans, IngressOptions, ingress_of
+from tests.rooms.api.conformity import Promises
+from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, clock, replica
+from tests.rooms.serverless.calling.ingress import queue_of
+
+UNITS = "/api/v1/gpu-units"
+STOCK_UNITS = "/api/v1/operator/stock-units"
+JOBS = "/api/v1/operator/jobs"
+POOLS = "/api/v1/operator/stockpools"
+STORAGES = "/api/v1/gpu-storages"
+INVOCATIONS = "/api/v1/serverless/invocations"
+FILE_LIMITS = FileLimits()
+LIMITS = Limits()
+STREAMS = StreamLimits()
+ORIGINS = Origins()
+WELL = Connection(is_connected=True, is_synced=True)
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    bytes: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.bytes)
+
+    @property
+    def data(self) -> Any:
+        return self.body["data"]
+
+    @property
+    def code(self) -> str:
+        code: str = self.body["error"]["code"]
+        return code
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields at fault, as details name them."""
+        return [detail["field"] for detail in self.body["error"]["details"]]
+
+
+class Service:
+    def __init__(
+        self,
+        client: TestClient[web.Request, web.Application],
+        replica: Replica,
+        nodes: Tables[Node],
+        quotas: Tables[ResourceQuota],
+        services: Tables[NetworkService],
+        routes: tuple[Route, ...],
+    ) -> None:
+        self.client = client
+        self.routes = routes
+        self.replica = replica
+        self.nodes = nodes
+        self.quotas = quotas
+        self.services = services
+        self.connection = WELL
+        self._promises: Promises | None = None
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        if data is None and body is not None:
+            data = json.dumps(body).encode()
+        types = {} if data is None else {"Content-Type": "application/json"}
+        payload = None if data is None else BytesIO(data)
+        headers = {**types, **(headers or {})}
+        async with self.client.request(method, path, data=payload, headers=headers) as response:
+            return await self._held(method, path, response)
+
+    async def create(self, operation: str = "one", **members: object) -> Answer:
+        return await self.call("POST", UNITS, unit_order(operation, **members))
+
+    async def _held(self, method: str, path: str, response: ClientResponse) -> Answer:
+        content = await response.read()
+        answer = Answer(status=response.status, headers=response.headers, bytes=content)
+        is_json = response.content_type == "application/json" and content
+        (await self.promises()).assert_kept(
+            method,
+            path.partition("?")[0],
+            answer.status,
+            answer.headers,
+            answer.body if is_json else content,
+        )
+        return answer
+
+    async def promises(self) -> Promises:
+        if self._promises is None:
+            async with self.client.get("/openapi.json") as response:
+                self._promises = Promises(await response.json())
+        return self._promises
+
+
+def unit_order(operation: str = "one", **members: object) -> dict[str, object]:
+    return {"operationID": operation, "specName": "g1.1", "image": "python:3.12", **members}
+
+
+class _Server(TestServer):
+    """aiohttp's own one cancels a handler whose caller left; a server in a role does not."""
+
+    def __init__(self, app: web.Application, *, cancels_handlers: bool) -> None:
+        super().__init__(app)
+        self._cancels_handlers = cancels_handlers
+
+    async def _make_runner(self, **options: Any) -> web.AppRunner:
+        options["handler_cancellation"] = self._cancels_handlers
+        return Runner(self.app, rng=Random(2), **options)
+
+
+@asynccontextmanager
+async def service(
+    cluster: Cluster,
+    *,
+    meter: Meter = NullMeter(),
+    deadline_seconds: float = 65.0,
+    cancels_handlers: bool = False,
+    files: FileLimits = FILE_LIMITS,
+    around: Callable[[Transport], Transport] = lambda inner: inner,
+    queue: Queue | None = None,
+    now: Callable[[], datetime] = clock,
+    guard: Guard | None = None,
+    limits: Limits = LIMITS,
+    most_requests: int = 4096,
+    streams: StreamLimits = STREAMS,
+    origins: Origins = ORIGINS,
+) -> AsyncIterator[Service]:
+    """`around` wraps the transport of whatever the API itself reads live.
+
+    Without a queue serverless is off; with one, somebody else keeps it running.
+    """
+    nodes: Tables[Node] = Tables({})
+    quotas: Tables[ResourceQuota] = Tables({})
+    services: Tables[NetworkService] = Tables({})
+    async with replica(cluster) as process:
+        backend = Backend(
+            inventory=process.inventory,
+            caches=process.means.caches,
+            nodes=Store(nodes),
+            quotas=Store(quotas),
+            services=Store(services),
+            client=Client(around(process.transport)),
+            ingress=ingress_of(
+                IngressMeans(
+                    client=process.means.client,
+                    units=process.units,
+                    queue=queue or queue_of("", "off", is_on=False),
+                    now=now,
+                    rng=Random(3),
+                    meter=meter,
+                ),
+                IngressOptions(namespace=INSTANCE),
+            ),
+            connection=lambda: served.connection,
+            auditor=Auditor(process.means.caches.snapshot),
+            now=now,
+            rng=Random(1),
+            meter=meter,
+            guard=guard or OpenDoor(),
+        )
+        options = ApiOptions(
+            version="1.2.3",
+            deadline_seconds=deadline_seconds,
+            files=files,
+            limits=limits,
+            most_requests=most_requests,
+            streams=streams,
+            origins=origins,
+        )
+        app = make_app(backend, options)
+        routes = with_document(
+            routes_of(backend, options), version="1.2.3", is_guarded=backend.guard.asks
+        )
+        async with TestClient(_Server(app, cancels_handlers=cancels_handlers)) as client:
+            served = Service(client, process, nodes, quotas, services, routes)
+            yield served

@@ -1,0 +1,75 @@
+"""Pages that are kept: the same while nothing in them changed, and never older than that."""
+
+import json
+
+from gpuruntime.api.views.page_cache import MOST_PAGES, PageDocuments
+
+
+def item(number: int) -> bytes:
+    return b'{"name":"unit-%d"}' % number
+
+
+ITEMS = [item(1), item(2)]
+
+
+def test_a_document_is_the_page_as_json() -> None:
+    document = PageDocuments().of("page", ITEMS, "more")
+    assert json.loads(document) == {
+        "data": [{"name": "unit-1"}, {"name": "unit-2"}],
+        "next": "more",
+    }
+
+
+def test_an_empty_page_is_a_document_too() -> None:
+    assert json.loads(PageDocuments().of("page", [], "")) == {"data": [], "next": ""}
+
+
+def test_the_same_items_are_the_same_document() -> None:
+    documents = PageDocuments()
+    first = documents.of("page", [*ITEMS], "")
+    assert documents.of("page", [*ITEMS], "") is first
+
+
+def test_whatever_changes_in_a_page_makes_another_document() -> None:
+    documents = PageDocuments()
+    documents.of("page", ITEMS, "")
+    for items, following in (
+        ([item(1), item(3)], ""),
+        ([item(3), item(1)], ""),
+        ([item(1)], ""),
+        ([item(1)], "more"),
+    ):
+        shown = json.loads(documents.of("page", items, following))
+        assert shown["data"] == [json.loads(each) for each in items]
+        assert shown["next"] == following
+
+
+def test_pages_of_different_questions_are_kept_apart() -> None:
+    documents = PageDocuments()
+    first, second = documents.of("a", ITEMS, ""), documents.of("b", ITEMS[:1], "")
+    assert documents.of("a", ITEMS, "") is first
+    assert documents.of("b", ITEMS[:1], "") is second
+
+
+def test_no_more_is_kept_than_it_may_take() -> None:
+    documents = PageDocuments(most_bytes=100)
+    for number in range(100):
+        documents.of(number, [item(number)], "")
+    assert 0 < len(documents) <= 3
+    assert json.loads(documents.of(0, [item(0)], "")) == {
+        "data": [{"name": "unit-0"}],
+        "next": "",
+    }
+
+
+def test_there_is_an_end_to_the_empty_pages_that_are_kept() -> None:
+    documents = PageDocuments()
+    for number in range(2 * MOST_PAGES):
+        documents.of(number, [], "")
+    assert len(documents) == MOST_PAGES
+
+
+def test_a_page_larger_than_all_that_may_be_kept_is_sent_and_forgotten() -> None:
+    documents = PageDocuments(most_bytes=10)
+    assert json.loads(documents.of("page", ITEMS, ""))["data"]
+    assert not len(documents)

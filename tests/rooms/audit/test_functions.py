@@ -1,0 +1,409 @@
+"""The rules of functions against every way to break them, and what correct operation shows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.audit.audit import breaches, suspicions
+from gpuruntime.audit.snapshot import Snapshot
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
+from gpuruntime.models.kubernetes.pods import Pod
+from gpuruntime.models.kubernetes.workloads import Deployment
+from tests.rooms.audit.functions import (
+    DRAIN_SECONDS,
+    FIRST,
+    FUNCTION,
+    SECOND,
+    TEMPLATE,
+    deployment,
+    draining,
+    failing,
+    joined,
+    older,
+    serving,
+    template,
+    with_pod_spec,
+    worker,
+)
+from tests.rooms.audit.values import (
+    LATER,
+    added,
+    aged,
+    change,
+    child_metadata,
+    claim_marks,
+    ready,
+    stock_unit,
+    with_labels,
+    with_metadata,
+    with_spec,
+    with_status,
+    without,
+)
+
+Corruption = Callable[[Snapshot], Snapshot]
+
+
+def unit(name: str, how: Callable[[GPUUnit], Any]) -> Corruption:
+    return lambda snapshot: change(snapshot, "units", name, how)
+
+
+def declaring(**members: Any) -> Corruption:
+    """The template, with other limits than its workers were made for."""
+    return unit(
+        TEMPLATE, lambda held: with_spec(held, serverless=attrs.evolve(FUNCTION, **members))
+    )
+
+
+def having(kind: str, value: object) -> Corruption:
+    return lambda snapshot: added(snapshot, kind, value)
+
+
+def lacking(*workers: str) -> Corruption:
+    """Without the units, and without what they had."""
+
+    def apply(snapshot: Snapshot) -> Snapshot:
+        for name in workers:
+            snapshot = without(snapshot, "units", name)
+            for kind in ("deployments", "policies", "pods"):
+                snapshot = without(snapshot, kind, f"unit-{name}")
+        return snapshot
+
+    return apply
+
+
+def both(*corruptions: Corruption) -> Corruption:
+    def apply(snapshot: Snapshot) -> Snapshot:
+        for each in corruptions:
+            snapshot = each(snapshot)
+        return snapshot
+
+    return apply
+
+
+def more(*numbers: int) -> Corruption:
+    return both(*(lambda snapshot, n=n: joined(snapshot, worker(n)) for n in numbers))
+
+
+def ending(name: str) -> Corruption:
+    return unit(name, lambda held: with_metadata(held, deletionTimestamp=LATER))
+
+
+def claimed(name: str) -> Corruption:
+    return having("stock", stock_unit(5, **claim_marks(name, f"make {name}")))
+
+
+def reading(**members: Any) -> Corruption:
+    """The user's container, with what lets it read its worker's Secret."""
+
+    def how(pod: Any) -> None:
+        container = pod["containers"][0]
+        for name, more in members.items():
+            container[name] = [*container.get(name, ()), *more]
+
+    return with_pod_spec(FIRST, how)
+
+
+def projected(pod: Any) -> None:
+    source = {"secret": {"name": f"unit-{FIRST}"}}
+    pod["volumes"].append({"name": "both", "projected": {"sources": [source]}})
+    pod["containers"][0]["volumeMounts"].append({"name": "both", "mountPath": "/both"})
+
+
+def without_sidecar(pod: Any) -> None:
+    pod.pop("initContainers")
+
+
+def ended_at_once(pod: Any) -> None:
+    """It does its part, ends, and the user's container starts after it."""
+    pod["initContainers"][0].pop("restartPolicy")
+
+
+def blind(pod: Any) -> None:
+    pod["initContainers"][0]["volumeMounts"] = []
+
+
+def snooping(pod: Any) -> None:
+    """Of a unit that works for nobody."""
+    reference = {"secretKeyRef": {"name": f"unit-{FIRST}", "key": "worker.yaml"}}
+    pod["containers"] = [{"name": "runtime", "env": [{"name": "A", "valueFrom": reference}]}]
+
+
+RENAMED: dict[str, str | None] = {labels.UNIT: "reverb"}
+RESPECCED: dict[str, str | None] = {labels.SPEC: "g2"}
+CHILD = child_metadata(TEMPLATE)
+RIVAL = with_spec(template("rival"), serverless=attrs.evolve(FUNCTION, minAvailableCount=0))
+LOWERED = declaring(maxWorkers=1, minAvailableCount=1)
+REFUSED: dict[str, Any] = {
+    "phase": "Failed",
+    "conditions": ready("ServerlessConfigInvalid"),
+}
+# Another unit that declares the function, and was there before.
+OVERTAKEN = both(
+    having("units", older(RIVAL)), unit(TEMPLATE, lambda held: with_status(held, **REFUSED))
+)
+
+CORRUPTIONS: dict[str, list[Corruption]] = {
+    "template-runs-nothing": [
+        both(
+            having("deployments", Deployment(metadata=CHILD)),
+            having("policies", NetworkPolicy(metadata=CHILD)),
+        ),
+        having("services", Service(metadata=CHILD)),
+        having("policies", NetworkPolicy(metadata=CHILD)),
+        both(
+            having("pods", Pod(metadata=CHILD)), having("policies", NetworkPolicy(metadata=CHILD))
+        ),
+        claimed(TEMPLATE),
+    ],
+    "function-owner": [
+        OVERTAKEN,
+        both(having("units", RIVAL), lambda held: joined(held, worker(1, of="rival"))),
+    ],
+    "worker-limit": [LOWERED, more(3, 4), both(more(3, 4), lambda s: draining(s, FIRST))],
+    "worker-minimum": [
+        lacking(SECOND),
+        lacking(FIRST, SECOND),
+        declaring(minAvailableCount=3),
+        lambda snapshot: draining(snapshot, FIRST),
+        ending(FIRST),
+    ],
+    "worker-template": [
+        lambda snapshot: without(snapshot, "units", TEMPLATE),
+        unit(TEMPLATE, lambda held: with_metadata(held, uid="uid-another")),
+        unit(TEMPLATE, lambda held: with_metadata(with_labels(held, **RENAMED), name="reverb")),
+        unit(
+            TEMPLATE,
+            lambda held: attrs.evolve(with_spec(held, serverless=None), status=worker(1).status),
+        ),
+        unit(FIRST, lambda held: with_labels(with_spec(held, specName="g2"), **RESPECCED)),
+        unit(TEMPLATE, lambda held: with_spec(held, gpu=2)),
+        unit(TEMPLATE, lambda held: with_spec(held, memory="8Gi")),
+        unit(TEMPLATE, lambda held: with_spec(held, gpuProduct="H100", cpu="2")),
+    ],
+    "worker-sidecar": [
+        with_pod_spec(FIRST, without_sidecar),
+        with_pod_spec(FIRST, ended_at_once),
+        with_pod_spec(FIRST, blind),
+        with_pod_spec(FIRST, projected),
+        reading(volumeMounts=[{"name": "worker-settings", "mountPath": "/stolen"}]),
+        reading(envFrom=[{"secretRef": {"name": f"unit-{FIRST}"}}]),
+        reading(envFrom=[{"secretRef": {"name": f"unit-{SECOND}"}}]),
+        with_pod_spec("demo", snooping),
+    ],
+    "worker-drains": [
+        both(more(3), lambda snapshot: draining(snapshot, FIRST)),
+    ],
+}
+# Where one fault is the cause of another.
+FOLLOWS = {
+    ("template-runs-nothing", "claim-settled"),
+    ("template-runs-nothing", "pool-sum"),
+    ("worker-template", "worker-minimum"),
+    ("worker-limit", "worker-drains"),
+    ("worker-minimum", "worker-drains"),
+}
+CASES = [
+    pytest.param(rule, corrupt, id=f"{rule}-{number}")
+    for rule, ways in CORRUPTIONS.items()
+    for number, corrupt in enumerate(ways, 1)
+]
+
+
+def rules_broken(snapshot: Snapshot) -> set[str]:
+    return {breach.rule for breach in breaches(snapshot)}
+
+
+def test_a_function_with_its_workers_is_sound() -> None:
+    assert suspicions(serving()) == []
+
+
+@pytest.mark.parametrize(("rule", "corrupt"), CASES)
+def test_a_corruption_that_stays_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
+    broken = rules_broken(aged(corrupt(serving()), 3_600))
+    assert rule in broken
+    assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
+
+
+LASTING: dict[str, tuple[Corruption, str, int]] = {
+    "a unit that comes to declare a function": (
+        CORRUPTIONS["template-runs-nothing"][0],
+        "template-runs-nothing",
+        180,
+    ),
+    "workers of a template that an older one has overtaken": (
+        OVERTAKEN,
+        "function-owner",
+        DRAIN_SECONDS,
+    ),
+    "a limit that was lowered": (LOWERED, "worker-limit", DRAIN_SECONDS),
+    "a minimum that was raised": (declaring(minAvailableCount=3), "worker-minimum", 180),
+    "workers whose template is gone": (
+        CORRUPTIONS["worker-template"][0],
+        "worker-template",
+        120,
+    ),
+    "workers of a unit that declares no function any more": (
+        CORRUPTIONS["worker-template"][3],
+        "worker-template",
+        DRAIN_SECONDS,
+    ),
+    "a drain": (CORRUPTIONS["worker-drains"][0], "worker-drains", DRAIN_SECONDS),
+    "a drain of a function with longer attempts": (
+        both(CORRUPTIONS["worker-drains"][0], declaring(timeoutSeconds=600)),
+        "worker-drains",
+        1_320,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_what_comes_by_itself_to_its_end_is_a_breach_only_when_it_lasts(name: str) -> None:
+    corrupt, rule, seconds = LASTING[name]
+    snapshot = corrupt(serving())
+    assert rules_broken(snapshot) == set()
+    assert rule not in rules_broken(aged(snapshot, seconds - 1))
+    assert rule in rules_broken(aged(snapshot, seconds))
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "rule", "step"),
+    [
+        (lacking(FIRST, SECOND), "worker-minimum", lambda held: joined(held, worker(1))),
+        (LOWERED, "worker-limit", declaring(maxWorkers=1, minAvailableCount=0, timeoutSeconds=9)),
+        (
+            CORRUPTIONS["worker-drains"][0],
+            "worker-drains",
+            declaring(timeoutSeconds=9),
+        ),
+    ],
+)
+def test_a_step_on_the_way_begins_the_time_anew(
+    corrupt: Corruption, rule: str, step: Corruption
+) -> None:
+    snapshot = aged(corrupt(serving()), 3_600)
+    assert rule in rules_broken(snapshot)
+    assert rule not in rules_broken(step(snapshot))
+    assert rule in {each.rule for each in suspicions(step(snapshot))}
+
+
+def unstocked(snapshot: Snapshot) -> Snapshot:
+    return attrs.evolve(
+        snapshot,
+        stock=tuple(
+            with_status(each, phase="Progressing", conditions=ready("DeploymentProgressing"))
+            for each in snapshot.stock
+        ),
+    )
+
+
+# However long it lasts.
+ALLOWED: dict[str, tuple[Corruption, str]] = {
+    "a minimum without stock": (both(lacking(SECOND), unstocked), "worker-minimum"),
+    "a minimum while the leaving have the seats": (
+        both(
+            declaring(maxWorkers=2),
+            lambda snapshot: draining(snapshot, FIRST),
+        ),
+        "worker-minimum",
+    ),
+    "a minimum while a worker fails": (
+        both(lacking(SECOND), lambda snapshot: failing(snapshot, FIRST)),
+        "worker-minimum",
+    ),
+    "a minimum of a suspended function": (
+        both(
+            lacking(FIRST, SECOND),
+            unit(
+                TEMPLATE,
+                lambda held: with_status(
+                    with_spec(held, suspended=True),
+                    phase="Suspended",
+                    conditions=ready("ScaledToZero"),
+                ),
+            ),
+        ),
+        "worker-minimum",
+    ),
+    "a minimum that the manager has not read yet": (
+        both(lacking(SECOND), unit(TEMPLATE, lambda held: with_metadata(held, generation=2))),
+        "worker-minimum",
+    ),
+    "a minimum of a function that another unit owns": (
+        both(OVERTAKEN, lacking(FIRST, SECOND)),
+        "worker-minimum",
+    ),
+    "a younger template without workers": (having("units", RIVAL), "function-owner"),
+    "as many workers as may be": (more(3), "worker-limit"),
+    "an ending worker whose template is gone": (
+        both(lambda snapshot: without(snapshot, "units", TEMPLATE), ending(FIRST), ending(SECOND)),
+        "worker-template",
+    ),
+    "a template that states its envelope in other words": (
+        unit(TEMPLATE, lambda held: with_spec(held, cpu="1", memory="16384Mi", gpu=1)),
+        "worker-template",
+    ),
+    "a drained worker that is ending": (
+        both(lambda snapshot: draining(snapshot, FIRST), ending(FIRST)),
+        "worker-drains",
+    ),
+    "the policy of Pods that are yet to end": (
+        both(
+            having("policies", NetworkPolicy(metadata=CHILD)),
+            having("pods", Pod(metadata=attrs.evolve(CHILD, deletionTimestamp=LATER))),
+        ),
+        "template-runs-nothing",
+    ),
+    "what a unit runs that declares its function badly": (
+        both(
+            declaring(minAvailableCount=9),
+            having("deployments", Deployment(metadata=CHILD)),
+            having("pods", Pod(metadata=CHILD)),
+        ),
+        "template-runs-nothing",
+    ),
+    "children of a deleted template": (
+        both(ending(TEMPLATE), having("deployments", Deployment(metadata=CHILD))),
+        "template-runs-nothing",
+    ),
+    "stock that is consumed of a unit that has served before": (
+        both(
+            claimed(TEMPLATE),
+            unit(TEMPLATE, lambda held: with_status(held, timeline=worker(1).status.timeline)),
+        ),
+        "template-runs-nothing",
+    ),
+    "a suspended worker": (
+        lambda snapshot: change(
+            snapshot,
+            "deployments",
+            f"unit-{FIRST}",
+            lambda _: deployment(with_spec(worker(1), suspended=True)),
+        ),
+        "worker-sidecar",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_correct_operation_shows_is_no_breach(name: str) -> None:
+    corrupt, rule = ALLOWED[name]
+    assert rule not in rules_broken(aged(corrupt(serving()), 1e6))
+
+
+def test_what_a_worker_leaves_is_no_breach_while_the_next_one_has_its_name() -> None:
+    renewed = unit(FIRST, lambda held: with_metadata(held, uid="uid-next"))(serving())
+    assert breaches(renewed) == []
+    assert rules_broken(aged(renewed, 59)) == set()
+
+
+def test_a_breach_names_the_function_the_template_and_what_is_missing() -> None:
+    (breach,) = breaches(aged(lacking(SECOND)(serving()), 180))
+    assert [each.name for each in breach.objects] == [TEMPLATE]
+    assert "has 1 workers of 2 that must be available" in breach.message
+    assert "stock of g1.1 is free" in breach.message
+    assert "activator" in breach.remedy

@@ -1,0 +1,89 @@
+"""Functions that are scaled while a manager runs their workers, audited in each change's step."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+
+from gpuruntime.bus.messages import WorkerState
+from gpuruntime.reconcilers.options import SidecarOptions
+from tests.rooms.audit.onlooker import Onlooker
+from tests.rooms.reconcilers.world import OPTIONS, World, living, managing, phase_of, until
+from tests.rooms.serverless.scaling.scaled import Scaled, scaled
+
+pytestmark = pytest.mark.looptime
+
+FUNCTIONS = attrs.evolve(OPTIONS, sidecar=SidecarOptions(broker_url="nats://nats:4222"))
+
+
+@asynccontextmanager
+async def working(*, stock: int = 6) -> AsyncIterator[tuple[Scaled, Onlooker]]:
+    world = World()
+    onlooker = Onlooker(world.server)
+    async with living(world), managing(world, options=FUNCTIONS):
+        world.add_pool(replicas=stock)
+        await until(lambda: phase_of(world.pool()) == "Ready")
+        async with scaled(world) as made:
+            yield made, onlooker
+
+
+async def serving(made: Scaled, *names: str) -> None:
+    """Just these workers, all of them ready; those that drain say that they have."""
+    for _ in range(300):
+        await made.drained(*made.draining)
+        if made.workers == sorted(names):
+            break
+    assert made.workers == sorted(names)
+    await until(lambda: all(phase_of(made.unit(name)) == "Ready" for name in names))
+    for name in names:
+        await made.tell(name, WorkerState.READY)
+
+
+async def test_a_function_is_scaled_changed_suspended_and_deleted_without_an_alarm() -> None:
+    async with working() as (made, onlooker):
+        made.declare(minAvailableCount=1, timeoutSeconds=30, idleTimeoutSeconds=0)
+        await serving(made, "echo-w-1")
+        await made.hold(4, echo=4)
+        await serving(made, *(f"echo-w-{number}" for number in (1, 2, 3, 4)))
+        made.change(serverless={"maxWorkers": 2})
+        await made.hold(300, echo=4)
+        assert len(made.workers) == 2
+        made.change(image="v2")
+        await made.hold(300, echo=4)
+        assert {made.unit(name)["spec"]["image"] for name in made.workers} == {"v2"}
+        made.change(suspended=True)
+        await made.hold(300, echo=4)
+        assert made.workers == []
+        made.change(suspended=False)
+        await made.hold(30, echo=1)
+        assert len(made.workers) == 1
+        made.delete("echo")
+        await until(lambda: not made.workers)
+        await asyncio.sleep(400)
+        assert onlooker.looks > 100
+        onlooker.assert_clean()
+
+
+async def test_a_function_that_an_older_unit_comes_to_declare_gets_other_workers() -> None:
+    """The workers of the unit that declared it before are drained, and go."""
+    async with working() as (made, onlooker):
+        made.declare("elder", requestID="other", timeoutSeconds=30)
+        await asyncio.sleep(2)
+        made.declare("echo", minAvailableCount=1, timeoutSeconds=30)
+        await serving(made, "echo-w-1")
+        made.change("elder", serverless={"requestID": "echo", "minAvailableCount": 1})
+        await made.hold(300, echo=1)
+        assert made.workers == ["elder-w-1"]
+        onlooker.assert_clean()
+
+
+async def test_workers_of_a_unit_that_declares_nothing_any_more_go() -> None:
+    async with working() as (made, onlooker):
+        made.declare(minAvailableCount=1, timeoutSeconds=30)
+        await serving(made, "echo-w-1")
+        made.change(serverless=None)
+        await made.hold(300)
+        assert made.workers == []
+        onlooker.assert_clean()

@@ -1,0 +1,49 @@
+"""Brokers for the suites that need one; whose conftest imports them has them."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import count
+
+import pytest
+import pytest_asyncio
+
+from tests.proofs.broker_conformance.clients import PlainLink, opener
+from tests.proofs.broker_conformance.server import Server
+from tests.rooms.bus.broker import Broker, Bus, broker, bus
+
+PREFIXES = count(1)
+NOWHERE = "nats://in-process"
+
+
+class Kind(StrEnum):
+    """Whatever is demanded of the real one is demanded of the other as well."""
+
+    REAL = "real"
+    IN_PROCESS = "in-process"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Broker]:
+    """For tests that leave it running: each has a prefix of its own."""
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture
+def own() -> Iterator[Broker]:
+    """For tests that kill it."""
+    with broker() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(params=tuple(Kind))
+async def declared(request: pytest.FixtureRequest) -> AsyncIterator[Bus]:
+    prefix = f"t{next(PREFIXES)}"
+    if request.param is Kind.REAL:
+        async with bus(request.getfixturevalue("shared").url, prefix) as made:
+            yield made
+        return
+    server = Server(now=lambda: datetime.now(UTC))
+    async with bus(NOWHERE, prefix, opener=opener(server, PlainLink, "test")) as made:
+        yield made

@@ -1,0 +1,126 @@
+"""Servers that answer as a test says, and one that stands between a client and the real API."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import aiohttp
+import attrs
+from aiohttp import web
+
+from gpuruntime.client.client import Client, connect
+from gpuruntime.client.options import Options
+from tests.rooms.kube.servers import serving
+
+Say = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_OF_ONE_HOP = {"connection", "content-length", "host", "transfer-encoding"}
+
+
+@attrs.frozen
+class Heard:
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+
+class Script:
+    """Answers in the order they were given; the last one again and again."""
+
+    def __init__(self, *answers: Say) -> None:
+        self.heard: list[Heard] = []
+        self.moments: list[float] = []
+        self._answers = list(answers)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        if "Expect" in request.headers:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = await request.read()
+        self.heard.append(Heard(request.method, request.path_qs, dict(request.headers), body))
+        self.moments.append(asyncio.get_running_loop().time())
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return await answer(request)
+
+
+def answer(data: object, status: int = 200, **headers: str) -> Say:
+    return raw(json.dumps({"data": data}).encode(), status, **headers)
+
+
+def page(items: list[Any], following: str = "") -> Say:
+    return raw(json.dumps({"data": items, "next": following}).encode())
+
+
+def problem(status: int, code: str, **headers: str) -> Say:
+    error = {"code": code, "message": f"it is {code}", "details": []}
+    return raw(json.dumps({"error": error}).encode(), status, **headers)
+
+
+def raw(
+    body: bytes, status: int = 200, *, content_type: str = "application/json", **headers: str
+) -> Say:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    async def say(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=body, status=status, content_type=content_type, headers=named)
+
+    return say
+
+
+async def lost(request: web.BaseRequest) -> web.StreamResponse:
+    """It was heard, and the connection ends without a word."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+async def silent(_: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(3600)
+    return web.Response()
+
+
+@asynccontextmanager
+async def asking(script: Script, **options: Any) -> AsyncIterator[Client]:
+    async with serving(script) as address, client_of(address, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def client_of(address: str, **options: Any) -> AsyncIterator[Client]:
+    async with connect(Options(server=address, **options), rng=Random(5)) as client:
+        yield client
+
+
+class Between:
+    """Hands everything on; the first answers to `method` are lost on their way back."""
+
+    def __init__(self, api: str, *, method: str = "", losses: int = 0) -> None:
+        self.sent: list[Heard] = []
+        self._api = api
+        self._method = method
+        self._losses = losses
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        self.sent.append(Heard(request.method, request.path_qs, dict(request.headers), body))
+        headers = {n: v for n, v in request.headers.items() if n.lower() not in _OF_ONE_HOP}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                request.method, self._api + request.path_qs, data=body or None, headers=headers
+            ) as given,
+        ):
+            content = await given.read()
+        if request.method == self._method and self._losses:
+            self._losses -= 1
+            return await lost(request)
+        kept = {n: v for n, v in given.headers.items() if n.lower() not in _OF_ONE_HOP}
+        return web.Response(body=content, status=given.status, headers=kept)

@@ -1,0 +1,269 @@
+"""Exchanges with servers that fail: what is sent again, what is not, and what is believed."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.client.client import Client, connect
+from gpuruntime.client.errors import (
+    BusyError,
+    DeadlineError,
+    GatewayError,
+    LostAnswerError,
+    NotFoundError,
+    UnreachableServerError,
+    UnreadableAnswerError,
+    UntrustedServerError,
+)
+from gpuruntime.client.options import Options
+from gpuruntime.client.requests import Invoke, NewStock
+from gpuruntime.errors import ConfigurationError
+from tests.rooms.client.servers import (
+    Say,
+    Script,
+    answer,
+    asking,
+    client_of,
+    lost,
+    page,
+    problem,
+    raw,
+    silent,
+)
+from tests.rooms.client.test_messages import JOB
+from tests.rooms.kube.servers import Authority, serving
+
+pytestmark = pytest.mark.looptime
+
+STOCK = NewStock(specName="g1.1", replicas=2)
+BUSY = problem(503, "service_unavailable", Retry_After="3")
+
+
+async def change(client: Client) -> None:
+    await client.pools.update("p", {"replicas": 1})
+
+
+async def test_a_busy_server_is_asked_again_after_the_time_that_it_names() -> None:
+    script = Script(BUSY, problem(429, "too_many_requests"), answer(JOB))
+    async with asking(script) as client:
+        assert (await client.stock.job("one")).data.requested == 2
+    first, second, third = script.moments
+    assert 3.0 <= second - first < 3.5
+    assert 0.1 < third - second < 1.0
+
+
+async def test_a_body_that_came_too_slowly_is_sent_again() -> None:
+    script = Script(problem(408, "body_timeout"), answer(JOB))
+    async with asking(script) as client:
+        assert (await client.stock.job("one")).data.requested == 2
+    assert len(script.heard) == 2
+
+
+async def test_patience_ends() -> None:
+    script = Script(BUSY)
+    async with asking(script, most_attempts=4) as client:
+        with pytest.raises(BusyError) as caught:
+            await client.stock.job("one")
+    assert len(script.heard) == 4
+    assert caught.value.code == "service_unavailable"
+
+
+async def test_a_server_that_asks_for_more_than_patience_is_not_waited_for() -> None:
+    script = Script(problem(429, "queue_full", Retry_After="600"))
+    async with asking(script) as client:
+        with pytest.raises(BusyError):
+            await client.stock.job("one")
+    assert script.moments[-1] < 1
+
+
+@pytest.mark.parametrize("failure", [lost, problem(504, "timeout"), raw(b"", 502)])
+async def test_a_creation_is_sent_again_as_the_same_operation(failure: Say) -> None:
+    script = Script(failure, failure, answer(JOB, 202))
+    async with asking(script) as client:
+        await client.stock.seed(STOCK)
+    operations = [each.document["operationID"] for each in script.heard]
+    assert len(operations) == 3
+    assert len(set(operations)) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (lost, LostAnswerError),
+        (problem(504, "timeout"), DeadlineError),
+        (raw(b"no", 503, content_type="text/html"), GatewayError),
+    ],
+)
+async def test_a_change_is_not_sent_again_while_nobody_knows_whether_it_was_done(
+    failure: Say, kind: type[Exception]
+) -> None:
+    script = Script(failure)
+    async with asking(script) as client:
+        with pytest.raises(kind):
+            await change(client)
+        with pytest.raises(kind):
+            await client.units.delete("u")
+    assert [each.method for each in script.heard] == ["PUT", "DELETE"]
+
+
+async def test_also_not_by_the_library_when_a_kept_connection_breaks() -> None:
+    script = Script(answer(JOB), lost)
+    async with asking(script) as client:
+        await client.stock.job("one")
+        with pytest.raises(LostAnswerError):
+            await change(client)
+    assert [each.method for each in script.heard] == ["GET", "PUT"]
+
+
+async def test_a_change_that_was_refused_for_now_is_sent_again() -> None:
+    script = Script(BUSY, problem(404, "stockpool_not_found"))
+    async with asking(script) as client:
+        with pytest.raises(NotFoundError):
+            await change(client)
+    assert len(script.heard) == 2
+
+
+async def test_a_call_that_is_waited_for_goes_on_over_a_lost_answer_and_ends_with_its_time() -> (
+    None
+):
+    script = Script(lost, problem(504, "timeout"))
+    async with asking(script) as client:
+        with pytest.raises(DeadlineError):
+            await client.invocations.call(Invoke(serverlessRequestID="f"))
+    first, second = (each.document for each in script.heard)
+    assert first == second
+    assert first["mode"] == "sync"
+
+
+async def test_silence_is_a_lost_answer() -> None:
+    script = Script(silent)
+    async with asking(script, timeout_seconds=5, most_attempts=2) as client:
+        with pytest.raises(LostAnswerError, match="no answer within 5 s"):
+            await client.stock.job("one")
+    assert len(script.heard) == 2
+
+
+async def test_nobody_there_is_said_soon() -> None:
+    async with client_of("http://127.0.0.1:1") as client:
+        with pytest.raises(UnreachableServerError, match=r"cannot connect to http://127\.0"):
+            await client.health()
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    script = Script(raw(b"x" * 300_000))
+    async with asking(script, most_bytes=100_000) as client:
+        with pytest.raises(UnreadableAnswerError, match="larger than 100000 bytes"):
+            await client.health()
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        raw(b"<html>", content_type="text/html"),
+        raw(b"\x1f\x8b", Content_Encoding="gzip"),
+        raw(b'{"data": {}}'),
+        raw(b"", 302, Location="http://127.0.0.1:1/elsewhere"),
+    ],
+)
+async def test_what_is_no_answer_of_the_api_is_not_believed(hostile: Say) -> None:
+    script = Script(hostile)
+    async with asking(script) as client:
+        with pytest.raises(UnreadableAnswerError):
+            await client.health()
+    assert len(script.heard) == 1
+
+
+async def test_pages_that_go_round_in_a_circle_come_to_an_end() -> None:
+    script = Script(page([JOB], "a"), page([JOB], "b"), page([JOB], "a"))
+    async with asking(script) as client:
+        with pytest.raises(UnreadableAnswerError, match="circle"):
+            [each async for each in client.stock.jobs()]
+    assert len(script.heard) == 3
+
+
+async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    script = Script(answer(JOB))
+    async with asking(script, token_file=str(file)) as client:
+        await client.stock.job("one")
+        file.write_text("second\n")
+        await client.stock.job("one")
+    sent = [each.headers["Authorization"] for each in script.heard]
+    assert sent == ["Bearer first", "Bearer second"]
+
+
+async def test_a_token_is_one_word_and_stands_in_no_message() -> None:
+    script = Script(answer(JOB))
+    async with asking(script, token="hush hush\r\nX: y") as client:
+        with pytest.raises(ConfigurationError) as caught:
+            await client.stock.job("one")
+    assert "hush" not in str(caught.value)
+    assert script.heard == []
+    assert "hush" not in repr(Options(token="hush"))
+
+
+async def test_a_server_is_trusted_by_the_authority_that_is_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("server", host="localhost")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(issued.file, issued.key)
+    async with serving(Script(answer(JOB)), tls) as address:
+        named = address.replace("127.0.0.1", "localhost")
+        ca_file = str(authority.certificate.file)
+        async with client_of(named, ca_file=ca_file) as client:
+            assert (await client.stock.job("one")).data.requested == 2
+        async with client_of(named) as client:
+            with pytest.raises(UntrustedServerError):
+                await client.stock.job("one")
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["", "gpu.example.com", "ftp://a", "http://", "http://a:b", "http://u@a", "http://a?b"],
+)
+async def test_a_server_is_an_address(server: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be such as"):
+        async with connect(Options(server=server)):
+            pass
+
+
+@pytest.mark.parametrize("content", ["", "no certificate"])
+async def test_an_authority_that_is_none_is_said_so(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "ca"
+    if content:
+        file.write_text(content)
+    with pytest.raises(ConfigurationError, match="CA file"):
+        async with connect(Options(ca_file=str(file))):
+            pass
+
+
+async def test_an_upload_that_nobody_asks_for_is_not_waited_with_for_ever() -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"never"
+
+    async with await asyncio.start_server(mute, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with client_of(address, timeout_seconds=5) as client:
+            with pytest.raises(LostAnswerError, match="no answer within 5 s"):
+                await client.storages.files("w").write("a", pieces())
+    assert asyncio.get_running_loop().time() == pytest.approx(5, abs=1)
+
+
+async def test_an_upload_takes_as_long_as_its_bytes_take() -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            await asyncio.sleep(10)
+            yield b"x"
+
+    script = Script(raw(b"", 201))
+    async with asking(script, timeout_seconds=5) as client:
+        await client.storages.files("w").write("a", slow())
+    assert script.heard[0].body == b"xxxx"

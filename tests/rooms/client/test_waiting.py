@@ -1,0 +1,118 @@
+"""Waiting: for what comes, for what fails, and for what does not come in time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import attrs
+import pytest
+
+from gpuruntime.client.errors import (
+    BusyError,
+    FailedError,
+    LostAnswerError,
+    NotFoundError,
+    NotYetError,
+)
+from gpuruntime.client.messages import Reply
+from gpuruntime.client.progress import Standing
+from gpuruntime.client.waiting import until, until_gone
+
+pytestmark = pytest.mark.looptime
+
+
+@attrs.frozen
+class Thing:
+    number: int
+    is_broken: bool = False
+
+
+MISSING = NotFoundError("no such thing", status=404, code="thing_not_found")
+BUSY = BusyError("later", status=503, code="service_unavailable")
+
+
+def looks(*seen: Thing | Exception) -> Callable[[], Awaitable[Reply[Thing]]]:
+    """One after the other; the last again and again."""
+    left = list(seen)
+
+    async def look() -> Reply[Thing]:
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, Exception):
+            raise found
+        return Reply(data=found)
+
+    return look
+
+
+def third(thing: Thing) -> Standing:
+    return Standing(
+        is_done=thing.number >= 3,
+        is_failed=thing.is_broken,
+        reason="Counting",
+        message=f"at {thing.number}",
+    )
+
+
+async def waited(*seen: Thing | Exception, told: list[Thing] | None = None) -> Thing:
+    tell = told.append if told is not None else None
+    return await until(looks(*seen), third, what="thing", timeout_seconds=60, tell=tell)
+
+
+async def test_it_ends_with_the_first_that_is_as_it_should_be() -> None:
+    told: list[Thing] = []
+    found = await waited(Thing(1), Thing(1), Thing(2), Thing(3), Thing(9), told=told)
+    assert found == Thing(3)
+    assert told == [Thing(1), Thing(2), Thing(3)]
+
+
+async def test_a_failure_is_raised_with_its_words() -> None:
+    with pytest.raises(FailedError) as caught:
+        await waited(Thing(1), Thing(2, is_broken=True))
+    assert (caught.value.reason, caught.value.message) == ("Counting", "at 2")
+    assert str(caught.value) == "thing: Counting: at 2"
+
+
+async def test_time_that_is_over_says_how_far_it_came() -> None:
+    with pytest.raises(NotYetError, match="not there after 60 s: Counting: at 2"):
+        await waited(Thing(1), Thing(2))
+    assert asyncio.get_running_loop().time() == pytest.approx(60)
+
+
+async def test_a_server_that_is_away_for_a_while_ends_no_wait() -> None:
+    lost = LostAnswerError("no answer")
+    assert await waited(Thing(1), BUSY, lost, Thing(3)) == Thing(3)
+    with pytest.raises(NotYetError, match="later"):
+        await waited(Thing(1), BUSY)
+
+
+@pytest.mark.parametrize("first", [BUSY, MISSING])
+async def test_what_cannot_be_looked_at_to_begin_with_is_not_waited_for(first: Exception) -> None:
+    with pytest.raises(type(first)):
+        await waited(first)
+    assert asyncio.get_running_loop().time() == 0
+
+
+async def test_what_goes_while_it_is_waited_for_is_not_found() -> None:
+    with pytest.raises(NotFoundError):
+        await waited(Thing(1), MISSING)
+
+
+async def test_a_look_that_hangs_ends_with_the_time() -> None:
+    async def look() -> Reply[Thing]:
+        await asyncio.sleep(3600)
+        return Reply(data=Thing(3))
+
+    with pytest.raises(NotYetError, match="nobody has answered"):
+        await until(look, third, what="thing", timeout_seconds=5)
+
+
+@pytest.mark.parametrize("last", [MISSING, Thing(2)])
+async def test_gone_is_what_is_not_found_or_is_another(last: Thing | Exception) -> None:
+    looked = looks(Thing(1), Thing(1), last)
+    await until_gone(looked, lambda thing: thing.number, what="thing", timeout_seconds=60)
+
+
+async def test_what_does_not_go_is_said() -> None:
+    with pytest.raises(NotYetError, match="still there"):
+        await until_gone(
+            looks(Thing(1)), lambda thing: thing.number, what="thing", timeout_seconds=60
+        )

@@ -1,0 +1,75 @@
+"""What can be typed: every command is there, and none costs what it does not use."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gpuruntime.cli import parser
+from gpuruntime.commands.program import ACTIONS
+from gpuruntime.settings.client import ClientSettings, load
+
+
+def actions_of(found: argparse.ArgumentParser) -> Iterator[str]:
+    if name := found.get_default("action"):
+        yield name
+    for each in found._actions:
+        if isinstance(each, argparse._SubParsersAction):
+            for below in each.choices.values():
+                yield from actions_of(below)
+
+
+def test_whatever_can_be_typed_is_done_and_nothing_else() -> None:
+    assert sorted(actions_of(parser())) == sorted(ACTIONS)
+
+
+@pytest.mark.parametrize("words", ["version", "--help", "units create --help"])
+def test_who_asks_no_server_pays_for_no_client(words: str) -> None:
+    script = "import sys; from gpuruntime.cli import main\n"
+    script += f"try: main({words.split()!r})\nexcept SystemExit: pass\n"
+    script += "sys.exit('aiohttp' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_what_the_container_runs_stands_behind_two_dashes() -> None:
+    words = ["units", "create", "--name", "a", "--wait", "--", "python", "-m", "x", "--name"]
+    options = parser().parse_args(words)
+    assert options.words == ["python", "-m", "x", "--name"]
+    assert (options.name, options.wait, options.timeout) == ("a", True, 600.0)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30.0), ("10m", 600.0), ("1.5", 1.5)])
+def test_a_time_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
+    assert parser().parse_args(["units", "wait", "a", "--timeout", text]).timeout == seconds
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "units",
+        "units get",
+        "units list -o xml",
+        "units wait a --timeout soon",
+        "units logs a --tail -1",
+        "stock seed --replicas two",
+        "invoke f --data 1 --file x",
+    ],
+)
+def test_what_is_typed_wrongly_is_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(words.split())
+    assert ended.value.code == 2
+    assert "usage: " in capsys.readouterr().err
+
+
+def test_a_flag_comes_before_its_variable() -> None:
+    environment = {
+        "GPURUNTIME_SERVER": "http://there",
+        "GPURUNTIME_TOKEN": "secret",
+        "GPURUNTIME_CA_FILE": "ca",
+    }
+    settings = load({"server": "http://here", "ca_file": None}, environment=environment)
+    assert settings == ClientSettings(server="http://here", token="secret", ca_file="ca")
+    assert "secret" not in repr(settings)

@@ -1,0 +1,298 @@
+"""Commands from what is typed to what is read: answers, words, and exit codes."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+import yaml
+from aiohttp import web
+
+from tests.rooms.client.servers import Say, Script, answer, lost, page, problem, raw
+from tests.rooms.client.test_messages import JOB
+from tests.rooms.client.test_with_the_api import Site, site
+from tests.rooms.commands.asked import Said, Screen, asked
+from tests.rooms.kube.servers import serving
+
+pytestmark = pytest.mark.looptime
+
+HOSTILE = "no\x1b[2J such\nname \u202e"
+CREATE = "units create --name demo --spec g1.1 --image python:3.12"
+
+
+def names_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
+async def half(request: web.BaseRequest) -> web.StreamResponse:
+    """Of what it promises."""
+    response = web.StreamResponse(headers={"Content-Length": "9"})
+    await response.prepare(request)
+    await response.write(b"half")
+    return await lost(request)
+
+
+async def scripted(words: str, *answers: Say, is_screen: bool = True) -> tuple[Said, Script]:
+    script = Script(*answers)
+    async with serving(script) as address:
+        return await asked(words, address, is_screen=is_screen), script
+
+
+async def told(here: Site, words: str) -> Said:
+    return await asked(words, here.address)
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "code"),
+    [
+        ("stock job one", answer(JOB), 0),
+        ("stock job one", problem(404, "job_not_found"), 1),
+        ("stock job one", raw(b"<html>", content_type="text/html"), 1),
+        ("stock job one", lost, 3),
+        ("stock job one", raw(b"", 502), 3),
+        ("stock job one", problem(504, "timeout"), 3),
+        ("stock wait one --timeout 5s", answer(JOB), 4),
+        ("stock wait one", answer({**JOB, "error": "no room"}), 1),
+        ("stock seed", answer(JOB), 2),
+        ("stock job ..", answer(JOB), 2),
+        ("stock job one --ca-file /nonexistent", answer(JOB), 2),
+        ("stock job one --server http://127.0.0.1:1", answer(JOB), 3),
+        ("stock job one --server nowhere", answer(JOB), 2),
+        ("units create -f /nonexistent", answer(JOB), 2),
+        ("invoke f --data hello", answer(JOB), 2),
+    ],
+)
+async def test_the_exit_code_says_how_it_ended_and_one_line_why(
+    words: str, given: Say, code: int
+) -> None:
+    said, _ = await scripted(words, given, is_screen=False)
+    assert said.code == code
+    assert bool(said.out) == (code == 0)
+    last = said.err.splitlines()[-1:]
+    assert [each.startswith("gpuruntime ") for each in last] == [True] * (code != 0)
+
+
+async def test_what_a_server_says_is_never_obeyed_by_a_terminal() -> None:
+    words = {"code": f"a{HOSTILE}", "message": HOSTILE, "details": []}
+    refused, _ = await scripted("stock job x", raw(json.dumps({"error": words}).encode(), 409))
+    assert refused.err.count("\n") == 1
+    job = {**JOB, "objectName": HOSTILE, "error": HOSTILE}
+    outputs = [
+        await scripted(f"stock jobs -o {output}", page([job]))
+        for output in ("table", "json", "yaml")
+    ]
+    shown = [refused, *(said for said, _ in outputs)]
+    assert all(each.out.replace("\n", "").isprintable() for each in shown)
+    assert all(each.err.replace("\n", "").isprintable() for each in shown)
+
+
+async def test_a_log_is_text_on_a_terminal() -> None:
+    said, script = await scripted(
+        "units logs demo --tail 5 -c worker", raw(b"\x1b[31mred\n", content_type="text/plain")
+    )
+    assert said.out == "\\u001b[31mred\n"
+    assert script.heard[0].path == "/api/v1/gpu-units/demo/logs?tail=5&container=worker"
+
+
+async def test_details_name_the_fields_that_are_wrong() -> None:
+    async with site() as here:
+        said = await told(here, f"{CREATE} --port http:99999 --env 1=x")
+        assert said.code == 1
+        assert "template.ports[0].port: " in said.err
+        assert "template.envs[0].name: " in said.err
+
+
+async def test_a_unit_is_shown_in_three_forms() -> None:
+    async with site() as here:
+        made = await told(here, f"{CREATE} --tenant blue -- python -m http.server")
+        header, row = made.out.splitlines()
+        assert (header.split()[0], row.split()[:2]) == ("NAME", ["demo", "g1.1"])
+        read = json.loads((await told(here, "units get demo -o json")).out)
+        assert (read["template"]["command"], read["tenant"]) == (["python"], "blue")
+        assert read == yaml.safe_load((await told(here, "units get demo -o yaml")).out)
+        assert "Operation: client-" in (await told(here, "units get demo")).out
+        assert len(json.loads((await told(here, "units list -o json")).out)) == 1
+
+
+@pytest.mark.parametrize("words", ["units create --spec g --image a", "invoke f"])
+async def test_the_id_is_told_under_which_it_may_be_sent_again(words: str) -> None:
+    said, script = await scripted(words, problem(504, "timeout"), is_screen=False)
+    (sent,) = {
+        heard.document.get("operationID") or heard.document["invocationID"]
+        for heard in script.heard
+    }
+    flag = "--operation" if "units" in words else "--id"
+    assert said.err.endswith(f"it may have been done: send it again with {flag} {sent}\n")
+
+
+async def test_a_body_may_be_any_json(tmp_path: Path) -> None:
+    file = tmp_path / "unit.json"
+    file.write_text(
+        '{\n\t"name": "demo", "specName": "g1.1", "image": "a", '
+        '"template": {"envs": [{"name": "A", "value": "\\ud83d\\ude00"}]}}'
+    )
+    async with site() as here:
+        made = await told(here, f"units create -f {file} -o json")
+        assert json.loads(made.out)["template"]["envs"][0]["value"] == "\U0001f600"
+        file.write_text('{"name": "a", "name": "b"}')
+        assert (
+            "the key 'name' stands there twice"
+            in (await told(here, f"units create -f {file}")).err
+        )
+
+
+async def test_whatever_was_made_before_is_said_to_be_the_same() -> None:
+    pool = "pools create --operation two --name p2 --spec g2.1 --replicas 1 --cpu 1 --memory 1Gi"
+    storage = "storages create --operation three --name s --size 1Gi"
+    async with site() as here:
+        for command in (pool, storage):
+            said = [await told(here, command) for _ in range(2)]
+            assert [each.code for each in said] == [0, 0], said
+            assert ["was done before" in each.err for each in said] == [False, True]
+
+
+async def test_a_file_is_a_body_and_the_same_operation_is_said_to_be_the_same(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "unit.yaml"
+    file.write_text("operationID: one\nspecName: g1.1\nimage: a\nname: demo\n")
+    async with site() as here:
+        for told_again in (False, True):
+            said = await told(here, f"units create -f {file}")
+            assert said.code == 0
+            assert ("operation one was done before" in said.err) == told_again
+        changed = await told(here, "units update demo --image b -o json")
+        assert json.loads(changed.out)["image"] == "b"
+        stale = await told(here, "units update demo --image c --if-match '\"old\"'")
+        assert (stale.code, "precondition_failed" in stale.err) == (1, True)
+        assert (await told(here, "units delete demo --wait")).err == "unit demo is deleted\n"
+
+
+async def test_a_wait_shows_how_far_it_is() -> None:
+    async with site() as here, asyncio.TaskGroup() as tasks:
+        wait = tasks.create_task(told(here, f"{CREATE} --wait"))
+        await asyncio.sleep(5)
+        here.set_status("demo", status="False", reason="PodUnschedulable", message="no room")
+        await asyncio.sleep(5)
+        here.set_status("demo")
+        said = await wait
+        assert (said.code, "Ready" in said.out) == (0, True)
+        assert "demo: +0.00s accepted\n" in said.err
+        assert "demo: PodUnschedulable: no room\n" in said.err
+
+
+async def test_a_wait_for_what_fails_says_why() -> None:
+    async with site() as here:
+        await told(here, CREATE)
+        words = "ImagePullBackOff: no such tag"
+        here.set_status("demo", status="False", reason="PodStartupFailed", message=words)
+        said = await told(here, "units wait demo")
+        assert said.code == 1
+        assert said.err.endswith(f"unit demo: PodStartupFailed: {words}\n")
+
+
+async def test_a_watch_shows_what_changes() -> None:
+    async with site() as here:
+        await told(here, CREATE)
+        async with asyncio.TaskGroup() as tasks:
+            screen = Screen()
+            watching = tasks.create_task(asked("units list --watch", here.address, stream=screen))
+            await asyncio.sleep(5)
+            here.set_status("demo")
+            await asyncio.sleep(5)
+            await here.client.units.delete("demo")
+            await asyncio.sleep(5)
+            watching.cancel()
+        header, first, second, last = screen.getvalue().splitlines()
+        assert header.startswith("NAME ")
+        assert ("Progressing" in first, "Ready" in second) == (True, True)
+        assert last == "runtime-instance/demo is gone"
+
+
+async def test_invocations_are_answered_by_what_the_function_said() -> None:
+    ended = {
+        "invocationID": "i",
+        "serverlessRequestID": "f",
+        "mode": "sync",
+        "state": "succeeded",
+        "series": 1,
+        "attempt": 1,
+        "workerName": "w",
+        "statusCode": 200,
+        "contentType": "application/json",
+        "headers": {},
+        "body": {"hello": "\x1b", "nothing": None},
+        "error": "",
+        "failureClass": None,
+        "acceptedAt": "2026-01-01T00:00:00Z",
+        "deadlineAt": "2026-01-01T01:00:00Z",
+        "startedAt": None,
+        "completedAt": None,
+    }
+    said, script = await scripted("invoke f --data '{\"a\": 1}' --sync --life 90s", answer(ended))
+    assert (said.code, json.loads(said.out)) == (0, ended["body"])
+    sent = script.heard[0].document
+    assert (sent["payload"], sent["mode"], sent["timeoutSeconds"]) == ({"a": 1}, "sync", 90)
+    failed = {**ended, "state": "dead_lettered", "failureClass": "framework_error", "error": "x"}
+    said, _ = await scripted("invoke f --sync", answer(failed))
+    assert (said.code, "framework_error: x" in said.out) == (1, True)
+    said, _ = await scripted("invocations wait f i", answer(failed))
+    assert (said.code, "framework_error: x" in said.err) == (1, True)
+
+
+async def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "model.bin"
+    target.write_bytes(b"before")
+    fetch = f"storages files get w sub/model.bin {target}"
+    said, script = await scripted(fetch, raw(b"\x00\x01", content_type="application/x"))
+    assert (said.code, target.read_bytes(), said.err) == (0, b"\x00\x01", f"2 bytes in {target}\n")
+    assert script.heard[0].path == "/api/v1/gpu-storages/w/files/sub/model.bin"
+
+    said, _ = await scripted(fetch, half)
+    assert (said.code, target.read_bytes()) == (3, b"\x00\x01")
+    assert names_in(tmp_path) == ["model.bin"]
+
+    said, script = await scripted(f"storages files put w {target} sub/", raw(b"", 201))
+    assert (said.code, script.heard[0].body) == (0, b"\x00\x01")
+    assert script.heard[0].path.endswith("/files/sub/model.bin")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """What starts meanwhile heeds SIGINT, which the background jobs of a shell ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def job_asked(address: str, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "gpuruntime", "stock", "job", "x", "--server", address]
+    with interruptible():
+        started = subprocess.Popen(command, stderr=log, stdout=log)
+    with started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+def test_control_c_ends_it_quietly(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log, socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        with job_asked(f"http://127.0.0.1:{server.getsockname()[1]}", log) as started:
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(4)
+                started.send_signal(signal.SIGINT)
+                assert started.wait(20) == 130
+    assert (tmp_path / "log").read_bytes() == b""

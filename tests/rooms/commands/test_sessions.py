@@ -1,0 +1,118 @@
+"""The pages about the client and its commands: what stands there is what happens."""
+
+import io
+import os
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests import file_server
+from tests.rooms.commands.asked import asked
+from tests.rooms.commands.sessions import exchanges_of, files_of, is_as_written, sections_of
+from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
+from tests.rooms.roles.programs import programs
+
+ROOT = Path(__file__).parents[3]
+SECTIONS = sections_of(ROOT / "docs/command-line.md")
+SIMULATABLE = ("Status", "Stock", "Units", "Pools", "Storages")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands are typed, with the files that the page shows."""
+    for section in SECTIONS.values():
+        for name, text in files_of(section).items():
+            (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest_asyncio.fixture
+async def simulated() -> AsyncIterator[str]:
+    output = io.StringIO()
+    async with running(output, programs=SIMULATED):
+        yield said(output, "api")
+
+
+async def follow(section: str, server: str) -> None:
+    exchanges = exchanges_of(SECTIONS[section])
+    assert exchanges, f"{section} shows nothing"
+    for each in exchanges:
+        stream = io.StringIO()
+        await asked(each.words, server, stream=stream)
+        assert is_as_written(stream.getvalue(), each.lines), (
+            f"gpuruntime {each.words} says\n{stream.getvalue()}"
+        )
+
+
+def test_no_section_is_left_out() -> None:
+    shown = {name for name, text in SECTIONS.items() if exchanges_of(text)}
+    assert shown == {*SIMULATABLE, "Files", "Functions"}
+
+
+@pytest.mark.looptime
+async def test_the_sessions_go_as_they_are_written(simulated: str, folder: Path) -> None:
+    assert (folder / "unit.yaml").exists()
+    for section in SIMULATABLE:
+        await follow(section, simulated)
+
+
+@contextmanager
+def real_dev(folder: Path) -> Iterator[str]:
+    """Beside the checkout's examples, as the page asks for."""
+    there = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        with programs(folder) as program:
+            yield program.dev(on_path=file_server.written(folder / "bin").parent).address
+    finally:
+        os.chdir(there)
+
+
+@pytest.mark.serverless
+@pytest.mark.parametrize("section", ["Files", "Functions"])
+async def test_the_sessions_with_processes_go_as_they_are_written(
+    folder: Path, section: str
+) -> None:
+    with real_dev(folder) as server:
+        os.chdir(folder)
+        await follow(section, server)
+
+
+@pytest.mark.looptime
+async def test_the_page_of_the_client_runs(
+    simulated: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs/client.md").read_text()
+    script = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    script = script.replace("http://127.0.0.1:8080", simulated)
+    assert "asyncio.run(main())" in script
+    names: dict[str, Any] = {}
+    exec(script.replace("asyncio.run(main())", ""), names)
+    await names["main"]()
+    lines = capsys.readouterr().out.splitlines()
+    assert "http://unit-demo.runtime-instance.svc.cluster.local:8080" in lines
+    assert "demo Ready" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "matches"),
+    [
+        ("a  b\nc\n", ("a b", "c"), True),
+        ("a b\n", ("a …",), True),
+        ("x\ny\na\n", ("…", "a"), True),
+        ("a\n", ("…", "a"), True),
+        ("a\nb\n", ("a",), False),
+        ("a c\n", ("a b",), False),
+        ("", ("a",), False),
+    ],
+)
+def test_a_session_is_held_to_what_is_said(
+    text: str, lines: tuple[str, ...], matches: bool
+) -> None:
+    assert is_as_written(text, lines) is matches

@@ -1,0 +1,55 @@
+"""Turns: one at a time for each name, and nothing kept of a name that nobody is at."""
+
+import asyncio
+import gc
+import itertools
+
+import pytest
+
+from gpuruntime.concurrency.keyed_lock import Turns
+
+pytestmark = pytest.mark.looptime
+
+
+async def work(turns: Turns, name: str, spans: list[tuple[float, float]]) -> None:
+    async with turns.of(name):
+        started = asyncio.get_running_loop().time()
+        await asyncio.sleep(1)
+        spans.append((started, asyncio.get_running_loop().time()))
+
+
+async def test_turns_of_one_name_never_overlap() -> None:
+    turns, spans = Turns(), list[tuple[float, float]]()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(work(turns, "a", spans))
+            gc.collect()
+    assert len(spans) == 4
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+async def test_names_do_not_wait_for_each_other() -> None:
+    turns, started = Turns(), asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as tasks:
+        for name in "abcd":
+            tasks.create_task(work(turns, name, []))
+    assert asyncio.get_running_loop().time() - started == pytest.approx(1)
+
+
+async def test_whoever_gives_up_waiting_keeps_nobody_else_from_a_turn() -> None:
+    turns, spans = Turns(), list[tuple[float, float]]()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(work(turns, "a", spans))
+        waiting = tasks.create_task(work(turns, "a", spans))
+        tasks.create_task(work(turns, "a", spans))
+        await asyncio.sleep(0.5)
+        waiting.cancel()
+    assert len(spans) == 2
+
+
+async def test_a_name_that_nobody_is_at_is_forgotten() -> None:
+    turns = Turns()
+    async with turns.of("a"), turns.of("b"):
+        assert len(turns) == 2
+    gc.collect()
+    assert len(turns) == 0

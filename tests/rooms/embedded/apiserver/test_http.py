@@ -1,0 +1,104 @@
+import asyncio
+import io
+import json
+import tracemalloc
+
+import aiohttp
+import pytest
+
+from gpuruntime.embedded.apiserver.body_reader import LARGEST_BODY
+from gpuruntime.embedded.apiserver.http import LOOPBACK, STUCK_SECONDS, serve
+from gpuruntime.embedded.apiserver.server import Server
+from gpuruntime.embedded.objects.watches import Watches
+from gpuruntime.errors import ConfigurationError
+from tests.rooms.embedded.calls import MAPS, call, make, new_server
+
+IN_JSON = {"Content-Type": "application/json"}
+
+
+async def test_an_answer_over_http_is_that_of_the_server() -> None:
+    server = new_server()
+    made = make(server, "a")
+    async with serve(server) as url, aiohttp.ClientSession() as session:
+        answer = await session.get(f"{url}{MAPS}/a")
+        assert (answer.status, await answer.json()) == (200, made)
+
+
+async def test_a_watch_over_http_streams_lines() -> None:
+    server = new_server()
+    make(server, "a")
+    async with serve(server) as url, aiohttp.ClientSession() as session:
+        answer = await session.get(f"{url}{MAPS}?watch=1")
+        first = json.loads(await answer.content.readline())
+        make(server, "b")
+        second = json.loads(await answer.content.readline())
+        answer.close()
+    assert [event["object"]["metadata"]["name"] for event in (first, second)] == ["a", "b"]
+
+
+async def test_a_port_in_use_is_refused_with_one_line() -> None:
+    async with serve(new_server()) as url:
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(ConfigurationError, match=f"port {port} .* is in use"):
+            async with serve(new_server(), port=port):
+                pass
+
+
+async def test_a_body_past_the_limit_is_413() -> None:
+    body = b'{"data": {"x": "' + b"x" * LARGEST_BODY + b'"}}'
+    async with serve(new_server()) as url, aiohttp.ClientSession() as session:
+        answer = await session.post(url + MAPS, data=io.BytesIO(body), headers=IN_JSON)
+        assert (answer.status, (await answer.json())["code"]) == (413, 413)
+
+
+def watches_of(server: Server) -> Watches:
+    (maps,) = (kind for kind in server.registry if kind.kind == "ConfigMap")
+    return server.store.collection(maps).watches
+
+
+async def test_a_watch_ends_when_its_client_leaves() -> None:
+    server = new_server()
+    watches = watches_of(server)
+    async with serve(server) as url, aiohttp.ClientSession() as session:
+        answer = await session.get(f"{url}{MAPS}?watch=1")
+        assert len(watches) == 1
+        answer.close()
+        async with asyncio.timeout(5):
+            while len(watches):  # noqa: ASYNC110  # what ends is a connection, which sets no event
+                await asyncio.sleep(0)
+
+
+@pytest.mark.looptime
+async def test_a_client_that_never_reads_is_cut_off_and_costs_no_more_than_the_history() -> None:
+    """Of what is written 20 MB pass through, and a tenth of that is kept for it at most."""
+    server = new_server(history_limit=10)
+    make(server, "a")
+    watches = watches_of(server)
+    async with serve(server) as url:
+        reader, writer = await asyncio.open_connection(LOOPBACK, int(url.rpartition(":")[2]))
+        writer.write(f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: {LOOPBACK}\r\n\r\n".encode())
+        await reader.readuntil(b"ADDED")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's can
+        tracemalloc.start()
+        for number in range(200):
+            call(server, "PATCH", f"{MAPS}/a", {"data": {"k": f"{number}" * 30_000}})
+            await asyncio.sleep(0)
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(watches) == 1
+        await asyncio.sleep(STUCK_SECONDS + 1)
+        assert len(watches) == 0
+        writer.close()
+    assert kept < 4_000_000
+
+
+async def test_a_thousand_watches_at_once_are_all_told() -> None:
+    server = new_server()
+    connector = aiohttp.TCPConnector(limit=0)
+    async with serve(server) as url, aiohttp.ClientSession(connector=connector) as session:
+        answers = [await session.get(f"{url}{MAPS}?watch=1") for _ in range(1_000)]
+        make(server, "a")
+        for answer in answers:
+            event = json.loads(await answer.content.readline())
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
+            answer.close()

@@ -1,0 +1,135 @@
+// Prints the table of gpuruntime/embedded/schemas/builtin_types.txt: how Go reads and writes built-in kinds.
+//
+//	go mod tidy && go run . > ../../../../gpuruntime/embedded/schemas/builtin_types.txt
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+
+	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	rbac "k8s.io/api/rbac/v1"
+	scheduling "k8s.io/api/scheduling/v1"
+	storage "k8s.io/api/storage/v1"
+)
+
+var roots = []any{
+	core.Namespace{}, core.Pod{}, core.Node{}, core.Service{}, core.Event{}, core.ConfigMap{},
+	core.Secret{}, core.PersistentVolumeClaim{}, core.PersistentVolume{}, core.ServiceAccount{},
+	core.ResourceQuota{}, core.LimitRange{}, core.Endpoints{},
+	apps.Deployment{}, apps.ReplicaSet{}, batch.Job{}, networking.NetworkPolicy{},
+	coordination.Lease{}, scheduling.PriorityClass{}, storage.StorageClass{},
+	policy.PodDisruptionBudget{}, rbac.ClusterRole{}, rbac.ClusterRoleBinding{}, rbac.Role{},
+	rbac.RoleBinding{},
+}
+
+// Types that write themselves, under the names by which the reader of the table knows them.
+var own = map[string]string{
+	"resource.Quantity":    "Quantity",
+	"v1.Time":              "Time",
+	"v1.MicroTime":         "MicroTime",
+	"intstr.IntOrString":   "IntOrString",
+	"runtime.RawExtension": "Any",
+	"v1.FieldsV1":          "Any",
+}
+
+var lines = map[string]string{}
+var packages = map[string]string{}
+
+func main() {
+	for _, root := range roots {
+		name(reflect.TypeOf(root))
+	}
+	names := []string{}
+	for each := range lines {
+		names = append(names, each)
+	}
+	sort.Strings(names)
+	for _, each := range names {
+		fmt.Printf("%s %s\n", each, lines[each])
+	}
+}
+
+// A pointer is written *X, a list [X, a map {X.
+func name(t reflect.Type) string {
+	if known, found := own[t.String()]; found {
+		return known
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return "*" + name(t.Elem())
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "bytes"
+		}
+		return "[" + name(t.Elem())
+	case reflect.Map:
+		return "{" + name(t.Elem())
+	case reflect.Struct:
+		return structure(t)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "int"
+	default:
+		return t.Kind().String()
+	}
+}
+
+func structure(t reflect.Type) string {
+	if _, found := lines[t.Name()]; found {
+		if packages[t.Name()] != t.PkgPath() {
+			panic("two types are named " + t.Name())
+		}
+		return t.Name()
+	}
+	packages[t.Name()] = t.PkgPath()
+	lines[t.Name()] = ""
+	lines[t.Name()] = strings.Join(members(t), " ")
+	return t.Name()
+}
+
+// A member is written name:type, then ? where its empty value is left out, ?? where also an empty
+// structure is, then |key or | where a strategic patch merges it, and ~ where it retains keys.
+func members(t reflect.Type) []string {
+	found := []string{}
+	for i := 0; i < t.NumField(); i++ {
+		field := t.Field(i)
+		tag := strings.Split(field.Tag.Get("json"), ",")
+		if len(tag) > 1 && tag[1] == "inline" {
+			if field.Name != "TypeMeta" {
+				found = append(found, members(field.Type)...)
+			}
+			continue
+		}
+		member := tag[0] + ":" + name(field.Type)
+		if has(tag, "omitzero") {
+			member += "??"
+		} else if has(tag, "omitempty") {
+			member += "?"
+		}
+		strategy := strings.Split(field.Tag.Get("patchStrategy"), ",")
+		if has(strategy, "merge") {
+			member += "|" + field.Tag.Get("patchMergeKey")
+		}
+		if has(strategy, "retainKeys") {
+			member += "~"
+		}
+		found = append(found, member)
+	}
+	return found
+}
+
+func has(words []string, word string) bool {
+	for _, each := range words {
+		if each == word {
+			return true
+		}
+	}
+	return false
+}

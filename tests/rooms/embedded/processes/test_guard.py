@@ -1,0 +1,56 @@
+"""The guard of processes: what is left when its stdin ends is ended, with the folders."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuruntime.embedded.processes.processes import GUARD, guarded
+
+
+def a_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-S", "-c", "input()"], process_group=0, stdin=-1)
+
+
+def is_running(number: int) -> bool:
+    """One that has ended may still be in the table."""
+    stat = Path(f"/proc/{number}/stat")
+    return stat.exists() and ") Z" not in stat.read_text()
+
+
+def test_the_end_of_its_stdin_ends_who_is_left_and_the_folders(tmp_path: Path) -> None:
+    """As it does when whoever holds the other end is killed."""
+    left, forgotten = a_process(), a_process()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    lines = f"+{left.pid}\n+{forgotten.pid}\n-{forgotten.pid}\n"
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(folder)]
+    subprocess.run(guard, input=lines.encode(), check=True, timeout=20)
+    assert left.wait(timeout=20) == -9
+    assert not folder.exists()
+    assert forgotten.poll() is None
+    for each in (left, forgotten):
+        each.communicate(b"\n")
+    assert forgotten.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+async def test_a_process_leaves_nobody_of_its_group_behind(tmp_path: Path) -> None:
+    """Whoever starts another and ends would leave it to the machine."""
+    log = tmp_path / "log"
+    code = "import subprocess as s, sys; print(s.Popen(['sleep', '60']).pid, flush=True)"
+    async with guarded() as processes:
+        process = await processes.start([sys.executable, "-S", "-c", code], log=log)
+        assert await process.ended() == 0
+    number = int(log.read_text())
+    async with asyncio.timeout(20):
+        while is_running(number):  # noqa: ASYNC110 - the kernel takes its time
+            await asyncio.sleep(0.01)
+
+
+async def test_a_program_that_is_not_there_is_an_oserror(tmp_path: Path) -> None:
+    async with guarded() as processes:
+        with pytest.raises(FileNotFoundError):
+            await processes.start([str(tmp_path / "none")], log=tmp_path / "log")

@@ -1,0 +1,225 @@
+"""Pods of several containers that run as processes: their order, their folders, their ends."""
+
+import asyncio
+import base64
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuruntime.embedded.kinds.cluster_objects import SECRETS
+from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
+from gpuruntime.kube.transport import Request
+from gpuruntime.models.kinds.functions import Framework
+from tests.rooms.embedded.processes.process_parts import SHARED, programs, said, spec
+from tests.rooms.embedded.world import World, running_cluster
+
+SOCKET = f"{SHARED}/meeting.sock"
+FOLDER = str(Path(Framework().socketPath).parent)
+# The files of a folder that it is told, whenever they change: their modes, and what is in them.
+SHOW = """
+import os, sys, time
+told = {}
+while True:
+    for name in ("worker.yaml", "deep/raw"):
+        path = os.path.join(sys.argv[1], name)
+        says = oct(os.stat(path).st_mode)[-3:], open(path, "rb").read()
+        if told.get(name) != says:
+            print(*says, flush=True)
+        told[name] = says
+    time.sleep(0.05)
+"""
+
+
+def is_ready(pod: Pod) -> bool:
+    return pod.is_ready
+
+
+def number_of(pod: Pod, name: str) -> int:
+    (number,) = re.findall(rf"(\d+) \({name}\)", pod.status.message)
+    return int(number)
+
+
+def log_of(world: World, pod: str, container: str, **more: str) -> bytes:
+    path = PODS.path(namespace="default", name=pod, subresource="log")
+    query = (("container", container), *more.items())
+    return world.cluster.server.handle(Request(method="GET", path=path, query=query)).body
+
+
+async def until_logged(world: World, words: bytes) -> None:
+    async with asyncio.timeout(20):
+        while words not in log_of(world, "p", "main"):  # noqa: ASYNC110 - a process writes it
+            await asyncio.sleep(0.02)
+
+
+async def until_said(folder: Path, word: str) -> None:
+    async with asyncio.timeout(20):
+        while word not in said(folder):  # noqa: ASYNC110 - processes of their own write it
+            await asyncio.sleep(0.02)
+
+
+async def test_a_sidecar_goes_first_and_ends_last(tmp_path: Path) -> None:
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=spec(tmp_path))
+        await until_said(tmp_path, "main started")
+        pod = await world.until(PODS, "p", is_ready)
+        (sidecar,) = pod.status.initContainerStatuses
+        assert (sidecar.started, sidecar.ready) == (True, True)
+        assert b"hello from main" in log_of(world, "p", "main")
+        assert b"hello from sidecar" in log_of(world, "p", "sidecar")
+
+        await world.delete(PODS, "p")
+        await world.until_gone(PODS, "p")
+    words = said(tmp_path)
+    assert words[:2] == ["sidecar started", "main started"]
+    assert sorted(words[2:4]) == ["main told", "sidecar /drain"], "the hook waits for nobody"
+    assert words[4:] == ["sidecar told"]
+
+
+async def test_a_hook_may_ask_another_container_of_its_pod(tmp_path: Path) -> None:
+    """As all of them have one address."""
+    given = spec(tmp_path, lifecycle={})
+    hook = {"preStop": {"httpGet": {"path": "/drain", "port": 8081}}}
+    given["containers"][0]["lifecycle"] = hook
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=given)
+        await until_said(tmp_path, "main started")
+        await world.until(PODS, "p", is_ready)
+        await world.delete(PODS, "p")
+        await world.until_gone(PODS, "p")
+    assert said(tmp_path)[2:] == ["sidecar /drain", "main told", "sidecar told"]
+
+
+async def test_each_pod_has_a_folder_of_its_own_for_the_same_path(tmp_path: Path) -> None:
+    """And one that is short enough for sockets."""
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        for name in ("p", "q"):
+            await world.make(PODS, name, spec=spec(tmp_path, SOCKET))
+        for name in ("p", "q"):
+            await world.until(PODS, name, is_ready)
+        async with asyncio.timeout(20):
+            while len(lengths := [w for w in said(tmp_path) if "bound" in w]) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    assert all(int(each.split()[2]) <= 60 for each in lengths)
+
+
+async def test_a_function_meets_its_worker_at_the_path_of_the_pod(tmp_path: Path) -> None:
+    """Without an argument: it serves where any Pod would have it."""
+    given = spec(tmp_path)
+    main = given["containers"][0]
+    main["command"], main["args"] = ["python", "-m", "gpuruntime.framework.echo"], []
+    for container in (main, given["initContainers"][0]):
+        container["volumeMounts"] = [{"name": "shared", "mountPath": FOLDER}]
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=given)
+        await world.until(PODS, "p", is_ready)
+        await until_logged(world, b"serving on")
+        place = log_of(world, "p", "main").decode().split()[2]
+        assert place.endswith("/0/0/framework.sock")
+        async with asyncio.timeout(20):
+            reader, writer = await asyncio.open_unix_connection(place)
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b"200" in await reader.readline()
+            writer.close()
+
+
+async def test_a_main_container_that_is_killed_comes_back_beside_its_sidecar(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=spec(tmp_path))
+        pod = await world.until(PODS, "p", is_ready)
+        await until_said(tmp_path, "main started")
+        os.kill(number_of(pod, "main"), signal.SIGKILL)
+        pod = await world.until(PODS, "p", lambda pod: pod.restarts == 1 and pod.is_ready)
+        (main,) = pod.status.containerStatuses
+        assert main.lastState.terminated
+        assert main.lastState.terminated.exitCode == 128 + signal.SIGKILL
+        (sidecar,) = pod.status.initContainerStatuses
+        assert sidecar.restartCount == 0
+        assert b"hello from main" in log_of(world, "p", "main", previous="true")
+    assert said(tmp_path).count("sidecar started") == 1
+
+
+async def test_a_sidecar_that_does_not_start_keeps_the_others_back(tmp_path: Path) -> None:
+    probe = {"httpGet": {"path": "/", "port": 8081}, "periodSeconds": 1, "failureThreshold": 1}
+    slow = {"args": ["sidecar", str(tmp_path / "ledger"), "crash"], "startupProbe": probe}
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=spec(tmp_path, **slow))
+
+        def has_failed(pod: Pod) -> bool:
+            waits = [each.state.waiting for each in pod.status.initContainerStatuses]
+            return any(each and each.reason == "CrashLoopBackOff" for each in waits)
+
+        pod = await world.until(PODS, "p", has_failed)
+        (sidecar,) = pod.status.initContainerStatuses
+        assert sidecar.lastState.terminated
+        assert "no luck" in sidecar.lastState.terminated.message
+        assert pod.status.phase == "Pending"
+    assert "main started" not in said(tmp_path)
+
+
+async def test_whoever_does_not_end_in_its_grace_is_killed(tmp_path: Path) -> None:
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=spec(tmp_path, "stubborn"))
+        await until_said(tmp_path, "main started")
+        pod = await world.until(PODS, "p", is_ready)
+        number = number_of(pod, "main")
+        await world.delete(PODS, "p", grace_seconds=1)
+        await world.until_gone(PODS, "p")
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
+    assert "main told" in said(tmp_path)
+
+
+async def test_a_secret_becomes_files_with_its_modes_and_the_true_paths(tmp_path: Path) -> None:
+    text = f"socketPath: {SOCKET}\nother: /tmp/sharedfile\n"
+    data = {"worker.yaml": base64.b64encode(text.encode()).decode(), "raw": "/wA="}
+    mount = {"name": "secret", "mountPath": "/etc/worker"}
+    source = {
+        "secretName": "s",
+        "defaultMode": 0o440,
+        "items": [
+            {"key": "worker.yaml", "path": "worker.yaml"},
+            {"key": "raw", "path": "deep/raw", "mode": 0o400},
+        ],
+    }
+    given: dict[str, Any] = spec(tmp_path)
+    given["volumes"].append({"name": "secret", "secret": source})
+    main = given["containers"][0]
+    main["volumeMounts"] = [*main["volumeMounts"], mount]
+    main["command"] = ["python", "-c", SHOW]
+    main["args"] = ["/etc/worker"]
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=given)
+        pod = await world.until(
+            PODS, "p", lambda pod: 'secret "s" not found' in pod.status.message
+        )
+        assert pod.status.phase == "Pending"
+        await world.make(SECRETS, "s", data=data)
+        await world.until(PODS, "p", is_ready)
+        await until_logged(world, b"xff")
+        await world.patch(SECRETS, "s", data={"raw": "YWJj"})
+        await until_logged(world, b"abc")
+        log = log_of(world, "p", "main")
+    worker, raw, *changed = log.decode().splitlines()
+    assert changed == ["400 b'abc'"]
+    assert worker.startswith("440 ")
+    assert re.search(r"socketPath: /\S+/0/0/meeting\.sock", worker)
+    assert "other: /tmp/sharedfile" in worker
+    assert raw == r"400 b'\xff\x00'"
+
+
+async def test_a_command_that_is_no_interpreter_says_what_runs_here(tmp_path: Path) -> None:
+    given = spec(tmp_path)
+    given["containers"][0]["command"] = ["/bin/serve"]
+    async with running_cluster(programs=programs(tmp_path)) as world:
+        await world.make(PODS, "p", spec=given)
+        pod = await world.until(PODS, "p", lambda pod: "begins with python" in str(pod.status))
+        (main,) = pod.status.containerStatuses
+        assert main.state.waiting
+        assert main.state.waiting.reason == "CreateContainerConfigError"
+    assert said(tmp_path) == []

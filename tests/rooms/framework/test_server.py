@@ -1,0 +1,210 @@
+import asyncio
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gpuruntime.framework.calls import Answer, Call, CallError
+from gpuruntime.framework.echo import echo
+from gpuruntime.framework.server import serving
+from tests.proofs.real_cluster.product import until
+from tests.rooms.framework.sockets import client, framework, serving_to
+
+CALL = {"version": "v1", "invocationID": "one", "attempt": 2, "payload": {"a": [1, None]}}
+
+
+async def answer(session: aiohttp.ClientSession, **changes: object) -> dict[str, Any]:
+    async with session.post("/invoke", json={**CALL, **changes}) as response:
+        assert response.status == 200, await response.text()
+        told: dict[str, Any] = await response.json()
+        return told
+
+
+async def test_what_a_function_returns_is_the_body() -> None:
+    async with serving_to(lambda call: [call.attempt, call.payload["a"]]) as (_, session):
+        told = await answer(session, unknown="a later worker's member")
+    assert told == {
+        "statusCode": 200,
+        "contentType": "application/json",
+        "headers": {},
+        "body": [2, [1, None]],
+        "error": "",
+    }
+
+
+async def test_a_coroutine_function_is_awaited() -> None:
+    async def handle(call: Call) -> str:
+        await asyncio.sleep(0)
+        return call.invocationID
+
+    async with serving_to(handle) as (_, session):
+        assert (await answer(session))["body"] == "one"
+
+
+async def test_a_function_may_choose_the_whole_answer() -> None:
+    chosen = Answer(statusCode=404, headers={"X": "y"}, body="nobody")
+    async with serving_to(lambda _: chosen) as (_, session):
+        told = await answer(session)
+    assert (told["statusCode"], told["headers"], told["body"]) == (404, {"X": "y"}, "nobody")
+
+
+async def test_an_error_that_a_function_raises_on_purpose_is_told_in_its_words() -> None:
+    def handle(_: Call) -> None:
+        raise CallError("the model is not loaded")
+
+    async with serving_to(handle) as (_, session):
+        told = await answer(session)
+    assert (told["statusCode"], told["error"]) == (500, "the model is not loaded")
+
+
+@pytest.mark.parametrize("result", [object(), ZeroDivisionError()])
+async def test_what_else_goes_wrong_in_a_function_is_a_500_without_inner_text(
+    result: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(_: Call) -> object:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async with serving_to(handle) as (_, session):
+        async with session.post("/invoke", json=CALL) as response:
+            assert response.status == 500
+            assert "Traceback" not in await response.text()
+        async with session.get("/healthz") as response:
+            assert response.status == 200
+    assert "Error handling request" in caplog.text
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"invocationID": 7}', b"\xff", b"{}"])
+async def test_a_body_that_is_no_call_is_refused(body: bytes) -> None:
+    async with serving_to(echo) as (_, session), session.post("/invoke", data=body) as response:
+        assert response.status == 400
+
+
+async def test_a_plain_function_that_takes_its_time_holds_nobody_up() -> None:
+    gate = threading.Event()
+
+    def handle(call: Call) -> str:
+        assert gate.wait(10)
+        return call.invocationID
+
+    async with serving_to(handle) as (_, session), asyncio.TaskGroup() as tasks:
+        slow = tasks.create_task(answer(session))
+        async with session.get("/healthz") as response:
+            assert response.status == 200
+        gate.set()
+        assert (await slow)["body"] == "one"
+
+
+async def test_as_many_plain_functions_run_at_a_time_as_are_called() -> None:
+    """More than an executor has that nobody asked for more."""
+    together = threading.Barrier(40)
+
+    def handle(_: Call) -> int:
+        return together.wait(10)
+
+    async with serving_to(handle) as (_, session), asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(answer(session)) for _ in range(40)]
+    assert {(await each)["body"] for each in asked} == set(range(40))
+
+
+async def test_a_plain_function_sees_the_context_of_its_call() -> None:
+    seen: ContextVar[str] = ContextVar("seen")
+
+    def handle(_: Call) -> str:
+        seen.set(seen.get("nothing") + " before")
+        return seen.get()
+
+    async with serving_to(handle) as (_, session):
+        assert [(await answer(session))["body"] for _ in range(2)] == ["nothing before"] * 2
+
+
+async def test_a_call_that_the_worker_breaks_off_is_cancelled() -> None:
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Call) -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with serving_to(handle) as (_, session), asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(answer(session))
+        await entered.wait()
+        asking.cancel()
+        async with asyncio.timeout(5):
+            await cancelled.wait()
+
+
+async def test_a_stop_waits_for_the_calls_in_hand_and_says_so_to_the_worker() -> None:
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Call) -> str:
+        entered.set()
+        await gate.wait()
+        return "done"
+
+    async with serving_to(handle) as (server, session), asyncio.TaskGroup() as tasks:
+        slow = tasks.create_task(answer(session))
+        await entered.wait()
+        stop = tasks.create_task(server.stop(grace_seconds=10))
+        await asyncio.sleep(0)
+        async with session.get("/healthz") as response:
+            assert response.status == 503
+        assert not stop.done()
+        gate.set()
+        assert (await slow)["body"] == "done"
+        await stop
+
+
+async def test_any_user_may_call_and_a_socket_that_was_left_there_is_no_hindrance() -> None:
+    with framework() as where:
+        for _ in range(2):
+            leave_a_socket(where.socketPath)
+            async with serving(echo, where), client(where.socketPath) as session:
+                assert mode_of(where.socketPath) == 0o666
+                assert (await answer(session))["body"] == CALL["payload"]
+
+
+def test_the_echo_module_serves_until_sigterm_and_exits_0() -> None:
+    with framework() as where:
+        argv = [sys.executable, "-m", "gpuruntime.framework.echo", "--socket", where.socketPath]
+        process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: asked(where.socketPath), lambda told: b"200 OK" in told)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+            process.wait()
+
+
+def leave_a_socket(path: str) -> None:
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+
+
+def mode_of(path: str) -> int:
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+def asked(path: str) -> bytes:
+    """What comes back on a question about its health; nothing while nobody listens."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(path)
+        except OSError:
+            return b""
+        asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        return asking.recv(1000)

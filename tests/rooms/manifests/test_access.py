@@ -1,0 +1,112 @@
+"""What the roles may do in a cluster: enough for the code, and nothing that reaches further."""
+
+from typing import Any
+
+import pytest
+
+from gpuruntime.models.kubernetes.reviews import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+from gpuruntime.roles.dev.dev import PRIORITIES
+from gpuruntime.settings.schema import NamespaceSettings, PriorityClassSettings
+from tests.rooms.manifests.overlays import NAMES, documents
+
+TOO_MUCH = {"*", "escalate", "impersonate", "bind", "deletecollection", "approve", "sign"}
+OUT_OF_BOUNDS = {
+    "*",
+    "pods/exec",
+    "pods/attach",
+    "pods/portforward",
+    "pods/proxy",
+    "pods/ephemeralcontainers",
+    "services/proxy",
+    "nodes/proxy",
+    "serviceaccounts/token",
+}
+READ = ["list", "watch"]
+
+
+def rules(overlay: str = "full") -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{role['metadata']['name']} {role['metadata'].get('namespace', '')}", rule)
+        for role in documents("Role", overlay) + documents("ClusterRole", overlay)
+        for rule in role["rules"]
+    ]
+
+
+@pytest.mark.parametrize(("role", "rule"), rules())
+def test_no_rule_reaches_further_than_its_purpose(role: str, rule: dict[str, Any]) -> None:
+    assert not TOO_MUCH & set(rule["verbs"]), role
+    assert not OUT_OF_BOUNDS & set(rule["resources"]), role
+    assert "*" not in rule["apiGroups"], role
+    assert rule.keys() == {"apiGroups", "resources", "verbs"}, role
+
+
+def test_only_the_manager_touches_secrets_and_finds_none_that_it_does_not_name() -> None:
+    found = [
+        (role, set(rule["verbs"])) for role, rule in rules() if "secrets" in rule["resources"]
+    ]
+    assert found == [
+        ("gpuruntime-manager-functions runtime-instance", {"get", "create", "patch", "delete"}),
+    ]
+
+
+def test_without_functions_nobody_touches_secrets() -> None:
+    assert not [role for role, rule in rules("minimal") if "secrets" in rule["resources"]]
+
+
+def test_the_whole_cluster_is_only_read_and_asked_about_callers() -> None:
+    found = {
+        (role["metadata"]["name"], resource): rule["verbs"]
+        for role in documents("ClusterRole")
+        for rule in role["rules"]
+        for resource in rule["resources"]
+    }
+    assert found == {
+        ("gpuruntime-manager", "priorityclasses"): READ,
+        ("gpuruntime-manager", "storageclasses"): READ,
+        ("gpuruntime-api", "nodes"): READ,
+        ("gpuruntime-api-reviews", TOKEN_REVIEWS.plural): ["create"],
+        ("gpuruntime-api-reviews", SUBJECT_ACCESS_REVIEWS.plural): ["create"],
+    }
+
+
+@pytest.mark.parametrize("overlay", NAMES)
+def test_each_account_is_bound_to_its_own_roles_alone(overlay: str) -> None:
+    bindings = documents("RoleBinding", overlay) + documents("ClusterRoleBinding", overlay)
+    accounts = {each["metadata"]["name"] for each in documents("ServiceAccount", overlay)}
+    for binding in bindings:
+        [subject] = binding["subjects"]
+        role = binding["roleRef"]["name"]
+        assert role == binding["metadata"]["name"]
+        assert role == subject["name"] or role.startswith(f"{subject['name']}-")
+        assert subject["name"] in accounts
+    bound = {(each["roleRef"]["name"], each["metadata"].get("namespace")) for each in bindings}
+    roles = documents("Role", overlay) + documents("ClusterRole", overlay)
+    assert bound == {
+        (each["metadata"]["name"], each["metadata"].get("namespace")) for each in roles
+    }
+
+
+@pytest.mark.parametrize("overlay", NAMES)
+def test_each_process_has_an_account_and_nothing_else_has(overlay: str) -> None:
+    pods = [one["spec"]["template"]["spec"] for one in documents("Deployment", overlay)]
+    accounts = {each["metadata"]["name"] for each in documents("ServiceAccount", overlay)}
+    assert {each["serviceAccountName"] for each in pods} == accounts
+    assert len(pods) == len(accounts)
+
+
+def test_namespaces_are_those_of_the_configuration() -> None:
+    names = {one["metadata"]["name"] for one in documents("Namespace")}
+    defaults = NamespaceSettings()
+    assert names == {defaults.stock, defaults.instance, defaults.system}
+
+
+def test_the_priorities_are_those_of_dev() -> None:
+    names = PriorityClassSettings()
+    found = {
+        one["metadata"]["name"]: (one["value"], one["preemptionPolicy"])
+        for one in documents("PriorityClass")
+    }
+    assert found == {
+        names.stock: PRIORITIES["stock"],
+        names.instance: PRIORITIES["instance"],
+    }

@@ -1,0 +1,100 @@
+"""The control plane as Pods: held in as admission asks, and as the code expects them."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.settings import schema as settings
+
+FOLDER = Path(__file__).parents[3] / "manifests" / "control-plane"
+ROLES = ("manager", "api")
+
+
+def documents(kind: str, file: str) -> list[dict[str, Any]]:
+    every = yaml.safe_load_all((FOLDER / file).read_text())
+    return [document for document in every if document["kind"] == kind]
+
+
+def pod_of(role: str) -> dict[str, Any]:
+    [deployment] = documents("Deployment", f"{role}.yaml")
+    pod: dict[str, Any] = deployment["spec"]["template"]
+    return pod
+
+
+def container_of(role: str) -> dict[str, Any]:
+    [container] = pod_of(role)["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def secrets_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """By the places where the one container has them, which none may write to."""
+    volumes = {volume["name"]: volume.get("secret") for volume in spec["volumes"]}
+    mounts = [mount for mount in spec["containers"][0]["volumeMounts"] if volumes[mount["name"]]]
+    assert all(mount["readOnly"] for mount in mounts)
+    return {mount["mountPath"]: volumes[mount["name"]] for mount in mounts}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_its_own_account_and_no_right_that_it_does_not_need(role: str) -> None:
+    spec, container = pod_of(role)["spec"], container_of(role)
+    assert spec["serviceAccountName"] == f"gpuruntime-{role}"
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
+    path = FOLDER / f"{role}-configuration.yaml"
+    loaded = settings.load(str(path), flags={}, environment={})
+    container = container_of(role)
+    assert container["args"] == [role, "--config", f"/etc/gpuruntime/{role}.yaml"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["operations"] == loaded.operations.listen.port
+    assert ports.get("http", loaded.listen.port) == loaded.listen.port
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(role: str) -> None:
+    spec = pod_of(role)["spec"]
+    assert secrets_of(spec) == {
+        "/etc/gpuruntime-secrets": {
+            "secretName": f"gpuruntime-{role}",
+            "optional": True,
+            "defaultMode": 0o440,
+        }
+    }
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_longer_to_end_than_it_takes(role: str) -> None:
+    """Half a minute is what Kubernetes gives, the sleep before the signal included."""
+    hooks = container_of(role).get("lifecycle", {})
+    asleep = hooks.get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    loaded = settings.load(str(FOLDER / f"{role}-configuration.yaml"), flags={}, environment={})
+    assert asleep + loaded.shutdownGrace < pod_of(role)["spec"].get(
+        "terminationGracePeriodSeconds", 30
+    )
+
+
+def test_the_api_s_pods_carry_the_label_that_policies_know_them_by() -> None:
+    wanted = {labels.APP_NAME: labels.API_APP}
+    assert wanted.items() <= pod_of("api")["metadata"]["labels"].items()
+    for service in documents("Service", "api.yaml"):
+        assert service["spec"]["selector"] == wanted
+
+
+def test_the_image_is_that_of_this_version() -> None:
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    assert kustomization["images"] == [{"name": "gpuruntime", "newTag": version("gpuruntime")}]
+    assert {container_of(role)["image"] for role in ROLES} == {"gpuruntime"}

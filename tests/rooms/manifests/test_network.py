@@ -1,0 +1,108 @@
+"""Who reaches the roles, and whom they reach, by the policies of the manifests."""
+
+from collections.abc import Iterator
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.file_servers import ACCESSOR_PORT
+from tests.policies import Endpoint, Network
+from tests.rooms.manifests.overlays import documents
+
+SYSTEM, INSTANCE = "runtime-system", "runtime-instance"
+NAMESPACES = {
+    **{name: {"kubernetes.io/metadata.name": name} for name in (SYSTEM, INSTANCE, "kube-system")},
+    "callers": {"runtime.lokiwager.io/access": "true"},
+    "elsewhere": {},
+}
+KUBERNETES = ("manager", "api", "activator")
+# Nothing of ours closes them.
+OPEN = ("another of the system", "caller", "stranger", "dns", "cache of dns", "outside")
+BROKER = ("api", "activator", "results")
+DATABASE = ("api", "results")
+OURS = ("manager", "api", "activator", "results")
+PORTS = {"http": 8080, "operations": 8081}
+ALL_PORTS = (53, 443, 4222, 5000, 5432, 6443, 8080, 8081, 8443, 16443)
+
+Pair = tuple[str, str, int]
+
+
+def role(name: str) -> Endpoint:
+    [pod] = (
+        each["spec"]["template"]
+        for each in documents("Deployment")
+        if each["metadata"]["name"] == f"gpuruntime-{name}"
+    )
+    [container] = pod["spec"]["containers"]
+    return Endpoint(
+        namespace=SYSTEM,
+        labels=pod["metadata"]["labels"],
+        ports={each["name"]: (each["containerPort"], "TCP") for each in container["ports"]},
+    )
+
+
+EVERYBODY = {
+    **{name: role(name) for name in OURS},
+    "another of the system": Endpoint(namespace=SYSTEM),
+    "caller": Endpoint(namespace="callers"),
+    "stranger": Endpoint(namespace="elsewhere"),
+    "unit": Endpoint(namespace=INSTANCE, labels={labels.UNIT: "web"}),
+    "files": Endpoint(namespace=INSTANCE, labels={labels.ACCESSOR: "disk"}),
+    "dns": Endpoint(namespace="kube-system", labels={"k8s-app": "kube-dns"}),
+    "cache of dns": Endpoint(addresses=("169.254.20.10",)),
+    "outside": Endpoint(addresses=("203.0.113.7",)),
+}
+
+
+def reachable() -> Iterator[Pair]:
+    """All that may speak; every other pair with one of ours in it may not."""
+    for source in EVERYBODY:
+        for target in OURS:
+            if source not in OURS and source not in ("unit", "files"):
+                yield source, target, PORTS["operations"]
+    yield "caller", "api", PORTS["http"]
+    for source in OURS:
+        yield source, "dns", 53
+        yield source, "cache of dns", 53
+    yield "api", "files", ACCESSOR_PORT
+    api_server = (443, 6443, 8443, 16443)
+    for sources, ports in ((KUBERNETES, api_server), (BROKER, (4222,)), (DATABASE, (5432,))):
+        for source in sources:
+            for target in OPEN:
+                for port in ports:
+                    yield source, target, port
+
+
+def network() -> Network:
+    """What the manager makes in the namespace of units lets the api in at file servers."""
+    files = {
+        "metadata": {"name": "files", "namespace": INSTANCE},
+        "spec": {
+            "podSelector": {"matchExpressions": [{"key": labels.ACCESSOR, "operator": "Exists"}]},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"port": ACCESSOR_PORT}]}],
+        },
+    }
+    return Network(namespaces=NAMESPACES, policies=(*documents("NetworkPolicy"), files))
+
+
+def test_every_pair_speaks_or_does_not_as_the_table_says() -> None:
+    at, wanted = network(), set(reachable())
+    pairs = [
+        (source, target, port)
+        for source in EVERYBODY
+        for target in EVERYBODY
+        if source != target and {source, target} & set(OURS)
+        for port in ALL_PORTS
+    ]
+    wrong = [
+        (source, target, port)
+        for source, target, port in pairs
+        if at.permits(EVERYBODY[source], EVERYBODY[target], port)
+        != ((source, target, port) in wanted)
+    ]
+    assert wrong == []
+    assert wanted <= set(pairs)
+
+
+def test_names_are_asked_for_in_both_protocols() -> None:
+    for target in ("dns", "cache of dns"):
+        assert network().permits(EVERYBODY["results"], EVERYBODY[target], 53, "UDP")

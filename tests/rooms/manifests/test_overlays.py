@@ -1,0 +1,186 @@
+"""Each overlay is complete: what its Pods name is there, and every Pod is looked after."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuruntime.cli import main
+from gpuruntime.models.kinds import labels
+from gpuruntime.roles.activator import ActivatorRole
+from gpuruntime.roles.results import ResultsRole
+from gpuruntime.settings import schema as settings
+from gpuruntime.settings.access import AuthMode
+from gpuruntime.settings.results import StoreKind
+from tests.rooms.manifests.overlays import MANIFESTS, NAMES, documents, everything
+
+ROLES = {"minimal": {"manager", "api"}, "full": {"manager", "api", "activator", "results"}}
+FOLDERS = {
+    "minimal": ("crds", "base", "control-plane"),
+    "full": ("crds", "base", "control-plane", "serverless", "authentication"),
+}
+SIZES = {"cpu", "memory", "ephemeral-storage"}
+CLUSTER_WIDE = {
+    *("CustomResourceDefinition", "Namespace", "PriorityClass", "ClusterRole"),
+    *("ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
+# The place of the address in the environment that the manifests of `full` give.
+BROKER = {"GPURUNTIME_NATS_URL": "nats://nats.nats.svc:4222"}
+
+
+def name_of(document: dict[str, Any]) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def deployments(overlay: str) -> dict[str, dict[str, Any]]:
+    found = {one["metadata"]["name"]: one for one in documents("Deployment", overlay)}
+    return {name.removeprefix("gpuruntime-"): one for name, one in found.items()}
+
+
+def container_of(deployment: dict[str, Any]) -> dict[str, Any]:
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+@pytest.fixture(params=NAMES)
+def overlay(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_object_of_the_folders_is_there_once_beside_the_roles_configuration(
+    overlay: str,
+) -> None:
+    """By the files that the folders list, without knowing how they are put together."""
+    folders = [MANIFESTS / name for name in FOLDERS[overlay]]
+    named = (
+        (folder / name)
+        for folder in folders
+        for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+        if name.endswith(".yaml")
+    )
+    written = Counter(
+        name_of(one) for file in named for one in yaml.safe_load_all(file.read_text())
+    )
+    found = Counter(name_of(one) for one in everything(overlay) if one["kind"] != "ConfigMap")
+    assert found == written
+    assert set(found.values()) == {1}
+    assert len(documents("ConfigMap", overlay)) == len(ROLES[overlay])
+
+
+def test_the_command_prints_the_overlay(overlay: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests", overlay]) == 0
+    printed = tuple(yaml.safe_load_all(capsys.readouterr().out))
+    assert printed == everything(overlay)
+
+
+def test_without_a_name_it_is_the_smaller_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests"]) == 0
+    assert tuple(yaml.safe_load_all(capsys.readouterr().out)) == everything("minimal")
+
+
+def test_an_unknown_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["manifests", "large"])
+    assert "invalid choice: 'large'" in capsys.readouterr().err
+
+
+def test_it_has_the_roles_it_is_for(overlay: str) -> None:
+    assert deployments(overlay).keys() == ROLES[overlay]
+
+
+def test_every_object_has_a_namespace_that_is_there_before_it(overlay: str) -> None:
+    there = set()
+    for one in everything(overlay):
+        kind, namespace, name = name_of(one)
+        if kind == "Namespace":
+            there.add(name)
+        assert (namespace in there) is (kind not in CLUSTER_WIDE), name_of(one)
+
+
+def test_a_role_is_mounted_the_configuration_that_is_there_under_a_name_of_its_contents(
+    overlay: str,
+) -> None:
+    maps = {one["metadata"]["name"]: one["data"] for one in documents("ConfigMap", overlay)}
+    for role, deployment in deployments(overlay).items():
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        [name] = (each["configMap"]["name"] for each in volumes if "configMap" in each)
+        assert maps[name].keys() == {f"{role}.yaml"}
+        assert name.startswith(f"gpuruntime-{role}-")
+
+
+def test_every_container_is_probed_sized_and_on_a_root_that_it_cannot_write(overlay: str) -> None:
+    for role, deployment in deployments(overlay).items():
+        container = container_of(deployment)
+        assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys(), role
+        assert container["resources"]["requests"].keys() == SIZES, role
+        assert container["resources"]["limits"].keys() == SIZES, role
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert ":" in container["image"], "which version"
+        mounts = container["volumeMounts"]
+        assert all(mount["readOnly"] for mount in mounts)
+
+
+def test_every_role_outlasts_a_node_that_is_drained(overlay: str) -> None:
+    budgets = {
+        each["spec"]["selector"]["matchLabels"][labels.APP_NAME]: each["spec"]["maxUnavailable"]
+        for each in documents("PodDisruptionBudget", overlay)
+    }
+    for name, deployment in deployments(overlay).items():
+        labelled = deployment["spec"]["template"]["metadata"]["labels"]
+        assert 0 < budgets[labelled[labels.APP_NAME]] < deployment["spec"]["replicas"], name
+
+
+def test_the_operations_of_every_pod_can_be_read_by_name(overlay: str) -> None:
+    services = {one["metadata"]["name"]: one["spec"] for one in documents("Service", overlay)}
+    for role in ROLES[overlay]:
+        spec = services[f"gpuruntime-{role}-operations"]
+        assert spec["clusterIP"] == "None", "each Pod by itself"
+        assert spec["ports"] == [{"name": "operations", "port": 8081, "targetPort": "operations"}]
+        assert spec["selector"] == {labels.APP_NAME: f"gpuruntime-{role}"}
+
+
+def test_full_takes_its_secrets_from_where_the_page_says() -> None:
+    page = (MANIFESTS.parent / "docs" / "install.md").read_text()
+    for role, deployment in deployments("full").items():
+        [variable] = container_of(deployment)["env"]
+        assert variable["name"] in BROKER
+        assert variable["valueFrom"]["secretKeyRef"] == {"name": "gpuruntime-nats", "key": "url"}
+        for volume in deployment["spec"]["template"]["spec"]["volumes"]:
+            secret = volume.get("secret", {})
+            if not secret.get("optional", True):
+                continue
+            for item in secret.get("items", []):
+                assert f"`{item['key']}`" in page, role
+
+
+def test_what_full_configures_is_taken_by_its_roles() -> None:
+    loaded = {
+        role: settings.load(
+            str(MANIFESTS / "overlays" / "full" / f"{role}.yaml"), flags={}, environment=BROKER
+        )
+        for role in ROLES["full"]
+    }
+    assert (
+        loaded["manager"].serverless.image == container_of(deployments("full")["manager"])["image"]
+    )
+    ActivatorRole(loaded["activator"])
+    ResultsRole(loaded["results"])
+    assert loaded["api"].auth.mode is AuthMode.KUBERNETES
+    assert loaded["api"].results == loaded["results"].results
+    assert loaded["api"].results.store is StoreKind.POSTGRES
+    assert {each.nats.url for each in loaded.values()} == set(BROKER.values())
+    places = {
+        role: {mount["mountPath"] for mount in container_of(deployment)["volumeMounts"]}
+        for role, deployment in deployments("full").items()
+    }
+    for role, file in (
+        ("manager", loaded["manager"].serverless.signingKeyFile),
+        ("api", loaded["api"].nats.credentialsFile),
+        ("activator", loaded["activator"].nats.credentialsFile),
+        ("results", loaded["results"].nats.credentialsFile),
+        ("results", loaded["results"].results.postgres.urlFile),
+    ):
+        assert file.rpartition("/")[0] in places[role]

@@ -1,0 +1,66 @@
+"""Raw parts keep their own bytes, and nothing else of the buffer that they were read from."""
+
+import gc
+import weakref
+
+import msgspec
+import pytest
+
+from gpuruntime.models.encoding.codec import decode, to_json
+from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES, NetworkPolicy, Service
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
+
+SPEC = b'{"replicas":1,"template":{"spec":{"containers":[{"name":"runtime"}]}}}'
+
+
+class Buffer(bytearray):
+    """A bytearray that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+@pytest.mark.parametrize("model", [Deployment, Service, NetworkPolicy])
+def test_a_spec_is_kept_as_it_came(model: type[Deployment | Service | NetworkPolicy]) -> None:
+    held = decode(b'{"metadata": {"name": "a"}, "spec": ' + SPEC + b"}", model)
+
+    assert bytes(held.spec) == SPEC
+    assert to_json(held)["spec"] == msgspec.json.decode(SPEC)
+
+
+@pytest.mark.parametrize("model", [Deployment, Service, NetworkPolicy])
+def test_a_spec_does_not_hold_the_page_it_came_in(
+    model: type[Deployment | Service | NetworkPolicy],
+) -> None:
+    page = Buffer(b'{"spec": ' + SPEC + b"}" + b" " * 1000)
+    watched = weakref.ref(page)
+
+    held = decode(memoryview(page), model)
+    del page
+    gc.collect()
+
+    assert bytes(held.spec) == SPEC
+    assert watched() is None
+
+
+def test_an_absent_spec_is_an_empty_object() -> None:
+    assert bytes(decode(b"{}", Deployment).spec) == b"{}"
+
+
+def test_a_deployment_tells_how_far_it_is() -> None:
+    held = decode(
+        b"""{"status": {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1,
+        "readyReplicas": 1, "availableReplicas": 1, "conditions": [{"type": "Progressing",
+        "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too slow"}]}}""",
+        Deployment,
+    )
+
+    assert (held.status.observedGeneration, held.status.readyReplicas) == (2, 1)
+    assert [each.reason for each in held.status.conditions] == ["ProgressDeadlineExceeded"]
+
+
+def test_children_have_the_paths_of_their_groups() -> None:
+    assert [each.path(namespace="n") for each in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES)] == [
+        "/apis/apps/v1/namespaces/n/deployments",
+        "/api/v1/namespaces/n/services",
+        "/apis/networking.k8s.io/v1/namespaces/n/networkpolicies",
+    ]

@@ -1,0 +1,50 @@
+"""What follows from the storages themselves: who would wait for whom."""
+
+import pytest
+
+from gpuruntime.models.kinds.phases import StepPhase
+from gpuruntime.models.kinds.storages import (
+    GPUStorage,
+    GPUStorageSpec,
+    GPUStorageStatus,
+    Prepare,
+    PrepareStatus,
+    circle_of_copies,
+)
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+
+
+def copy(name: str, source: str = "", phase: str = "") -> GPUStorage:
+    return GPUStorage(
+        metadata=ObjectMeta(name=name),
+        spec=GPUStorageSpec(
+            size="1Gi", prepare=Prepare(fromStorageName=source) if source else None
+        ),
+        status=GPUStorageStatus(prepare=PrepareStatus(phase=phase)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "others", "circle"),
+    [
+        ("b", (), ()),
+        ("b", (copy("b"),), ()),
+        ("b", (copy("b", "c"), copy("c")), ()),
+        ("a", (), ("a", "a")),
+        ("b", (copy("b", "a"),), ("a", "b", "a")),
+        ("b", (copy("b", "c"), copy("c", "a")), ("a", "b", "c", "a")),
+        ("b", (copy("b", "c"), copy("c", "b")), ("a", "b", "c", "b")),
+        ("b", (copy("b", "a", StepPhase.SUCCEEDED),), ()),
+        ("b", (copy("b", "a", StepPhase.FAILED),), ("a", "b", "a")),
+    ],
+)
+def test_storages_that_would_wait_for_each_other_are_found_and_filled_ones_are_not(
+    source: str, others: tuple[GPUStorage, ...], circle: tuple[str, ...]
+) -> None:
+    stored = {each.metadata.name: each for each in others}
+    found = circle_of_copies("a", Prepare(fromStorageName=source), stored.get)
+    assert found == circle
+
+
+def test_what_is_copied_from_nothing_closes_no_circle() -> None:
+    assert circle_of_copies("a", None, {"a": copy("a", "a")}.get) == ()

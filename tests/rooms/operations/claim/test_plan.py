@@ -1,0 +1,224 @@
+"""The moves of the claim protocol, one by one, without a cluster."""
+
+from datetime import timedelta
+
+import attrs
+import pytest
+
+from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.models.kubernetes.metadata import Key
+from gpuruntime.operations.claim.plan import (
+    Absent,
+    Answer,
+    Elsewhere,
+    Exists,
+    Fail,
+    Found,
+    Lost,
+    Made,
+    ReadByName,
+    Refused,
+    Reusable,
+    StartOver,
+    StillFree,
+    Won,
+    in_order,
+    is_claim_of,
+    is_unsettled,
+    next_move,
+    seen_after_patch,
+)
+from gpuruntime.operations.errors import (
+    ClusterUnavailableError,
+    NameTakenError,
+    OperationConflictError,
+    OperationFinishedError,
+    RefusedError,
+    UnknownOutcomeError,
+)
+from tests.rooms.operations.units import MOMENT, active, claimed, stock, wanted
+
+OUR_STOCK = "uid-p-1"
+LOSS = ClusterUnavailableError("gone")
+
+
+def names(units: list[GPUUnit]) -> list[str]:
+    return [unit.metadata.name for unit in units]
+
+
+# Which stock goes first.
+
+
+def test_stock_of_the_same_image_goes_before_older_stock() -> None:
+    free = [stock("old", age=9), stock("same", age=1, image="python")]
+    assert names(in_order(free, wanted())) == ["same", "old"]
+
+
+def test_each_group_is_in_the_order_of_age_from_where_the_operation_enters() -> None:
+    free = [stock(f"s-{age}", age=age) for age in range(10)]
+    for number in range(20):
+        order = names(in_order(free, wanted(operation_id=f"op.{number}")))
+        start = order.index("s-9")
+        assert order[start:] + order[:start] == [f"s-{age}" for age in range(9, -1, -1)]
+
+
+def test_operations_enter_at_different_places_and_each_at_the_same_one_again() -> None:
+    free = [stock(f"s-{age}", age=age) for age in range(50)]
+    first = [names(in_order(free, wanted(operation_id=f"op.{n}")))[0] for n in range(50)]
+    assert len(set(first)) > 20
+    shuffled = free[25:] + free[:25]
+    again = [names(in_order(shuffled, wanted(operation_id=f"op.{n}")))[0] for n in range(50)]
+    assert again == first
+
+
+def test_only_stock_of_the_wanted_envelope_fits_and_quantities_compare_by_value() -> None:
+    free = [stock("other", memory="8Gi"), stock("fits", memory="16384Mi")]
+    envelope = envelope_of(stock(memory="16Gi").spec)
+    assert names(in_order(free, wanted(envelope=envelope))) == ["fits"]
+    assert len(in_order(free, wanted())) == 2
+
+
+@pytest.mark.parametrize(
+    "unit", [stock(is_ready=False), stock(is_going=True), claimed(operation="other")]
+)
+def test_what_is_not_ready_going_or_claimed_is_not_free(unit: GPUUnit) -> None:
+    assert not provenance.is_free(unit)
+    assert provenance.is_free(stock())
+
+
+# What a stock unit shows after our PATCH.
+
+
+@pytest.mark.parametrize(
+    ("unit", "seen"),
+    [
+        (claimed(attempt="mine"), Won),
+        (claimed(attempt="another"), Reusable),
+        (claimed(operation="other"), Elsewhere),
+        (stock(), StillFree),
+        (stock(is_ready=False), Elsewhere),
+        (stock(is_going=True), Elsewhere),
+        (attrs.evolve(stock(), metadata=attrs.evolve(stock().metadata, uid="new")), Elsewhere),
+    ],
+)
+def test_a_refused_or_lost_patch_is_judged_by_what_is_there(
+    unit: GPUUnit, seen: type[object]
+) -> None:
+    assert type(seen_after_patch(unit, OUR_STOCK, "mine", wanted())) is seen
+
+
+def test_a_claim_of_our_operation_for_another_request_is_a_conflict() -> None:
+    with pytest.raises(OperationConflictError):
+        seen_after_patch(claimed(request_hash="h2"), OUR_STOCK, "mine", wanted())
+    with pytest.raises(OperationConflictError):
+        is_claim_of(claimed(request_hash="h2"), wanted())
+
+
+def test_a_claim_on_stock_that_is_going_is_of_no_use() -> None:
+    unit = claimed()
+    going = attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, deletionTimestamp=MOMENT))
+    assert is_claim_of(unit, wanted())
+    assert not is_claim_of(going, wanted())
+
+
+# Whether it is too early to say that nothing is left.
+
+
+def no_unit(_: Key) -> None:
+    return None
+
+
+def test_two_young_claims_of_one_operation_are_unsettled() -> None:
+    listed = [claimed("p-1"), claimed("p-2")]
+    assert is_unsettled(listed, no_unit, MOMENT)
+    assert not is_unsettled(listed, no_unit, MOMENT + timedelta(seconds=3))
+    assert not is_unsettled([claimed("p-1"), claimed("p-2", operation="two")], no_unit, MOMENT)
+
+
+def test_a_young_claim_for_a_unit_that_lives_from_other_stock_is_unsettled() -> None:
+    assert is_unsettled([claimed()], lambda _: active(source_uid="other"), MOMENT)
+    assert not is_unsettled([claimed()], lambda _: active(source_uid=OUR_STOCK), MOMENT)
+    foreign = active(operation="two", source_uid="other")
+    assert not is_unsettled([claimed()], lambda _: foreign, MOMENT)
+
+
+# What comes after the create.
+
+
+def test_a_made_unit_is_the_answer() -> None:
+    assert next_move(Made(active()), wanted(), OUR_STOCK) == Answer(unit=active(), is_replay=False)
+
+
+def test_what_stands_in_the_way_or_may_be_there_is_read_by_name() -> None:
+    assert next_move(Exists(), wanted(), OUR_STOCK) == ReadByName()
+    assert next_move(Lost(LOSS), wanted(), OUR_STOCK) == ReadByName(lost=LOSS)
+
+
+def test_a_definite_refusal_gives_the_claim_back() -> None:
+    refusal = RefusedError("quota")
+    assert next_move(Refused(refusal), wanted(), OUR_STOCK) == Fail(error=refusal, releases=True)
+
+
+def test_what_is_gone_on_reading_is_tried_again() -> None:
+    assert next_move(Absent(None), wanted(), OUR_STOCK) == StartOver()
+
+
+def test_a_lost_create_that_is_not_there_yet_keeps_its_claim() -> None:
+    move = next_move(Absent(LOSS), wanted(), OUR_STOCK)
+    assert isinstance(move, Fail)
+    assert isinstance(move.error, UnknownOutcomeError)
+    assert not move.releases
+
+
+def test_a_lost_create_whose_name_another_has_keeps_its_claim() -> None:
+    move = next_move(Found(active(operation="two"), LOSS), wanted(), OUR_STOCK)
+    assert isinstance(move, Fail)
+    assert isinstance(move.error, UnknownOutcomeError)
+    assert not move.releases
+
+
+@pytest.mark.parametrize(("lost", "is_replay"), [(None, True), (LOSS, False)])
+def test_our_unit_on_our_stock_is_the_answer(
+    lost: ClusterUnavailableError | None, is_replay: bool
+) -> None:
+    move = next_move(Found(active(), lost), wanted(), OUR_STOCK)
+    assert move == Answer(unit=active(), is_replay=is_replay, releases=False)
+
+
+@pytest.mark.parametrize("lost", [None, LOSS])
+def test_our_unit_on_other_stock_gives_the_claim_back(
+    lost: ClusterUnavailableError | None,
+) -> None:
+    unit = active(source_uid="other")
+    move = next_move(Found(unit, lost), wanted(), OUR_STOCK)
+    assert move == Answer(unit=unit, is_replay=True, releases=True)
+
+
+@pytest.mark.parametrize(
+    ("unit", "error"),
+    [
+        (active(request_hash="h2"), OperationConflictError),
+        (active(operation="two"), NameTakenError),
+        (active(operation="two", is_going=True), NameTakenError),
+    ],
+)
+def test_a_unit_of_another_request_gives_the_claim_back(
+    unit: GPUUnit, error: type[Exception]
+) -> None:
+    move = next_move(Found(unit, None), wanted(), OUR_STOCK)
+    assert isinstance(move, Fail)
+    assert isinstance(move.error, error)
+    assert move.releases
+
+
+@pytest.mark.parametrize(("source_uid", "releases"), [(OUR_STOCK, False), ("other", True)])
+def test_our_unit_that_is_being_deleted_ends_the_operation(
+    source_uid: str, releases: bool
+) -> None:
+    unit = active(source_uid=source_uid, is_going=True)
+    move = next_move(Found(unit, None), wanted(), OUR_STOCK)
+    assert isinstance(move, Fail)
+    assert isinstance(move.error, OperationFinishedError)
+    assert move.releases is releases

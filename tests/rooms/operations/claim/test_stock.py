@@ -1,0 +1,242 @@
+"""The claim primitive, as whoever needs an envelope uses it."""
+
+import asyncio
+from contextlib import suppress
+
+import attrs
+import pytest
+import structlog
+
+from gpuruntime.kube.errors import ForbiddenError, OutcomeUnknownError
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.envelopes import envelope_of
+from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnitSpec
+from gpuruntime.operations.claim.plan import Claim, Wanted
+from gpuruntime.operations.claim.refusals import MOST_REFUSALS
+from gpuruntime.operations.claim.stock import HEAD, PATIENCE_SECONDS, StockClaims
+from gpuruntime.operations.operations import stock_claims_of
+from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, Fault, refused, slow
+from tests.rooms.operations.cluster import STOCK, Cluster, Replica, notes, replica
+from tests.rooms.operations.units import wanted
+
+pytestmark = pytest.mark.looptime
+
+FOR_EVER = 10**9
+REFUSALS = {
+    "full annotations": refused(422, "Invalid"),
+    "an odd request": refused(400, "BadRequest"),
+    "an admission policy": refused(403, "Forbidden"),
+}
+
+
+def claims_of(api: Replica) -> StockClaims:
+    return stock_claims_of(api.means)
+
+
+async def claimed_by(stock: StockClaims, want: Wanted) -> Claim:
+    claim = await stock.claim(want)
+    assert claim
+    return claim
+
+
+async def test_a_claim_of_a_certain_envelope_takes_no_other(cluster: Cluster) -> None:
+    cluster.add_stock(3, pool="small", memory="8Gi")
+    cluster.add_stock(1, pool="large", memory="16384Mi")
+    envelope = envelope_of(GPUUnitSpec(specName="g1.1", memory="16Gi", gpu=1))
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        want = wanted(envelope=envelope)
+        assert (await claimed_by(stock, want)).stock.spec.memory == "16384Mi"
+        assert await stock.claim(attrs.evolve(want, operation_id="two")) is None
+    assert len(cluster.claimed) == 1
+
+
+async def test_stock_that_has_the_image_already_is_claimed_first(cluster: Cluster) -> None:
+    cluster.add_stock(5, image="other")
+    cluster.add_stock(1, pool="warm", image="python")
+    async with replica(cluster) as api:
+        claim = await claimed_by(claims_of(api), wanted(image="python"))
+        assert claim.stock.spec.image == "python"
+
+
+async def test_stock_with_the_image_is_found_behind_any_amount_of_other_stock(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(HEAD + 10, image="other")
+    cluster.add_stock(1, pool="warm", image="python")
+    async with replica(cluster) as api:
+        claim = await claimed_by(claims_of(api), wanted(image="python"))
+        assert claim.stock.spec.image == "python"
+
+
+async def test_callers_of_one_process_never_try_the_same_stock(cluster: Cluster) -> None:
+    cluster.add_stock(30)
+    async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
+        stock = claims_of(api)
+        for number in range(30):
+            tasks.create_task(claimed_by(stock, wanted(operation_id=f"op.{number}")))
+    patched = [each for each in api.transport.sent if each.method == "PATCH"]
+    assert len({each.path for each in patched}) == len(patched) == 30
+
+
+async def test_a_released_claim_can_be_made_again(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        await stock.release(await claimed_by(stock, wanted()))
+        assert notes(cluster.free[0]) == {}
+        assert (await claimed_by(stock, wanted(operation_id="two"))).is_owned
+
+
+async def test_a_claim_that_was_stamped_anew_is_not_released_by_who_made_it(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        claim = await claimed_by(stock, wanted())
+        again = await stock.restamp(claim.stock, wanted())
+        assert again
+        await stock.release(claim)
+        await stock.release(again)
+    assert len(cluster.claimed) == 1
+
+
+async def test_what_is_claimed_for_another_is_not_stamped_anew(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api, replica(cluster, seed=2) as other:
+        mine, theirs = claims_of(api), claims_of(other)
+        claim = await claimed_by(mine, wanted())
+        await mine.release(claim)
+        await claimed_by(theirs, wanted(operation_id="two"))
+        assert await mine.restamp(claim.stock, wanted()) is None
+    assert notes(cluster.claimed[0])[labels.OPERATION_ID] == "two"
+
+
+async def test_a_claim_whose_answer_was_lost_is_owned_all_the_same(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        api.transport.on("PATCH", "", ANSWER_LOST)
+        claim = await claimed_by(stock, wanted())
+        assert claim.is_owned
+        await stock.release(claim)
+    assert not cluster.claimed
+
+
+async def test_a_claim_that_nobody_can_look_for_may_be_there(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", DROPPED)
+        api.transport.on("GET", "p-1", UNREACHABLE)
+        with pytest.raises(OutcomeUnknownError):
+            await claims_of(api).claim(wanted())
+
+
+async def test_a_claim_counts_from_before_it_was_sent(cluster: Cluster) -> None:
+    cluster.add_stock(1)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", slow(before=3, after=4))
+        started = asyncio.get_running_loop().time()
+        assert (await claimed_by(claims_of(api), wanted())).sent_at == started
+
+
+async def test_stock_that_is_about_to_be_given_back_is_waited_for(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        first = await claimed_by(stock, wanted())
+        path = GPU_UNITS.path(namespace=STOCK, name=cluster.free[0]["metadata"]["name"])
+        marks = notes(cluster.claimed[0])
+        cluster.call("PATCH", path, {"metadata": {"annotations": marks}})
+        asyncio.get_running_loop().call_later(
+            0.5,
+            lambda: cluster.call(
+                "PATCH", path, {"metadata": {"annotations": dict.fromkeys(marks)}}
+            ),
+        )
+        second = await claimed_by(stock, wanted(operation_id="two"))
+        assert second.stock.metadata.uid != first.stock.metadata.uid
+
+
+async def test_stock_that_is_never_given_back_is_not_waited_for_long(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        await claimed_by(stock, wanted())
+        path = GPU_UNITS.path(namespace=STOCK, name=cluster.free[0]["metadata"]["name"])
+        cluster.call("PATCH", path, {"metadata": {"annotations": notes(cluster.claimed[0])}})
+        started = asyncio.get_running_loop().time()
+        assert await stock.claim(wanted(operation_id="two")) is None
+        waited = asyncio.get_running_loop().time() - started
+        assert waited == pytest.approx(PATIENCE_SECONDS, abs=0.2)
+
+
+@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
+async def test_stock_that_refuses_its_claim_is_passed_over_and_named(
+    cluster: Cluster, fault: Fault
+) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        first = await claimed_by(stock, wanted())
+        await stock.release(first)
+        name = first.stock.metadata.name
+        api.transport.on("PATCH", name, fault, times=FOR_EVER)
+        with structlog.testing.capture_logs() as logs:
+            second = await claimed_by(stock, wanted())
+        assert second.stock.metadata.name != name
+    assert [(each["event"], each["stock"]) for each in logs] == [
+        ("stock refuses its claim", f"{STOCK}/{name}")
+    ]
+
+
+@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
+async def test_stock_that_refuses_its_claim_is_tried_once(cluster: Cluster, fault: Fault) -> None:
+    cluster.add_stock(3)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", fault, times=FOR_EVER)
+        with suppress(ForbiddenError):
+            await claims_of(api).claim(wanted())
+        tried = api.transport.written()
+    assert len(set(tried)) == len(tried) == 3
+
+
+async def test_all_stock_refusing_its_claim_for_its_own_sake_is_no_stock(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", refused(422, "Invalid"), times=FOR_EVER)
+        assert await claims_of(api).claim(wanted()) is None
+        assert await api.create() == "insufficient_capacity"
+
+
+async def test_a_right_that_is_missing_is_not_told_as_missing_stock(cluster: Cluster) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", refused(403, "Forbidden"), times=FOR_EVER)
+        with pytest.raises(ForbiddenError):
+            await claims_of(api).claim(wanted())
+        assert await api.create() == "forbidden"
+
+
+async def test_refusals_without_an_end_are_no_fault_of_single_stock(cluster: Cluster) -> None:
+    cluster.add_stock(MOST_REFUSALS + 5)
+    async with replica(cluster) as api:
+        api.transport.on("PATCH", "", refused(403, "Forbidden"), times=FOR_EVER)
+        with pytest.raises(ForbiddenError):
+            await claims_of(api).claim(wanted())
+        assert len(api.transport.written()) == MOST_REFUSALS
+
+
+async def test_a_claim_of_ours_that_refuses_its_new_mark_is_left_for_other_stock(
+    cluster: Cluster,
+) -> None:
+    cluster.add_stock(2)
+    async with replica(cluster) as api:
+        stock = claims_of(api)
+        first = await claimed_by(stock, wanted())
+        name = first.stock.metadata.name
+        api.transport.on("PATCH", name, refused(422, "Invalid"), times=FOR_EVER)
+        assert await stock.restamp(first.stock, wanted()) is None
+        assert (await claimed_by(stock, wanted())).stock.metadata.name != name
+        assert await stock.claim(wanted(operation_id="two")) is None

@@ -1,0 +1,58 @@
+"""What kube says, as callers hear it."""
+
+import asyncio
+
+import pytest
+
+from gpuruntime.kube import errors as kube
+from gpuruntime.operations.errors import (
+    BusyError,
+    ClusterUnavailableError,
+    InventoryError,
+    RefusedError,
+    UnknownOutcomeError,
+    bounded,
+)
+from gpuruntime.strict.structure import StrictError
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (kube.OutcomeUnknownError("x"), UnknownOutcomeError),
+        (kube.MalformedAnswerError("x"), UnknownOutcomeError),
+        (kube.UnreachableError("x"), ClusterUnavailableError),
+        (kube.UnavailableError("x", 503), ClusterUnavailableError),
+        (kube.UnauthorizedError("x", 401), ClusterUnavailableError),
+        (kube.NotFoundError("x", 404), ClusterUnavailableError),
+        (kube.ForbiddenError("x", 403), RefusedError),
+        (kube.ThrottledError("x", 429), BusyError),
+        (kube.InvalidError("x", 422), StrictError),
+        (kube.BadRequestError("x", 400), StrictError),
+    ],
+)
+async def test_each_error_of_the_cluster_has_its_word(
+    said: kube.KubeError, heard: type[Exception]
+) -> None:
+    with pytest.raises(heard):
+        async with bounded("it", 1):
+            raise said
+
+
+async def test_what_the_cluster_says_of_a_later_time_is_passed_on() -> None:
+    with pytest.raises(BusyError) as caught:
+        async with bounded("it", 1):
+            raise kube.ThrottledError("x", 429, retry_after_seconds=7)
+    assert caught.value.retry_after_seconds == 7
+
+
+@pytest.mark.looptime
+async def test_what_takes_too_long_has_an_unknown_outcome() -> None:
+    with pytest.raises(UnknownOutcomeError, match="did not end within 5 s"):
+        async with bounded("operation one", 5):
+            await asyncio.sleep(6)
+
+
+def test_codes_are_different_words() -> None:
+    codes = [error.code for error in InventoryError.__subclasses__()]
+    assert len(set(codes)) == len(codes) == 16

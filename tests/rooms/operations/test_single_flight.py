@@ -1,0 +1,134 @@
+"""Attempts: one of an operation at a time, each to its end, and nothing raised in vain."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from gpuruntime.operations.errors import (
+    ClusterUnavailableError,
+    NameTakenError,
+    UnknownOutcomeError,
+)
+from gpuruntime.operations.single_flight import Attempts
+
+pytestmark = pytest.mark.looptime
+
+
+def working(
+    spans: list[tuple[float, float]], seconds: float = 1.0
+) -> Callable[[], Awaitable[str]]:
+    async def attempt() -> str:
+        started = asyncio.get_running_loop().time()
+        await asyncio.sleep(seconds)
+        spans.append((started, asyncio.get_running_loop().time()))
+        return "done"
+
+    return attempt
+
+
+async def failing() -> str:
+    await asyncio.sleep(1)
+    raise NameTakenError("taken")
+
+
+async def test_attempts_of_one_operation_never_overlap() -> None:
+    spans: list[tuple[float, float]] = []
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+        for _ in range(4):
+            tasks.create_task(attempts.run("one", working(spans)))
+    assert len(spans) == 4
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+async def test_operations_do_not_wait_for_each_other() -> None:
+    spans: list[tuple[float, float]] = []
+    started = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+        for number in range(4):
+            tasks.create_task(attempts.run(str(number), working(spans)))
+    assert asyncio.get_running_loop().time() - started == pytest.approx(1)
+
+
+async def test_a_failure_is_raised_to_its_caller_and_not_to_the_role() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+        with pytest.raises(NameTakenError):
+            await attempts.run("one", failing)
+        assert await attempts.run("one", working([])) == "done"
+
+
+async def test_a_fault_of_ours_is_raised_to_its_caller_and_not_to_the_role() -> None:
+    async def broken() -> str:
+        raise ZeroDivisionError
+
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+        with pytest.raises(ZeroDivisionError):
+            await attempts.run("one", broken)
+
+
+async def test_an_attempt_whose_caller_went_away_goes_on_and_is_waited_for() -> None:
+    spans: list[tuple[float, float]] = []
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await attempts.run("one", working(spans))
+        await attempts.run("one", working(spans))
+    assert [end - start for start, end in spans] == pytest.approx([1, 1])
+    assert spans[0][1] <= spans[1][0]
+
+
+async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as tasks:
+            attempts = Attempts(tasks)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await attempts.run("one", failing)
+    assert [entry["operation"] for entry in logs] == ["one"]
+
+
+async def test_a_caller_in_the_queue_may_leave_without_a_trace() -> None:
+    spans: list[tuple[float, float]] = []
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+        first = tasks.create_task(attempts.run("one", working(spans)))
+        await asyncio.sleep(0.1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await attempts.run("one", working(spans))
+        assert await first == "done"
+    assert len(spans) == 1
+
+
+async def test_an_attempt_that_the_stopping_role_ends_has_an_unknown_outcome() -> None:
+    told: list[Exception] = []
+
+    async def call(attempts: Attempts) -> None:
+        try:
+            await attempts.run("one", working([]))
+        except UnknownOutcomeError as error:
+            told.append(error)
+
+    async def role(callers: asyncio.TaskGroup) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            callers.create_task(call(Attempts(tasks)))
+            await asyncio.sleep(0.5)
+            raise asyncio.CancelledError
+
+    async with asyncio.TaskGroup() as callers:
+        callers.create_task(role(callers))
+    assert len(told) == 1
+
+
+async def test_a_stopped_role_takes_no_attempt() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        attempts = Attempts(tasks)
+    with pytest.raises(ClusterUnavailableError):
+        await attempts.run("one", working([]))

@@ -1,0 +1,375 @@
+"""Units after their creation: read, listed, changed and deleted."""
+
+import asyncio
+
+import pytest
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.names import label_value_of
+from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.operations.errors import (
+    ClusterUnavailableError,
+    NameTakenError,
+    PreconditionFailedError,
+    UnitNotFoundError,
+    UnknownOutcomeError,
+)
+from gpuruntime.operations.requests import parse_update_unit
+from gpuruntime.operations.updates import etag_of
+from gpuruntime.strict.structure import StrictError
+from tests.faults import ANSWER_LOST, DROPPED, Fault, refused
+from tests.rooms.operations.cluster import (
+    INSTANCE,
+    STOCK,
+    SYSTEM,
+    Cluster,
+    Document,
+    Replica,
+    notes,
+    replica,
+)
+
+pytestmark = pytest.mark.looptime
+
+DEMO = GPU_UNITS.path(namespace=INSTANCE, name="demo")
+PORTS = [{"name": "http", "port": 80}]
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    made = Cluster()
+    made.add_stock(6)
+    return made
+
+
+def demo_of(cluster: Cluster) -> Document:
+    return cluster.call("GET", DEMO)
+
+
+def tombstones(cluster: Cluster) -> list[Document]:
+    items: list[Document] = cluster.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps")["items"]
+    return [each for each in items if each["metadata"]["name"].startswith("operation-")]
+
+
+# Read.
+
+
+async def test_a_unit_that_the_cache_knows_is_read_without_the_cluster(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.sent.clear()
+        assert (await api.inventory.units.get("demo")).metadata.name == "demo"
+        assert api.transport.sent == []
+
+
+async def test_a_unit_that_the_cache_does_not_know_yet_is_read_live(cluster: Cluster) -> None:
+    async with replica(cluster) as lagging, replica(cluster, seed=2) as api:
+        lagging.transport.hold_watches()
+        await api.create(name="demo")
+        assert (await lagging.inventory.units.get("demo")).metadata.name == "demo"
+
+
+@pytest.mark.parametrize("name", ["missing", "A", "a.b", "..", "a/b", "", "x" * 64])
+async def test_a_unit_that_is_nowhere_is_not_found(cluster: Cluster, name: str) -> None:
+    async with replica(cluster) as api:
+        with pytest.raises(UnitNotFoundError):
+            await api.inventory.units.get(name)
+
+
+async def test_stock_and_active_units_are_read_apart(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        assert (await api.inventory.units.get("p-1", Lifecycle.STOCK)).metadata.namespace == STOCK
+        with pytest.raises(UnitNotFoundError):
+            await api.inventory.units.get("p-1")
+
+
+# Changed.
+
+
+async def test_fields_given_replace_and_fields_left_out_stay(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo", template={"args": ["a"], "ports": PORTS})
+        request = parse_update_unit({"image": "new", "template": {"command": ["x"]}})
+        updated = await api.inventory.units.update("demo", request)
+        assert (await api.inventory.units.get("demo")).spec == updated.spec
+    spec = demo_of(cluster)["spec"]
+    assert spec["image"] == "new"
+    assert spec["template"] == {"command": ["x"]}
+    assert spec["memory"] == "16Gi"
+    assert updated.metadata.generation == demo_of(cluster)["metadata"]["generation"] == 2
+
+
+async def test_null_clears(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo", template={"args": ["a"]}, access={"scheme": "tcp"})
+        request = parse_update_unit({"image": None, "template": None, "access": None})
+        spec = (await api.inventory.units.update("demo", request)).spec
+        assert (spec.image, spec.template.args, spec.access.scheme) == ("", (), "http")
+
+
+async def test_an_update_that_changes_nothing_writes_nothing(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.sent.clear()
+        request = parse_update_unit({"image": "python:3.12", "suspended": False})
+        await api.inventory.units.update("demo", request)
+        assert api.transport.written() == []
+
+
+async def test_what_others_changed_meanwhile_is_kept(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+
+        def suspend() -> None:
+            cluster.call("PATCH", DEMO, {"spec": {"suspended": True}})
+
+        api.transport.on("GET", "demo", Fault(then=suspend))
+        await api.inventory.units.update("demo", parse_update_unit({"image": "new"}))
+    assert demo_of(cluster)["spec"]["image"] == "new"
+    assert demo_of(cluster)["spec"]["suspended"] is True
+
+
+@pytest.mark.parametrize("fault", [ANSWER_LOST, DROPPED])
+async def test_a_lost_answer_to_an_update_is_looked_for(cluster: Cluster, fault: Fault) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.on("PUT", "demo", fault)
+        updated = await api.inventory.units.update("demo", parse_update_unit({"image": "new"}))
+        assert updated.spec.image == demo_of(cluster)["spec"]["image"] == "new"
+        assert updated.metadata.generation == 2
+
+
+async def test_an_etag_outlives_the_status_and_not_the_spec(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        etag = etag_of(await api.inventory.units.get("demo"))
+        cluster.make_ready(INSTANCE, "demo")
+        units = api.inventory.units
+        await units.update("demo", parse_update_unit({"image": "new"}), if_match=[etag])
+        with pytest.raises(PreconditionFailedError):
+            await units.update("demo", parse_update_unit({"image": "x"}), if_match=[etag])
+    assert demo_of(cluster)["spec"]["image"] == "new"
+
+
+async def test_an_etag_is_held_against_the_live_unit(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        etag = etag_of(await api.inventory.units.get("demo"))
+        api.transport.hold_watches()
+        cluster.call("PATCH", DEMO, {"spec": {"suspended": True}})
+        with pytest.raises(PreconditionFailedError):
+            await api.inventory.units.update(
+                "demo", parse_update_unit({"image": "x"}), if_match=[etag]
+            )
+
+
+async def test_a_change_that_does_not_go_with_the_rest_names_the_field(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        access = {"primaryPort": "http"}
+        await api.create(name="demo", access=access, template={"ports": PORTS})
+        request = parse_update_unit({"template": {"ports": [{"name": "other", "port": 1}]}})
+        with pytest.raises(StrictError) as caught:
+            await api.inventory.units.update("demo", request)
+        assert [problem.field for problem in caught.value.problems] == ["access.primaryPort"]
+        assert api.transport.written()[-1].startswith("POST")
+
+
+async def test_a_function_of_another_unit_cannot_be_taken_over(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create("one", name="owner", serverless={"requestID": "fn"})
+        await api.create("two", name="demo")
+        request = parse_update_unit({"serverless": {"requestID": "fn"}})
+        with pytest.raises(NameTakenError):
+            await api.inventory.units.update("demo", request)
+        owned = await api.inventory.units.update("owner", request)
+        assert owned.spec.serverless
+
+
+async def test_of_those_that_take_a_function_at_once_one_gets_it(cluster: Cluster) -> None:
+    request = parse_update_unit({"serverless": {"requestID": "fn"}})
+
+    async def change(api: Replica, name: str) -> str:
+        try:
+            await api.inventory.units.update(name, request)
+        except NameTakenError as error:
+            return error.code
+        return "200"
+
+    async with replica(cluster) as api:
+        for name in ("a", "b", "c"):
+            await api.create(f"of.{name}", name=name)
+        async with asyncio.TaskGroup() as tasks:
+            calls = [tasks.create_task(change(api, name)) for name in ("a", "b", "c")]
+            made = tasks.create_task(api.create("d", serverless={"requestID": "fn"}))
+    assert sorted(call.result() for call in calls) == ["200", "name_taken", "name_taken"]
+    assert made.result() == "name_taken"
+
+
+async def test_a_template_bears_the_label_of_the_function_that_it_declares(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api:
+        await api.create("one", name="demo", serverless={"requestID": "_odd_"})
+        (unit,) = cluster.units
+        assert unit["metadata"]["labels"][labels.FUNCTION] == label_value_of("_odd_")
+        await api.inventory.units.update(
+            "demo", parse_update_unit({"serverless": {"requestID": "fn"}})
+        )
+        (unit,) = cluster.units
+        assert unit["metadata"]["labels"][labels.FUNCTION] == "fn"
+
+
+async def test_a_unit_that_has_stock_becomes_a_template_and_a_unit_again(
+    cluster: Cluster,
+) -> None:
+    async with replica(cluster) as api:
+        await api.create("one", name="demo")
+        for function in ({"requestID": "fn"}, None):
+            request = parse_update_unit({"serverless": function})
+            await api.inventory.units.update("demo", request)
+            (unit,) = cluster.units
+            assert (labels.FUNCTION in unit["metadata"]["labels"]) == (function is not None)
+
+
+async def test_a_template_that_claimed_no_stock_stays_one(cluster: Cluster) -> None:
+    """It would run with no envelope of its own, on what belongs to others."""
+    async with replica(cluster) as api:
+        await api.create("one", name="demo", serverless={"requestID": "fn"})
+        request = parse_update_unit({"serverless": None, "image": "new"})
+        with pytest.raises(StrictError, match="delete the unit") as caught:
+            await api.inventory.units.update("demo", request)
+        assert [problem.field for problem in caught.value.problems] == ["serverless"]
+        await api.inventory.units.update("demo", parse_update_unit({"image": "new"}))
+    assert demo_of(cluster)["spec"]["serverless"]["requestID"] == "fn"
+
+
+async def test_a_template_that_kubectl_wrote_may_become_a_unit(cluster: Cluster) -> None:
+    body = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": "GPUUnit",
+        "metadata": {"name": "demo"},
+        "spec": {"specName": "g1.1", "serverless": {"requestID": "fn"}},
+    }
+    cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+    async with replica(cluster) as api:
+        request = parse_update_unit({"serverless": None})
+        assert (await api.inventory.units.update("demo", request)).spec.serverless is None
+
+
+async def test_a_worker_goes_on_working_for_its_function(cluster: Cluster) -> None:
+    function = {"requestID": "fn", "workerOf": {"name": "owner", "uid": "u"}}
+    body = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": "GPUUnit",
+        "metadata": {"name": "demo"},
+        "spec": {"specName": "g1.1", "serverless": function},
+    }
+    cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+    async with replica(cluster) as api:
+        request = parse_update_unit({"serverless": {"requestID": "fn", "concurrency": 2}})
+        updated = await api.inventory.units.update("demo", request)
+        assert updated.spec.serverless
+        assert updated.spec.serverless.workerOf
+        with pytest.raises(StrictError) as caught:
+            await api.inventory.units.update("demo", parse_update_unit({"serverless": None}))
+        assert [problem.field for problem in caught.value.problems] == ["serverless.workerOf"]
+
+
+async def test_a_unit_that_is_nowhere_cannot_be_updated(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        with pytest.raises(UnitNotFoundError):
+            await api.inventory.units.update("missing", parse_update_unit({"image": "x"}))
+
+
+# Deleted.
+
+
+async def test_the_tombstone_is_there_before_the_unit_goes(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.on("DELETE", "demo", Fault(then=lambda: None, is_dropped=True), times=1)
+        uid = demo_of(cluster)["metadata"]["uid"]
+        await api.inventory.units.delete("demo")
+        written = [each.split()[0] for each in api.transport.written()[2:]]
+        assert written == ["POST", "DELETE", "DELETE"]
+    [tombstone] = tombstones(cluster)
+    assert uid in tombstone["data"]
+    assert notes(tombstone)[labels.OPERATION_ID] == "one"
+    assert cluster.units == []
+
+
+async def test_a_deleted_unit_is_gone_for_this_replica_at_once(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        await asyncio.sleep(1)
+        api.transport.hold_watches()
+        await api.inventory.units.delete("demo")
+        with pytest.raises(UnitNotFoundError):
+            await api.inventory.units.get("demo")
+        with pytest.raises(UnitNotFoundError):
+            await api.inventory.units.delete("demo")
+
+
+async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.on("DELETE", "demo", ANSWER_LOST)
+        await api.inventory.units.delete("demo")
+    assert cluster.units == []
+
+
+async def test_a_unit_that_a_conflict_left_there_is_not_called_deleted(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.on("DELETE", "demo", refused(409, "Conflict"))
+        with pytest.raises(ClusterUnavailableError):
+            await api.inventory.units.delete("demo")
+        await api.inventory.units.delete("demo")
+    assert cluster.units == []
+
+
+async def test_a_unit_of_the_same_name_that_came_later_is_not_deleted(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        body = {**demo_of(cluster), "metadata": {"name": "demo"}}
+
+        def replace() -> None:
+            cluster.call("DELETE", DEMO)
+            cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+
+        api.transport.on("POST", "configmaps", Fault(then=replace))
+        await api.inventory.units.delete("demo")
+    assert len(cluster.units) == 1
+
+
+async def test_a_unit_without_an_operation_leaves_no_tombstone(cluster: Cluster) -> None:
+    body = {
+        "apiVersion": GPU_UNITS.api_version,
+        "kind": "GPUUnit",
+        "metadata": {"name": "demo"},
+        "spec": {"specName": "g1.1"},
+    }
+    cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), body)
+    async with replica(cluster) as api:
+        await api.inventory.units.delete("demo")
+    assert tombstones(cluster) == cluster.units == []
+
+
+async def test_a_unit_that_is_going_already_gets_its_tombstone(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        cluster.call("PATCH", DEMO, {"metadata": {"finalizers": ["x.y/z"]}})
+        cluster.call("DELETE", DEMO)
+        await api.inventory.units.delete("demo")
+        assert len(tombstones(cluster)) == 1
+        assert "DELETE" not in {each.method for each in api.transport.sent}
+
+
+async def test_without_its_tombstone_no_unit_is_deleted(cluster: Cluster) -> None:
+    async with replica(cluster) as api:
+        await api.create(name="demo")
+        api.transport.on("POST", "configmaps", refused(500, "InternalError"))
+        with pytest.raises(UnknownOutcomeError):
+            await api.inventory.units.delete("demo")
+    assert len(cluster.units) == 1

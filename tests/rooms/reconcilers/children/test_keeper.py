@@ -1,0 +1,34 @@
+"""Children under a name that somebody else has taken."""
+
+import asyncio
+
+import pytest
+
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.rooms.operations.cluster import INSTANCE
+from tests.rooms.reconcilers.world import World, living, managing, reason_of, until
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_child_of_somebody_else_is_looked_at_again_without_a_write() -> None:
+    """It carries none of our labels, so no cache shows it."""
+    world = World()
+    async with living(world), managing(world) as manager:
+        add_foreign_deployment(world)
+        world.add_unit("demo")
+        await until(lambda: reason_of(world.unit("demo")) == "DeploymentSyncFailed")
+        await asyncio.sleep(1)
+        before, looks = manager.transport.written(), manager.reconciles("unit")
+        await until(lambda: manager.reconciles("unit") > looks + 2)
+        assert manager.transport.written() == before
+
+
+def add_foreign_deployment(world: World) -> None:
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "x", "image": "x"}]},
+    }
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"metadata": {"name": "unit-demo"}, "spec": spec}
+    world.call("POST", DEPLOYMENTS.path(namespace=INSTANCE), body)

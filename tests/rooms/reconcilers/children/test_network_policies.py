@@ -1,0 +1,239 @@
+"""The rules of one Pod's policy, under every configuration; tests/rooms/roles has the whole."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.functions import Serverless, WorkerOf
+from gpuruntime.models.kinds.storages import Prepare
+from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.reconcilers.children.network_policies import prepare_rules, unit_rules
+from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
+from gpuruntime.settings.schema import PRIVATE_NETWORKS
+from tests.policies import Endpoint, Network
+
+CLOSED = NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS)
+OPEN = NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS, allows_all=True)
+QUEUE = {"app": "nats"}
+NAMESPACES = {
+    "units": {},
+    "caller": {"runtime.lokiwager.io/access": "true"},
+    "other": {"runtime.lokiwager.io/access": "false"},
+    "queue": {"team": "queue"},
+    "kube-system": {"kubernetes.io/metadata.name": "kube-system"},
+}
+DEMO = Endpoint(namespace="units", labels={"runtime.lokiwager.io/unit": "demo"})
+NEIGHBOUR = Endpoint(namespace="units", labels={"runtime.lokiwager.io/unit": "other"})
+NATS = Endpoint(namespace="queue", labels=QUEUE, addresses=("10.9.0.7",))
+FILLING = {"runtime.lokiwager.io/prepare": "s"}
+FUNCTION = Serverless(requestID="f", workerOf=WorkerOf(name="f", uid="1"))
+
+
+def unit(*ports: Port, serverless: Serverless | None = None) -> GPUUnit:
+    template = Template(ports=ports)
+    return GPUUnit(
+        metadata=ObjectMeta(name="demo", namespace="units"),
+        spec=GPUUnitSpec(specName="g1.1", template=template, serverless=serverless),
+    )
+
+
+def under(rules: JsonObject) -> Network:
+    policy: dict[str, Any] = {"metadata": {"namespace": "units"}, "spec": rules}
+    return Network(namespaces=NAMESPACES, policies=(policy,))
+
+
+def outside(address: str) -> Endpoint:
+    return Endpoint(addresses=(address,))
+
+
+@pytest.mark.parametrize(
+    ("source", "port", "protocol", "verdict"),
+    [
+        (Endpoint(namespace="caller"), 8080, "TCP", True),
+        (Endpoint(namespace="caller"), 7777, "UDP", True),
+        (Endpoint(namespace="caller"), 7777, "TCP", False),
+        (Endpoint(namespace="caller"), 22, "TCP", False),
+        (Endpoint(namespace="other"), 8080, "TCP", False),
+        (DEMO, 8080, "TCP", True),
+        (NEIGHBOUR, 8080, "TCP", False),
+        (Endpoint(namespace="queue", labels=DEMO.labels), 8080, "TCP", False),
+        (outside("203.0.113.9"), 8080, "TCP", False),
+    ],
+)
+def test_only_callers_and_the_units_own_pods_reach_only_declared_ports(
+    source: Endpoint, port: int, protocol: str, verdict: bool
+) -> None:
+    ports = (Port(name="http", port=8080), Port(name="game", port=7777, protocol="UDP"))
+    network = under(unit_rules(unit(*ports), CLOSED))
+    assert network.permits(source, DEMO, port, protocol) is verdict
+
+
+@pytest.mark.parametrize("options", [CLOSED, OPEN])
+def test_a_unit_without_ports_is_reached_by_nobody(options: NetworkOptions) -> None:
+    network = under(unit_rules(unit(), options))
+    assert not network.permits(Endpoint(namespace="caller"), DEMO, 80)
+    assert not network.permits(DEMO, DEMO, 80)
+
+
+ADDRESSES = [
+    ("93.184.216.34", True),
+    ("2606:2800:220:1::1", True),
+    ("9.255.255.255", True),
+    ("10.0.0.0", False),
+    ("10.255.255.255", False),
+    ("11.0.0.0", True),
+    ("172.15.255.255", True),
+    ("172.16.0.0", False),
+    ("172.31.255.255", False),
+    ("172.32.0.0", True),
+    ("192.168.255.255", False),
+    ("192.169.0.0", True),
+    ("100.63.255.255", True),
+    ("100.64.0.0", False),
+    ("100.127.255.255", False),
+    ("100.128.0.0", True),
+    ("169.254.169.254", False),
+    ("fbff::1", True),
+    ("fc00::1", False),
+    ("fdff:ffff::1", False),
+    ("fe7f::1", True),
+    ("fe80::1", False),
+    ("febf::1", False),
+    ("fec0::1", True),
+]
+
+
+@pytest.mark.parametrize(("address", "verdict"), ADDRESSES)
+def test_units_and_downloads_reach_the_internet_and_nothing_private(
+    address: str, verdict: bool
+) -> None:
+    assert under(unit_rules(unit(), CLOSED)).permits(DEMO, outside(address), 443) is verdict
+    rules = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), CLOSED)
+    job = Endpoint(namespace="units", labels=FILLING)
+    assert under(rules).permits(job, outside(address), 443) is verdict
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+@pytest.mark.parametrize(
+    ("target", "port", "verdict"),
+    [
+        (Endpoint(namespace="kube-system", labels={"k8s-app": "kube-dns"}), 53, True),
+        (Endpoint(namespace="kube-system", labels={"k8s-app": "kube-dns"}), 443, False),
+        (Endpoint(namespace="kube-system", labels={"k8s-app": "metrics"}), 53, False),
+        (Endpoint(namespace="other", labels={"k8s-app": "kube-dns"}), 53, False),
+        (NEIGHBOUR, 53, False),
+    ],
+)
+def test_of_the_cluster_a_unit_reaches_its_name_servers_alone(
+    target: Endpoint, port: int, protocol: str, verdict: bool
+) -> None:
+    found = under(unit_rules(unit(), CLOSED)).permits(DEMO, target, port, protocol)
+    assert found is verdict
+
+
+def test_a_name_server_at_an_address_that_is_blocked_is_reached_for_names_alone() -> None:
+    """Such as a cache on each node, which lives on a link-local address."""
+    options = NetworkOptions(
+        blocked_cidrs=PRIVATE_NETWORKS, name_servers=("169.254.20.10/32", "fd00::a/128")
+    )
+    filling = prepare_rules(FILLING, Prepare(fromImage="x", command=("y",)), options)
+    job = Endpoint(namespace="units", labels=FILLING)
+    for network, who in ((under(unit_rules(unit(), options)), DEMO), (under(filling), job)):
+        for address in ("169.254.20.10", "fd00::a"):
+            assert network.permits(who, outside(address), 53, "UDP")
+            assert network.permits(who, outside(address), 53, "TCP")
+            assert not network.permits(who, outside(address), 80, "TCP")
+        assert not network.permits(who, outside("169.254.169.254"), 53, "UDP")
+
+
+def test_whoever_says_so_lets_units_reach_everything() -> None:
+    network = under(unit_rules(unit(), OPEN))
+    for target in (outside("10.96.0.1"), outside("fd00::1"), NEIGHBOUR, NATS):
+        assert network.permits(DEMO, target, 1, "UDP")
+
+
+@pytest.mark.parametrize("options", [CLOSED, OPEN])
+def test_a_copy_reaches_nothing_and_nothing_that_fills_a_storage_is_reached(
+    options: NetworkOptions,
+) -> None:
+    job = Endpoint(namespace="units", labels=FILLING)
+    copy = under(prepare_rules(FILLING, Prepare(fromStorageName="source"), options))
+    assert not copy.permits(job, outside("93.184.216.34"), 443)
+    assert not copy.permits(job, NEIGHBOUR, 53, "UDP")
+    assert not copy.permits(Endpoint(namespace="caller"), job, 80)
+    fill = Prepare(fromImage="x", command=("y",))
+    download = under(prepare_rules(FILLING, fill, options))
+    assert not download.permits(Endpoint(namespace="caller"), job, 80)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "address", "verdict"),
+    [
+        (("0.0.0.0/0",), "93.184.216.34", False),
+        (("0.0.0.0/0",), "2606:2800:220:1::1", True),
+        (("::/0", "10.0.0.0/8"), "93.184.216.34", True),
+        (("::/0", "10.0.0.0/8"), "2606:2800:220:1::1", False),
+        (("0.0.0.0/0", "::/0"), "93.184.216.34", False),
+        (("0.0.0.0/0", "::/0"), "2606:2800:220:1::1", False),
+    ],
+)
+def test_a_family_that_is_blocked_whole_is_not_opened_by_what_is_left_of_the_rule(
+    blocked: tuple[str, ...], address: str, verdict: bool
+) -> None:
+    rules = unit_rules(unit(), NetworkOptions(blocked_cidrs=blocked))
+    assert under(rules).permits(DEMO, outside(address), 443) is verdict
+
+
+def nats(**peer: Any) -> NetworkOptions:
+    return NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS, nats=NatsPeer(**peer))
+
+
+BY_LABELS = nats(namespace_labels={"team": "queue"}, pod_labels=QUEUE)
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "port", "verdict"),
+    [
+        (BY_LABELS, NATS, 4222, True),
+        (BY_LABELS, NATS, 8222, False),
+        (BY_LABELS, Endpoint(namespace="queue", labels={"app": "other"}), 4222, False),
+        (BY_LABELS, Endpoint(namespace="other", labels=QUEUE), 4222, False),
+        (BY_LABELS, outside("10.9.0.7"), 4222, False),
+        (nats(cidr="10.9.0.7/32", port=5222), outside("10.9.0.7"), 5222, True),
+        (nats(cidr="10.9.0.7/32", port=5222), outside("10.9.0.7"), 4222, False),
+        (nats(cidr="10.9.0.7/32"), outside("10.9.0.8"), 4222, False),
+        (nats(cidr="fd00::7/128"), outside("fd00::7"), 4222, True),
+        (nats(cidr="fd00::7/128"), outside("fd00::8"), 4222, False),
+        (CLOSED, NATS, 4222, False),
+    ],
+)
+def test_workers_alone_reach_nats_where_it_is_configured(
+    options: NetworkOptions, target: Endpoint, port: int, verdict: bool
+) -> None:
+    worker = under(unit_rules(unit(serverless=FUNCTION), options))
+    assert worker.permits(DEMO, target, port) is verdict
+    for other in (unit(), unit(serverless=Serverless(requestID="f"))):
+        assert not under(unit_rules(other, options)).permits(DEMO, target, port)
+
+
+def test_nobody_but_the_kubelet_reaches_what_a_worker_says_of_its_health() -> None:
+    worker = under(unit_rules(unit(Port(name="http", port=8080), serverless=FUNCTION), BY_LABELS))
+    for port in range(28_080, 28_090):
+        assert not worker.permits(Endpoint(namespace="caller"), DEMO, port)
+        assert not worker.permits(DEMO, DEMO, port)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        lambda: unit_rules(unit(), CLOSED),
+        lambda: unit_rules(unit(serverless=FUNCTION), BY_LABELS),
+        lambda: prepare_rules(FILLING, Prepare(fromStorageName="s"), CLOSED),
+    ],
+)
+def test_both_directions_are_always_held(rules: Callable[[], JsonObject]) -> None:
+    assert rules()["policyTypes"] == ["Ingress", "Egress"]

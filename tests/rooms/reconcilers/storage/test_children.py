@@ -1,0 +1,77 @@
+"""Which children are a storage's own, and with which rights what fills it works."""
+
+from typing import Any
+
+import pytest
+
+from gpuruntime.models.kinds.reasons import StorageReason
+from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage, GPUStorageSpec, Prepare
+from gpuruntime.models.kubernetes.metadata import ObjectMeta, OwnerReference
+from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS, VolumeClaim
+from gpuruntime.reconcilers.children.keeper import ChildSyncError
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.storage.children import demand_ours, prepare_job
+
+STORAGE = GPUStorage(metadata=ObjectMeta(name="models", uid="1"), spec=GPUStorageSpec(size="1Gi"))
+COPY = Prepare(fromStorageName="source")
+FILL = Prepare(fromImage="filler:1", args=("fill",))
+NOTHING = {"drop": ["ALL"]}
+
+
+def container(prepare: Prepare, *, is_restricted: bool) -> dict[str, Any]:
+    job: Any = prepare_job(STORAGE, prepare, UnitOptions(is_restricted=is_restricted), "")
+    (found,) = job["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def demand(*owners: OwnerReference) -> None:
+    """Of a claim that these own."""
+    claim = VolumeClaim(metadata=ObjectMeta(name="models", ownerReferences=owners))
+    demand_ours(
+        VOLUME_CLAIMS,
+        claim,
+        STORAGE,
+        refused=StorageReason.VOLUME_SYNC_FAILED,
+        waits=StorageReason.VOLUME_PENDING,
+    )
+
+
+def owner(uid: str, kind: str = GPU_STORAGES.kind) -> OwnerReference:
+    return OwnerReference(kind=kind, name="models", uid=uid, controller=True)
+
+
+def test_what_an_earlier_storage_of_the_name_left_is_not_taken() -> None:
+    demand(owner("1"))
+    with pytest.raises(ChildSyncError, match="of the storage that had this name") as caught:
+        demand(owner("0"))
+    assert caught.value.reason is StorageReason.VOLUME_PENDING
+
+
+@pytest.mark.parametrize("owners", [(), (owner("0", kind="GPUUnit"),)])
+def test_what_is_somebody_elses_is_refused(owners: tuple[OwnerReference, ...]) -> None:
+    with pytest.raises(ChildSyncError, match="it is left as it is") as caught:
+        demand(*owners)
+    assert caught.value.reason is StorageReason.VOLUME_SYNC_FAILED
+
+
+def test_a_copy_reads_what_any_user_left_and_leaves_it_to_the_same() -> None:
+    found = container(COPY, is_restricted=False)
+    assert found["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
+        "runAsUser": 0,
+    }
+    assert 'cp -af -- "./$each"' in found["command"][2]
+
+
+def test_a_copy_at_the_restricted_level_is_made_by_the_one_user_there_is() -> None:
+    found = container(COPY, is_restricted=True)
+    assert found["securityContext"]["capabilities"] == NOTHING
+    assert "runAsUser" not in found["securityContext"]
+    assert 'cp -Rf -- "./$each"' in found["command"][2]
+
+
+@pytest.mark.parametrize("is_restricted", [True, False])
+def test_an_image_that_fills_a_storage_has_no_rights_of_roots(is_restricted: bool) -> None:
+    found = container(FILL, is_restricted=is_restricted)
+    assert found["securityContext"]["capabilities"] == NOTHING

@@ -1,0 +1,103 @@
+"""Units that wait for each other: which of them ends its Pod, so that all go on."""
+
+import pytest
+
+from gpuruntime.models.kinds.reasons import MountReason
+from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, circle_of, told
+from gpuruntime.reconcilers.storage.mount_plan import Blocked, Takes, mounts_of
+from tests.rooms.reconcilers.storage.test_mount_plan import storage, unit
+
+BLOCKED = Blocked(reason=MountReason.STORAGE_HELD, message="storage s is held by unit b")
+Held = dict[str, str]
+CHANGE: tuple[tuple[GPUUnit, ...], Held] = (
+    (unit("a", "t", age=2), unit("b", "s", age=1)),
+    {"s": "a", "t": "b"},
+)
+
+
+def holdings(units: tuple[GPUUnit, ...], held: Held) -> Holdings:
+    storages = {name: storage(name, held_by=holder) for name, holder in held.items()}
+
+    def of(name: str) -> list[GPUStorage]:
+        return [storages[each] for each, holder in held.items() if holder == name]
+
+    def asking(name: str) -> list[GPUUnit]:
+        return [unit for unit in units if name in {each.name for each in unit.spec.storageMounts}]
+
+    return Holdings(
+        storage=storages.get,
+        of=of,
+        unit={each.metadata.name: each for each in units}.get,
+        asking=asking,
+    )
+
+
+@pytest.mark.parametrize(
+    ("units", "held", "makes_way"),
+    [
+        (*CHANGE, {"b"}),
+        (
+            (unit("a", "t", age=1), unit("b", "u", age=3), unit("c", "s", age=2)),
+            {"s": "a", "t": "b", "u": "c"},
+            {"a"},
+        ),
+        # The older one is the only one that holds what it asks for no more.
+        ((unit("a", "t", age=9), unit("b", "s", "t")), {"s": "a", "t": "b"}, {"a"}),
+        # Each asks for all that it holds: none of it is given to anybody else.
+        ((unit("a", "s", "t"), unit("b", "t", "s")), {"s": "a", "t": "b"}, set()),
+        # What is spare is not what the others wait for.
+        ((unit("a", "s", "t"), unit("b", "t", "s")), {"s": "a", "t": "b", "u": "b"}, set()),
+    ],
+    ids=["two", "three", "one spare", "none spare", "nobody asks"],
+)
+def test_the_youngest_of_those_that_hold_what_they_ask_for_no_more_makes_way(
+    units: tuple[GPUUnit, ...], held: Held, makes_way: set[str]
+) -> None:
+    found = holdings(units, held)
+    blocked = {each.metadata.name: told(each, BLOCKED, found) for each in units}
+    assert {name for name, each in blocked.items() if each.makes_way} == makes_way
+    for each in blocked.values():
+        assert each.message == f"{BLOCKED.message}; that unit waits for this one in turn"
+
+
+@pytest.mark.parametrize(
+    ("units", "held"),
+    [
+        ((unit("a", "t"), unit("b", "t")), {"s": "a", "t": "b"}),
+        ((unit("a", "t"), unit("b", "s", suspended=True)), {"s": "a", "t": "b"}),
+        ((unit("a", "t"),), {"s": "a", "t": "b"}),
+        ((unit("a", "t"), unit("b", "u"), unit("c", "t")), {"t": "b", "u": "c", "s": "a"}),
+    ],
+    ids=["runs", "sleeps", "gone", "others wait for each other"],
+)
+def test_who_waits_in_no_circle_runs_on(units: tuple[GPUUnit, ...], held: Held) -> None:
+    assert told(units[0], BLOCKED, holdings(units, held)) == BLOCKED
+
+
+def test_who_is_first_in_line_and_waits_for_this_unit_keeps_it_from_nothing() -> None:
+    older, holder = unit("older", "s", "t", age=9), unit("holder", "s", "t", age=1)
+    found = holdings((older, holder), {"s": "holder", "t": ""})
+    mounts = mounts_of(
+        holder,
+        found.storage,
+        dict.fromkeys(("s", "t"), (older, holder)),
+        is_stuck=lambda other: bool(circle_of(other, found)),
+    )
+    assert isinstance(mounts, Takes)
+    assert [each.metadata.name for each in mounts.storages] == ["t"]
+
+
+def test_who_waits_in_no_circle_comes_before_those_that_are_stuck() -> None:
+    older, holder = unit("older", "s", "t", age=9), unit("holder", "s", "t", age=1)
+    free = unit("free", "t", age=5)
+    found = holdings((older, holder, free), {"s": "holder", "t": ""})
+    for each, expected in ((free, Takes), (holder, Blocked)):
+        mounts = mounts_of(
+            each,
+            found.storage,
+            {"s": (older, holder), "t": (older, holder, free)},
+            is_stuck=lambda other: bool(circle_of(other, found)),
+        )
+        assert isinstance(mounts, expected)

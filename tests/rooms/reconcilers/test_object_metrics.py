@@ -1,0 +1,71 @@
+"""What the leader tells of all objects, in a world where they come and go."""
+
+import pytest
+
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from tests.rooms.operations.cluster import STOCK
+from tests.rooms.reconcilers.world import Manager, World, becomes, living, managing, quiet, until
+
+pytestmark = pytest.mark.looptime
+
+
+def stages(manager: Manager) -> dict[str, int]:
+    """How often each was measured."""
+    observed = manager.meter.observations
+    return {title: times for title, times in observed.items() if "unit_stage_seconds" in title}
+
+
+async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> None:
+    world = World()
+    world.add_pool(replicas=2)
+    world.add_pool("once", refill="Never", specName="g2", replicas=3)
+    world.add_unit("stranger", specName="nobodys")
+    async with living(world), managing(world) as manager:
+        census = manager.reconcilers.census
+        await until(lambda: census.stock_units()["g2", "available"] == 3)
+        await becomes(world, "stranger", "Ready")
+        spec = world.pool()["spec"]["specName"]
+        assert census.stock_units() == {
+            (spec, "available"): 2,
+            (spec, "claimed"): 0,
+            (spec, "progressing"): 0,
+            (spec, "failed"): 0,
+            ("g2", "available"): 3,
+            ("g2", "claimed"): 0,
+            ("g2", "progressing"): 0,
+            ("g2", "failed"): 0,
+        }
+        assert census.stock_wanted() == {(spec,): 2, ("g2",): 0}
+        told = {row: count for row, count in census.units().items() if count}
+        assert told == {("other", "Ready"): 1}
+        await until(lambda: census.pools()["Ready",] == 2)
+        assert census.storages() == {("Pending",): 0, ("Ready",): 0, ("Failed",): 0}
+
+
+async def test_a_spec_that_no_pool_has_any_more_is_told_no_more() -> None:
+    world = World()
+    world.add_pool(replicas=1)
+    async with living(world), managing(world) as manager:
+        census = manager.reconcilers.census
+        await until(lambda: bool(census.stock_units()))
+        world.delete(STOCK_POOLS, STOCK, "p")
+        await until(lambda: not census.stock_units())
+        assert census.stock_wanted() == {}
+
+
+async def test_the_stages_of_a_unit_are_measured_once_when_it_is_first_ready() -> None:
+    world = World()
+    world.add_pool(replicas=1)
+    world.add_unit("unit")
+    async with living(world), managing(world) as manager:
+        await becomes(world, "unit", "Ready")
+        await until(lambda: bool(stages(manager)))
+        measured = stages(manager)
+        assert measured["unit_stage_seconds ready"] == 1
+        assert measured["unit_stage_seconds total"] == 1
+        world.change("unit", suspended=True)
+        await becomes(world, "unit", "Suspended")
+        world.change("unit", suspended=False)
+        await becomes(world, "unit", "Ready")
+        await quiet(world)
+        assert stages(manager) == measured

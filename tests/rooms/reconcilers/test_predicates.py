@@ -1,0 +1,140 @@
+"""Which changes of an object wake its reconcilers, and which wake nobody."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.pods import (
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodStatus,
+    Waiting,
+)
+from gpuruntime.models.kubernetes.workloads import Deployment, DeploymentStatus
+from gpuruntime.reconcilers.children.drift import APPLIED
+from gpuruntime.reconcilers.predicates import (
+    asked,
+    by_wait,
+    counted,
+    has_begun,
+    is_news,
+    readiness,
+    trouble,
+    unit_name,
+)
+
+MOMENT = datetime(2025, 1, 1, tzinfo=UTC)
+UNIT = GPUUnit(
+    metadata=ObjectMeta(name="demo", uid="u1", generation=1, resourceVersion="5"),
+    spec=GPUUnitSpec(specName="g1"),
+)
+
+
+def with_metadata(**changes: Any) -> GPUUnit:
+    return attrs.evolve(UNIT, metadata=attrs.evolve(UNIT.metadata, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"uid": "u2"},
+        {"generation": 2},
+        {"annotations": {"a": "b"}},
+        {"labels": {"a": "b"}},
+        {"finalizers": ("f",)},
+        {"deletionTimestamp": MOMENT},
+    ],
+)
+def test_what_somebody_wants_of_a_unit_wakes(changes: dict[str, Any]) -> None:
+    assert asked(with_metadata(**changes)) != asked(UNIT)
+
+
+def test_our_own_answer_wakes_nobody() -> None:
+    answered = attrs.evolve(
+        with_metadata(resourceVersion="6"), status=GPUUnitStatus(phase="Ready")
+    )
+    assert asked(answered) == asked(UNIT)
+
+
+def test_a_pool_counts_stock_by_phase_claim_and_end() -> None:
+    ready = attrs.evolve(UNIT, status=GPUUnitStatus(phase="Ready"))
+    claimed = with_metadata(annotations={"runtime.lokiwager.io/claimed-by": "instance/a"})
+    leaving = with_metadata(deletionTimestamp=MOMENT)
+    kinds = [counted(each) for each in (None, UNIT, ready, claimed, leaving)]
+    assert len({repr(each) for each in kinds}) == 5
+    assert counted(with_metadata(labels={"a": "b"})) == counted(UNIT)
+
+
+def test_a_start_is_what_the_timeline_remembers() -> None:
+    begun = attrs.evolve(UNIT, status=GPUUnitStatus(timeline=Timeline(createdAt=MOMENT)))
+    assert has_begun(begun)
+    assert not has_begun(UNIT)
+    assert not has_begun(None)
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("ClaimLost", ["g1"]), ("InvalidSpec", [])])
+def test_only_who_lost_a_claim_waits_for_stock(reason: str, expected: list[str]) -> None:
+    condition = Condition(type="Ready", reason=reason)
+    assert list(by_wait(attrs.evolve(UNIT, status=GPUUnitStatus(conditions=(condition,))))) == (
+        expected
+    )
+    assert list(by_wait(UNIT)) == []
+
+
+def deployment(*, marks: Any = None, spec: bytes = b"{}", **status: Any) -> Deployment:
+    return Deployment(
+        metadata=ObjectMeta(name="unit-demo", generation=1, annotations=marks or {}),
+        spec=msgspec.Raw(spec),
+        status=DeploymentStatus(**status),
+    )
+
+
+def test_a_child_that_we_have_just_made_is_no_news_and_any_other_is() -> None:
+    assert not is_news(None, deployment(marks={APPLIED: "{}"}))
+    assert is_news(None, deployment())
+    assert is_news(deployment(), None)
+
+
+def test_a_child_that_changes_is_news_unless_only_its_status_does() -> None:
+    assert is_news(deployment(), deployment(spec=b'{"replicas":3}'))
+    assert is_news(deployment(), deployment(marks={"a": "b"}))
+    assert not is_news(deployment(), deployment(readyReplicas=1))
+
+
+CURRENT: dict[str, Any] = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
+
+
+def test_a_deployment_tells_when_its_one_pod_is_ready_or_refused() -> None:
+    on_its_way = readiness(deployment(**CURRENT))
+    assert readiness(None) == on_its_way == readiness(deployment(readyReplicas=1))
+    assert readiness(deployment(**CURRENT, readyReplicas=1)) != on_its_way
+    quota = Condition(type="ReplicaFailure", status="True", message="over quota")
+    assert readiness(deployment(**CURRENT, conditions=(quota,))) != on_its_way
+
+
+def pod(*, ready: bool = False, gone: bool = False, waiting: str = "") -> Pod:
+    state = ContainerState(waiting=Waiting(reason=waiting) if waiting else None)
+    return Pod(
+        metadata=ObjectMeta(name="pod", deletionTimestamp=MOMENT if gone else None),
+        status=PodStatus(
+            conditions=(Condition(type="Ready", status="True" if ready else "False"),),
+            containerStatuses=(ContainerStatus(name="runtime", state=state),),
+        ),
+    )
+
+
+def test_a_pod_tells_of_trouble_readiness_and_its_end_and_of_no_step_between() -> None:
+    assert trouble(pod()) == trouble(pod(waiting="ContainerCreating")) == trouble(None)
+    others = [pod(ready=True), pod(gone=True), pod(waiting="ErrImagePull")]
+    assert len({repr(trouble(each)) for each in (None, *others)}) == 4
+
+
+def test_a_child_without_our_label_is_nobodys() -> None:
+    assert unit_name(pod()) == unit_name(None) == ""

@@ -1,0 +1,149 @@
+"""At rest nothing is written and nothing listed: not by a new leader, nor by another version."""
+
+import asyncio
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.network import SERVICES
+from gpuruntime.models.kubernetes.pods import PODS
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.reconcilers.children.drift import APPLIED
+from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
+from tests.rooms.operations.cluster import INSTANCE
+from tests.rooms.reconcilers.world import (
+    OPTIONS,
+    World,
+    becomes,
+    living,
+    managing,
+    phase_of,
+    until,
+)
+
+pytestmark = pytest.mark.looptime
+
+# As another version of the template code would have it: every Pod comes out differently.
+NEWER = UnitOptions(
+    template_revision=OPTIONS.template_revision + 1,
+    is_restricted=True,
+    pod_defaults=PodDefaults(node_selector={"zone": "a"}),
+)
+
+
+async def served(world: World, count: int) -> list[str]:
+    """So many units with Services, all Ready, and their names; nobody leads afterwards."""
+    names = [f"u{number}" for number in range(count)]
+    async with living(world), managing(world):
+        for name in names:
+            world.add_unit(name, template={"ports": [{"name": "http", "port": 80}]})
+        await until(lambda: all(phase_of(each) == "Ready" for each in world.units))
+        await asyncio.sleep(5)
+    return names
+
+
+def versions(world: World) -> dict[str, str]:
+    """Of everything that a write would touch."""
+    return {
+        f"{resource.plural}/{each['metadata']['name']}": each["metadata"]["resourceVersion"]
+        for resource in (GPU_UNITS, DEPLOYMENTS, SERVICES, PODS)
+        for each in world.objects(resource, INSTANCE)
+    }
+
+
+async def test_a_minute_of_two_hundred_units_writes_and_lists_nothing() -> None:
+    world = World()
+    await served(world, 200)
+    before = versions(world)
+    async with managing(world) as manager:
+        await asyncio.sleep(5)
+        assert manager.reconciles("unit") == 200
+        assert manager.transport.written() == []
+        manager.transport.sent.clear()
+        await asyncio.sleep(60)
+        assert manager.transport.sent == []
+        assert manager.reconciles("unit") == 200
+    assert versions(world) == before
+
+
+async def test_another_version_of_the_template_restarts_nothing_until_a_spec_changes() -> None:
+    world = World()
+    names = await served(world, 20)
+    before = versions(world)
+    async with living(world):
+        async with managing(world, options=NEWER) as manager:
+            await asyncio.sleep(30)
+            assert manager.reconciles("unit") == 20
+            assert versions(world) == before
+            world.change(names[0], image="changed")
+            await until(lambda: zone_of(world, names[0]) == "a")
+            await becomes(world, names[0], "Ready")
+            await asyncio.sleep(5)
+            assert changed(world, before) == {names[0]}
+        rolled = versions(world)
+        async with managing(world):
+            await asyncio.sleep(30)
+            assert versions(world) == rolled
+            world.change(names[0], image="again")
+            await until(lambda: not zone_of(world, names[0]))
+
+
+def zone_of(world: World, unit: str) -> str:
+    selector = world.deployment(unit)["spec"]["template"]["spec"].get("nodeSelector", {})
+    zone: str = selector.get("zone", "")
+    return zone
+
+
+def changed(world: World, before: dict[str, str]) -> set[str]:
+    """The units of which something is another than before."""
+    after = versions(world)
+    keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    names = {key.partition("/")[2].removeprefix("unit-") for key in keys}
+    return {name.partition("-")[0] for name in names}
+
+
+async def test_after_a_rollback_children_of_an_unknown_rule_rest_until_a_spec_changes() -> None:
+    world = World()
+    first, second = await served(world, 2)
+    for name in (first, second):
+        applied = applied_to(world, name)
+        applied["inputs"] = "9:of-a-newer-rule"
+        path = DEPLOYMENTS.path(namespace=INSTANCE, name=f"unit-{name}")
+        marks = {APPLIED: json.dumps(applied)}
+        world.call("PATCH", path, {"metadata": {"annotations": marks}})
+    async with living(world):
+        await asyncio.sleep(1)
+    before = versions(world)
+    async with living(world), managing(world):
+        await asyncio.sleep(30)
+        assert versions(world) == before
+        world.change(first, image="changed")
+        await until(lambda: "changed" in repr(world.deployment(first)["spec"]))
+        await becomes(world, first, "Ready")
+        assert applied_to(world, first)["inputs"].startswith("1:")
+        assert changed(world, before) == {first}
+
+
+def applied_to(world: World, unit: str) -> dict[str, Any]:
+    """What the annotation of its Deployment remembers."""
+    applied: dict[str, Any] = json.loads(
+        world.deployment(unit)["metadata"]["annotations"][APPLIED]
+    )
+    return applied
+
+
+async def test_new_defaults_of_an_operator_reach_units_with_their_next_change() -> None:
+    world = World()
+    (name,) = await served(world, 1)
+    options = attrs.evolve(OPTIONS, pod_defaults=PodDefaults(node_selector={"zone": "a"}))
+    async with living(world), managing(world, options=options):
+        await asyncio.sleep(5)
+        assert not zone_of(world, name)
+        world.change(name, suspended=True)
+        await becomes(world, name, "Suspended")
+        world.change(name, suspended=False)
+        await becomes(world, name, "Ready")
+        assert zone_of(world, name) == "a"

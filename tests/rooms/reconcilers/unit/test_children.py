@@ -1,0 +1,115 @@
+"""What a unit's children are called, what they say, and whose they are."""
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, child_key
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.names import is_dns_label
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.unit.children import access_url, deployment_of, service_of
+from gpuruntime.reconcilers.unit.pod_template import Placement
+
+OPTIONS = UnitOptions()
+PORTS = Template(ports=(Port(name="http", port=80), Port(name="dns", port=53, protocol="UDP")))
+
+
+def unit(
+    name: str = "demo", *, namespace: str = OPTIONS.instance_namespace, **spec: Any
+) -> GPUUnit:
+    return GPUUnit(
+        metadata=ObjectMeta(name=name, namespace=namespace, uid="u1", generation=4),
+        spec=GPUUnitSpec(specName="g1.1", **spec),
+    )
+
+
+def deployment(of: GPUUnit) -> Any:
+    return deployment_of(of, OPTIONS, Placement()).body
+
+
+def service(of: GPUUnit) -> Any:
+    found = service_of(of, OPTIONS)
+    return found.body if found else None
+
+
+def test_children_bear_the_units_name_behind_a_prefix() -> None:
+    assert child_key(unit()) == (OPTIONS.instance_namespace, "unit-demo")
+    longest = "a" * 58
+    assert child_key(unit(longest)).name == f"unit-{longest}"
+
+
+def test_two_long_names_with_the_same_beginning_have_children_of_their_own() -> None:
+    first, second = (child_key(unit("a" * 58 + end)).name for end in ("-one", "-two"))
+    assert first != second
+    assert first[:45] == second[:45]
+
+
+@given(st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True))
+def test_every_name_of_a_unit_gives_a_name_that_a_service_takes(name: str) -> None:
+    assert is_dns_label(child_key(unit(name)).name)
+
+
+def test_the_unit_is_the_controller_of_its_children() -> None:
+    owner = {
+        "apiVersion": "runtime.lokiwager.io/v1alpha1",
+        "kind": "GPUUnit",
+        "name": "demo",
+        "uid": "u1",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    for child in (deployment(unit()), service(unit(template=PORTS))):
+        assert child["metadata"]["ownerReferences"] == [owner]
+        assert child["metadata"]["labels"][labels.UNIT] == "demo"
+
+
+def test_a_deployment_runs_one_pod_at_a_time_and_none_while_suspended() -> None:
+    spec = deployment(unit())["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert deployment(unit(suspended=True))["spec"]["replicas"] == 0
+
+
+def test_the_selector_finds_the_pods_of_the_template() -> None:
+    spec = deployment(unit())["spec"]
+    pod_labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= pod_labels.items()
+    assert service(unit(template=PORTS))["spec"]["selector"].items() <= pod_labels.items()
+
+
+def test_a_child_remembers_what_asked_for_it() -> None:
+    first = deployment_of(unit(), OPTIONS, Placement())
+    assert (first.generation, first.revision) == (4, OPTIONS.template_revision)
+    other = deployment_of(unit(image="other"), OPTIONS, Placement())
+    moved = deployment_of(unit(), OPTIONS, Placement(preferred_node="node-1"))
+    assert first.inputs == moved.inputs != other.inputs
+
+
+def test_a_service_has_one_port_for_each_of_the_templates() -> None:
+    assert service(unit(template=PORTS))["spec"]["ports"] == [
+        {"name": "http", "port": 80, "targetPort": 80, "protocol": "TCP"},
+        {"name": "dns", "port": 53, "targetPort": 53, "protocol": "UDP"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [unit(), unit(template=PORTS, namespace=OPTIONS.stock_namespace)],
+    ids=["no ports", "stock"],
+)
+def test_what_nobody_reaches_has_no_service_and_no_address(of: GPUUnit) -> None:
+    assert service(of) is None
+    assert access_url(of, OPTIONS) == ""
+
+
+def test_the_address_is_that_of_the_primary_port_under_the_clusters_domain() -> None:
+    options = attrs.evolve(OPTIONS, cluster_domain="example.test")
+    access = Access(primaryPort="dns", scheme="grpc")
+    host = "unit-demo.runtime-instance.svc.example.test"
+    assert access_url(unit(template=PORTS), options) == f"http://{host}:80"
+    assert access_url(unit(template=PORTS, access=access), options) == f"grpc://{host}:53"

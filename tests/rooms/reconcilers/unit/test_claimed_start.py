@@ -1,0 +1,187 @@
+"""From a claim to Ready: how much is written and looked at, and what stands at the end."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.models.kinds.pools import STOCK_POOLS
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.network import SERVICES
+from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.faults import ANSWER_LOST, Fault, FaultyTransport, refused
+from tests.rooms.operations.cluster import STOCK, replica
+from tests.rooms.reconcilers.world import World, living, managing, phase_of, quiet, until
+
+pytestmark = pytest.mark.looptime
+
+PORTS: dict[str, Any] = {"template": {"ports": [{"name": "http", "port": 80}]}}
+CONFLICT = refused(409, "Conflict")
+
+
+async def seeded(world: World, count: int = 1, *, refill: str = "Never") -> None:
+    world.add_pool(replicas=count, refill=refill)
+    await until(lambda: world.pool().get("status", {}).get("available") == count)
+    await quiet(world)
+
+
+def has_taken_over(world: World) -> bool:
+    return bool(world.units) and phase_of(world.units[0]) == "Ready" and not world.stock_names
+
+
+async def claimed(world: World) -> None:
+    async with replica(world) as api:
+        assert (await api.create(name="demo", **PORTS)).startswith("20")
+
+
+async def test_a_claim_costs_few_writes_and_few_reconciles() -> None:
+    world = World()
+    async with living(world), managing(world) as manager:
+        await seeded(world)
+        manager.transport.sent.clear()
+        manager.meter.sums.clear()
+        await claimed(world)
+        await until(lambda: has_taken_over(world))
+        await quiet(world)
+        writes = [each for each in manager.transport.written() if "stockpools" not in each]
+    told = [each for each in writes if each.endswith("/events")]
+    assert len(told) == 1
+    writes.remove(told[0])
+    verbs = [each.split()[0] for each in writes]
+    assert verbs == ["POST", "POST", "POST", "PATCH", "DELETE", "PATCH"]
+    assert manager.reconciles("unit") + manager.reconciles("stock") <= 6
+
+
+async def test_what_a_claim_leaves() -> None:
+    world = World()
+    async with living(world), managing(world):
+        await seeded(world)
+        await claimed(world)
+        await until(lambda: has_taken_over(world))
+        await quiet(world)
+    status = world.unit("demo")["status"]
+    assert status["nodeName"] == "node-1"
+    assert status["accessURL"] == "http://unit-demo.runtime-instance.svc.cluster.local:80"
+    moments = status["timeline"]
+    assert moments["acceptedAt"] <= moments["claimedAt"] <= moments["readyAt"]
+    assert {"createdAt", "scheduledAt", "startedAt"} < moments.keys()
+    assert world.end_state() == {
+        "units": {"demo": "Ready"},
+        "stock": {},
+        "pools": [{"phase": "Empty", "seeded": 1, "consumed": 1, "claimed": 0}],
+        "deployments": ["unit-demo"],
+        "services": ["unit-demo"],
+        "policies": ["unit-demo"],
+        "tombstones": [],
+    }
+
+
+async def test_at_rest_nothing_is_written_also_by_a_new_leader() -> None:
+    world = World()
+    async with living(world):
+        async with managing(world):
+            await seeded(world)
+            await claimed(world)
+            await until(lambda: has_taken_over(world))
+            await quiet(world)
+        before = len(world.ledger.done)
+        async with managing(world) as manager:
+            await quiet(world, seconds=30.0)
+    assert world.ledger.done[before:] == []
+    assert manager.transport.written() == []
+
+
+@attrs.frozen
+class Undisturbed:
+    """What a run without faults leaves, and how often each kind was created and deleted."""
+
+    state: dict[str, Any]
+    counts: dict[str, dict[str, int]]
+
+
+def outcome_of(world: World) -> Undisturbed:
+    kinds = (GPU_UNITS, STOCK_POOLS, DEPLOYMENTS, SERVICES)
+    counts = {
+        each.kind: {verb: world.made(each)[verb] for verb in ("POST", "DELETE")} for each in kinds
+    }
+    return Undisturbed(state=world.end_state(), counts=counts)
+
+
+def is_all_ready(world: World) -> bool:
+    stock = world.objects(GPU_UNITS, STOCK)
+    return len(stock) == 2 and all(phase_of(each) == "Ready" for each in stock)
+
+
+async def serve_one(world: World) -> None:
+    """A pool of two, of which one unit is claimed and taken over."""
+    if not world.objects(STOCK_POOLS, STOCK):
+        world.add_pool(replicas=2, refill="Never")
+    await until(lambda: is_all_ready(world) or bool(world.units))
+    if not world.units:
+        await claimed(world)
+    await until(lambda: phase_of(world.units[0]) == "Ready", seconds=900)
+    counts = ("seeded", "consumed", "available")
+    wanted = {"seeded": 2, "consumed": 1, "available": 1}
+    await until(
+        lambda: {name: world.pool().get("status", {}).get(name) for name in counts} == wanted,
+        seconds=900,
+    )
+    await quiet(world)
+
+
+async def run_with(number: int, fault: Callable[[FaultyTransport], Fault]) -> Undisturbed | None:
+    """Under a first manager whose write of that number is hit, and where it dies of it a second.
+
+    None: it never wrote so often.
+    """
+    world = World()
+    transports: list[FaultyTransport] = []
+
+    def prepare(transport: FaultyTransport) -> None:
+        transports.append(transport)
+        transport.on_write(number, fault(transport))
+
+    async with living(world):
+        async with managing(world, prepare=prepare), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(serve_one(world))
+            while not serving.done() and not transports[0]._is_cut:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            serving.cancel()
+        if not transports[0]._rules[0].times:
+            async with managing(world):
+                await serve_one(world)
+            return outcome_of(world)
+    return None
+
+
+def dies_before(transport: FaultyTransport) -> Fault:
+    return Fault(is_unreachable=True, then=transport.cut)
+
+
+def dies_after(transport: FaultyTransport) -> Fault:
+    return Fault(then=transport.cut)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda _: ANSWER_LOST, id="the answer is lost"),
+        pytest.param(lambda _: CONFLICT, id="a conflict"),
+        pytest.param(dies_before, id="the leader dies before"),
+        pytest.param(dies_after, id="the leader dies after"),
+    ],
+)
+async def test_at_every_write_the_end_and_the_creates_and_deletes_are_the_same(
+    fault: Callable[[FaultyTransport], Fault],
+) -> None:
+    world = World()
+    async with living(world), managing(world):
+        await serve_one(world)
+    expected = outcome_of(world)
+    number = 0
+    while outcome := await run_with(number, fault):
+        assert outcome == expected, f"write {number}"
+        number += 1
+    assert number > 10

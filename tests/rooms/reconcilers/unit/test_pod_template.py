@@ -1,0 +1,249 @@
+"""The Pod of a unit, member by member: its envelope, its container, and how it is held in."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.templates import EnvVar, Port, Template
+from gpuruntime.models.kinds.units import Access, GPUUnit, GPUUnitSpec, StorageMount
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.quantities import parse_quantity
+from gpuruntime.reconcilers.children.pod_security import RESTRICTED_UID
+from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
+from gpuruntime.reconcilers.unit.pod_template import (
+    RESERVATION_IMAGE,
+    Placement,
+    labels_of,
+    pod_template,
+    primary_port,
+)
+
+OPTIONS = UnitOptions()
+NOWHERE = Placement()
+HTTP = Port(name="http", port=80)
+METRICS = Port(name="metrics", port=9090)
+
+
+def unit(
+    namespace: str = OPTIONS.instance_namespace, *, given: Any = None, **spec: Any
+) -> GPUUnit:
+    return GPUUnit(
+        metadata=ObjectMeta(name="demo", namespace=namespace, labels=given or {}),
+        spec=GPUUnitSpec(specName="g1.1", **spec),
+    )
+
+
+def pod(of: GPUUnit, *, at: Placement = NOWHERE, **options: Any) -> Any:
+    return pod_template(of, UnitOptions(**options), at)["spec"]
+
+
+def container(of: GPUUnit, **options: Any) -> Any:
+    (found,) = pod(of, **options)["containers"]
+    return found
+
+
+def test_a_plain_unit_gets_this_pod_and_nothing_else() -> None:
+    """All that a change of ours may change: then the revision of the template has to rise."""
+    resources = {
+        "cpu": "2",
+        "memory": "16Gi",
+        "ephemeral-storage": "10Gi",
+        "nvidia.com/gpu": "1",
+    }
+    assert pod(unit(image="python:3.12", cpu="2", memory="16Gi", gpu=1)) == {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                "name": "runtime",
+                "image": "python:3.12",
+                "env": [
+                    {"name": "SPEC_NAME", "value": "g1.1"},
+                    {"name": "UNIT_NAME", "value": "demo"},
+                    {"name": "GPU_COUNT", "value": "1"},
+                    {"name": "MEMORY_LIMIT", "value": "16Gi"},
+                ],
+                "resources": {"requests": resources, "limits": resources},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],
+            }
+        ],
+        "volumes": [
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
+        ],
+    }
+
+
+def test_the_restricted_level_runs_as_a_fixed_user_that_is_not_root() -> None:
+    assert pod(unit(), is_restricted=True)["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsNonRoot": True,
+        "runAsUser": RESTRICTED_UID,
+    }
+
+
+def test_storages_are_volumes_that_every_pod_of_ours_may_write_to() -> None:
+    mounts = (
+        StorageMount(name="models", mountPath="/models", readOnly=True),
+        StorageMount(name="a" * 63, mountPath="/work"),
+    )
+    found = pod(unit(storageMounts=mounts))
+    assert found["volumes"][1:] == [
+        {"name": "storage-0", "persistentVolumeClaim": {"claimName": "models"}},
+        {"name": "storage-1", "persistentVolumeClaim": {"claimName": "a" * 63}},
+    ]
+    (runtime,) = found["containers"]
+    assert runtime["volumeMounts"][1:] == [
+        {"name": "storage-0", "mountPath": "/models", "readOnly": True},
+        {"name": "storage-1", "mountPath": "/work"},
+    ]
+    assert found["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "fsGroup": RESTRICTED_UID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+    }
+
+
+def test_the_callers_environment_comes_after_the_platforms_in_its_own_order() -> None:
+    envs = (EnvVar(name="Z", value="1"), EnvVar(name="A", value=""))
+    names = [each["name"] for each in container(unit(template=Template(envs=envs)))["env"]]
+    assert names == ["SPEC_NAME", "UNIT_NAME", "GPU_COUNT", "MEMORY_LIMIT", "Z", "A"]
+
+
+def test_absent_quantities_are_the_defaults_wherever_they_show() -> None:
+    defaults = PodDefaults(cpu="3", memory="6Gi", ephemeral_storage="2Gi")
+    found = pod(unit(), pod_defaults=defaults)
+    (runtime,) = found["containers"]
+    assert runtime["resources"]["limits"] == {
+        "cpu": "3",
+        "memory": "6Gi",
+        "ephemeral-storage": "2Gi",
+    }
+    assert runtime["env"][3] == {"name": "MEMORY_LIMIT", "value": "6Gi"}
+    assert found["volumes"][0]["emptyDir"]["sizeLimit"] == "3Gi"
+
+
+@given(gpu=st.integers(0, 16), resource=st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]))
+def test_requests_are_limits_and_no_gpu_asks_for_none(gpu: int, resource: str) -> None:
+    resources = container(unit(gpu=gpu), gpu_resource=resource)["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["limits"].get(resource) == (str(gpu) if gpu else None)
+
+
+@given(memory=st.sampled_from(["1", "3", "1500m", "1k", "16Gi", "1e3", "0.5Gi", "7Mi"]))
+def test_shared_memory_is_half_of_the_memory_and_never_more(memory: str) -> None:
+    size = pod(unit(memory=memory))["volumes"][0]["emptyDir"]["sizeLimit"]
+    half = parse_quantity(memory).rounded_up // 2
+    assert parse_quantity(size).rounded_up == half
+
+
+@pytest.mark.parametrize(
+    ("spec", "runs"),
+    [
+        ({}, (RESERVATION_IMAGE, ["sh", "-c", "sleep infinity"], None)),
+        ({"image": "x"}, ("x", None, None)),
+        ({"template": Template(command=("a",))}, (RESERVATION_IMAGE, ["a"], None)),
+        ({"template": Template(args=("b",))}, (RESERVATION_IMAGE, None, ["b"])),
+        (
+            {"image": "x", "template": Template(command=("a",), args=("b", "c"))},
+            ("x", ["a"], ["b", "c"]),
+        ),
+    ],
+)
+def test_what_runs(spec: dict[str, Any], runs: tuple[Any, ...]) -> None:
+    found = container(unit(**spec))
+    assert (found["image"], found.get("command"), found.get("args")) == runs
+
+
+def test_the_ports_of_the_template_are_the_containers() -> None:
+    ports = (HTTP, Port(name="dns", port=53, protocol="UDP"))
+    assert container(unit(template=Template(ports=ports)))["ports"] == [
+        {"name": "http", "containerPort": 80, "protocol": "TCP"},
+        {"name": "dns", "containerPort": 53, "protocol": "UDP"},
+    ]
+
+
+def probe(of: GPUUnit) -> Any:
+    return container(of).get("readinessProbe")
+
+
+def test_an_active_unit_is_ready_when_its_primary_port_can_be_reached() -> None:
+    template = Template(ports=(HTTP, METRICS))
+    assert probe(unit(template=template))["tcpSocket"] == {"port": 80}
+    chosen = unit(template=template, access=Access(primaryPort="metrics"))
+    assert probe(chosen)["tcpSocket"] == {"port": 9090}
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        unit(),
+        unit(template=Template(ports=(HTTP,)), access=Access(readiness="none")),
+        unit(template=Template(ports=(Port(name="dns", port=53, protocol="UDP"),))),
+        unit(OPTIONS.stock_namespace, template=Template(ports=(HTTP,))),
+    ],
+    ids=["no port", "turned off", "not tcp", "stock"],
+)
+def test_without_a_port_to_reach_nothing_is_probed(of: GPUUnit) -> None:
+    assert probe(of) is None
+
+
+def test_the_primary_port_is_the_named_one_or_the_first() -> None:
+    ports = Template(ports=(HTTP, METRICS))
+    assert primary_port(unit(template=ports)) == HTTP
+    assert primary_port(unit(template=ports, access=Access(primaryPort="metrics"))) == METRICS
+    assert primary_port(unit(access=Access(primaryPort="http"))) is None
+
+
+def test_the_operators_defaults_are_in_every_pod() -> None:
+    toleration = {"key": "gpu", "operator": "Exists"}
+    defaults = PodDefaults(
+        image_pull_secrets=("registry",),
+        tolerations=(toleration,),
+        node_selector={"zone": "a"},
+        runtime_class="nvidia",
+    )
+    found = pod(unit(), pod_defaults=defaults)
+    assert found["imagePullSecrets"] == [{"name": "registry"}]
+    assert found["tolerations"] == [toleration]
+    assert found["nodeSelector"] == {"zone": "a"}
+    assert found["runtimeClassName"] == "nvidia"
+
+
+def test_a_gpu_product_is_asked_for_beside_the_operators_selector() -> None:
+    defaults = PodDefaults(node_selector={"zone": "a", labels.GPU_PRODUCT: "any"})
+    found = pod(unit(gpuProduct="H100"), pod_defaults=defaults)
+    assert found["nodeSelector"] == {"zone": "a", labels.GPU_PRODUCT: "H100"}
+
+
+def test_the_surroundings_place_a_pod() -> None:
+    at = Placement(priority_class="high", preferred_node="node-1", ends_at_once=True)
+    found = pod(unit(), at=at)
+    assert found["priorityClassName"] == "high"
+    assert found["terminationGracePeriodSeconds"] == 0
+    (preference,) = found["affinity"]["nodeAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert preference["preference"]["matchExpressions"] == [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}
+    ]
+
+
+def test_a_pod_bears_the_labels_that_we_find_it_by_and_no_other_of_the_users() -> None:
+    given = {labels.POOL: "p", labels.TENANT: "t", "team": "x"}
+    assert labels_of(unit(given=given)) == {
+        "app.kubernetes.io/name": "gpuruntime-unit",
+        "app.kubernetes.io/managed-by": "gpuruntime",
+        labels.UNIT: "demo",
+        labels.SPEC: "g1.1",
+        labels.POOL: "p",
+        labels.TENANT: "t",
+    }

@@ -1,0 +1,293 @@
+"""The status of a unit by its Deployment and its Pods: every reason, every moment."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+import pytest
+
+from gpuruntime.models.kinds import labels
+from gpuruntime.models.kinds.phases import UnitPhase
+from gpuruntime.models.kinds.reasons import UnitReason
+from gpuruntime.models.kinds.templates import Port, Template
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.kubernetes.metadata import ObjectMeta
+from gpuruntime.models.kubernetes.pods import (
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Running,
+    Terminated,
+    Waiting,
+)
+from gpuruntime.models.kubernetes.workloads import Deployment, DeploymentStatus
+from gpuruntime.reconcilers.options import UnitOptions
+from gpuruntime.reconcilers.unit.children import MIN_READY_SECONDS
+from gpuruntime.reconcilers.unit.status import (
+    ON_ITS_WAY,
+    PATIENCE_SECONDS,
+    Verdict,
+    look_again_seconds,
+    running_verdict,
+    status_of,
+    stopped_verdict,
+)
+
+NOW = datetime(2025, 1, 1, 12, tzinfo=UTC)
+OPTIONS = UnitOptions()
+CREATED = NOW - timedelta(seconds=30)
+ENDED = Terminated(exitCode=1, reason="Error", message="no weights")
+
+
+def unit(*, marks: Any = None, status: GPUUnitStatus | None = None, **spec: Any) -> GPUUnit:
+    metadata = ObjectMeta(
+        name="demo", namespace=OPTIONS.instance_namespace, generation=2, annotations=marks or {}
+    )
+    wanted = GPUUnitSpec(specName="g1", **spec)
+    return GPUUnit(metadata=metadata, spec=wanted, status=status or GPUUnitStatus())
+
+
+def deployment(
+    *, ready: int = 0, available: int = 0, generation: int = 1, observed: int = 1, **more: Any
+) -> Deployment:
+    return Deployment(
+        metadata=ObjectMeta(name="unit-demo", generation=generation, creationTimestamp=CREATED),
+        status=DeploymentStatus(
+            observedGeneration=observed,
+            replicas=1,
+            updatedReplicas=1,
+            readyReplicas=ready,
+            availableReplicas=available,
+            **more,
+        ),
+    )
+
+
+SERVING = deployment(ready=1, available=1)
+
+
+def pod(
+    *, ready: bool = False, scheduled: Condition | None = None, restarts: int = 0, **state: Any
+) -> Pod:
+    container = ContainerStatus(
+        name="runtime",
+        ready=ready,
+        restartCount=restarts,
+        state=ContainerState(**state),
+        lastState=ContainerState(terminated=ENDED if restarts else None),
+    )
+    conditions = (
+        scheduled or Condition(type="PodScheduled", status="True", lastTransitionTime=CREATED),
+        Condition(type="Ready", status="True" if ready else "False"),
+    )
+    return Pod(
+        metadata=ObjectMeta(name="pod", creationTimestamp=CREATED),
+        spec=PodSpec(nodeName="node-1"),
+        status=PodStatus(conditions=conditions, containerStatuses=(container,)),
+    )
+
+
+READY = pod(ready=True, running=Running(startedAt=NOW))
+PULL = pod(waiting=Waiting(reason="ImagePullBackOff", message="no such image"))
+CREATING = pod(waiting=Waiting(reason="ContainerCreating"))
+CRASHED = pod(ready=True, restarts=1, running=Running(startedAt=NOW))
+
+
+def unschedulable(*, seconds: float) -> Pod:
+    return pod(
+        scheduled=Condition(
+            type="PodScheduled",
+            status="False",
+            reason="Unschedulable",
+            message="0/3 nodes are available",
+            lastTransitionTime=NOW - timedelta(seconds=seconds),
+        )
+    )
+
+
+def refusing(message: str) -> Deployment:
+    condition = Condition(type="ReplicaFailure", status="True", message=message)
+    return deployment(conditions=(condition,))
+
+
+@pytest.mark.parametrize(
+    ("kept", "pods", "reason", "message"),
+    [
+        (SERVING, (READY,), "DeploymentReady", "the Pod is ready"),
+        (SERVING, (), "DeploymentReady", "the Pod is ready"),
+        (SERVING, (CREATING,), "DeploymentProgressing", ON_ITS_WAY),
+        (deployment(), (), "DeploymentProgressing", ON_ITS_WAY),
+        (deployment(), (READY,), "DeploymentProgressing", ON_ITS_WAY),
+        (refusing("over quota"), (), "DeploymentProgressing", "over quota"),
+        (refusing("over quota"), (CREATING,), "DeploymentProgressing", ON_ITS_WAY),
+        (
+            deployment(),
+            (PULL,),
+            "PodStartupFailed",
+            "pod/runtime: ImagePullBackOff: no such image",
+        ),
+        (
+            deployment(ready=1),
+            (CRASHED,),
+            "PodStartupFailed",
+            "pod/runtime: Error: exit code 1: no weights",
+        ),
+        (SERVING, (CRASHED,), "DeploymentReady", "the Pod is ready"),
+        (deployment(), (unschedulable(seconds=1),), "DeploymentProgressing", ON_ITS_WAY),
+        (
+            deployment(),
+            (unschedulable(seconds=PATIENCE_SECONDS),),
+            "PodUnschedulable",
+            "pod: 0/3 nodes are available",
+        ),
+        (
+            deployment(),
+            (unschedulable(seconds=-60),),
+            "PodUnschedulable",
+            "pod: 0/3 nodes are available",
+        ),
+        (deployment(generation=2, observed=1), (PULL,), "DeploymentProgressing", ON_ITS_WAY),
+        (
+            deployment(generation=2, observed=2),
+            (PULL,),
+            "PodStartupFailed",
+            "pod/runtime: ImagePullBackOff: no such image",
+        ),
+        (
+            deployment(ready=1, available=1, generation=2, observed=1),
+            (READY,),
+            "DeploymentProgressing",
+            ON_ITS_WAY,
+        ),
+    ],
+)
+def test_what_is_observed_gives_one_reason(
+    kept: Deployment, pods: tuple[Pod, ...], reason: str, message: str
+) -> None:
+    found = running_verdict(unit(), kept, pods, now=NOW)
+    assert (found.reason, found.message) == (reason, message)
+    assert found.is_ready is (reason == "DeploymentReady")
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason", "message"),
+    [
+        ((READY,), "DeploymentProgressing", "suspended: the Pod is still ending"),
+        ((), "ScaledToZero", "suspended: no Pod runs"),
+    ],
+)
+def test_a_suspended_unit_is_at_zero_once_its_pods_are_gone(
+    pods: tuple[Pod, ...], reason: str, message: str
+) -> None:
+    found = running_verdict(unit(suspended=True), SERVING, pods, now=NOW)
+    assert found == stopped_verdict("suspended", pods)
+    assert (found.reason, found.message) == (reason, message)
+
+
+@pytest.mark.parametrize(
+    ("kept", "pods", "seconds"),
+    [
+        (SERVING, (READY,), None),
+        (deployment(), (CREATING,), None),
+        (deployment(), (PULL,), None),
+        (deployment(ready=1), (CRASHED,), float(MIN_READY_SECONDS)),
+        (deployment(), (unschedulable(seconds=1),), PATIENCE_SECONDS - 1),
+        (deployment(), (unschedulable(seconds=60),), None),
+    ],
+)
+def test_only_what_time_alone_changes_is_looked_at_again(
+    kept: Deployment, pods: tuple[Pod, ...], seconds: float | None
+) -> None:
+    assert look_again_seconds(kept, pods, now=NOW) == seconds
+
+
+PHASES = {
+    UnitReason.DEPLOYMENT_READY: UnitPhase.READY,
+    UnitReason.FUNCTION_DECLARED: UnitPhase.READY,
+    UnitReason.SCALED_TO_ZERO: UnitPhase.SUSPENDED,
+    UnitReason.INVALID_SPEC: UnitPhase.FAILED,
+    UnitReason.POD_STARTUP_FAILED: UnitPhase.FAILED,
+    UnitReason.STORAGE_MOUNT_INVALID: UnitPhase.FAILED,
+    UnitReason.SERVERLESS_CONFIG_INVALID: UnitPhase.FAILED,
+    UnitReason.OPERATION_CONFLICT: UnitPhase.FAILED,
+}
+
+
+def told(
+    of: GPUUnit, reason: UnitReason, *pods: Pod, kept: Deployment | None = None
+) -> GPUUnitStatus:
+    verdict = Verdict(reason=reason, message="words")
+    return status_of(of, verdict, deployment=kept, pods=pods, options=OPTIONS, now=NOW)
+
+
+@pytest.mark.parametrize("reason", list(UnitReason))
+def test_every_reason_gives_its_phase_and_says_of_which_spec_it_speaks(
+    reason: UnitReason,
+) -> None:
+    status = told(unit(), reason)
+    assert status.phase == PHASES.get(reason, UnitPhase.PROGRESSING)
+    assert status.readyReplicas == int(reason is UnitReason.DEPLOYMENT_READY)
+    assert status.observedGeneration == 2
+    (condition,) = status.conditions
+    assert (condition.reason, condition.observedGeneration) == (reason, 2)
+
+
+def test_an_address_is_published_once_there_is_something_behind_it() -> None:
+    served = unit(template=Template(ports=(Port(name="http", port=80),)))
+    before = told(served, UnitReason.DEPLOYMENT_PROGRESSING)
+    assert (before.serviceName, before.accessURL) == ("", "")
+    after = told(served, UnitReason.DEPLOYMENT_PROGRESSING, kept=deployment())
+    assert after.serviceName == "unit-demo"
+    assert after.accessURL == "http://unit-demo.runtime-instance.svc.cluster.local:80"
+    assert told(unit(), UnitReason.DEPLOYMENT_READY, kept=SERVING).serviceName == ""
+
+
+def test_the_timeline_tells_the_first_start() -> None:
+    moment = NOW - timedelta(seconds=40)
+    marks = {labels.ACCEPTED_AT: moment.isoformat(), labels.CLAIMED_AT: moment.isoformat()}
+    status = told(unit(marks=marks), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
+    timeline = status.timeline
+    assert (timeline.acceptedAt, timeline.claimedAt) == (moment, moment)
+    assert (timeline.createdAt, timeline.scheduledAt) == (CREATED, CREATED)
+    assert (timeline.startedAt, timeline.readyAt) == (NOW, NOW)
+    later = attrs.evolve(SERVING, metadata=ObjectMeta(creationTimestamp=NOW))
+    again = told(unit(status=status), UnitReason.DEPLOYMENT_READY, kept=later)
+    assert again.timeline == timeline
+
+
+def test_moments_that_are_none_are_left_out() -> None:
+    """One before the first year of UTC is read by Python, and cannot be written again."""
+    for one in ("yesterday", "2025-01-01T00:00:00", "0001-01-01T00:00:00+14:00"):
+        marks = {labels.ACCEPTED_AT: one, labels.CLAIMED_AT: one}
+        timeline = told(unit(marks=marks), UnitReason.INVALID_SPEC).timeline
+        assert timeline == GPUUnitStatus().timeline
+
+
+def test_a_claim_on_stock_writes_nothing_into_its_status() -> None:
+    """It would take the guard from whoever wants to give the claim back."""
+    settled = told(unit(), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
+    marks = {labels.CLAIMED_BY: "instance/a", labels.CLAIMED_AT: NOW.isoformat()}
+    claimed = unit(marks=marks, status=settled)
+    assert told(claimed, UnitReason.DEPLOYMENT_READY, READY, kept=SERVING) == settled
+
+
+def test_on_the_way_only_the_start_is_worth_a_write() -> None:
+    first = told(unit(), UnitReason.DEPLOYMENT_PROGRESSING, kept=deployment())
+    assert first.timeline.createdAt == CREATED
+    assert first.nodeName == ""
+    started = unit(status=first)
+    onward = told(started, UnitReason.DEPLOYMENT_PROGRESSING, CREATING, kept=deployment())
+    assert onward == first
+    ready = told(started, UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
+    assert ready.nodeName == "node-1"
+
+
+def test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known() -> None:
+    ready = told(unit(), UnitReason.DEPLOYMENT_READY, READY, kept=SERVING)
+    assert ready.nodeName == "node-1"
+    assert told(unit(status=ready), UnitReason.DEPLOYMENT_READY, kept=SERVING) == ready
+    asleep = told(unit(status=ready), UnitReason.SCALED_TO_ZERO, kept=deployment())
+    assert asleep.nodeName == ""

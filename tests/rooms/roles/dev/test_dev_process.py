@@ -1,0 +1,107 @@
+"""The program `gpuruntime dev` as a person at a terminal has it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.proofs.real_cluster.product import Caller, Process, until
+from tests.rooms.roles.programs import ANY_PORT, Programs, said
+
+GRACE_SECONDS = 10.0
+
+
+def processor_seconds(pid: int) -> float:
+    """What it has had of a core so far: other work on the machine does not lengthen it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ports_of(dev: Process) -> list[int]:
+    server = yaml.safe_load(Path(said(dev, "kubeconfig")).read_text())
+    text = dev.log.read_text() + server["clusters"][0]["cluster"]["server"]
+    return [int(port) for port in set(re.findall(r"http://127\.0\.0\.1:(\d+)", text))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+def test_it_is_up_within_three_seconds(program: Programs) -> None:
+    assert processor_seconds(program.dev().pid) < 3
+
+
+def test_what_it_says_to_try_works_when_it_is_pasted(program: Programs) -> None:
+    dev = program.dev()
+    lines = [line for line in dev.log.read_text().splitlines() if line.startswith("  curl ")]
+    assert len(lines) == 5
+    pasted = subprocess.run(
+        ["bash", "-ec", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert pasted.returncode == 0, pasted.stderr
+    assert '"name":"demo"' in pasted.stdout
+    assert '"body":{"hello":"world"}' in pasted.stdout
+    Caller(dev.address).until("/gpu-units/demo", lambda unit: unit["phase"] == "Ready")
+
+
+def test_a_unit_with_more_gpus_than_a_node_has_shows_the_schedulers_words(
+    program: Programs,
+) -> None:
+    caller = Caller(program.dev().address)
+    stock = {"operationID": "much", "specName": "g9", "gpu": 9, "replicas": 1}
+    assert caller.post("/operator/stock-units", stock).status == 202
+    (unit,) = caller.until(
+        "/gpu-units?lifecycle=stock",
+        lambda units: bool(units) and units[0]["reason"] == "PodUnschedulable",
+    )
+    assert "Insufficient nvidia.com/gpu" in unit["message"]
+
+
+def test_it_listens_on_127_0_0_1_alone(program: Programs) -> None:
+    """All of 127.0.0.0/8 is this machine, so whoever listens everywhere answers there as well."""
+    dev = program.dev("--listen", ANY_PORT)
+    ports = ports_of(dev)
+    assert len(ports) == 6, "the api, the cluster, four operations listeners"
+    for port in ports:
+        socket.create_connection(("127.0.0.1", port)).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))
+
+
+@pytest.mark.parametrize("key", ["listen", "operations.listen"])
+def test_a_port_in_use_is_one_line_with_the_remedy(program: Programs, key: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = f"127.0.0.1:{holder.getsockname()[1]}"
+        settings = {"listen": taken} if key == "listen" else {"operations": {"listen": taken}}
+        dev = program.start("dev", **settings)
+        assert dev.exit_code() == 2
+    (line,) = [line for line in dev.log.read_text().splitlines() if '"error"' in line]
+    assert f"{key}: {taken} is in use: end what listens there, or choose another" in line
+    assert "Traceback" not in dev.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_within_the_grace_whoever_is_listening(
+    program: Programs, number: int
+) -> None:
+    dev = program.dev()
+    kubeconfig = Path(said(dev, "kubeconfig"))
+    document = yaml.safe_load(kubeconfig.read_text())
+    host, port = document["clusters"][0]["cluster"]["server"].removeprefix("http://").split(":")
+    with (
+        socket.create_connection((host, int(port))) as watch,
+        socket.create_connection(("127.0.0.1", int(dev.address.rpartition(":")[2]))) as idle,
+    ):
+        watch.sendall(b"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert b"200 OK" in watch.recv(4096)
+        idle.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert b"200 OK" in idle.recv(4096)
+        began = time.monotonic()
+        os.kill(dev.pid, number)
+        assert dev.exit_code() == 0
+        assert time.monotonic() - began < GRACE_SECONDS
+    assert "Traceback" not in dev.log.read_text()
+    until(kubeconfig.exists, lambda is_there: not is_there)

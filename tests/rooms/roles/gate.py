@@ -1,0 +1,88 @@
+"""What stands between a process and its cluster: a load balancer, on command."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import attrs
+
+from gpuruntime.embedded.apiserver.streams import WholeAnswer
+from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse, Transport
+from gpuruntime.models.encoding import codec
+
+
+def status(code: int, reason: str) -> Response:
+    """A refusal in the API server's own words."""
+    body = codec.encode(
+        {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": "no"}
+    )
+    return Response(status=code, headers={"content-type": JSON}, body=body)
+
+
+class Gate:
+    """Watches end when it is shut; it then answers by itself, whatever is asked for."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._path = re.compile("")
+        self._answer: Response | None = None
+        self._waiting: dict[asyncio.Timeout, str] = {}
+
+    def shut(self, answer: Response, path: str = "") -> None:
+        """For those requests alone whose path has the pattern."""
+        self._answer, self._path = answer, re.compile(path)
+        for waiting, asked in self._waiting.items():
+            if self._path.search(asked):
+                waiting.reschedule(asyncio.get_running_loop().time())
+
+    def open(self) -> None:
+        self._answer = None
+
+    async def request(self, request: Request) -> Response:
+        return self._refusal_of(request) or await self._inner.request(request)
+
+    def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:
+        if refusal := self._refusal_of(request):
+            yield WholeAnswer(refusal)
+            return
+        async with self._inner.stream(request) as stream:
+            yield _Passing(stream, self._waiting, request.path)
+
+    def _refusal_of(self, request: Request) -> Response | None:
+        return self._answer if self._path.search(request.path) else None
+
+
+@attrs.frozen
+class _Passing:
+    _inner: StreamResponse
+    _waiting: dict[asyncio.Timeout, str]
+    _path: str
+
+    @property
+    def status(self) -> int:
+        return self._inner.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self._inner.headers)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        chunks = self._inner.chunks()
+        while True:
+            waiting = asyncio.timeout(None)
+            self._waiting[waiting] = self._path
+            try:
+                async with waiting:
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                return
+            finally:
+                del self._waiting[waiting]
+            if chunk is None:
+                return
+            yield chunk

@@ -1,0 +1,75 @@
+"""What the configuration says of workers, as the manager puts it into their Pods."""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import attrs
+import nkeys
+import pytest
+
+from gpuruntime.reconcilers.options import SidecarOptions
+from gpuruntime.roles.options.worker_pods import mint_of, sidecar_options_of
+from gpuruntime.settings.schema import Settings, load
+
+LOGIN = "nats: {url: 'nats://nats:4222', user: ali, passwordFile: /p, caFile: /ca}"
+NOW = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def settings(folder: Path, text: str) -> Settings:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return load(str(path), flags={}, environment={})
+
+
+def test_by_default_the_worker_is_of_the_managers_version_and_functions_are_off(
+    tmp_path: Path,
+) -> None:
+    found = sidecar_options_of(settings(tmp_path, ""))
+    assert found == attrs.evolve(SidecarOptions(), image=f"gpuruntime:{version('gpuruntime')}")
+    assert found.broker_url == ""
+
+
+def test_what_is_said_of_a_worker_is_what_it_gets(tmp_path: Path) -> None:
+    text = (
+        "nats: {url: 'nats://nats:4222', subjectPrefix: gpu}\n"
+        "worker: {ackWait: 20s, resultRetention: 1h}\n"
+        "serverless: {image: r/g:1, cpu: 1m, cpuLimit: '2', memory: 1Gi, drain: 5s}"
+    )
+    assert sidecar_options_of(settings(tmp_path, text)) == SidecarOptions(
+        image="r/g:1",
+        cpu="1m",
+        cpu_limit="2",
+        memory="1Gi",
+        drain_seconds=5.0,
+        broker_url="nats://nats:4222",
+        subject_prefix="gpu",
+        ack_wait_seconds=20.0,
+        retention_seconds=3600.0,
+    )
+
+
+def test_without_a_signing_key_all_share_the_configured_login(tmp_path: Path) -> None:
+    given = settings(tmp_path, LOGIN)
+    found = sidecar_options_of(given)
+    assert found.broker_user == "ali"
+    assert found.broker_files == {"caFile": "/ca", "passwordFile": "/p"}
+    assert mint_of(given, now=lambda: NOW) is None
+
+
+@pytest.mark.parametrize("account", ["", "A" * 56])
+def test_with_a_signing_key_nothing_of_that_login_is_handed_on(
+    tmp_path: Path, account: str
+) -> None:
+    seed = tmp_path / "account.nk"
+    seed.write_bytes(nkeys.encode_seed(b"1" * 32, nkeys.PREFIX_BYTE_ACCOUNT))
+    signing = (
+        f"serverless: {{signingKeyFile: {seed}, account: '{account}', credentialsLifetime: 1h}}"
+    )
+    given = settings(tmp_path, f"{LOGIN}\n{signing}")
+    found = sidecar_options_of(given)
+    assert (found.broker_user, found.broker_files) == ("", {"caFile": "/ca"})
+    mint = mint_of(given, now=lambda: NOW)
+    assert mint is not None
+    assert mint.lifetime_seconds == 3600.0
+    assert mint.worker("echo", "echo-w-1").text != mint.worker("echo", "echo-w-1").text

@@ -1,0 +1,77 @@
+"""The program as processes beside a test, each with a configuration file of its own."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.proofs.real_cluster.processes import Keeper
+from tests.proofs.real_cluster.product import NOWHERE, Process, until
+
+ANY_PORT = "127.0.0.1:0"
+# The last line that dev says when everything is up.
+UP = "gpu-units/demo\n"
+
+
+class Programs:
+    def __init__(self, keeper: Keeper, folder: Path) -> None:
+        self.folder = folder
+        self._keeper = keeper
+        self._count = 0
+
+    def start(
+        self, role: str, *flags: str, on_path: Path | None = None, **settings: Any
+    ) -> Process:
+        """On free ports, unless the settings say otherwise; with a folder before the PATH."""
+        self._count += 1
+        name = f"{role}-{self._count}"
+        config = self.folder / f"{name}.yaml"
+        own = {"listen": ANY_PORT, "operations": {"listen": ANY_PORT}}
+        config.write_text(yaml.safe_dump({**own, **settings}))
+        argv = [sys.executable, "-m", "gpuruntime", role, "--config", str(config), *flags]
+        if on_path:
+            argv = ["env", f"PATH={on_path}:{os.environ['PATH']}", *argv]
+        return Process(self._keeper, name, self.folder / f"{name}.log", argv)
+
+    def cluster(self) -> Path:
+        """The embedded cluster without a role on it: its kubeconfig."""
+        process = self.start("dev", "--only", "cluster")
+        return Path(said(process, "kubeconfig"))
+
+    def dev(self, *flags: str, on_path: Path | None = None, **settings: Any) -> Process:
+        process = self.start("dev", *flags, on_path=on_path, **settings)
+        wait_for(process, UP)
+        return process
+
+
+@contextmanager
+def programs(folder: Path) -> Iterator[Programs]:
+    """What was started ends with the block, whatever it was doing."""
+    keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-roles-")), NOWHERE)
+    try:
+        yield Programs(keeper, folder)
+    finally:
+        keeper.close()
+
+
+def said(process: Process, word: str) -> str:
+    """What dev tells a person under this word."""
+    text = wait_for(process, f"{word} ")
+    line = next(line for line in text.splitlines() if line.startswith(f"{word} "))
+    return line.split()[1]
+
+
+def wait_for(process: Process, words: str) -> str:
+    """The log as soon as these words are in it."""
+    text = until(
+        process.log.read_text,
+        lambda text: words in text or process.has_ended,
+        explain=process.tail,
+    )
+    assert words in text, f"{process.name} ended; the end of its log:\n{process.tail()}"
+    return text

@@ -1,0 +1,112 @@
+"""How the api stands to its broker: told in health, healed by itself, and never why it is down."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import attrs
+
+from gpuruntime.embedded.cluster import EmbeddedCluster
+from gpuruntime.kube.client import Client
+from gpuruntime.roles.api import Api
+from gpuruntime.roles.cluster_connection import wall_clock
+from gpuruntime.roles.dev.dev import install
+from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from gpuruntime.settings.serverless import NatsSettings
+from tests.rooms.bus.broker import Broker
+from tests.rooms.bus.fixtures import own
+
+__all__ = ["own"]
+
+SETTINGS = Settings(
+    listen=Address("127.0.0.1", 0),
+    operations=OperationsSettings(listen=Address("127.0.0.1", 0)),
+)
+INVOCATIONS = "/api/v1/serverless/invocations"
+SYNC = {"serverlessRequestID": "echo", "mode": "sync", "invocationID": "one"}
+UNIT = {
+    "operationID": "make",
+    "name": "echo",
+    "specName": "g1.1",
+    "image": "echo:1",
+    "serverless": {"requestID": "echo"},
+}
+
+
+@asynccontextmanager
+async def serving(url: str) -> AsyncIterator[Api]:
+    cluster = EmbeddedCluster(now=wall_clock)
+    await install(Client(cluster.transport), SETTINGS)
+    api = Api(attrs.evolve(SETTINGS, nats=NatsSettings(url=url)), transport=cluster.transport)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(api.run(), name="api")
+        await api.serving()
+        yield api
+        await api.drain()
+        task.cancel()
+
+
+async def asked(api: Api, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, f"{api.address}{path}", json=body) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def until_connected(api: Api, *, is_there: bool) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            _, view = await asked(api, "GET", "/api/v1/health")
+            assert view["data"]["status"] == "ok"
+            if view["data"]["queueConnected"] is is_there:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def until_accepted(api: Api) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            status, _ = await asked(api, "GET", f"{INVOCATIONS}/one?serverlessRequestID=echo")
+            if status == 200:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_broker_that_comes_and_goes_is_told_and_harms_nothing_else(own: Broker) -> None:
+    async with serving(own.url) as api:
+        await until_connected(api, is_there=True)
+        assert (await asked(api, "POST", "/api/v1/gpu-units", UNIT))[0] == 201
+        assert (await asked(api, "POST", INVOCATIONS, {**SYNC, "mode": "async"}))[0] == 202
+        own.kill()
+        await until_connected(api, is_there=False)
+        status, refusal = await asked(api, "POST", INVOCATIONS, SYNC)
+        assert (status, refusal["error"]["code"]) == (503, "service_unavailable")
+        assert (await asked(api, "GET", "/api/v1/gpu-units/echo"))[0] == 200
+        own.start()
+        await until_connected(api, is_there=True)
+        query = "?serverlessRequestID=echo"
+        assert (await asked(api, "GET", f"{INVOCATIONS}/one{query}"))[0] == 200
+
+
+async def test_a_synchronous_call_in_hand_does_not_keep_the_api_from_stopping(
+    own: Broker,
+) -> None:
+    async with serving(own.url) as api, asyncio.TaskGroup() as tasks:
+        await until_connected(api, is_there=True)
+        await asked(api, "POST", "/api/v1/gpu-units", UNIT)
+        waiting = tasks.create_task(asked(api, "POST", INVOCATIONS, SYNC))
+        await until_accepted(api)
+        async with asyncio.timeout(5):
+            await api.drain()
+        status, answer = await waiting
+        assert (status, answer["error"]["code"]) == (504, "timeout")
+
+
+async def test_without_an_address_serverless_is_off_and_all_else_is_well() -> None:
+    async with serving("") as api:
+        await until_connected(api, is_there=False)
+        status, refusal = await asked(api, "POST", INVOCATIONS, SYNC)
+        assert (status, "nats.url" in refusal["error"]["message"]) == (503, True)

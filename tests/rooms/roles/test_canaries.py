@@ -1,0 +1,299 @@
+"""Secrets that would be known again anywhere, planted wherever one is given; and all that is told.
+
+Everything fails that can: the broker, the database and the cluster refuse each role, or are not
+there, and its configuration is wrong in the ways in which people write secrets into it.
+"""
+
+import asyncio
+import urllib.error
+import urllib.request
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.kinds.storages import GPU_STORAGES
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.cluster import EVENTS
+from gpuruntime.roles.certificates import Certificate
+from gpuruntime.roles.options.broker import connection_options_of
+from gpuruntime.roles.token_file import read_tokens
+from gpuruntime.settings.access import TlsSettings
+from gpuruntime.settings.schema import Settings, load
+from gpuruntime.settings.serverless import NatsSettings
+from gpuruntime.telemetry.metrics import Registry
+from tests.proofs.real_cluster.product import Process, until
+from tests.rooms.api.service import INVOCATIONS, STORAGES, UNITS, service
+from tests.rooms.bus.broker import SMALL, Broker, broker, eventually
+from tests.rooms.kube.servers import Authority
+from tests.rooms.operations.cluster import INSTANCE, Cluster
+from tests.rooms.reconcilers.test_telling import crashing
+from tests.rooms.reconcilers.world import World, becomes, living, managing, phase_of, quiet
+from tests.rooms.reconcilers.world import until as comes
+from tests.rooms.roles.programs import Programs
+from tests.rooms.serverless.calling.ingress import queue_of, wall_clock
+
+CANARY = "canary4711"
+NOWHERE = "127.0.0.1:1"
+
+
+def planted(folder: Path, name: str) -> str:
+    """A file with a secret of its own in it."""
+    path = folder / name
+    path.write_text(f"{CANARY}-{name}")
+    return str(path)
+
+
+def kubeconfig(folder: Path) -> str:
+    path = folder / "kubeconfig"
+    named = {"name": "here"}
+    context = {"cluster": "here", "user": "here"}
+    document = {
+        "current-context": "here",
+        "clusters": [{**named, "cluster": {"server": f"http://{NOWHERE}"}}],
+        "users": [{**named, "user": {"token": f"{CANARY}-bearer"}}],
+        "contexts": [{**named, "context": context}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def asked(url: str, token: str, body: bytes | None = None) -> str:
+    """Head and body of the answer, whatever it is."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, data=body, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return f"{answer.headers}{answer.read().decode()}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"{error.headers}{error.read().decode()}"
+
+
+def assert_silent(process: Process, *further: str) -> None:
+    """Of what it wrote, what its operations listener says, and these answers."""
+    answers = [asked(f"{process.operations}/{path}", "none") for path in ("metrics", "readyz")]
+    told = [process.log.read_text(), *answers, *further]
+    assert all(told)
+    assert CANARY not in "\n".join(told)
+
+
+@pytest.fixture
+def refusing() -> AbstractContextManager[Any]:
+    """A broker that lets in nobody whom these tests send."""
+    return broker('authorization { user: "somebody", password: "else" }')
+
+
+def test_roles_that_are_refused_on_every_side_tell_no_secret(
+    program: Programs, refusing: AbstractContextManager[Any]
+) -> None:
+    folder = program.folder
+    cluster = {"kubeconfig": kubeconfig(folder)}
+    with refusing as started:
+        address = started.url.removeprefix("nats://")
+        api = program.start(
+            "api",
+            kubernetes=cluster,
+            auth={"mode": "kubernetes"},
+            nats={"url": f"nats://ali:{CANARY}-url@{address}"},
+        )
+        results = program.start(
+            "results",
+            nats={"url": started.url, "tokenFile": planted(folder, "broker-token")},
+            results={
+                "store": "postgres",
+                "postgres": {"urlFile": str(database(folder))},
+            },
+        )
+        activator = program.start(
+            "activator",
+            kubernetes=cluster,
+            nats={"url": started.url, "credentialsFile": planted(folder, "creds")},
+        )
+        worker = program.start(
+            "worker",
+            nats={"url": started.url, "user": "a", "passwordFile": planted(folder, "password")},
+            worker={"function": "echo", "name": "w", "framework": {"socketPath": "/nowhere"}},
+        )
+        manager = program.start(
+            "manager",
+            kubernetes=cluster,
+            nats={"url": started.url, "nkeyFile": planted(folder, "nkey")},
+            serverless={
+                "image": "here",
+                "signingKeyFile": planted(folder, "seed"),
+                "account": "A" + "B" * 55,
+            },
+        )
+        for role in (api, results, activator, worker):
+            until(role.log.read_text, lambda text: "broker lost" in text, explain=role.tail)
+        answers = [
+            asked(f"{api.address}/api/v1/{path}", f"{CANARY}-caller", body)
+            for path in ("health", "gpu-units", "operator/audit")
+            for body in (None, b'{"a": 1}')
+        ]
+        assert_silent(api, *answers)
+        for role in (results, activator, worker, manager):
+            assert_silent(role)
+
+
+def database(folder: Path) -> Path:
+    path = folder / "database"
+    path.write_text(f"postgresql://ali:{CANARY}-database@{NOWHERE}/postgres")
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nats: {password: canary4711}",
+        "nats: {url: 'nats://a', passwordFile: {canary4711: 1}}",
+        "nats: {url: 'nats://ali:canary4711@b:bad'}",
+        "nats: {url: 'http://ali:canary4711@b'}",
+        "nats: {tokenFile: [canary4711]}",
+        "results: {postgres: {url: 'postgresql://ali:canary4711@b/c'}}",
+        "results: {postgres: {url: 'postgresql://b/c?password=canary4711'}}",
+        "results: {postgres: {url: 'mysql://ali:canary4711@b/c'}}",
+        "results: {postgres: {password: canary4711}}",
+        "auth: {tokens: [canary4711]}",
+        "auth: {mode: token, token: canary4711}",
+        "tls: {key: canary4711}",
+        "serverless: {signingKey: canary4711}",
+        "nats: !canary4711 a",
+        "nats: *canary4711",
+        'nats: {password: "canary4711',
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_refused_and_not_repeated(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load(str(path), flags={}, environment={})
+    assert CANARY not in told_by(caught.value)
+
+
+def told_by(error: BaseException | None) -> str:
+    """All that a traceback would tell of it."""
+    told = ""
+    while error is not None:
+        told += f"{error} {error!r}\n"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return told
+
+
+@pytest.mark.parametrize("entry", [{"sha256": CANARY}, {"token": CANARY}, {"role": CANARY}])
+def test_a_token_in_the_file_of_their_digests_is_refused_and_not_repeated(
+    tmp_path: Path, entry: dict[str, str]
+) -> None:
+    path = tmp_path / "tokens.yaml"
+    path.write_text(yaml.safe_dump({"tokens": [{"name": "a", "role": "operator", **entry}]}))
+    with pytest.raises(ConfigurationError) as caught:
+        read_tokens(str(path))
+    assert CANARY not in told_by(caught.value)
+
+
+def test_a_key_that_is_none_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    shown = Authority(tmp_path).issue("api", host="here")
+    lines = shown.key.read_text().splitlines()
+    shown.key.write_text("\n".join((lines[0], CANARY, *lines[2:])))
+    with pytest.raises(ConfigurationError) as caught:
+        Certificate(TlsSettings(certificateFile=str(shown.file), keyFile=str(shown.key)))
+    assert CANARY not in told_by(caught.value)
+    assert lines[2] not in told_by(caught.value)
+
+
+def test_settings_and_options_are_printed_without_what_their_addresses_hold() -> None:
+    nats = NatsSettings(url=f"nats://ali:{CANARY}@a:4222,tls://{CANARY}@b")
+    options = connection_options_of(nats, name="api")
+    for shown in (nats, Settings(nats=nats), options):
+        assert CANARY not in f"{shown!r} {shown}"
+        assert "a:4222" in repr(shown)
+    assert options.url == nats.url
+
+
+TEMPLATE: dict[str, Any] = {
+    "command": ["serve"],
+    "args": [f"--password={CANARY}"],
+    "envs": [{"name": "PASSWORD", "value": CANARY}],
+    "ports": [{"name": "http", "port": 80}],
+}
+
+
+@pytest.mark.looptime
+async def test_what_a_unit_is_given_is_in_its_own_spec_and_nowhere_else() -> None:
+    """Through success, failure, a bad spec, a refused write and the end."""
+    world, registry = World(), Registry()
+    world.troubles["demo"] = crashing("no weights")
+    fill = {"fromImage": "a", "command": ["sh"], "args": [CANARY]}
+    with structlog.testing.capture_logs() as logs:
+        async with living(world), managing(world), service(world, meter=registry) as api:
+            world.add_pool(replicas=2, refill="Never")
+            await comes(lambda: phase_of(world.pool()) == "Ready")
+            await api.create("one", name="demo", template=TEMPLATE)
+            await becomes(world, "demo", "Failed")
+            del world.troubles["demo"]
+            await becomes(world, "demo", "Ready")
+            await api.call("POST", STORAGES, {"name": "s", "size": "1Gi", "prepare": fill})
+            await quiet(world)
+            world.add_unit("bad", memory="not-a-quantity", template=TEMPLATE)
+            await becomes(world, "bad", "Failed")
+            bad = {**TEMPLATE, "envs": [{"name": "GPU_COUNT", "value": CANARY}]}
+            answers = [
+                await api.call("PUT", f"{UNITS}/demo", {"template": bad}),
+                await api.create("one", name="demo", template=bad),
+                await api.create("two", name="demo", template=TEMPLATE),
+                await api.call("GET", f"{UNITS}/demo/events"),
+                await api.call("GET", "/api/v1/operator/audit"),
+                await api.call("GET", "/api/v1/operator/inventory"),
+                await api.call("GET", "/api/v1/health"),
+            ]
+            statuses = [
+                each.get("status")
+                for resource in (GPU_UNITS, GPU_STORAGES)
+                for each in world.objects(resource, INSTANCE)
+            ]
+            await api.call("DELETE", f"{UNITS}/demo")
+            await quiet(world)
+    events = world.objects(EVENTS, INSTANCE)
+    assert len(events) >= 3
+    assert len(logs) > 10
+    told = [*(each.bytes.decode() for each in answers), registry.text().decode()]
+    assert CANARY not in "\n".join((repr(logs), repr(events), repr(statuses), *told))
+
+
+async def test_what_a_function_is_called_with_is_told_to_nobody(shared: Broker) -> None:
+    """Through acceptance, a replay, a conflict, bad requests, a read and a cancellation."""
+    queue, registry = queue_of(shared.url, "canary", streams=SMALL), Registry()
+    call = {"invocationID": "one", "serverlessRequestID": "echo", "payload": {"a": CANARY}}
+    cluster = Cluster()
+    cluster.add_stock(1)
+    with structlog.testing.capture_logs() as logs:
+        async with (
+            service(cluster, queue=queue, now=wall_clock, meter=registry) as api,
+            asyncio.TaskGroup() as tasks,
+        ):
+            running = tasks.create_task(queue.run())
+            await eventually(lambda: not queue.problem)
+            await api.create("f", name="echo", serverless={"requestID": "echo"})
+            path = f"{INVOCATIONS}/one?serverlessRequestID=echo"
+            answers = [
+                await api.call("POST", INVOCATIONS, call),
+                await api.call("POST", INVOCATIONS, call),
+                await api.call("POST", INVOCATIONS, {**call, "payload": [CANARY, 1]}),
+                await api.call("POST", INVOCATIONS, {**call, "mode": 1}),
+                await api.call("POST", INVOCATIONS, {**call, "serverlessRequestID": "none"}),
+                await api.call("GET", path),
+                await api.call("DELETE", path),
+                await api.call("GET", path),
+            ]
+            running.cancel()
+    statuses = [each.status for each in answers]
+    assert statuses == [202, 200, 409, 400, 404, 200, 204, 200]
+    told = [*(each.bytes.decode() for each in answers), registry.text().decode(), repr(logs)]
+    assert CANARY not in "\n".join(told)

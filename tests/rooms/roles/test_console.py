@@ -1,0 +1,38 @@
+"""The console in the whole product: where it is, under which name, and that it holds up no end."""
+
+import asyncio
+import io
+
+import aiohttp
+import pytest
+
+from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_dev_says_where_the_console_is_and_no_foreign_name_leads_to_the_api() -> None:
+    output = io.StringIO()
+    async with running(output, programs=SIMULATED), aiohttp.ClientSession() as session:
+        async with session.get(said(output, "console")) as page:
+            assert (page.status, page.content_type) == (200, "text/html")
+        units = f"{said(output, 'api')}/api/v1/gpu-units"
+        async with session.get(units, headers={"Host": "evil.example"}) as answer:
+            assert answer.status == 403
+        async with session.delete(
+            f"{units}/a", headers={"Origin": "http://evil.example"}
+        ) as answer:
+            assert answer.status == 403
+
+
+async def test_open_streams_do_not_hold_up_the_end() -> None:
+    """The grace is ten seconds, and none of it is used."""
+    output, loop = io.StringIO(), asyncio.get_running_loop()
+    async with aiohttp.ClientSession() as session:
+        async with running(output, programs=SIMULATED):
+            stream = await session.get(f"{said(output, 'console')}events/fleet")
+            assert (await stream.content.readuntil(b"\n")) == b"event: fleet\n"
+            begun_at = loop.time()
+        assert loop.time() - begun_at < 1
+        assert await stream.content.read() is not None
+        stream.close()

@@ -1,0 +1,107 @@
+"""A lease that is given back says that nothing written under it, or before it, can still land."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import attrs
+import pytest
+
+from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.models.kubernetes.cluster import EVENTS, LEASES
+from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
+from gpuruntime.roles.manager import Manager
+from gpuruntime.roles.process import Process
+from gpuruntime.settings.schema import LeaderElectionSettings
+from tests.faults import ANSWER_LOST, FaultyTransport
+from tests.rooms.operations.cluster import STOCK, SYSTEM, clock
+from tests.rooms.reconcilers.world import World, until
+from tests.rooms.roles.dev.test_dev import local_settings
+
+pytestmark = pytest.mark.looptime
+
+NAME = "gpuruntime-manager"
+LEASE_SECONDS = 15
+
+
+def holder(world: World) -> str:
+    leases = world.objects(LEASES, SYSTEM)
+    return "".join(lease["spec"].get("holderIdentity") or "" for lease in leases)
+
+
+def add_lease(world: World, held_by: str) -> None:
+    """Of a leader that was killed just now."""
+    spec = {"holderIdentity": held_by, "leaseDurationSeconds": LEASE_SECONDS}
+    body = {
+        "apiVersion": LEASES.api_version,
+        "kind": "Lease",
+        "metadata": {"name": NAME},
+        "spec": spec,
+    }
+    world.call("POST", LEASES.path(namespace=SYSTEM), body)
+
+
+@asynccontextmanager
+async def leading(world: World) -> AsyncIterator[FaultyTransport]:
+    """A manager that leads until the end of the block, where it stops as by a signal."""
+    settings = attrs.evolve(local_settings(), leaderElection=LeaderElectionSettings(enabled=True))
+    async with asyncio.TaskGroup() as tasks:
+        transport = FaultyTransport(InProcessTransport(world.server), tasks=tasks)
+        process = Process(identity="second", now=clock, rng=Random(3))
+        manager = Manager(settings, transport=transport, process=process)
+        running = tasks.create_task(manager.run())
+        await until(lambda: holder(world) == "second")
+        await asyncio.sleep(1)
+        yield transport
+        await manager.drain()
+        running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("led_seconds", "left"), [(1.0, "second"), (REQUEST_LIFE_SECONDS + 1.0, "")]
+)
+async def test_who_follows_a_killed_leader_keeps_the_lease_while_that_ones_writes_may_land(
+    led_seconds: float, left: str
+) -> None:
+    world = World()
+    add_lease(world, "first")
+    async with leading(world):
+        await asyncio.sleep(led_seconds)
+    assert holder(world) == left
+
+
+async def test_who_follows_nobody_gives_the_lease_back() -> None:
+    world = World()
+    async with leading(world):
+        pass
+    assert holder(world) == ""
+
+
+async def test_who_leads_from_now_on_is_told_on_the_lease() -> None:
+    world = World()
+    async with leading(world):
+        (lease,) = world.objects(LEASES, SYSTEM)
+    (event,) = world.objects(EVENTS, SYSTEM)
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == (
+        "Lease",
+        NAME,
+        lease["metadata"]["uid"],
+    )
+    assert (event["type"], event["reason"]) == ("Normal", "LeaderElection")
+    assert event["message"] == "second became leader"
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(1.0, "second"), (REQUEST_LIFE_SECONDS + 1.0, "")])
+async def test_a_leader_keeps_the_lease_while_a_write_of_its_own_may_land(
+    seconds: float, left: str
+) -> None:
+    world = World()
+    async with leading(world) as transport:
+        transport.on("POST", GPU_UNITS.path(namespace=STOCK), ANSWER_LOST)
+        world.add_pool()
+        await until(lambda: bool(world.objects(GPU_UNITS, STOCK)))
+        await asyncio.sleep(seconds)
+    assert holder(world) == left

@@ -1,0 +1,325 @@
+"""Whole invocations: accepted here, run by a real worker, and read, awaited or cancelled here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+import pytest_asyncio
+
+from gpuruntime.bus.chunks import CHUNK_BYTES
+from gpuruntime.bus.errors import MissingError
+from gpuruntime.bus.messages import Record, encode
+from gpuruntime.bus.records import StoredRecord
+from gpuruntime.framework.calls import Call
+from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.serverless.calling.acceptance import queued_record
+from gpuruntime.serverless.calling.invocations import Outcome
+from gpuruntime.serverless.errors import (
+    AlreadyFinishedError,
+    InvocationConflictError,
+    InvocationNotFoundError,
+    QueueAwayError,
+    UnknownOutcomeError,
+)
+from gpuruntime.telemetry.metrics import Registry
+from tests.rooms.bus.broker import FUNCTION, Broker, eventually
+from tests.rooms.serverless.calling.ingress import Site, asked, site, wall_clock
+from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
+from tests.rooms.worker.workers import Ledger, ended, until_empty, working
+
+PREFIXES = count(1)
+
+
+@pytest_asyncio.fixture
+async def api(shared: Broker) -> AsyncIterator[Site]:
+    async with site(shared.url, f"i{next(PREFIXES)}", ack_wait_seconds=ACK_WAIT_SECONDS) as made:
+        yield made
+
+
+async def call(api: Site, name: str = "one", **members: Any) -> Outcome:
+    request = asked(name, mode="sync", **members)
+    return await api.ingress.invocations.call(request, is_wanted=lambda: True)
+
+
+async def read(api: Site, name: str = "one") -> Outcome:
+    return await api.ingress.invocations.read(FUNCTION, name)
+
+
+async def turned(api: Site, name: str = "one", **changes: Any) -> StoredRecord:
+    stored = await api.bus.records.read(FUNCTION, name)
+    assert stored is not None
+    changed = attrs.evolve(stored.record, **changes)
+    return await api.bus.records.write(changed, expected=stored.revision)
+
+
+async def until_accepted(api: Site, name: str = "one") -> None:
+    async with asyncio.timeout(10):
+        while not await api.state(name):  # noqa: ASYNC110 - another task writes it
+            await asyncio.sleep(0.01)
+
+
+# Read.
+
+
+async def test_what_a_worker_answers_is_read_here(api: Site) -> None:
+    ledger = Ledger()
+    async with working(api.bus, ledger.handle):
+        await api.ingress.acceptance.accept(asked(headers={"X-A": "b"}))
+        await ended(api.bus, "one")
+        outcome = await read(api)
+    assert outcome.record.state is State.SUCCEEDED
+    assert msgspec.json.decode(bytes(outcome.body)) == {"echo": {"n": 1}, "by": "w1"}
+    await until_empty(api.bus)
+
+
+async def test_a_long_body_is_read_whole(api: Site) -> None:
+    text = "ä" * (2 * CHUNK_BYTES)
+
+    async def long(_: Call) -> object:
+        return text
+
+    async with working(api.bus, long):
+        outcome = await call(api)
+        assert outcome.record.bodyParts > 2
+        assert msgspec.json.decode(bytes(outcome.body)) == text
+        assert bytes((await read(api)).body) == bytes(outcome.body)
+
+
+async def test_without_its_body_an_invocation_is_forgotten(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+    await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=2)
+    with pytest.raises(InvocationNotFoundError):
+        await read(api)
+
+
+async def test_a_worker_cannot_speak_of_the_invocation_of_another_function(api: Site) -> None:
+    """It may write what it likes under its own function's subjects."""
+    await api.ingress.acceptance.accept(asked())
+    stored = await api.bus.records.read(FUNCTION, "one")
+    assert stored is not None
+    own_subject = api.bus.names.state("evil", "x")
+    await api.bus.jetstream.publish(own_subject, encode(stored.record))
+    with pytest.raises(QueueAwayError, match="another invocation"):
+        await api.ingress.invocations.cancel("evil", "x")
+    assert await api.state("one") == State.QUEUED
+
+
+async def test_a_body_of_more_parts_than_there_can_be_is_not_gathered(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+    await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=10**6)
+    with pytest.raises(QueueAwayError, match="1000000 parts"):
+        await read(api)
+
+
+class Kept:
+    """Results that the broker has dropped already."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], StoredRecord] = {}
+        self.parts: dict[int, bytes] = {}
+
+    async def read(self, function: str, invocation: str) -> StoredRecord | None:
+        return self.kept.get((function, invocation))
+
+    async def read_part(self, stored: StoredRecord, part: int) -> bytes:
+        if part not in self.parts:
+            raise MissingError(f"{stored.record.invocationID}: no part {part}")
+        return self.parts[part]
+
+
+async def test_what_the_stream_has_dropped_comes_from_the_store_of_results(
+    shared: Broker, api: Site
+) -> None:
+    await api.ingress.acceptance.accept(asked())
+    ended_one = await turned(api, state=State.SUCCEEDED, attempt=1, bodyParts=2)
+    kept = Kept()
+    kept.kept[(FUNCTION, "one")] = ended_one
+    kept.parts = {0: b'"a', 1: b'b"'}
+    await api.bus.records.delete(ended_one)
+    async with site(shared.url, api.bus.names.prefix, results=kept) as other:
+        assert bytes((await read(other)).body) == b'"ab"'
+        with pytest.raises(AlreadyFinishedError):
+            await other.ingress.invocations.cancel(FUNCTION, "one")
+        with pytest.raises(InvocationNotFoundError):
+            await read(other, "two")
+
+
+# Wait.
+
+
+async def test_a_synchronous_call_returns_what_the_worker_answered(api: Site) -> None:
+    async with working(api.bus, Ledger().handle):
+        outcome = await call(api)
+    assert (outcome.record.state, outcome.is_duplicate) == (State.SUCCEEDED, False)
+    assert outcome.record.statusCode == 200
+
+
+async def test_invocations_and_waits_are_counted_by_how_they_came_out(
+    shared: Broker, api: Site
+) -> None:
+    registry = Registry()
+    async with (
+        working(api.bus, Ledger().handle),
+        site(shared.url, api.bus.names.prefix, meter=registry) as counted,
+    ):
+        await call(counted)
+        await counted.ingress.acceptance.accept(asked("two"))
+        await counted.ingress.acceptance.accept(asked("two"))
+        with pytest.raises(InvocationConflictError):
+            await counted.ingress.acceptance.accept(asked("two", payload=2))
+    told = registry.text().decode().splitlines()
+    invocations = "gpuruntime_serverless_invocations_total"
+    for line in (
+        f'{invocations}{{mode="sync",outcome="accepted"}} 1.0',
+        f'{invocations}{{mode="async",outcome="accepted"}} 1.0',
+        f'{invocations}{{mode="async",outcome="duplicate"}} 1.0',
+        f'{invocations}{{mode="async",outcome="operation_conflict"}} 1.0',
+        'gpuruntime_serverless_sync_wait_seconds_count{outcome="succeeded"} 1.0',
+    ):
+        assert line in told
+
+
+async def test_what_a_replay_has_sent_runs_once(api: Site) -> None:
+    """Its record has another revision by now than the message names, and the worker looks."""
+    request, ledger = asked(), Ledger()
+    function = await api.ingress.functions.find(FUNCTION)
+    record = queued_record(request, function, now=wall_clock())
+    await api.bus.records.write(record, expected=0)
+    assert (await api.ingress.acceptance.accept(request)).is_duplicate
+    async with working(api.bus, ledger.handle):
+        assert (await ended(api.bus, "one")).state is State.SUCCEEDED
+        await until_empty(api.bus)
+    assert ledger.started == [("one", 1)]
+
+
+async def test_two_calls_of_one_id_wait_for_one_run(api: Site) -> None:
+    ledger = Ledger()
+    async with working(api.bus, ledger.handle), asyncio.TaskGroup() as tasks:
+        calls = [tasks.create_task(call(api)) for _ in range(2)]
+    assert sorted(each.result().is_duplicate for each in calls) == [False, True]
+    assert ledger.started == [("one", 1)]
+
+
+async def test_the_deadline_ends_the_wait_and_a_replay_reads_the_result(api: Site) -> None:
+    with pytest.raises(UnknownOutcomeError, match="no result in time"):
+        await call(api, timeoutSeconds=1)
+    await turned(api, state=State.SUCCEEDED, attempt=1)
+    assert (await call(api, timeoutSeconds=1)).record.state is State.SUCCEEDED
+
+
+async def test_an_expired_invocation_has_no_result_in_time(api: Site) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(failure_of(call(api)))
+        await until_accepted(api)
+        await turned(api, state=State.EXPIRED)
+    assert isinstance(waiting.result(), UnknownOutcomeError)
+
+
+async def test_a_replay_of_an_expired_invocation_reads_that_it_has_expired(api: Site) -> None:
+    """Whoever was told to send the same again comes to an end."""
+    await api.ingress.acceptance.accept(asked(mode="sync"))
+    await turned(api, state=State.EXPIRED, failureClass=FailureClass.EXPIRED)
+    outcome = await call(api)
+    assert (outcome.record.state, outcome.is_duplicate) == (State.EXPIRED, True)
+
+
+async def test_a_caller_that_left_is_not_waited_for(api: Site) -> None:
+    there = asyncio.Event()
+    there.set()
+    request = asked(mode="sync")
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(
+            failure_of(api.ingress.invocations.call(request, is_wanted=there.is_set))
+        )
+        await until_accepted(api)
+        there.clear()
+        async with asyncio.timeout(3):
+            assert isinstance(await waiting, UnknownOutcomeError)
+    assert await api.state("one") == State.QUEUED
+
+
+async def test_a_call_that_outlives_its_broker_is_answered_by_the_next_one(own: Broker) -> None:
+    """What was told in between is not heard; the record is read again on the new session."""
+    async with site(own.url, "outlive") as api, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(call(api))
+        await until_accepted(api)
+        own.kill()
+        await eventually(lambda: bool(api.ingress.queue.problem))
+        own.start()
+        await eventually(lambda: not api.ingress.queue.problem)
+        await turned(api, state=State.SUCCEEDED)
+        async with asyncio.timeout(5):
+            assert (await waiting).record.state is State.SUCCEEDED
+
+
+async def failure_of(running: Any) -> Exception | None:
+    try:
+        await running
+    except UnknownOutcomeError as error:
+        return error
+    return None
+
+
+# Cancel.
+
+
+async def test_a_queued_invocation_never_starts_once_cancelled(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+    await api.ingress.invocations.cancel(FUNCTION, "one")
+    assert await api.messages() == []
+    ledger = Ledger()
+    async with working(api.bus, ledger.handle):
+        await api.ingress.acceptance.accept(asked("two"))
+        await ended(api.bus, "two")
+    assert ledger.started == [("two", 1)]
+    record: Record = (await read(api)).record
+    assert (record.state, record.failureClass) == (State.CANCELLED, FailureClass.CANCELLED)
+
+
+async def test_a_running_invocation_is_broken_off(api: Site) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(api.bus, ledger.handle) as worker:
+        await api.ingress.acceptance.accept(asked())
+        await eventually(lambda: bool(ledger.starts))
+        await api.ingress.invocations.cancel(FUNCTION, "one")
+        await eventually(lambda: worker.busy == 0)
+    assert (await read(api)).record.state is State.CANCELLED
+    await until_empty(api.bus)
+
+
+async def test_what_has_ended_stays_as_it_ended(api: Site) -> None:
+    async with working(api.bus, Ledger().handle):
+        await call(api)
+    with pytest.raises(AlreadyFinishedError, match="is succeeded already"):
+        await api.ingress.invocations.cancel(FUNCTION, "one")
+    assert (await read(api)).record.state is State.SUCCEEDED
+
+
+async def test_of_many_cancels_one_wins(api: Site) -> None:
+    await api.ingress.acceptance.accept(asked())
+
+    async def cancel() -> bool:
+        try:
+            await api.ingress.invocations.cancel(FUNCTION, "one")
+        except AlreadyFinishedError:
+            return False
+        return True
+
+    async with asyncio.TaskGroup() as tasks:
+        told = [tasks.create_task(cancel()) for _ in range(8)]
+    assert sum(each.result() for each in told) == 1
+
+
+async def test_nothing_is_cancelled_or_read_without_a_broker(own: Broker) -> None:
+    async with site(own.url, "gone") as api:
+        own.kill()
+        await eventually(lambda: bool(api.ingress.queue.problem))
+        with pytest.raises(QueueAwayError):
+            await read(api)
+        with pytest.raises(QueueAwayError):
+            await api.ingress.invocations.cancel(FUNCTION, "one")

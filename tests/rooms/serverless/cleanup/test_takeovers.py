@@ -1,0 +1,121 @@
+"""What was accepted for an earlier declarer of a function ends when another takes over."""
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gpuruntime.bus.message import Message
+from gpuruntime.bus.messages import Beat, WorkerState, encode
+from gpuruntime.models.kinds.functions import Serverless, WorkerOf
+from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
+from gpuruntime.operations.lookup.caches import Cache
+from gpuruntime.serverless.cleanup import orphans
+from gpuruntime.serverless.cleanup.takeovers import AGAIN_SECONDS, Takeovers
+from gpuruntime.serverless.scaling.heartbeats import Beats
+from tests.rooms.bus.broker import FUNCTION, Bus
+from tests.rooms.serverless.cleanup.test_orphans import orphans_of, record_of
+from tests.rooms.worker.invocations import accept, turn
+from tests.rooms.worker.workers import left_in_stream
+
+
+class Serving:
+    """The workers of the function that there are."""
+
+    def __init__(self) -> None:
+        self.workers: list[GPUUnit] = []
+
+    def by_index(self, _: str, __: str) -> Collection[GPUUnit]:
+        return self.workers
+
+    def add(self, made_by: str) -> None:
+        function = Serverless(requestID=FUNCTION, workerOf=WorkerOf(name="t", uid=made_by))
+        self.workers.append(GPUUnit(spec=GPUUnitSpec(specName="g1.1", serverless=function)))
+
+
+def takeovers(made: Bus, serving: Serving) -> tuple[Takeovers, Beats]:
+    beats = Beats(made.names, {"w": "u"}.get)
+    cache = cast(Cache[GPUUnit], SimpleNamespace(store=serving))
+    return Takeovers(cache, orphans_of(made), beats), beats
+
+
+def meet(made: Bus, beats: Beats, foreign: int) -> None:
+    told = Beat(
+        workerName="w",
+        serverlessRequestID=FUNCTION,
+        state=WorkerState.READY,
+        foreign=foreign,
+    )
+    beats.hear(Message(made.names.beat(FUNCTION, "w"), encode(told)), at=1)
+
+
+async def test_only_what_was_accepted_for_another_ends(declared: Bus) -> None:
+    for name, declarer in (("theirs", "a"), ("ours", "b"), ("nobodys", "")):
+        await accept(declared, name, declarer=declarer)
+    made, _ = takeovers(declared, Serving())
+    assert await made.look(FUNCTION, "b", depth=3) is None
+    record = await record_of(declared, "theirs")
+    assert (record.state, record.failureClass) == (State.FAILED, FailureClass.NO_WORKER_TEMPLATE)
+    for name in ("ours", "nobodys"):
+        assert (await record_of(declared, name)).state is State.QUEUED
+    assert await left_in_stream(declared) == 2
+
+
+async def test_what_comes_later_is_ended_once_a_worker_has_met_it(declared: Bus) -> None:
+    """A replica that has not heard of the successor yet goes on accepting for the one before."""
+    made, beats = takeovers(declared, Serving())
+    assert await made.look(FUNCTION, "b", depth=0) is None
+    await accept(declared, "late", declarer="a")
+    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert (await record_of(declared, "late")).state is State.QUEUED
+    meet(declared, beats, 1)
+    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert (await record_of(declared, "late")).state is State.FAILED
+
+
+async def test_while_nobody_knows_what_is_queued_it_is_not_over(declared: Bus) -> None:
+    await accept(declared, "theirs", declarer="a")
+    made, _ = takeovers(declared, Serving())
+    assert await made.look(FUNCTION, "b", depth=None) is None
+    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert (await record_of(declared, "theirs")).state is State.FAILED
+
+
+async def test_each_declarer_ends_what_was_accepted_for_the_one_before(declared: Bus) -> None:
+    made, _ = takeovers(declared, Serving())
+    assert await made.look(FUNCTION, "a", depth=0) is None
+    await accept(declared, "theirs", declarer="a")
+    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert (await record_of(declared, "theirs")).state is State.FAILED
+
+
+async def test_what_runs_at_workers_of_the_one_before_is_theirs_to_end(declared: Bus) -> None:
+    await accept(declared, "theirs", declarer="a")
+    await turn(declared, "theirs", state=State.RUNNING, attempt=1)
+    serving = Serving()
+    serving.add("a")
+    serving.add("b")
+    made, _ = takeovers(declared, serving)
+    assert await made.look(FUNCTION, "b", depth=1) == AGAIN_SECONDS
+    assert (await record_of(declared, "theirs")).state is State.RUNNING
+    del serving.workers[0]
+    assert await made.look(FUNCTION, "b", depth=1) is None
+    assert (await record_of(declared, "theirs")).state is State.FAILED
+
+
+async def test_a_long_queue_is_looked_through_piece_by_piece(
+    declared: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphans, "MOST_AT_ONCE", 2)
+    for number in range(4):
+        await accept(declared, f"ours-{number}", declarer="b")
+    await accept(declared, "theirs", declarer="a")
+    made, _ = takeovers(declared, Serving())
+    looks: list[Any] = []
+    while not looks or looks[-1] is not None:
+        looks.append(await made.look(FUNCTION, "b", depth=5))
+    assert looks == [0.0, 0.0, None]
+    assert (await record_of(declared, "theirs")).state is State.FAILED
+    assert await left_in_stream(declared) == 4

@@ -1,0 +1,166 @@
+from typing import Any
+
+import pytest
+
+from gpuruntime.bus.provisioning import declare_consumer
+from gpuruntime.bus.pull import INBOXES
+from gpuruntime.bus.streams import former_consumer_declaration
+from gpuruntime.framework.calls import Call, CallError
+from gpuruntime.models.encoding.json import JsonObject
+from gpuruntime.models.kinds.functions import MOST_WORKERS
+from gpuruntime.models.kinds.invocations import State
+from gpuruntime.serverless.scaling.consumers import Consumers
+from tests.rooms.bus.broker import FUNCTION, Bus, eventually
+from tests.rooms.worker.invocations import accept
+from tests.rooms.worker.workers import ended, working
+
+# More than the broker names at a time.
+MANY = 1_030
+
+
+def consumers_of(made: Bus) -> Consumers:
+    return Consumers(made.jetstream, made.names, ack_wait_seconds=30.0)
+
+
+async def config_of(made: Bus, function: str) -> dict[str, Any]:
+    info = await made.jetstream.call(f"CONSUMER.INFO.{made.names.invocations}.{function}")
+    config: Any = info["config"]
+    assert isinstance(config, dict)
+    return config
+
+
+async def delete(made: Bus, function: str) -> None:
+    await made.jetstream.call(f"CONSUMER.DELETE.{made.names.invocations}.{function}")
+
+
+async def change(made: Bus, function: str, **settings: Any) -> JsonObject:
+    config = {**await config_of(made, function), **settings}
+    return await made.jetstream.call(
+        f"CONSUMER.CREATE.{made.names.invocations}.{function}.{config['filter_subject']}",
+        {"stream_name": made.names.invocations, "config": config, "action": "update"},
+    )
+
+
+async def made_formerly(made: Bus, function: str, *, most_in_hand: int) -> None:
+    former = former_consumer_declaration(
+        made.names, function, most_in_hand=most_in_hand, ack_wait_seconds=30.0
+    )
+    await declare_consumer(made.jetstream, made.names.invocations, former)
+
+
+async def test_a_functions_consumer_has_no_bound_on_what_waits_for_its_next_attempt(
+    declared: Bus,
+) -> None:
+    await consumers_of(declared).ensure("new", most_in_hand=6)
+    config = await config_of(declared, "new")
+    assert config["max_ack_pending"] == -1
+    assert config["filter_subject"] == declared.names.invoke("new")
+
+
+async def test_a_functions_consumer_has_room_for_the_requests_of_all_its_workers(
+    declared: Bus,
+) -> None:
+    await consumers_of(declared).ensure("new", most_in_hand=6)
+    assert (await config_of(declared, "new"))["max_waiting"] >= 10 * MOST_WORKERS * INBOXES
+
+
+async def test_invocations_that_fail_keep_no_others_waiting(declared: Bus) -> None:
+    await delete(declared, FUNCTION)
+    await consumers_of(declared).ensure(FUNCTION, most_in_hand=1)
+    starts: list[tuple[str, int]] = []
+
+    async def handle(call: Call) -> object:
+        starts.append((call.invocationID, call.attempt))
+        if call.invocationID != "good":
+            raise CallError("poison")
+        return call.payload
+
+    for name in ("bad-1", "bad-2", "bad-3", "good"):
+        await accept(declared, name)
+    async with working(declared, handle):
+        assert (await ended(declared, "good")).state is State.SUCCEEDED
+    # A third attempt comes three seconds after the first.
+    assert max(attempt for _, attempt in starts) < 3
+
+
+async def test_a_bound_that_its_operator_chose_stays_whoever_leads(declared: Bus) -> None:
+    await consumers_of(declared).ensure("new", most_in_hand=6)
+    for bound in (1, 12):
+        await change(declared, "new", max_ack_pending=bound)
+        await consumers_of(declared).ensure("new", most_in_hand=6)
+        assert (await config_of(declared, "new"))["max_ack_pending"] == bound
+
+
+async def test_the_bound_of_an_older_version_is_lifted_once(declared: Bus) -> None:
+    await made_formerly(declared, "old", most_in_hand=6)
+    await consumers_of(declared).ensure("old", most_in_hand=6)
+    assert (await config_of(declared, "old"))["max_ack_pending"] == -1
+    await change(declared, "old", max_ack_pending=12)
+    await consumers_of(declared).ensure("old", most_in_hand=6)
+    assert (await config_of(declared, "old"))["max_ack_pending"] == 12
+
+
+@pytest.mark.parametrize("setting", [{"ack_wait": 90_000_000_000}, {"max_ack_pending": 13}])
+async def test_what_an_operator_may_have_chosen_is_not_taken_for_an_older_versions(
+    declared: Bus, setting: dict[str, int]
+) -> None:
+    await made_formerly(declared, "old", most_in_hand=6)
+    await change(declared, "old", **setting)
+    before = await config_of(declared, "old")
+    await consumers_of(declared).ensure("old", most_in_hand=6)
+    assert await config_of(declared, "old") == before
+
+
+async def test_one_that_was_deleted_is_missed_and_made_again(declared: Bus) -> None:
+    consumers = consumers_of(declared)
+    for function in ("one", "two"):
+        await consumers.ensure(function, most_in_hand=1)
+    await delete(declared, "one")
+    assert (await consumers.survey()).gone == ("one",)
+    await consumers.ensure("one", most_in_hand=1)
+    assert (await consumers.survey()).gone == ()
+    assert await config_of(declared, "one")
+
+
+async def test_the_broker_tells_of_a_deleted_consumer_on_the_subject_for_it(
+    declared: Bus,
+) -> None:
+    await consumers_of(declared).ensure("one", most_in_hand=1)
+    told: list[str] = []
+    lost = declared.names.lost_consumers
+    async with declared.connection.listening(lost, lambda message: told.append(message.subject)):
+        await delete(declared, "one")
+        await eventually(lambda: bool(told))
+    assert told[0].rpartition(".")[2] == "one"
+
+
+async def test_consumers_that_nobody_has_asked_for_are_named_too(declared: Bus) -> None:
+    consumers = consumers_of(declared)
+    await consumers.ensure("one", most_in_hand=1)
+    assert (await consumers.survey()).others == (FUNCTION,)
+
+
+async def test_a_consumer_that_can_be_no_functions_is_let_be(declared: Bus) -> None:
+    stream, subject = declared.names.invocations, declared.names.invoke("elsewhere")
+    config = {"durable_name": "Onlooker", "filter_subject": subject, "ack_policy": "explicit"}
+    await declared.jetstream.call(
+        f"CONSUMER.CREATE.{stream}.Onlooker.{subject}",
+        {"stream_name": stream, "config": config},
+    )
+    assert (await consumers_of(declared).survey()).others == (FUNCTION,)
+
+
+async def test_removing_one_that_is_gone_is_no_failure(declared: Bus) -> None:
+    consumers = consumers_of(declared)
+    await consumers.ensure("one", most_in_hand=1)
+    await consumers.remove("one")
+    await consumers.remove("one")
+    assert (await consumers.survey()).gone == ()
+
+
+async def test_more_consumers_than_one_answer_names_are_all_known(declared: Bus) -> None:
+    consumers = consumers_of(declared)
+    for number in range(MANY):
+        await consumers.ensure(f"f{number}", most_in_hand=1)
+    await delete(declared, "f1029")
+    assert (await consumers.survey()).gone == ("f1029",)

@@ -1,0 +1,151 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gpuruntime.bus.errors import UnavailableError
+from gpuruntime.models.kinds.invocations import State
+from gpuruntime.serverless.scaling.queue_depths import LOOKS, Backlog, Depths
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.rooms.bus.test_pull import in_hand, pulling
+from tests.rooms.worker.invocations import accept, turn
+
+# One more than the broker tells at a time.
+MANY = 100_001
+
+
+def depths_of(declared: Bus) -> Depths:
+    return Depths(declared.jetstream, declared.names, declared.records)
+
+
+async def send(declared: Bus, function: str, count: int = 1) -> None:
+    for _ in range(count):
+        await declared.jetstream.publish(declared.names.invoke(function), b"{}")
+
+
+async def test_every_function_that_has_invocations_is_told_at_once(declared: Bus) -> None:
+    assert await depths_of(declared).read() == {}
+    await send(declared, FUNCTION, 3)
+    await send(declared, "other")
+    assert await depths_of(declared).read() == {FUNCTION: 3, "other": 1}
+
+
+async def test_dead_letters_of_all_functions_are_counted(declared: Bus) -> None:
+    assert await depths_of(declared).dead_letters() == 0
+    for function, letter in ((FUNCTION, "dl-1"), (FUNCTION, "dl-2"), ("other", "dl-1")):
+        await declared.jetstream.publish(declared.names.dead_letter(function, letter), b"{}")
+    assert await depths_of(declared).dead_letters() == 3
+
+
+async def test_more_functions_than_one_answer_holds_are_all_told(declared: Bus) -> None:
+    for number in range(MANY):
+        await declared.connection.publish(declared.names.invoke(f"f{number}"), b"")
+    await send(declared, FUNCTION)
+    depths = await depths_of(declared).read()
+    assert len(depths) == MANY + 1
+    assert set(depths.values()) == {1}
+
+
+async def test_invocations_in_hand_count_until_they_are_answered(declared: Bus) -> None:
+    await send(declared, FUNCTION, 2)
+    async with pulling(declared, room=1) as puller:
+        while await in_hand(declared) != (1, 0):
+            pass
+        assert await depths_of(declared).read() == {FUNCTION: 2}
+        assert (await depths_of(declared).backlog(FUNCTION, busy=1)).running == 1
+        await puller.taken[0].ack()
+        while await in_hand(declared) != (0, 0):
+            pass
+        assert await depths_of(declared).read() == {FUNCTION: 1}
+
+
+async def test_the_oldest_is_the_first_that_no_worker_was_given(declared: Bus) -> None:
+    await send(declared, FUNCTION)
+    async with pulling(declared, room=1):
+        while await in_hand(declared) != (1, 0):
+            pass
+        assert (await depths_of(declared).backlog(FUNCTION, busy=1)).oldest_at is None
+        await send(declared, "other")
+        before = datetime.now(UTC)
+        await send(declared, FUNCTION)
+        after = datetime.now(UTC)
+        oldest_at = (await depths_of(declared).backlog(FUNCTION, busy=1)).oldest_at
+        assert oldest_at is not None
+        assert before <= oldest_at <= after
+
+
+async def test_what_waits_for_its_next_attempt_does_not_run(declared: Bus) -> None:
+    before = datetime.now(UTC)
+    await accept(declared, "tired")
+    after = datetime.now(UTC)
+    async with pulling(declared, room=1) as puller:
+        await eventually(lambda: len(puller.taken) == 1)
+        await puller.taken[0].give_back(delay_seconds=60)
+        puller.room = 0
+        await accept(declared, "new")
+        backlog = await depths_of(declared).backlog(FUNCTION, busy=0)
+    assert backlog.running == 0
+    assert backlog.oldest_at is not None
+    assert before <= backlog.oldest_at <= after
+
+
+async def test_what_runs_is_known_before_its_worker_tells_of_it(declared: Bus) -> None:
+    async with pulling(declared, room=3) as puller:
+        for name in ("one", "two", "three"):
+            await accept(declared, name)
+        await eventually(lambda: len(puller.taken) == 3)
+        for name in ("one", "two"):
+            await turn(declared, name, state=State.RUNNING)
+        backlog = await depths_of(declared).backlog(FUNCTION, busy=1)
+        third = puller.taken[2].stored_at
+    assert backlog.running == 2
+    assert backlog.oldest_at is not None
+    assert abs(backlog.oldest_at - third) < timedelta(milliseconds=1)
+
+
+async def test_no_more_runs_than_was_delivered_whatever_workers_say(declared: Bus) -> None:
+    await accept(declared, "one")
+    async with pulling(declared, room=1) as puller:
+        await eventually(lambda: len(puller.taken) == 1)
+        assert (await depths_of(declared).backlog(FUNCTION, busy=1_000)).running == 1
+
+
+async def test_a_look_at_what_waits_costs_little_however_much_runs(declared: Bus) -> None:
+    count = 3 * LOOKS
+    for number in range(count):
+        await accept(declared, f"n{number}")
+    async with pulling(declared, room=count) as puller:
+        await eventually(lambda: len(puller.taken) == count)
+        for number in range(count):
+            await turn(declared, f"n{number}", state=State.RUNNING)
+        asked_for: list[str] = []
+        async with declared.connection.listening(
+            "$JS.API.>", lambda told: asked_for.append(told.subject)
+        ):
+            backlog = await depths_of(declared).backlog(FUNCTION, busy=0)
+            await eventually(lambda: len(asked_for) > 2 * LOOKS)
+    assert backlog.running == LOOKS
+    assert len(asked_for) <= 2 * LOOKS + 2
+
+
+async def test_without_a_consumer_the_first_invocation_waits(declared: Bus) -> None:
+    depths = depths_of(declared)
+    assert await depths.backlog("new", busy=0) == Backlog()
+    await send(declared, "new")
+    found = await depths.backlog("new", busy=0)
+    assert found.running == 0
+    assert found.oldest_at is not None
+
+
+def test_a_wait_is_never_negative_by_the_clocks_of_two_machines() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert Backlog().oldest_wait_seconds(now) == 0
+    assert Backlog(oldest_at=now - timedelta(seconds=3)).oldest_wait_seconds(now) == 3
+    assert Backlog(oldest_at=now + timedelta(seconds=3)).oldest_wait_seconds(now) == 0
+
+
+async def test_no_answer_is_not_taken_for_no_invocations(own: Broker) -> None:
+    async with bus(own.url, "gone") as declared:
+        own.kill()
+        await declared.connection.session.ended.wait()
+        with pytest.raises(UnavailableError):
+            await depths_of(declared).read()

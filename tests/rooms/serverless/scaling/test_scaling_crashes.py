@@ -1,0 +1,56 @@
+"""An activator that dies at each of its writes, landed or not: the next one comes to the end."""
+
+import asyncio
+
+import pytest
+
+from tests.faults import Fault
+from tests.rooms.operations.cluster import Cluster
+from tests.rooms.serverless.scaling.scaled import scaled
+
+pytestmark = pytest.mark.looptime
+
+# More than either way has: beyond the last one nobody dies, which is the undisturbed run.
+WRITES = range(10)
+STOCK = 6
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("number", WRITES)
+async def test_scaling_out_comes_to_its_end(number: int, lands: bool) -> None:
+    cluster = Cluster()
+    cluster.add_stock(STOCK)
+    async with scaled(cluster) as made:
+        death = Fault(is_answer_lost=lands, is_dropped=not lands, then=made.transport.cut)
+        made.transport.on_write(number, death)
+        made.declare(maxWorkers=2, minAvailableCount=2)
+        await asyncio.sleep(5)
+    async with scaled(cluster, seed=2) as next_one:
+        await asyncio.sleep(60)
+        assert next_one.workers == ["echo-w-1", "echo-w-2"]
+        assert next_one.status()["desiredWorkers"] == 2
+        strays = len(cluster.claimed) - 2
+        assert 0 <= strays <= 2, "claims without a unit are left to the manager's grace"
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("number", WRITES)
+async def test_scaling_in_comes_to_its_end(number: int, lands: bool) -> None:
+    cluster = Cluster()
+    cluster.add_stock(STOCK)
+    async with scaled(cluster) as made:
+        made.declare(maxWorkers=2, minAvailableCount=2)
+        await asyncio.sleep(1)
+        await made.make_ready()
+        death = Fault(is_answer_lost=lands, is_dropped=not lands, then=made.transport.cut)
+        made.transport.on_write(number, death)
+        made.change(suspended=True)
+        await asyncio.sleep(1)
+        await made.drained("echo-w-1", "echo-w-2")
+    async with scaled(cluster, seed=2) as next_one:
+        await asyncio.sleep(5)
+        await next_one.drained(*next_one.workers)
+        await asyncio.sleep(60)
+        assert next_one.workers == []
+        assert next_one.status()["reason"] == "suspended"
+        assert len(cluster.claimed) == 2

@@ -1,0 +1,115 @@
+"""The catalogue of metrics: complete, true to the code, and what the page for operators says."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from gpuruntime.audit.audit import RULES
+from gpuruntime.models.kinds.invocations import Mode, State
+from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
+from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.lookup.counts import StockState
+from gpuruntime.reconcilers.unit.timings import STAGES, TOTAL
+from gpuruntime.serverless.errors import ServerlessError
+from gpuruntime.telemetry import function_metrics, label_values
+from gpuruntime.telemetry.catalogue import CATALOGUE
+from gpuruntime.telemetry.metric import Kind, Metric, RoleName
+from gpuruntime.telemetry.metrics import Registry
+from gpuruntime.worker.delivery_lease import Loss
+from tests.rooms.telemetry.counting import countings
+from tests.rooms.telemetry.metrics_page import PAGE, renewed
+
+BY_NAME = {metric.name: metric for metric in CATALOGUE}
+
+
+def values_of(name: str, label: str) -> set[str]:
+    return {value for each in BY_NAME[name].labels if each.name == label for value in each.known}
+
+
+def codes_of(root: type[InventoryError] | type[ServerlessError]) -> set[str]:
+    return {kind.code for kind in root.__subclasses__() if kind.__module__ == root.__module__}
+
+
+def test_whatever_the_code_counts_is_in_the_catalogue_with_its_kind_and_labels() -> None:
+    strange = []
+    for found in countings():
+        metric = BY_NAME.get(found.name)
+        labels = {label.name for label in metric.labels} if metric else set()
+        fits = found.labels == labels if found.is_whole else found.labels <= labels
+        if metric is None or metric.kind is not found.kind or not fits:
+            strange.append(f"{found.where}: {found.kind} {found.name} {sorted(found.labels)}")
+    assert not strange
+
+
+@pytest.mark.parametrize("role", [RoleName.MANAGER, RoleName.ACTIVATOR])
+def test_whoever_is_elected_tells_of_its_events_from_the_start(role: RoleName) -> None:
+    assert b"gpuruntime_events_sent_total 0.0" in b"".join(Registry(role).families())
+
+
+def test_whatever_is_in_the_catalogue_is_counted_somewhere() -> None:
+    assert BY_NAME.keys() == {found.name for found in countings()}
+
+
+def test_a_name_is_there_once_and_is_one_that_prometheus_expects() -> None:
+    assert [
+        name for name, times in Counter(each.name for each in CATALOGUE).items() if times > 1
+    ] == []
+    for metric in CATALOGUE:
+        assert re.fullmatch(r"[a-z][a-z_]*", metric.name)
+        assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER), metric.name
+        assert metric.name.endswith("_seconds") or metric.kind is not Kind.HISTOGRAM, metric.name
+
+
+@pytest.mark.parametrize("metric", CATALOGUE, ids=lambda metric: metric.name)
+def test_a_metric_says_what_it_is_who_tells_it_and_what_bounds_its_labels(metric: Metric) -> None:
+    assert metric.roles
+    assert metric.help[0].isupper() or metric.help[0].isdigit()
+    assert metric.help.endswith(".")
+    assert "|" not in metric.help
+    assert all(label.known or label.bound for label in metric.labels)
+    assert list(metric.buckets) == sorted(metric.buckets)
+    assert not metric.buckets or metric.kind is Kind.HISTOGRAM
+
+
+def equal(name: str, label: str, real: Iterable[str]) -> None:
+    assert values_of(name, label) == set(real)
+
+
+def test_known_values_of_labels_are_those_of_the_code() -> None:
+    ends = {state for state in State if state.is_terminal}
+    equal("audit_breaches", "rule", (rule.name for rule in RULES))
+    assert set(label_values.REFUSALS) == codes_of(InventoryError)
+    assert set(function_metrics.REFUSED) == codes_of(ServerlessError)
+    assert set(function_metrics.ENDS) == ends
+    equal("serverless_invocations_total", "mode", Mode)
+    equal("unit_stage_seconds", "stage", (*STAGES, TOTAL))
+    equal("stock_units", "state", StockState)
+    equal("units", "phase", UnitPhase)
+    equal("storages", "phase", StoragePhase)
+    equal("pools", "phase", PoolPhase)
+    assert {*Loss, *ends} <= values_of("worker_deliveries_total", "end")
+
+
+@pytest.mark.parametrize("role", RoleName)
+def test_what_can_be_known_beforehand_is_told_from_the_start(role: RoleName) -> None:
+    text = Registry(role).text().decode()
+    for metric in CATALOGUE:
+        for labels in metric.series_at_start(role):
+            told = ",".join(f'{name}="{labels[name]}"' for name in sorted(labels))
+            suffix = "_count" if metric.kind is Kind.HISTOGRAM else ""
+            braced = f"{{{told}}}" if told else ""
+            assert f"\n{metric.full_name}{suffix}{braced} 0.0\n" in text
+    assert "\nprocess_resident_memory_bytes " in text
+
+
+def test_the_help_of_the_catalogue_is_that_of_the_exposition() -> None:
+    text = Registry(RoleName.MANAGER).text().decode()
+    told = BY_NAME["reconciles_total"].help
+    assert f"# HELP gpuruntime_reconciles_total {told}\n" in text
+
+
+def test_the_page_for_operators_has_the_whole_catalogue() -> None:
+    page = PAGE.read_text()
+    assert renewed(page) == page, "run `python -m tests.rooms.telemetry.metrics_page`"

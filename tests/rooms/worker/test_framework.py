@@ -1,0 +1,195 @@
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuruntime.models.kinds.functions import Framework as Where
+from gpuruntime.models.kinds.invocations import FailureClass
+from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
+from tests.rooms.worker.frameworks import Behave, answering, behaving, caller
+from tests.rooms.worker.invocations import invocation
+
+JSON = "Content-Type: application/json"
+
+
+@pytest.fixture
+def where() -> Iterator[Where]:
+    with tempfile.TemporaryDirectory(prefix="fw-") as folder:
+        yield Where(socketPath=str(Path(folder, "framework.sock")))
+
+
+async def called(where: Where, behave: Behave, *, within_seconds: float = 5.0) -> Outcome:
+    async with behaving(where, behave), caller(where, most_answer_bytes=1_000_000) as framework:
+        return await framework.call(invocation(), attempt=2, within_seconds=within_seconds)
+
+
+async def test_a_call_has_all_that_the_contract_says(where: Where) -> None:
+    behave = answering("200 OK", b"{}")
+    async with behaving(where, behave) as asked, caller(where) as framework:
+        await framework.call(invocation(), attempt=2, within_seconds=9.0)
+    head, _, body = asked[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /invoke HTTP/1.1\r\n")
+    assert b"Content-Type: application/json" in head
+    assert msgspec.json.decode(body) == {
+        "version": "v1",
+        "invocationID": "one",
+        "serverlessRequestID": "echo",
+        "workerName": "worker-1",
+        "workerNamespace": "here",
+        "mode": "async",
+        "attempt": 2,
+        "contentType": "application/json",
+        "headers": {},
+        "attributes": {},
+        "payload": {"n": 1},
+        "timeoutSeconds": 9.0,
+    }
+
+
+async def test_an_answer_comes_back_with_its_body_byte_for_byte(where: Where) -> None:
+    told = b'{"statusCode":201,"headers":{"A":"b"},"body":{"x" : 1.50},"error":null,"later":1}'
+    outcome = await called(where, answering("200 OK", told))
+    assert isinstance(outcome, Answer)
+    assert (outcome.statusCode, outcome.headers, outcome.error) == (201, {"A": "b"}, None)
+    assert bytes(outcome.body) == b'{"x" : 1.50}'
+
+
+@pytest.mark.parametrize(
+    "nulls",
+    [
+        b'"headers":null',
+        b'"headers":{"A":null}',
+        b'"contentType":null',
+        b'"statusCode":null',
+        b'"statusCode":null,"contentType":null,"headers":null,"error":null',
+    ],
+)
+async def test_a_null_beside_the_body_reads_as_absent_and_takes_nothing_from_the_body(
+    where: Where, nulls: bytes
+) -> None:
+    body = b'{"a" : null,"b":[null , 1.50]}'
+    outcome = await called(where, answering("200 OK", b"{" + nulls + b',"body":' + body + b"}"))
+    assert outcome == Answer(body=msgspec.Raw(body))
+
+
+@pytest.mark.parametrize("told", [b"{}", b'{"body":null}', b'{"headers":null,"body":null}'])
+async def test_a_body_that_is_null_is_as_good_as_absent(where: Where, told: bytes) -> None:
+    assert await called(where, answering("200 OK", told)) == Answer()
+
+
+@pytest.mark.parametrize(
+    ("behave", "words"),
+    [
+        (answering("200 OK", b""), "none"),
+        (answering("200 OK", b"{"), "none"),
+        (answering("200 OK", b"\xff\xfe"), "none"),
+        (answering("200 OK", b"[1]"), "none"),
+        (answering("200 OK", b'{"statusCode":"200"}'), "statusCode"),
+        (answering("200 OK", b'{"statusCode":99}'), "status 99"),
+        (answering("200 OK", b'{"headers":{"a":1}}'), "headers"),
+        (answering("200 OK", b'{"statusCode":"200","headers":null}'), "statusCode"),
+        (answering("200 OK", b"null"), "none"),
+        (answering("200 OK", b'{"error":7}'), "error"),
+        (answering("200 OK", b"{}", "Content-Type: text/html"), "text/html"),
+        (answering("200 OK", b'{"body":"' + b"x" * 5_000_000 + b'"}'), "more than 1000000 bytes"),
+        (answering("200 OK", b'{"contentType":"' + b"x" * 70_000 + b'"}'), "beside its body"),
+        (answering("500 Broken", b"{}"), "answered 500"),
+        (answering("503 Busy", b"{}"), "answered 503"),
+        (answering("429 Busy", b"{}"), "answered 429"),
+        (answering("302 Found", b"", "Location: /elsewhere"), "answered 302"),
+        (answering("garbage", b"{}"), "broke off"),
+        (lambda _, writer: writer.write(b"\x00\x01\x02\r\n\r\n"), "broke off"),
+        (lambda _, writer: writer.close(), "broke off"),
+        (lambda _, writer: writer.transport.abort(), "broke off"),
+        (answering("200 OK", b"{}", JSON, "Content-Length: 99"), "broke off"),
+    ],
+)  # fmt: skip
+async def test_a_bad_answer_is_a_framework_error_that_may_be_tried_again(
+    where: Where, behave: Behave, words: str
+) -> None:
+    outcome = await called(where, behave)
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.cause is FailureClass.FRAMEWORK_ERROR
+    assert words in outcome.error
+    assert not outcome.is_final
+    assert len(outcome.error) < 600
+
+
+@pytest.mark.parametrize("status", ["400 Bad", "404 Not Found", "413 Large", "422 Unfit"])
+async def test_a_refusal_of_the_call_itself_is_final(where: Where, status: str) -> None:
+    outcome = await called(where, answering(status, b"{}"))
+    assert isinstance(outcome, Failure)
+    assert outcome.is_final
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        lambda _, __: None,
+        lambda _, writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"),
+        lambda _, writer: writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        ),
+    ],
+)
+async def test_an_answer_that_never_ends_is_a_timeout(where: Where, behave: Behave) -> None:
+    outcome = await called(where, behave, within_seconds=0.1)
+    assert isinstance(outcome, Failure)
+    assert outcome.cause is FailureClass.FRAMEWORK_TIMEOUT
+
+
+async def test_where_nobody_listens_nothing_was_called(where: Where) -> None:
+    async with caller(where) as framework:
+        assert isinstance(
+            await framework.call(invocation(), attempt=1, within_seconds=5), NotCalled
+        )
+        assert await framework.problem()
+
+
+async def test_cookies_of_one_call_are_not_sent_with_the_next(where: Where) -> None:
+    behave = answering("200 OK", b"{}", JSON, "Set-Cookie: a=b")
+    async with behaving(where, behave) as asked, caller(where) as framework:
+        for _ in range(2):
+            await framework.call(invocation(), attempt=1, within_seconds=5)
+    assert len(asked) == 2
+    assert b"ookie" not in asked[1]
+
+
+@pytest.mark.parametrize(
+    ("behave", "problem"),
+    [
+        (answering("200 OK", b"ok"), ""),
+        (answering("503 Busy", b""), "health status 503"),
+        (lambda _, writer: writer.close(), "disconnected"),
+    ],
+)
+async def test_health_is_what_the_framework_says(
+    where: Where, behave: Behave, problem: str
+) -> None:
+    async with behaving(where, behave) as asked, caller(where) as framework:
+        told = await framework.problem()
+    assert problem in told
+    assert bool(told) == bool(problem)
+    assert asked[0].startswith(b"GET /healthz ")
+
+
+async def test_an_abandoned_call_closes_its_connection(where: Where) -> None:
+    called, closed = asyncio.Event(), asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        called.set()
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_unix_server(connected, where.socketPath)
+    async with server, caller(where) as framework, asyncio.TaskGroup() as tasks:
+        call = tasks.create_task(framework.call(invocation(), attempt=1, within_seconds=60))
+        async with asyncio.timeout(5):
+            await called.wait()
+            call.cancel()
+            await closed.wait()

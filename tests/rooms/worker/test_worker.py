@@ -1,0 +1,533 @@
+import asyncio
+import time
+from random import Random
+
+import msgspec
+import pytest
+
+from gpuruntime.bus.chunks import Bodies
+from gpuruntime.bus.messages import Beat, Control, DeadLetter, Order, WorkerState, encode, read
+from gpuruntime.bus.names import dead_letter_id, unreadable_letter_id
+from gpuruntime.bus.provisioning import declare_consumer
+from gpuruntime.bus.streams import consumer_declaration
+from gpuruntime.framework.calls import Answer, Call, CallError
+from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.worker.attempt import Attempt
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.rooms.bus.test_pull import pulling
+from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
+from tests.rooms.worker.invocations import accept, send, turn
+from tests.rooms.worker.workers import Ledger, ended, left_in, left_in_stream, until_empty, working
+
+
+async def letter(made: Bus, letter_id: str) -> DeadLetter | None:
+    subject = made.names.dead_letter(FUNCTION, letter_id)
+    found = await made.jetstream.last(made.names.dead_letters, subject)
+    return read(found.data, DeadLetter) if found else None
+
+
+async def order(
+    made: Bus, what: Order, *, worker: str = "w1", name: str = "", uid: str = ""
+) -> None:
+    subject = made.names.control(FUNCTION, worker)
+    told = Control(order=what, invocationID=name, uid=uid)
+    await made.connection.publish(subject, encode(told))
+
+
+async def cancel(made: Bus, name: str) -> None:
+    """As the api does it: the record first, then a word to the worker."""
+    await turn(made, name, state=State.CANCELLED)
+    await order(made, Order.CANCEL, name=name)
+
+
+async def redeclare(made: Bus) -> None:
+    """The consumer is deleted by hand and made again by its owner."""
+    stream = made.names.invocations
+    await made.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
+    again = consumer_declaration(made.names, FUNCTION, ack_wait_seconds=ACK_WAIT_SECONDS)
+    await declare_consumer(made.jetstream, stream, again)
+
+
+async def test_an_invocation_is_answered_once_and_leaves_the_stream(declared: Bus) -> None:
+    ledger = Ledger()
+    async with working(declared, ledger.handle):
+        await accept(declared, "a", payload={"x": [1, None]})
+        record = await ended(declared, "a")
+        await until_empty(declared)
+    assert record.state is State.SUCCEEDED
+    assert msgspec.json.decode(record.body) == {"echo": {"x": [1, None]}, "by": "w1"}
+    assert (record.attempt, record.workerName, record.statusCode) == (1, "w1", 200)
+    assert record.startedAt
+    assert record.completedAt
+    assert record.acceptedAt <= record.startedAt <= record.completedAt
+    assert ledger.started == [("a", 1)]
+
+
+async def test_no_more_calls_run_at_a_time_than_the_function_allows(declared: Bus) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    for number in range(6):
+        await accept(declared, f"i{number}")
+    async with working(declared, ledger.handle, concurrency=2) as worker:
+        await eventually(lambda: len(ledger.starts) == 2)
+        await asyncio.sleep(0.3)
+        assert len(ledger.starts) == worker.busy == 2
+        ledger.gate.set()
+        await until_empty(declared)
+    assert ledger.started == [(f"i{number}", 1) for number in range(6)]
+
+
+async def test_a_long_body_is_read_back_from_its_parts(declared: Bus) -> None:
+    text = Random(5).randbytes(300_000).hex()
+    async with working(declared, lambda _: text):
+        await accept(declared, "long")
+        record = await ended(declared, "long")
+    bodies = Bodies(declared.jetstream, declared.names)
+    parts = [await bodies.read_part(record, part) for part in range(record.bodyParts)]
+    assert record.bodyParts == 3
+    assert bytes(record.body) == b"null"
+    assert msgspec.json.decode(b"".join(parts)) == text
+
+
+async def test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+
+    async def fail(call: Call) -> object:
+        await ledger.handle(call)
+        raise CallError("no model")
+
+    async with working(declared, fail, max_attempts=2):
+        sent = await accept(declared, "bad")
+        record = await ended(declared, "bad")
+        await until_empty(declared)
+    assert record.state is State.DEAD_LETTERED
+    assert record.failureClass is FailureClass.RETRY_EXHAUSTED
+    assert record.error == "attempt 2: framework_error: no model"
+    assert ledger.started == [("bad", 1), ("bad", 2)]
+    dead = await letter(declared, dead_letter_id(FUNCTION, "bad", 1))
+    assert dead is not None
+    assert bytes(dead.invocation) == encode(sent)
+    assert (dead.attempt, dead.failureClass) == (2, FailureClass.RETRY_EXHAUSTED)
+
+
+@pytest.mark.parametrize("end", [State.CANCELLED, State.EXPIRED, State.SUCCEEDED])
+async def test_what_ended_otherwise_meanwhile_leaves_no_dead_letter(
+    declared: Bus, end: State
+) -> None:
+    async def fail(call: Call) -> object:
+        await turn(declared, call.invocationID, state=end)
+        raise CallError("no model")
+
+    async with working(declared, fail, max_attempts=1):
+        await accept(declared, "bad")
+        await until_empty(declared)
+        async with asyncio.timeout(10):
+            while await left_in(declared, declared.names.dead_letters):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    assert (await ended(declared, "bad")).state is end
+
+
+async def test_a_dead_letter_of_another_attempt_of_the_series_stays(declared: Bus) -> None:
+    """Both workers bury the last attempt, and one of them writes its end."""
+
+    async def fail(call: Call) -> object:
+        await turn(declared, call.invocationID, state=State.DEAD_LETTERED, workerName="other")
+        raise CallError("no model")
+
+    async with working(declared, fail, max_attempts=1):
+        await accept(declared, "bad")
+        await until_empty(declared)
+    assert await letter(declared, dead_letter_id(FUNCTION, "bad", 1)) is not None
+
+
+@pytest.mark.parametrize(
+    "data", [b"not json", b"{}", b"\xff", b'{"invocationID":"a.b","serverlessRequestID":"echo"}']
+)
+async def test_a_poison_message_becomes_a_dead_letter_and_other_work_goes_on(
+    declared: Bus, data: bytes
+) -> None:
+    ledger = Ledger()
+    async with working(declared, ledger.handle):
+        poison = await declared.jetstream.publish(
+            declared.names.invoke(FUNCTION), data, message_id="poison"
+        )
+        await accept(declared, "good")
+        assert (await ended(declared, "good")).state is State.SUCCEEDED
+        await until_empty(declared)
+    dead = await letter(declared, unreadable_letter_id(FUNCTION, poison.sequence))
+    assert dead is not None
+    assert (dead.failureClass, dead.unreadable) == (FailureClass.MALFORMED_MESSAGE, data)
+
+
+async def test_a_copy_that_comes_late_is_dropped(declared: Bus) -> None:
+    ledger = Ledger()
+    async with working(declared, ledger.handle):
+        sent = await accept(declared, "a")
+        first = await ended(declared, "a")
+        await send(declared, sent, message_id="after the window of duplicates")
+        await until_empty(declared)
+    assert ledger.started == [("a", 1)]
+    assert await ended(declared, "a") == first
+
+
+async def test_a_copy_of_a_running_invocation_is_dropped_and_disturbs_nothing(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle), working(declared, ledger.handle, "w2"):
+        sent = await accept(declared, "a")
+        await eventually(lambda: bool(ledger.starts))
+        await send(declared, sent, message_id="a copy")
+        await until_empty(declared, but=1)
+        ledger.gate.set()
+        assert (await ended(declared, "a")).attempt == 1
+        await until_empty(declared)
+    assert ledger.started == [("a", 1)]
+
+
+async def test_an_invocation_without_its_record_is_dropped(declared: Bus) -> None:
+    ledger = Ledger()
+    sent = await accept(declared, "a")
+    stored = await declared.records.read(FUNCTION, "a")
+    assert stored is not None
+    await declared.records.delete(stored)
+    async with working(declared, ledger.handle):
+        await until_empty(declared)
+    assert ledger.started == []
+    assert sent.revision == stored.revision
+
+
+async def test_what_has_waited_past_its_deadline_is_expired_and_never_started(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    await accept(declared, "late", life_seconds=0.0)
+    async with working(declared, ledger.handle):
+        record = await ended(declared, "late")
+        await until_empty(declared)
+    assert (record.state, record.failureClass) == (State.EXPIRED, FailureClass.EXPIRED)
+    assert ledger.started == []
+
+
+async def test_an_attempt_ends_at_its_own_deadline(declared: Bus) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle, attempt_seconds=0.2, max_attempts=1):
+        await accept(declared, "slow")
+        record = await ended(declared, "slow")
+    assert record.state is State.DEAD_LETTERED
+    assert record.failureClass is FailureClass.FRAMEWORK_TIMEOUT
+
+
+async def test_a_call_is_cut_at_the_deadline_of_the_invocation(declared: Bus) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle):
+        await accept(declared, "short", life_seconds=0.7)
+        record = await ended(declared, "short")
+    assert record.state is State.EXPIRED
+    assert "framework_timeout" in record.error
+
+
+async def test_a_call_that_lasts_longer_than_the_ack_wait_is_not_given_to_another(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle), working(declared, ledger.handle, "w2"):
+        await accept(declared, "a")
+        await asyncio.sleep(2.5 * ACK_WAIT_SECONDS)
+        ledger.gate.set()
+        assert (await ended(declared, "a")).attempt == 1
+        await until_empty(declared)
+    assert ledger.started == [("a", 1)]
+
+
+async def test_a_queued_invocation_that_is_cancelled_never_starts(declared: Bus) -> None:
+    ledger = Ledger()
+    await accept(declared, "a")
+    await cancel(declared, "a")
+    async with working(declared, ledger.handle):
+        await until_empty(declared)
+    assert ledger.started == []
+    assert (await ended(declared, "a")).state is State.CANCELLED
+
+
+async def test_a_running_invocation_that_is_cancelled_is_broken_off_at_once(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle) as worker:
+        await accept(declared, "a")
+        await eventually(lambda: bool(ledger.starts))
+        started = time.monotonic()
+        await cancel(declared, "a")
+        await eventually(lambda: worker.busy == 0)
+        assert time.monotonic() - started < ACK_WAIT_SECONDS / 3
+        await until_empty(declared)
+        assert time.monotonic() - started < ACK_WAIT_SECONDS
+    assert (await ended(declared, "a")).state is State.CANCELLED
+
+
+async def test_an_order_to_cancel_what_is_not_cancelled_changes_nothing(declared: Bus) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle):
+        await accept(declared, "a")
+        await eventually(lambda: bool(ledger.starts))
+        await order(declared, Order.CANCEL, name="a")
+        await declared.connection.publish(declared.names.control(FUNCTION, "w1"), b"nonsense")
+        await asyncio.sleep(0.2)
+        ledger.gate.set()
+        assert (await ended(declared, "a")).state is State.SUCCEEDED
+
+
+async def test_a_result_of_an_attempt_that_another_has_taken_over_is_refused(
+    declared: Bus,
+) -> None:
+    """A consumer that is deleted and made again delivers what is running once more."""
+    first, second = Ledger(), Ledger()
+    first.gate.clear()
+    second.gate.clear()
+    async with working(declared, first.handle) as slow:
+        await accept(declared, "a")
+        await eventually(lambda: bool(first.starts))
+        async with working(declared, second.handle, "w2", concurrency=5):
+            await eventually(lambda: slow.busy == 1)
+            await redeclare(declared)
+            await eventually(lambda: bool(second.starts))
+            first.gate.set()
+            await eventually(lambda: slow.busy == 0)
+            assert (await declared.records.read(FUNCTION, "a")).record.state is State.RUNNING  # type: ignore[union-attr]  # it is there
+            second.gate.set()
+            record = await ended(declared, "a")
+            await until_empty(declared)
+    assert (record.attempt, record.workerName) == (2, "w2")
+    assert (first.started, second.started) == ([("a", 1)], [("a", 2)])
+
+
+async def test_a_message_that_comes_again_to_the_worker_that_runs_it_is_not_run_again(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle, concurrency=2) as worker:
+        await accept(declared, "a")
+        await eventually(lambda: bool(ledger.starts))
+        (attempt,) = worker._attempts.values()
+        first = attempt.delivery
+        await redeclare(declared)
+        await accept(declared, "b")
+        await eventually(lambda: len(ledger.starts) == 2)
+        assert attempt.delivery is not first
+        ledger.gate.set()
+        assert (await ended(declared, "a")).attempt == 1
+        await until_empty(declared)
+    assert ledger.started == [("a", 1), ("b", 1)]
+
+
+async def test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_what_it_ran(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle) as worker:
+        await accept(declared, "a")
+        await eventually(lambda: bool(ledger.starts))
+        time.sleep(1.2 * ACK_WAIT_SECONDS)  # noqa: ASYNC251 - nothing of this process may run
+        await eventually(lambda: worker.busy == 0 or len(ledger.starts) == 2)
+        ledger.gate.set()
+        record = await ended(declared, "a")
+    assert record.attempt == 2
+    assert ledger.started == [("a", 1), ("a", 2)]
+
+
+async def test_a_drain_lets_work_in_hand_end_and_takes_nothing_more(declared: Bus) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with working(declared, ledger.handle, drain_seconds=10.0) as worker:
+        await accept(declared, "a")
+        await eventually(lambda: bool(ledger.starts))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.drain())
+            await eventually(lambda: worker.state is WorkerState.DRAINING)
+            await asyncio.sleep(0.1)
+            await accept(declared, "b")
+            ledger.gate.set()
+        assert worker.state is WorkerState.DRAINED
+        assert (await ended(declared, "a")).state is State.SUCCEEDED
+    assert ledger.started == [("a", 1)]
+    assert await left_in_stream(declared) == 1
+
+
+async def test_work_that_outlasts_the_drain_is_given_back_at_once_without_using_up_an_attempt(
+    declared: Bus,
+) -> None:
+    slow, quick = Ledger(), Ledger()
+    slow.gate.clear()
+    async with working(declared, slow.handle, max_attempts=1) as worker:
+        await accept(declared, "a")
+        await eventually(lambda: bool(slow.starts))
+        await worker.drain()
+        assert worker.busy == 0
+        async with working(declared, quick.handle, "w2", max_attempts=1):
+            record = await ended(declared, "a")
+    assert record.state is State.SUCCEEDED
+    assert (record.attempt, record.forgiven, record.workerName) == (2, 1, "w2")
+
+
+async def test_an_attempt_that_is_released_before_its_call_gives_its_message_back_uncalled(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    async with pulling(declared, room=1) as holder:
+        await accept(declared, "a")
+        await eventually(lambda: bool(holder.taken))
+        async with working(declared, ledger.handle) as worker:
+            attempt = Attempt(worker._tools, holder.taken[0])
+            attempt.release()
+            await attempt.run()
+            record = await ended(declared, "a")
+    assert (record.attempt, record.forgiven) == (2, 1)
+    assert ledger.started == [("a", 2)]
+
+
+async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    beats: list[Beat] = []
+    subject = declared.names.beat(FUNCTION, "w1")
+    async with (
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        working(declared, ledger.handle, beat_seconds=60.0),
+    ):
+        await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
+        for number in range(20):
+            await accept(declared, f"i{number}")
+        await until_empty(declared)
+        ledger.gate.clear()
+        await accept(declared, "held")
+        await eventually(lambda: beats[-1].busy == 1)
+        ledger.gate.set()
+        await eventually(lambda: beats[-1].busy == 0)
+    assert len(beats) < 20
+
+
+async def test_what_was_accepted_for_another_declarer_is_never_run_and_told_of(
+    declared: Bus,
+) -> None:
+    """It may have been another tenant's function of the name."""
+    ledger = Ledger()
+    beats: list[Beat] = []
+    subject = declared.names.beat(FUNCTION, "w1")
+    async with (
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        working(declared, ledger.handle, declarer="b"),
+    ):
+        await accept(declared, "theirs", declarer="a")
+        await accept(declared, "ours", declarer="b")
+        assert (await ended(declared, "ours")).state is State.SUCCEEDED
+        await eventually(lambda: bool(beats) and beats[-1].foreign > 0)
+    record = await declared.records.read(FUNCTION, "theirs")
+    assert record is not None
+    assert (record.record.state, record.record.attempt) == (State.QUEUED, 0)
+    assert ledger.started == [("ours", 1)]
+
+
+async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -> None:
+    ledger = Ledger()
+    beats: list[Beat] = []
+    subject = declared.names.beat(FUNCTION, "w1")
+    async with (
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        working(declared, ledger.handle, concurrency=3, uid="u"),
+    ):
+        await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
+        ledger.gate.clear()
+        await accept(declared, "a")
+        await eventually(lambda: beats[-1].busy == 1)
+        await order(declared, Order.DRAIN)
+        await eventually(lambda: beats[-1].state is WorkerState.DRAINING)
+        ledger.gate.set()
+        await eventually(lambda: beats[-1].state is WorkerState.DRAINED)
+    assert {(beat.workerName, beat.uid, beat.concurrency) for beat in beats} == {("w1", "u", 3)}
+    assert beats[0].reason
+
+
+async def test_an_order_to_drain_for_an_earlier_worker_of_the_name_changes_nothing(
+    declared: Bus,
+) -> None:
+    ledger = Ledger()
+    async with working(declared, ledger.handle, uid="second") as worker:
+        await order(declared, Order.DRAIN, uid="first")
+        await accept(declared, "a")
+        assert (await ended(declared, "a")).state is State.SUCCEEDED
+        assert worker.state is WorkerState.READY
+        await order(declared, Order.DRAIN, uid="second")
+        await eventually(lambda: worker.state is WorkerState.DRAINED)
+
+
+@pytest.mark.parametrize(("own", "told"), [("", "first"), ("second", "")])
+async def test_where_one_of_the_two_knows_no_uid_an_order_to_drain_counts(
+    declared: Bus, own: str, told: str
+) -> None:
+    async with working(declared, Ledger().handle, uid=own) as worker:
+        await accept(declared, "a")
+        await ended(declared, "a")
+        await order(declared, Order.DRAIN, uid=told)
+        await eventually(lambda: worker.state is WorkerState.DRAINED)
+
+
+async def test_nothing_is_taken_while_the_framework_is_not_well(declared: Bus) -> None:
+    ledger = Ledger()
+    await accept(declared, "a")
+    async with working(declared, ledger.handle) as worker:
+        await ended(declared, "a")
+        worker._note_health("unwell")
+        worker._framework.problem = unwell  # type: ignore[method-assign]  # whatever is listening
+        await asyncio.sleep(0.2)
+        assert worker.state is WorkerState.STARTING
+        assert worker.not_ready == "framework: unwell"
+        await accept(declared, "b")
+        await asyncio.sleep(0.4)
+    assert ledger.started == [("a", 1)]
+    assert await left_in_stream(declared) == 1
+
+
+async def unwell() -> str:
+    return "unwell"
+
+
+async def test_a_result_is_written_when_the_broker_is_back(own: Broker) -> None:
+    ledger = Ledger()
+    ledger.gate.clear()
+    async with (
+        bus(own.url, "back", ack_wait_seconds=10) as made,
+        working(made, ledger.handle, ack_wait_seconds=10.0),
+    ):
+        await accept(made, "a")
+        await eventually(lambda: bool(ledger.starts))
+        own.kill()
+        ledger.gate.set()
+        own.start()
+        record = await ended(made, "a")
+        await accept(made, "b")
+        assert (await ended(made, "b")).state is State.SUCCEEDED
+    assert record.state is State.SUCCEEDED
+    assert ledger.started[0] == ("a", 1)
+
+
+async def test_a_status_of_the_function_reaches_the_record(declared: Bus) -> None:
+    async with working(declared, lambda _: Answer(statusCode=404, body="nobody")):
+        await accept(declared, "a")
+        record = await ended(declared, "a")
+    assert (record.state, record.statusCode, bytes(record.body)) == (
+        State.SUCCEEDED,
+        404,
+        b'"nobody"',
+    )
