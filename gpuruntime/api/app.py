@@ -12,19 +12,19 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-from gpuruntime.api.auth.authentication import Door, Guard, OpenDoor, guarded
-from gpuruntime.api.auth.browser_origins import Origins
-from gpuruntime.api.auth.rate_limits import Allowances, Limits
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.auth.authentication import CallerChecks, Guard, NoAuthentication, guarded
+from gpuruntime.api.auth.browser_origins import BrowserOrigins
+from gpuruntime.api.auth.rate_limits import Limits, RateLimits
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.routes import live_routes
 from gpuruntime.api.console.static_files import console_files
 from gpuruntime.api.console.streams import Changes, StreamLimits, Streams
-from gpuruntime.api.files.file_servers import Accessors, Way, directly
+from gpuruntime.api.files.file_servers import FileServers, Way, directly
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.files.relay import FileRelay
 from gpuruntime.api.http.body import Bodies, BodyLimits
 from gpuruntime.api.http.dispatch import expected, web_handler
-from gpuruntime.api.http.in_flight import Crowd
+from gpuruntime.api.http.in_flight import InFlightLimit
 from gpuruntime.api.http.middleware import bounded, mark, middlewares
 from gpuruntime.api.http.routing import Route
 from gpuruntime.api.openapi.swagger import with_document
@@ -38,7 +38,7 @@ from gpuruntime.api.routes.status import status_routes
 from gpuruntime.api.routes.stock import stock_routes
 from gpuruntime.api.routes.storages import storage_routes
 from gpuruntime.api.routes.units import unit_routes
-from gpuruntime.api.views.cluster_summary import Fleet
+from gpuruntime.api.views.cluster_summary import ClusterSummary
 from gpuruntime.api.views.health import Health
 from gpuruntime.api.views.unit_events import UnitEvents
 from gpuruntime.api.views.unit_index import UnitIndex
@@ -55,9 +55,9 @@ from gpuruntime.operations.lookup.counts import (
     spec_name_of,
     stock_state_of,
 )
-from gpuruntime.operations.operations import Inventory
+from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.serverless.calling.service import Ingress
+from gpuruntime.serverless.calling.service import FunctionService
 
 BODY_LIMIT: Final = 1024 * 1024
 
@@ -75,41 +75,41 @@ class ApiOptions:
     bodies: BodyLimits = BodyLimits()
     most_requests: int = 4096
     streams: StreamLimits = StreamLimits()
-    origins: Origins = Origins()
+    origins: BrowserOrigins = BrowserOrigins()
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Backend:
+class AppContext:
     """What the routes work on; of informers that may still be empty but for the caches.
 
     The services are those of storages, and `way` leads to their addresses.
     """
 
-    inventory: Inventory
+    inventory: Operations
     caches: Caches
     nodes: Store[Node]
     quotas: Store[ResourceQuota]
     services: Store[Service]
     client: Client
-    ingress: Ingress
-    connection: Callable[[], Connection]
+    ingress: FunctionService
+    connection: Callable[[], ClusterLink]
     auditor: Auditor
     now: Callable[[], datetime]
     rng: Random
     meter: Meter = NullMeter()
     way: Way = directly
-    guard: Guard = attrs.field(factory=OpenDoor)
+    guard: Guard = attrs.field(factory=NoAuthentication)
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Orders:
+class SortedIndexes:
     """What is kept sorted and counted as the caches change, for whatever routes show it."""
 
     index: UnitIndex
-    fleet: Fleet
+    fleet: ClusterSummary
 
 
-def make_app(backend: Backend, options: ApiOptions) -> web.Application:
+def make_app(backend: AppContext, options: ApiOptions) -> web.Application:
     app = web.Application(
         client_max_size=BODY_LIMIT,
         middlewares=middlewares(rng=backend.rng, meter=backend.meter),
@@ -124,10 +124,10 @@ def make_app(backend: Backend, options: ApiOptions) -> web.Application:
     streams = Streams(Changes(backend.caches), backend.connection, options.streams)
     app.on_shutdown.append(streams.end)
     console = (*console_files(), *_live_routes(backend, orders, streams))
-    door = Door(
+    door = CallerChecks(
         backend.guard,
-        Allowances(options.limits),
-        Crowd(options.most_requests),
+        RateLimits(options.limits),
+        InFlightLimit(options.most_requests),
         options.origins,
     )
     bodies = Bodies(options.bodies)
@@ -151,19 +151,21 @@ def _methods_of(route: Route) -> tuple[str, ...]:
     return ("GET", "HEAD") if route.method == "GET" else (route.method,)
 
 
-def orders_of(backend: Backend, options: ApiOptions) -> Orders:
+def orders_of(backend: AppContext, options: ApiOptions) -> SortedIndexes:
     caches = backend.caches
-    fleet = Fleet(
+    fleet = ClusterSummary(
         nodes=backend.nodes,
         quotas=backend.quotas,
         stock=Counts(caches.stock, stock_state_of, group_of=spec_name_of),
         active=Counts(caches.units, active_state_of, group_of=spec_name_of),
         gpu_resource=options.gpu_resource,
     )
-    return Orders(index=UnitIndex(units=caches.units, stock=caches.stock), fleet=fleet)
+    return SortedIndexes(index=UnitIndex(units=caches.units, stock=caches.stock), fleet=fleet)
 
 
-def _live_routes(backend: Backend, orders: Orders, streams: Streams) -> tuple[Route, ...]:
+def _live_routes(
+    backend: AppContext, orders: SortedIndexes, streams: Streams
+) -> tuple[Route, ...]:
     return live_routes(
         streams,
         inventory=backend.inventory,
@@ -174,7 +176,7 @@ def _live_routes(backend: Backend, orders: Orders, streams: Streams) -> tuple[Ro
 
 
 def routes_of(
-    backend: Backend, options: ApiOptions, orders: Orders | None = None
+    backend: AppContext, options: ApiOptions, orders: SortedIndexes | None = None
 ) -> tuple[Route, ...]:
     """Those that the document describes."""
     orders = orders or orders_of(backend, options)
@@ -192,7 +194,7 @@ def routes_of(
         ),
         *storage_routes(inventory.storages, options.namespaces),
         *file_routes(
-            Accessors(inventory.storages, backend.services, backend.way),
+            FileServers(inventory.storages, backend.services, backend.way),
             FileRelay(options.files),
         ),
         log_route(inventory.units, UnitLogs(client)),

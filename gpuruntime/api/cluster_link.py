@@ -6,7 +6,7 @@ from gpuruntime.api.errors import NotServingError
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Connection:
+class ClusterLink:
     """A snapshot: whoever serves a request asks for a new one."""
 
     is_enabled: bool = True
@@ -22,13 +22,13 @@ class Connection:
         return self.is_enabled and self.is_connected and self.is_synced and not self.is_stopping
 
 
-def demand_running(connection: Connection) -> None:
+def demand_running(connection: ClusterLink) -> None:
     """Raises NotServingError once nothing new is taken."""
     if connection.is_stopping:
         raise NotServingError("this process is stopping: send the request again")
 
 
-def demand_cluster(connection: Connection) -> None:
+def demand_cluster(connection: ClusterLink) -> None:
     """Raises NotServingError unless units and pools can be read and written."""
     demand_running(connection)
     if not connection.is_enabled:

@@ -21,7 +21,7 @@ from gpuruntime.audit import (
     storages,
 )
 from gpuruntime.audit.breach import Breach, Suspicion
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.audit.rule import Rule
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models.kinds.pools import StockPool
@@ -31,35 +31,35 @@ from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 
 
-def _reporting(facts: Facts) -> Iterable[states.Reporting]:
+def _reporting(facts: SnapshotIndex) -> Iterable[states.Reporting]:
     return chain(_all_units(facts), facts.snapshot.pools, _storages(facts))
 
 
-def _all_units(facts: Facts) -> Iterable[GPUUnit]:
+def _all_units(facts: SnapshotIndex) -> Iterable[GPUUnit]:
     return chain(facts.snapshot.stock, facts.snapshot.units)
 
 
-def _stock(facts: Facts) -> Iterable[GPUUnit]:
+def _stock(facts: SnapshotIndex) -> Iterable[GPUUnit]:
     return facts.snapshot.stock
 
 
-def _units(facts: Facts) -> Iterable[GPUUnit]:
+def _units(facts: SnapshotIndex) -> Iterable[GPUUnit]:
     return facts.snapshot.units
 
 
-def _pools(facts: Facts) -> Iterable[StockPool]:
+def _pools(facts: SnapshotIndex) -> Iterable[StockPool]:
     return facts.snapshot.pools
 
 
-def _started_by_source(facts: Facts) -> Iterable[list[GPUUnit]]:
+def _started_by_source(facts: SnapshotIndex) -> Iterable[list[GPUUnit]]:
     return facts.started_by_source.values()
 
 
-def _started_by_operation(facts: Facts) -> Iterable[list[GPUUnit]]:
+def _started_by_operation(facts: SnapshotIndex) -> Iterable[list[GPUUnit]]:
     return facts.started_by_operation.values()
 
 
-def _children(facts: Facts) -> Iterable[children.Child]:
+def _children(facts: SnapshotIndex) -> Iterable[children.Child]:
     snapshot = facts.snapshot
     return chain(
         snapshot.deployments or (),
@@ -70,23 +70,23 @@ def _children(facts: Facts) -> Iterable[children.Child]:
     )
 
 
-def _storages(facts: Facts) -> Iterable[GPUStorage]:
+def _storages(facts: SnapshotIndex) -> Iterable[GPUStorage]:
     return facts.snapshot.storages or ()
 
 
-def _deletable(facts: Facts) -> Iterable[GPUUnit | GPUStorage]:
+def _deletable(facts: SnapshotIndex) -> Iterable[GPUUnit | GPUStorage]:
     return chain(facts.snapshot.units, _storages(facts))
 
 
-def _running(facts: Facts) -> Iterable[Deployment | Pod]:
+def _running(facts: SnapshotIndex) -> Iterable[Deployment | Pod]:
     return chain(facts.snapshot.deployments or (), facts.snapshot.pods or ())
 
 
-def _pods(facts: Facts) -> Iterable[Pod]:
+def _pods(facts: SnapshotIndex) -> Iterable[Pod]:
     return facts.snapshot.pods or ()
 
 
-def _held(facts: Facts) -> Iterable[functions.Held]:
+def _held(facts: SnapshotIndex) -> Iterable[functions.Held]:
     snapshot = facts.snapshot
     return chain(
         snapshot.deployments or (),
@@ -97,19 +97,19 @@ def _held(facts: Facts) -> Iterable[functions.Held]:
     )
 
 
-def _templates(facts: Facts) -> Iterable[GPUUnit]:
+def _templates(facts: SnapshotIndex) -> Iterable[GPUUnit]:
     return chain.from_iterable(facts.templates_of.values())
 
 
-def _rival_templates(facts: Facts) -> Iterable[list[GPUUnit]]:
+def _rival_templates(facts: SnapshotIndex) -> Iterable[list[GPUUnit]]:
     return facts.templates_of.values()
 
 
-def _workers(facts: Facts) -> Iterable[GPUUnit]:
+def _workers(facts: SnapshotIndex) -> Iterable[GPUUnit]:
     return facts.worker_by_secret.values()
 
 
-def _deployments(facts: Facts) -> Iterable[Deployment]:
+def _deployments(facts: SnapshotIndex) -> Iterable[Deployment]:
     return facts.snapshot.deployments or ()
 
 
@@ -363,7 +363,7 @@ def suspicions(snapshot: Snapshot) -> list[Suspicion]:
 
 def steps(snapshot: Snapshot) -> Iterator[Suspicion | None]:
     """The same in small pieces: None stands for one that found nothing."""
-    facts = Facts(snapshot=snapshot)
+    facts = SnapshotIndex(snapshot=snapshot)
     for _ in facts.gather():
         yield None
     for rule in RULES:

@@ -10,7 +10,7 @@ import structlog
 
 from gpuruntime.audit.audit import RULES, steps
 from gpuruntime.audit.breach import Breach, ObjectRef, Suspicion
-from gpuruntime.audit.first_seen import Sightings
+from gpuruntime.audit.first_seen import FirstSeen
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import Meter, NullMeter
 
@@ -55,7 +55,7 @@ class Auditor:
     ) -> None:
         self._take = take
         self._is_current = is_current
-        self._sightings = Sightings(lag_seconds=lag_seconds)
+        self._sightings = FirstSeen(lag_seconds=lag_seconds)
         self._meter = meter
         self._is_silent = is_silent
         self._looking = asyncio.Lock()

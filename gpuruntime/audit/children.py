@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator
 from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.provenance import is_terminating
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
@@ -27,7 +27,7 @@ END_SECONDS: Final = 60.0
 _UNBOUND: Final = frozenset({"", "Pending"})
 
 
-def one_owner(child: Child, facts: Facts) -> Iterator[Finding]:
+def one_owner(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
     """A child of a unit is made with its one owner, and goes with it.
 
     Allows children that are ending, and for a while those whose unit is gone.
@@ -49,7 +49,7 @@ def one_owner(child: Child, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def one_storage(child: Child, facts: Facts) -> Iterator[Finding]:
+def one_storage(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
     """As for units; the claim bears the storage's very name, since Pods find it by that."""
     metadata = child.metadata
     if not _is_of(child, labels.STORAGE_APP) or is_terminating(child):
@@ -72,7 +72,7 @@ def one_storage(child: Child, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def pod_of_a_unit(pod: Pod, facts: Facts) -> Iterator[Finding]:
+def pod_of_a_unit(pod: Pod, facts: SnapshotIndex) -> Iterator[Finding]:
     """Allows Pods that are ending, and for a while those whose unit is gone."""
     name = pod.metadata.labels.get(labels.UNIT, "")
     is_gone = Key(pod.metadata.namespace, name) not in facts.unit_by_key
@@ -85,7 +85,7 @@ def pod_of_a_unit(pod: Pod, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def isolated(child: Deployment | Pod, facts: Facts) -> Iterator[Finding]:
+def isolated(child: Deployment | Pod, facts: SnapshotIndex) -> Iterator[Finding]:
     """The NetworkPolicy of an active unit is there before its Deployment, and as long.
 
     Allows what is ending, what a deleted unit leaves, also while the next one has its name and
@@ -112,7 +112,7 @@ def isolated(child: Deployment | Pod, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def deletion_ends(value: GPUUnit | GPUStorage, facts: Facts) -> Iterator[Finding]:
+def deletion_ends(value: GPUUnit | GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
     """A tombstone is written first, so its object may outlive it by a while; then it ends."""
     operation = facts.buried.get(value.metadata.uid)
     if operation is not None and not is_terminating(value):
@@ -125,7 +125,7 @@ def deletion_ends(value: GPUUnit | GPUStorage, facts: Facts) -> Iterator[Finding
         )
 
 
-def is_left_behind(child: Deployment, facts: Facts) -> bool:
+def is_left_behind(child: Deployment, facts: SnapshotIndex) -> bool:
     """By a unit that is gone: the next one of the name makes its own."""
     owner = child.metadata.controller_owner
     return owner is not None and owner.uid not in facts.unit_by_uid
@@ -154,7 +154,7 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
         )
 
 
-def _held_by_annotation(claim: VolumeClaim, facts: Facts) -> Iterator[Finding]:
+def _held_by_annotation(claim: VolumeClaim, facts: SnapshotIndex) -> Iterator[Finding]:
     """Its storage is not among its owners: what is owned may be taken from under a Pod.
 
     Allows a claim without a volume, on which nothing can be, and the moment in which it gets one.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.audit.pools import waits_for_a_name
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
@@ -17,7 +17,7 @@ CONSUME_SECONDS: Final = 300.0
 _MARKS = ", ".join(provenance.CLAIM_MARKS)
 
 
-def whole_marks(stock: GPUUnit, _: Facts) -> Iterator[Finding]:
+def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
     """The marks of a claim are written, and taken back, in one patch: all of them or none."""
     marks = stock.metadata.annotations
     missing = [name for name in provenance.CLAIM_MARKS if not marks.get(name)]
@@ -34,7 +34,7 @@ def whole_marks(stock: GPUUnit, _: Facts) -> Iterator[Finding]:
         )
 
 
-def settled(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def settled(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """A claim is for a unit that will start, or comes to its end.
 
     Allows any time while the unit that the claim names lives from it and has not started (it
@@ -66,7 +66,7 @@ def settled(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def one_start_for_stock(units: list[GPUUnit], _: Facts) -> Iterator[Finding]:
+def one_start_for_stock(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[Finding]:
     """Of several units that name a stock uid only the one that it is claimed for starts."""
     if len(units) > 1:
         uid = provenance.source_uid_of(units[0])
@@ -78,7 +78,7 @@ def one_start_for_stock(units: list[GPUUnit], _: Facts) -> Iterator[Finding]:
         )
 
 
-def one_start_for_operation(units: list[GPUUnit], _: Facts) -> Iterator[Finding]:
+def one_start_for_operation(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[Finding]:
     """Allows any number of units of an operation as long as one alone has started."""
     if len(units) > 1:
         yield Finding(
@@ -89,7 +89,7 @@ def one_start_for_operation(units: list[GPUUnit], _: Facts) -> Iterator[Finding]
         )
 
 
-def held_by_its_unit(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def held_by_its_unit(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """What a started unit lives from is claimed by it until it goes.
 
     Allows a unit that has not started, whose stock may be lost to it, and stock that is gone.
@@ -110,7 +110,7 @@ def held_by_its_unit(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def same_envelope(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def same_envelope(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """Both are fixed from the first moment. Allows equal quantities that are written otherwise."""
     stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
     if stock is None:
@@ -125,7 +125,7 @@ def same_envelope(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _waits(stock: GPUUnit, facts: Facts) -> bool:
+def _waits(stock: GPUUnit, facts: SnapshotIndex) -> bool:
     pool = facts.pool_by_uid.get(stock.metadata.annotations.get(labels.POOL_UID, ""))
     is_recorded = pool is None or provenance.ordinal_of(stock) <= pool.status.seeded
     return not is_recorded and waits_for_a_name(pool)

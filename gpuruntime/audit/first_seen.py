@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from gpuruntime.audit.breach import Breach, Identity, Suspicion
 
 
-class Sightings:
+class FirstSeen:
     """By the observer's own clock, which is any that never goes back.
 
     `lag_seconds` is for whoever reads kind by kind, from caches or lists: what such a snapshot

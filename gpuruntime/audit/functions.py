@@ -7,7 +7,7 @@ import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.children import COLLECT_SECONDS
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.functions import Serverless
@@ -32,7 +32,7 @@ DRAIN_SLACK_SECONDS: Final = 60.0
 CLAIM_SECONDS: Final = 180.0
 
 
-def runs_nothing(held: Held, facts: Facts) -> Iterator[Finding]:
+def runs_nothing(held: Held, facts: SnapshotIndex) -> Iterator[Finding]:
     """A template has no children, no Pod and no stock: its workers have.
 
     Allows what is ending, what a spec that cannot be carried out leaves as it was, and for a
@@ -52,7 +52,7 @@ def runs_nothing(held: Held, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def one_owner_serves(templates: list[GPUUnit], facts: Facts) -> Iterator[Finding]:
+def one_owner_serves(templates: list[GPUUnit], facts: SnapshotIndex) -> Iterator[Finding]:
     """Of several units that declare one function only the oldest has workers.
 
     Allows any number of templates, and as long as a drain takes for workers of one that an older
@@ -72,7 +72,7 @@ def one_owner_serves(templates: list[GPUUnit], facts: Facts) -> Iterator[Finding
             )
 
 
-def within_limit(template: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def within_limit(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """Workers that leave have their seats until they are gone.
 
     Allows more than a limit that was lowered for as long as a drain takes.
@@ -89,7 +89,7 @@ def within_limit(template: GPUUnit, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def enough_workers(template: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def enough_workers(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """What must be available is claimed as long as there is stock for it.
 
     Allows fewer workers while those that leave have the seats, and while one fails, since no
@@ -114,7 +114,7 @@ def enough_workers(template: GPUUnit, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def works_for_its_template(worker: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def works_for_its_template(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """A worker goes with the unit that declares its function, and has the envelope of that.
 
     Allows workers that are ending, for a while those whose template is gone, and an envelope of
@@ -152,7 +152,7 @@ def works_for_its_template(worker: GPUUnit, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def drain_ends(worker: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def drain_ends(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """Whether it answers or not: what it held comes back to the queue."""
     if labels.DRAINING not in worker.metadata.annotations or provenance.is_terminating(worker):
         return
@@ -166,7 +166,7 @@ def drain_ends(worker: GPUUnit, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _template_with(held: Held, facts: Facts) -> GPUUnit | None:
+def _template_with(held: Held, facts: SnapshotIndex) -> GPUUnit | None:
     """The template that has it, if it is one that has it."""
     match held:
         case GPUUnit():
@@ -183,7 +183,7 @@ def _template_with(held: Held, facts: Facts) -> GPUUnit | None:
     return unit if unit and is_active and unit.spec.is_function_template else None
 
 
-def _waits_for_pods(held: Held, template: GPUUnit, facts: Facts) -> bool:
+def _waits_for_pods(held: Held, template: GPUUnit, facts: SnapshotIndex) -> bool:
     """The policy of Pods goes after them, however long they take to end."""
     key = template.metadata.key
     return isinstance(held, NetworkPolicy) and any(
@@ -193,7 +193,7 @@ def _waits_for_pods(held: Held, template: GPUUnit, facts: Facts) -> bool:
     )
 
 
-def _staying(template: GPUUnit, facts: Facts) -> list[GPUUnit]:
+def _staying(template: GPUUnit, facts: SnapshotIndex) -> list[GPUUnit]:
     return [
         worker
         for worker in facts.workers_of[template.metadata.uid]
@@ -224,7 +224,7 @@ def _is_alike(worker: GPUUnit, template: GPUUnit) -> bool:
     return worker.spec.specName == template.spec.specName and mine.may_equal(stated)
 
 
-def _limits_of(worker: GPUUnit, facts: Facts) -> Serverless:
+def _limits_of(worker: GPUUnit, facts: SnapshotIndex) -> Serverless:
     """Limits are the template's of now."""
     own = _function_of(worker)
     template = facts.unit_by_uid.get(own.workerOf.uid) if own.workerOf else None

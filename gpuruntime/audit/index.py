@@ -44,7 +44,7 @@ class Tally:
 
 
 @attrs.define(kw_only=True, slots=True)
-class Facts:
+class SnapshotIndex:
     """Complete once `gather` is exhausted."""
 
     snapshot: Snapshot

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.pools import StockPool
@@ -13,7 +13,7 @@ _SOURCES = (labels.SOURCE_STOCK, labels.SOURCE_STOCK_UID)
 _CLAIMS = (labels.CLAIMED_BY, labels.CLAIM_ATTEMPT)
 
 
-def unit_labels(unit: GPUUnit, _: Facts) -> Iterator[Finding]:
+def unit_labels(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
     """Labels that are there say what is; what we made bears all of them.
 
     Allows units that somebody wrote by hand, which need none.
@@ -26,7 +26,7 @@ def unit_labels(unit: GPUUnit, _: Facts) -> Iterator[Finding]:
             yield _mislabelled(unit, name, value)
 
 
-def source_marks(unit: GPUUnit, _: Facts) -> Iterator[Finding]:
+def source_marks(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
     """A unit names its source by name and uid, in one write, and bears no claim itself."""
     notes = unit.metadata.annotations
     named = [name for name in _SOURCES if notes.get(name)]
@@ -37,7 +37,7 @@ def source_marks(unit: GPUUnit, _: Facts) -> Iterator[Finding]:
         yield _marked(unit, f"serves, and bears the mark of a claim: {', '.join(claimed)}")
 
 
-def pool_labels(pool: StockPool, _: Facts) -> Iterator[Finding]:
+def pool_labels(pool: StockPool, _: SnapshotIndex) -> Iterator[Finding]:
     """Allows pools that somebody wrote by hand, which need none."""
     due = {labels.POOL: pool.metadata.name, labels.SPEC: pool.spec.specName}
     for name, value in due.items():
@@ -45,7 +45,7 @@ def pool_labels(pool: StockPool, _: Facts) -> Iterator[Finding]:
             yield _mislabelled(pool, name, value)
 
 
-def stock_of_its_pool(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def stock_of_its_pool(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """What a pool makes bears its name, an ordinal and its envelope, from its first moment.
 
     Allows a pool whose quantities are left to the manager's defaults, and one that is gone.

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.phases import StepPhase, StoragePhase, storage_phase_of
@@ -39,20 +39,20 @@ class _DeploymentSpec:
     template: _Template = _Template()
 
 
-def mounts(facts: Facts) -> Iterator[Mount]:
+def mounts(facts: SnapshotIndex) -> Iterator[Mount]:
     """By units, one for each claim."""
     for claim, pods in facts.mounting.items():
         yield Mount(claim, tuple(pods))
 
 
-def uses(facts: Facts) -> Iterator[Mount]:
+def uses(facts: SnapshotIndex) -> Iterator[Mount]:
     """By units, and by storages that are filled as a copy."""
     yield from mounts(facts)
     for claim, pods in facts.copying.items():
         yield Mount(claim, tuple(pods))
 
 
-def mounted_once(mount: Mount, _: Facts) -> Iterator[Finding]:
+def mounted_once(mount: Mount, _: SnapshotIndex) -> Iterator[Finding]:
     """A volume is given on when the last Pod of its unit is gone, ending ones included."""
     units = sorted({_unit_of(pod) for pod in mount.pods})
     if len(units) > 1:
@@ -63,7 +63,7 @@ def mounted_once(mount: Mount, _: Facts) -> Iterator[Finding]:
         )
 
 
-def held_by_its_unit(mounting: Mount | Deployment, facts: Facts) -> Iterator[Finding]:
+def held_by_its_unit(mounting: Mount | Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
     """Who mounts a storage holds it, from before its Pods are asked for until they are gone.
 
     A Deployment is told by its owner's uid, since the next unit of the name is another one.
@@ -80,7 +80,7 @@ def held_by_its_unit(mounting: Mount | Deployment, facts: Facts) -> Iterator[Fin
             yield _not_holding(pod, storage)
 
 
-def kept_below(mount: Mount, facts: Facts) -> Iterator[Finding]:
+def kept_below(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
     """What a Pod mounts is there, and cannot go before the Pod.
 
     Allows a storage that is ending: its finalizer holds it, and its claim.
@@ -102,7 +102,7 @@ def kept_below(mount: Mount, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def filled_before(mount: Mount, facts: Facts) -> Iterator[Finding]:
+def filled_before(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
     """Nobody mounts or copies what is not prepared to its end, or never had a volume.
 
     Allows a volume that came to grief under the Pod.
@@ -117,7 +117,7 @@ def filled_before(mount: Mount, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def on_one_node(mount: Mount, facts: Facts) -> Iterator[Finding]:
+def on_one_node(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
     """A volume is on one node at a time. Allows the file server a while to follow the unit."""
     nodes = {pod.spec.nodeName for pod in mount.pods if _runs(pod)}
     for server in facts.serving[mount.claim]:
@@ -132,11 +132,11 @@ def on_one_node(mount: Mount, facts: Facts) -> Iterator[Finding]:
             )
 
 
-def may_mount(facts: Facts) -> Iterable[Mount | Deployment]:
+def may_mount(facts: SnapshotIndex) -> Iterable[Mount | Deployment]:
     return chain(mounts(facts), facts.snapshot.deployments or ())
 
 
-def _deployed_by_its_holder(deployment: Deployment, facts: Facts) -> Iterator[Finding]:
+def _deployed_by_its_holder(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
     metadata = deployment.metadata
     owner = metadata.controller_owner
     if labels.UNIT not in metadata.labels or owner is None or is_terminating(deployment):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts, Tally
+from gpuruntime.audit.index import SnapshotIndex, Tally
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
@@ -19,7 +19,7 @@ DISSOLVE_SECONDS: Final = 180.0
 _RECOUNT = "see in the manager's log why it does not report the pool; its next report counts anew"
 
 
-def sums_up(pool: StockPool, facts: Facts) -> Iterator[Finding]:
+def sums_up(pool: StockPool, facts: SnapshotIndex) -> Iterator[Finding]:
     """Created = free + claimed + consumed, in each report and against the stock that is there.
 
     A report may be older than its stock: units claimed and consumed since are allowed, and so
@@ -47,7 +47,7 @@ def sums_up(pool: StockPool, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def ordinal_recorded(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def ordinal_recorded(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """Consumed stock is at or below `seeded`, and its ordinal is never made again.
 
     Allows stock above `seeded` while it lives. An older pool of the same name may have made what
@@ -76,7 +76,7 @@ def ordinal_recorded(unit: GPUUnit, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def has_pool(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def has_pool(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """Allows stock that somebody made by hand, claimed stock, which finishes its hand-off
     without its pool, and a while for the manager to remove the rest."""
     uid = stock.metadata.annotations.get(labels.POOL_UID, "")
@@ -124,7 +124,7 @@ def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int]:
     return tally.free, tally.claimed, pool.status.seeded - tally.recorded
 
 
-def _pool_of_source(unit: GPUUnit, facts: Facts) -> StockPool | None:
+def _pool_of_source(unit: GPUUnit, facts: SnapshotIndex) -> StockPool | None:
     """The pool that surely made the stock from which the unit, once started, lives."""
     source = provenance.source_of(unit)
     if source is None or unit.status.timeline.createdAt is None:

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.audit.mounts import Mount
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.models.kubernetes.metadata import KubernetesObject
@@ -26,14 +26,14 @@ class Rule(Generic[SubjectT]):
 
     name: str
     description: str
-    subjects: Callable[[Facts], Iterable[SubjectT]]
-    judge: Callable[[SubjectT, Facts], Iterator[Finding]]
+    subjects: Callable[[SnapshotIndex], Iterable[SubjectT]]
+    judge: Callable[[SubjectT, SnapshotIndex], Iterator[Finding]]
     needs: tuple[str, ...] = ()
 
     def is_judged(self, snapshot: Snapshot) -> bool:
         return all(getattr(snapshot, kind) is not None for kind in self.needs)
 
-    def findings(self, subject: SubjectT, facts: Facts) -> Iterator[Finding]:
+    def findings(self, subject: SubjectT, facts: SnapshotIndex) -> Iterator[Finding]:
         """A rule that fails on a subject says so, and is silent on that one alone."""
         try:
             yield from self.judge(subject, facts)

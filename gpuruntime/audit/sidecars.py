@@ -9,7 +9,7 @@ import attrs
 
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.children import is_left_behind
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.provenance import is_terminating
 from gpuruntime.models.kinds.units import GPUUnit, child_key
@@ -85,7 +85,7 @@ class _DeploymentSpec:
     template: _Template = _Template()
 
 
-def worker_beside(deployment: Deployment, facts: Facts) -> Iterator[Finding]:
+def worker_beside(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
     """A worker's Deployment is made with the sidecar, which alone has a worker's login.
 
     Allows what a worker leaves that is gone, also while the next one has its name.
@@ -115,7 +115,7 @@ def worker_beside(deployment: Deployment, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _worker_of(deployment: Deployment, facts: Facts) -> GPUUnit | None:
+def _worker_of(deployment: Deployment, facts: SnapshotIndex) -> GPUUnit | None:
     owner = deployment.metadata.controller_owner
     unit = facts.unit_by_uid.get(owner.uid) if owner else None
     is_worker = unit is not None and facts.worker_by_secret.get(child_key(unit)) is unit

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of, pool_phase_of, storage_phase_of
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.reasons import (
@@ -50,7 +50,7 @@ _STATUSES = frozenset({"True", "False"})
 _REWRITE = "restart the manager: its next look writes the status anew"
 
 
-def one_state(held: Reporting, _: Facts) -> Iterator[Finding]:
+def one_state(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
     """Phase, readiness and conditions are written in one patch, so they never differ.
 
     Allows a status that was never written, one of an older generation of the spec, and a reason
@@ -64,7 +64,7 @@ def one_state(held: Reporting, _: Facts) -> Iterator[Finding]:
         )
 
 
-def known_reasons(held: Reporting, _: Facts) -> Iterator[Finding]:
+def known_reasons(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
     """Allows no condition at all, as before the first report."""
     for condition in held.status.conditions:
         if fault := _fault_of(condition, held):
@@ -75,7 +75,7 @@ def known_reasons(held: Reporting, _: Facts) -> Iterator[Finding]:
             )
 
 
-def observed_generation(held: Reporting, _: Facts) -> Iterator[Finding]:
+def observed_generation(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
     """A generation is reported after it was read. Allows any lag behind the spec."""
     status = held.status
     observed = max(

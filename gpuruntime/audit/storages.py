@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.models.kinds.phases import StepPhase
 from gpuruntime.models.kinds.provenance import is_terminating
 from gpuruntime.models.kinds.storages import GPUStorage
@@ -17,7 +17,7 @@ from gpuruntime.models.kubernetes.volumes import Job
 GIVE_BACK_SECONDS: Final = 300.0
 
 
-def hold_ends(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
+def hold_ends(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
     """A hold is for a unit that mounts the storage, or for Pods of it that are left.
 
     Allows a while for the manager to look, and any time for a unit that is suspended.
@@ -42,7 +42,7 @@ def hold_ends(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def prepared_once(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
+def prepared_once(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
     """A run is recorded before its Job is made, and none begins while another is not over.
 
     Allows Jobs of the past, and a recorded one that is yet to be made, also in the place of one
@@ -73,7 +73,7 @@ def prepared_once(storage: GPUStorage, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def stock_is_empty(stock: GPUUnit, facts: Facts) -> Iterator[Finding]:
+def stock_is_empty(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     """Stock serves nobody: it mounts no storage, and holds none."""
     held = facts.held_by[stock.metadata.uid]
     names = {each.metadata.name for each in held}

@@ -37,7 +37,7 @@ class WorkerState(StrEnum):
     DRAINED = "drained"
 
 
-class Order(StrEnum):
+class ControlCommand(StrEnum):
     CANCEL = "cancel"
     DRAIN = "drain"
 
@@ -134,7 +134,7 @@ class DeadLetter:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Beat:
+class Heartbeat:
     """A worker tells how it stands, every few seconds and at each change of its state.
 
     `uid` is that of its unit, since a name is used again; empty where the worker was not told.
@@ -157,12 +157,12 @@ class Control:
     """`uid` is that of the one unit whose worker is meant; empty where any of its name may be."""
 
     version: str = VERSION
-    order: Order
+    order: ControlCommand
     invocationID: str = ""
     uid: str = ""
 
 
-def encode(message: Invocation | Record | DeadLetter | Beat | Control) -> bytes:
+def encode(message: Invocation | Record | DeadLetter | Heartbeat | Control) -> bytes:
     return _encoder.encode(message)
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from gpuruntime.client.messages import Reply, path_of
 from gpuruntime.client.options import Options
-from gpuruntime.client.resource import Calls
+from gpuruntime.client.resource import ResourceCalls
 from gpuruntime.client.serverless import DeadLetters, Functions, Invocations
 from gpuruntime.client.stock import Pools, Stock
 from gpuruntime.client.storages import Storages
@@ -31,7 +31,7 @@ DEFAULTS: Final = Options()
 
 class Client:
     def __init__(self, transport: Transport) -> None:
-        calls = Calls(transport)
+        calls = ResourceCalls(transport)
         self.units = Units(calls)
         self.stock = Stock(calls)
         self.pools = Pools(calls)

@@ -23,7 +23,7 @@ PAGE_ITEMS: Final = 500
 _NO_QUERY: Final[Mapping[str, object]] = {}
 
 
-class Calls:
+class ResourceCalls:
     """The exchanges that all nouns are made of."""
 
     def __init__(self, transport: Transport) -> None:

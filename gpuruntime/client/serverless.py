@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gpuruntime.client.messages import Page, Reply, path_of
 from gpuruntime.client.requests import Invoke, document_of, named
-from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
+from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.kinds.invocations import Mode
 from gpuruntime.models.views.serverless import (
@@ -27,7 +27,7 @@ _WAY_SECONDS: Final = 30.0
 class Functions:
     """Every call raises ClientError."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     def list(self, *, limit: int = PAGE_ITEMS) -> AsyncIterator[FunctionView]:
@@ -41,7 +41,7 @@ class Functions:
 class Invocations:
     """Every call raises ClientError. An id is one of its function, so both name an invocation."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     async def submit(self, invoke: Invoke | Mapping[str, Any]) -> Reply[AcceptedView]:
@@ -79,7 +79,7 @@ class Invocations:
 class DeadLetters:
     """Every call raises ClientError."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     def list(

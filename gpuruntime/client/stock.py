@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuruntime.client.messages import Page, Reply, path_of
 from gpuruntime.client.requests import NewPool, NewStock, PoolChange, document_of, named
-from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
+from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.views.objects import PoolView
 from gpuruntime.models.views.operators import Job
@@ -18,7 +18,7 @@ _JOBS = "jobs"
 class Stock:
     """Every call raises ClientError. The stock units themselves are units of `lifecycle` stock."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     async def seed(self, stock: NewStock | Mapping[str, Any]) -> Reply[Job]:
@@ -40,7 +40,7 @@ class Stock:
 class Pools:
     """Every call raises ClientError."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     async def create(self, pool: NewPool | Mapping[str, Any]) -> Reply[PoolView]:

@@ -10,7 +10,7 @@ import attrs
 from gpuruntime.client.errors import UnreadableAnswerError, UnusableInputError
 from gpuruntime.client.messages import Page, Reply, Request, path_of, problem_of
 from gpuruntime.client.requests import NewStorage, StorageChange, document_of, named
-from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
+from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.codec import MalformedObjectError
@@ -44,7 +44,7 @@ class _Folder:
 class Storages:
     """Every call raises ClientError."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     async def create(self, storage: NewStorage | Mapping[str, Any]) -> Reply[StorageView]:
@@ -83,7 +83,7 @@ class Storages:
 class Files:
     """Of one storage, while its accessor serves them; paths are relative to its root."""
 
-    def __init__(self, calls: Calls, storage: str) -> None:
+    def __init__(self, calls: ResourceCalls, storage: str) -> None:
         self._transport = calls.transport
         self._root = path_of(_STORAGES, storage, "files")
 

@@ -8,7 +8,7 @@ import attrs
 
 from gpuruntime.client.messages import Page, Reply, Request, path_of
 from gpuruntime.client.requests import NewUnit, UnitChange, document_of, named
-from gpuruntime.client.resource import PAGE_ITEMS, Calls, every
+from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.views.objects import EventView, Lifecycle, UnitView
 
@@ -31,7 +31,7 @@ EVERY_UNIT: Final = UnitFilter()
 class Units:
     """Every call raises ClientError."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     async def create(self, unit: NewUnit | Mapping[str, Any]) -> Reply[UnitView]:

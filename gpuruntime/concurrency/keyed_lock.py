@@ -4,7 +4,7 @@ import asyncio
 from weakref import WeakValueDictionary
 
 
-class Turns:
+class KeyedLock:
     """A lock lives for as long as somebody has it or waits for it, and no longer."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.embedded.controllers.custom_kinds import CustomKinds
 from gpuruntime.embedded.controllers.garbage_collector import GarbageCollector
-from gpuruntime.embedded.controllers.informers import Mirrors
+from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.controllers.lost_nodes import LostNodes
 from gpuruntime.embedded.controllers.service_accounts import ServiceAccounts
 from gpuruntime.embedded.controllers.volume_controller import Claims, Volumes
@@ -75,7 +75,7 @@ class EmbeddedCluster:
         self._options = options
         self._now = _in_whole_seconds(now)
         self._client = Client(self.transport)
-        self._mirrors = Mirrors(self._client, self._rng(options, "mirrors"))
+        self._mirrors = Informers(self._client, self._rng(options, "mirrors"))
         self._processes = ProcessPods(
             self._client, self._mirrors, programs=options.programs, now=self._now
         )

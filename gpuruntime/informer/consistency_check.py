@@ -75,7 +75,7 @@ def difference(snapshot: Snapshot, key: Key, held: KubernetesObject | None) -> D
     return None
 
 
-class Comparison(Generic[ObjectT]):
+class ConsistencyCheck(Generic[ObjectT]):
     """What has diverged is counted, logged, and healed by a new list."""
 
     def __init__(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Generic, TypeVar
 
-from gpuruntime.informer.consistency_check import Comparison
+from gpuruntime.informer.consistency_check import ConsistencyCheck
 from gpuruntime.informer.recovery import State
 from gpuruntime.informer.reflector import Reflector
 from gpuruntime.informer.source import Source
@@ -55,7 +55,7 @@ class Informer(Generic[ObjectT]):
         self._handlers: list[Handler[ObjectT]] = []
         self._writer = Writer(resource.type, indexes or {}, self._handlers)
         self._reflector = Reflector(source, self._writer)
-        self._comparison = Comparison(source, self.store, self._reflector)
+        self._comparison = ConsistencyCheck(source, self.store, self._reflector)
         self._is_checked = is_checked
         self.resource = resource
 

@@ -23,7 +23,7 @@ MOST_SHARED = 16_384
 UNIQUE: dict[type, frozenset[str]] = {ObjectMeta: frozenset({"name", "uid", "resourceVersion"})}
 
 
-class Compaction(Generic[T]):
+class Interner(Generic[T]):
     """Made once for a type. Values stay equal to what they were, so it is safe on shared ones."""
 
     def __init__(self, model: type[T]) -> None:

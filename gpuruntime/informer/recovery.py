@@ -89,7 +89,7 @@ class WindowOpened:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Told:
+class EventReceived:
     """An event or a bookmark of that version."""
 
     version: int
@@ -105,12 +105,12 @@ class WindowEnded:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class StoreDoubted:
+class StoreDiverged:
     """The store was found to differ from the server."""
 
 
 Outcome: TypeAlias = (
-    PageRead | ListRead | ListFailed | WindowOpened | Told | WindowEnded | StoreDoubted
+    PageRead | ListRead | ListFailed | WindowOpened | EventReceived | WindowEnded | StoreDiverged
 )
 
 
@@ -149,12 +149,13 @@ def _after_list(state: Empty, outcome: Outcome) -> State:
 def _after_watch(state: Listed | Watching, outcome: Outcome) -> State:
     match outcome:
         case (
-            StoreDoubted() | WindowEnded(error=ExpiredError() | BadRequestError() | InvalidError())
+            StoreDiverged()
+            | WindowEnded(error=ExpiredError() | BadRequestError() | InvalidError())
         ):
             return Empty()
         case WindowOpened():
             return Watching(version=state.version, refusals=state.refusals)
-        case Told() if outcome.version > state.version:
+        case EventReceived() if outcome.version > state.version:
             return Watching(version=outcome.version)
         case WindowEnded(error=error):
             refusals = state.refusals + _is_refusal(state, error)

@@ -13,6 +13,7 @@ from gpuruntime.concurrency.batches import batches
 from gpuruntime.concurrency.gc_pause import paused_collector
 from gpuruntime.informer.recovery import (
     Empty,
+    EventReceived,
     Health,
     Listed,
     ListFailed,
@@ -20,8 +21,7 @@ from gpuruntime.informer.recovery import (
     Outcome,
     PageRead,
     State,
-    StoreDoubted,
-    Told,
+    StoreDiverged,
     Watching,
     WindowEnded,
     WindowOpened,
@@ -45,7 +45,7 @@ OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
 # What is news to readers. A page is none: they see the old until the last one has come.
-HEARD = (ListRead, WindowOpened, Told)
+HEARD = (ListRead, WindowOpened, EventReceived)
 
 log = structlog.get_logger()
 
@@ -164,7 +164,7 @@ class Reflector(Generic[ObjectT]):
         except KubeError as caught:
             error = caught
         if self._is_doubted and error is None:
-            return StoreDoubted()
+            return StoreDiverged()
         cause = "ended" if error is None else type(error).__name__
         self._source.count("informer_watch_restarts_total", cause=cause)
         return WindowEnded(
@@ -187,7 +187,7 @@ class Reflector(Generic[ObjectT]):
         match event:
             case Change():
                 self._source.count("informer_events_total", type=event.type)
-                self._advance(Told(version=self._writer.apply(event)))
+                self._advance(EventReceived(version=self._writer.apply(event)))
             case Bookmark(resource_version=""):
                 pass
             case Bookmark():
@@ -202,7 +202,7 @@ class Reflector(Generic[ObjectT]):
             self.doubt()
             return
         self._writer.told(version)
-        self._advance(Told(version=version))
+        self._advance(EventReceived(version=version))
 
 
 def _loop_time() -> float:

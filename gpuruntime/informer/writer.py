@@ -8,7 +8,7 @@ unless it was created again. The store's update and the handlers' calls are one 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from gpuruntime.informer.interning import Compaction
+from gpuruntime.informer.interning import Interner
 from gpuruntime.informer.store import Index, Store, Tables, version_of
 from gpuruntime.kube.watch import Change, ChangeType
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
@@ -30,7 +30,7 @@ class Draft(Generic[ObjectT]):
         self,
         held: Store[ObjectT],
         tables: Tables[ObjectT],
-        compacted: Compaction[ObjectT],
+        compacted: Interner[ObjectT],
         known_version: int,
     ) -> None:
         self.tables = tables
@@ -61,7 +61,7 @@ class Writer(Generic[ObjectT]):
     ) -> None:
         self._indexes = indexes
         self._handlers = handlers
-        self._compacted = Compaction(model)
+        self._compacted = Interner(model)
         self._tables = Tables(indexes)
         self._draft: Draft[ObjectT] | None = None
         # Every object is held as it was at this version or later: by the list, by events.

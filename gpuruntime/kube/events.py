@@ -27,7 +27,7 @@ from gpuruntime.kube.errors import (
     UnavailableError,
     UnreachableError,
 )
-from gpuruntime.kube.token_buckets import Buckets
+from gpuruntime.kube.token_buckets import TokenBuckets
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
@@ -105,7 +105,7 @@ class EventRecorder:
         self._now = now
         self._rng = rng
         self._meter = meter
-        self._buckets = Buckets(
+        self._buckets = TokenBuckets(
             burst=BURST, seconds_per_token=SECONDS_PER_EVENT, capacity=REMEMBERED_EVENTS
         )
         self._pending: OrderedDict[_Identity, _Pending] = OrderedDict()

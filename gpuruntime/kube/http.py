@@ -11,7 +11,7 @@ import attrs
 from yarl import URL
 
 from gpuruntime.kube.connect.credentials import Connection, Credentials
-from gpuruntime.kube.connect.endpoint import Access, Source
+from gpuruntime.kube.connect.endpoint import Endpoint, Source
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 
@@ -136,7 +136,7 @@ async def _send(
 
 
 @asynccontextmanager
-async def _translated(request: Request, access: Access) -> AsyncIterator[None]:
+async def _translated(request: Request, access: Endpoint) -> AsyncIterator[None]:
     try:
         yield
     except (
@@ -161,12 +161,12 @@ def _connect_timeout(left: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=min(CONNECT_TIMEOUT_SECONDS, left / 2))
 
 
-def _url(access: Access, request: Request) -> URL:
+def _url(access: Endpoint, request: Request) -> URL:
     query = f"?{urlencode(request.query)}" if request.query else ""
     return URL(f"{access.server}{request.path}{query}", encoded=True)
 
 
-def _request_headers(access: Access, request: Request) -> dict[str, str]:
+def _request_headers(access: Endpoint, request: Request) -> dict[str, str]:
     headers = {
         "Accept": request.accept,
         # A compressed list costs the loop more to unpack than the network to carry.

@@ -12,7 +12,7 @@ class _Bucket:
     filled_at: float
 
 
-class Buckets:
+class TokenBuckets:
     """The bucket unused for longest makes room for a new one, which starts full."""
 
     def __init__(self, *, burst: int, seconds_per_token: float, capacity: int) -> None:

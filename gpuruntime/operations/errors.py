@@ -19,83 +19,83 @@ from gpuruntime.kube.errors import (
 from gpuruntime.strict.structure import Problem, StrictError
 
 
-class InventoryError(GpuRuntimeError):
+class OperationsError(GpuRuntimeError):
     """`code` is the word that callers branch on; the message is for people."""
 
     code: ClassVar[str]
 
 
-class OperationConflictError(InventoryError):
+class OperationConflictError(OperationsError):
     """The operationID is known, with another request."""
 
     code = "operation_conflict"
 
 
-class OperationFinishedError(InventoryError):
+class OperationFinishedError(OperationsError):
     """The operationID is known and its object was deleted: a late replay creates nothing."""
 
     code = "operation_finished"
 
 
-class NameTakenError(InventoryError):
+class NameTakenError(OperationsError):
     """Another operation's object has the name, or another function the requestID."""
 
     code = "name_taken"
 
 
-class InsufficientCapacityError(InventoryError):
+class InsufficientCapacityError(OperationsError):
     """No ready stock of the specName is left, as of a consistent read."""
 
     code = "insufficient_capacity"
 
 
-class SpecConflictError(InventoryError):
+class SpecConflictError(OperationsError):
     """The specName has another envelope at present."""
 
     code = "spec_conflict"
 
 
-class UnitNotFoundError(InventoryError):
+class UnitNotFoundError(OperationsError):
     code = "gpuunit_not_found"
 
 
-class PoolNotFoundError(InventoryError):
+class PoolNotFoundError(OperationsError):
     code = "stockpool_not_found"
 
 
-class JobNotFoundError(InventoryError):
+class JobNotFoundError(OperationsError):
     code = "job_not_found"
 
 
-class StorageNotFoundError(InventoryError):
+class StorageNotFoundError(OperationsError):
     code = "gpustorage_not_found"
 
 
-class StorageInUseError(InventoryError):
+class StorageInUseError(OperationsError):
     """A unit mounts the storage, or waits to."""
 
     code = "storage_in_use"
 
 
-class NothingToRecoverError(InventoryError):
+class NothingToRecoverError(OperationsError):
     """The storage's prepare did not fail."""
 
     code = "nothing_to_recover"
 
 
-class PreconditionFailedError(InventoryError):
+class PreconditionFailedError(OperationsError):
     """The object is no longer the one that the caller's ETag names."""
 
     code = "precondition_failed"
 
 
-class RefusedError(InventoryError):
+class RefusedError(OperationsError):
     """The cluster forbids it: a quota, an admission policy, a missing right."""
 
     code = "forbidden"
 
 
-class BusyError(InventoryError):
+class BusyError(OperationsError):
     """The cluster asks to come back later; it changed nothing."""
 
     code = "too_many_requests"
@@ -105,7 +105,7 @@ class BusyError(InventoryError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class ClusterUnavailableError(InventoryError):
+class ClusterUnavailableError(OperationsError):
     """The cluster cannot be asked now; nothing was changed by the request that failed."""
 
     code = "service_unavailable"
@@ -115,7 +115,7 @@ class ClusterUnavailableError(InventoryError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class UnknownOutcomeError(InventoryError):
+class UnknownOutcomeError(OperationsError):
     """It may have happened: the same operationID can safely be sent again."""
 
     code = "timeout"
@@ -135,7 +135,7 @@ async def bounded(what: str, seconds: float) -> AsyncIterator[None]:
         raise translated(error) from error
 
 
-def translated(error: KubeError) -> InventoryError | StrictError:
+def translated(error: KubeError) -> OperationsError | StrictError:
     """A missing object is the use case's own matter: a 404 here is a namespace or a kind."""
     match error:
         case OutcomeUnknownError() | MalformedAnswerError():

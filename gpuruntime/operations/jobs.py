@@ -22,7 +22,7 @@ from gpuruntime.operations.lookup.caches import OPERATION, POOL
 from gpuruntime.operations.lookup.ordering import OrderedCache, Place
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 from gpuruntime.operations.objects import operation_type_of
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 
 # Nothing but a change of the pool's spec brings such a job further.
 _FAILURES = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)
@@ -88,7 +88,7 @@ def _place_of(pool: StockPool) -> Place | None:
 class Jobs:
     """A job lives as long as its pool, and any replica tells the same of it."""
 
-    def __init__(self, means: Means, deletions: Deletions) -> None:
+    def __init__(self, means: OperationContext, deletions: Deletions) -> None:
         self._means = means
         self._deletions = deletions
         self._namespace = means.options.namespaces.stock

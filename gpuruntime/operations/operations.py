@@ -7,25 +7,25 @@ import attrs
 from gpuruntime.operations.claim.stock import StockClaims
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.jobs import Jobs
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.pools import Pools
-from gpuruntime.operations.single_flight import Attempts
+from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.units import Units
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Inventory:
+class Operations:
     units: Units
     pools: Pools
     jobs: Jobs
     storages: Storages
 
 
-def inventory_of(means: Means, tasks: asyncio.TaskGroup) -> Inventory:
+def operations_of(means: OperationContext, tasks: asyncio.TaskGroup) -> Operations:
     """Before the informers of its caches run. Attempts end as tasks of the role's group."""
-    tombstones, attempts = tombstones_of(means), Attempts(tasks)
+    tombstones, attempts = tombstones_of(means), SingleFlight(tasks)
     deletions = Deletions(means.client, tombstones)
     storages = Storages(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
     units = Units(
@@ -37,10 +37,10 @@ def inventory_of(means: Means, tasks: asyncio.TaskGroup) -> Inventory:
         attempts=attempts,
     )
     pools = Pools(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
-    return Inventory(units=units, pools=pools, jobs=Jobs(means, deletions), storages=storages)
+    return Operations(units=units, pools=pools, jobs=Jobs(means, deletions), storages=storages)
 
 
-def tombstones_of(means: Means) -> Tombstones:
+def tombstones_of(means: OperationContext) -> Tombstones:
     """The manager writes and sweeps them too."""
     return Tombstones(
         means.client,
@@ -50,7 +50,7 @@ def tombstones_of(means: Means) -> Tombstones:
     )
 
 
-def stock_claims_of(means: Means) -> StockClaims:
+def stock_claims_of(means: OperationContext) -> StockClaims:
     """The manager claims for units whose claim was lost."""
     return StockClaims(
         means.client,

@@ -35,7 +35,7 @@ class Options:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Means:
+class OperationContext:
     """The one set of means that all use cases of a process share."""
 
     client: Client

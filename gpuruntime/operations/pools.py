@@ -13,7 +13,7 @@ from functools import partial
 
 import attrs
 
-from gpuruntime.concurrency.keyed_lock import Turns
+from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.errors import AlreadyExistsError, MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
@@ -29,7 +29,7 @@ from gpuruntime.operations.errors import (
 )
 from gpuruntime.operations.lookup.caches import OPERATION, SPEC
 from gpuruntime.operations.lookup.envelopes import pool_in_force
-from gpuruntime.operations.lookup.repository import Named
+from gpuruntime.operations.lookup.repository import Repository
 from gpuruntime.operations.objects import (
     PoolOrder,
     new_pool,
@@ -37,9 +37,9 @@ from gpuruntime.operations.objects import (
     operation_type_of,
     pool_order,
 )
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import CreatePool, SeedStock, UpdatePool
-from gpuruntime.operations.single_flight import Attempts
+from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match
 
@@ -59,15 +59,20 @@ class PoolPage:
 
 
 class Pools:
-    """Raises InventoryError, and StrictError where the cluster's own validation refuses."""
+    """Raises OperationsError, and StrictError where the cluster's own validation refuses."""
 
     def __init__(
-        self, means: Means, *, tombstones: Tombstones, deletions: Deletions, attempts: Attempts
+        self,
+        means: OperationContext,
+        *,
+        tombstones: Tombstones,
+        deletions: Deletions,
+        attempts: SingleFlight,
     ) -> None:
         self._means = means
         self._cache = means.caches.pools
         self._namespace = means.options.namespaces.stock
-        self._named = Named(
+        self._named = Repository(
             STOCK_POOLS,
             client=means.client,
             cache=self._cache,
@@ -79,7 +84,7 @@ class Pools:
         self._deletions = deletions
         self._attempts = attempts
         # Of each specName: what one create has made, the next one's look finds in the cache.
-        self._turns = Turns()
+        self._turns = KeyedLock()
 
     async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""

@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 log = structlog.get_logger()
 
 
-class Attempts:
+class SingleFlight:
     """The tasks belong to a role, which lets them end before it goes."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:

@@ -38,11 +38,11 @@ from gpuruntime.operations.errors import (
 )
 from gpuruntime.operations.hashing import compact, derived_name, request_hash
 from gpuruntime.operations.lookup.caches import OPERATION, STORAGE
-from gpuruntime.operations.lookup.repository import Named
+from gpuruntime.operations.lookup.repository import Repository
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import body_of
-from gpuruntime.operations.options import Means
-from gpuruntime.operations.single_flight import Attempts
+from gpuruntime.operations.options import OperationContext
+from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.storage_identity import mistaken, uid_marks
 from gpuruntime.operations.storage_requests import CreateStorage, UpdateStorage
 from gpuruntime.operations.tombstones import Tombstones
@@ -81,10 +81,15 @@ class StoragePage:
 
 
 class Storages:
-    """Raises InventoryError, and StrictError where the cluster's own validation refuses."""
+    """Raises OperationsError, and StrictError where the cluster's own validation refuses."""
 
     def __init__(
-        self, means: Means, *, tombstones: Tombstones, deletions: Deletions, attempts: Attempts
+        self,
+        means: OperationContext,
+        *,
+        tombstones: Tombstones,
+        deletions: Deletions,
+        attempts: SingleFlight,
     ) -> None:
         self._means = means
         self._cache = means.caches.storages
@@ -92,7 +97,7 @@ class Storages:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
-        self._named = Named(
+        self._named = Repository(
             GPU_STORAGES,
             client=means.client,
             cache=self._cache,

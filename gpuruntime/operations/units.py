@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.concurrency.keyed_lock import Turns
+from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
@@ -16,16 +16,16 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.views.objects import Lifecycle
 from gpuruntime.operations.claim.plan import function_taken
-from gpuruntime.operations.claim.protocol import Attempt, Creation
+from gpuruntime.operations.claim.protocol import ClaimAttempt, Creation
 from gpuruntime.operations.claim.stock import StockClaims
 from gpuruntime.operations.deletion import Deletions
-from gpuruntime.operations.errors import InventoryError, UnitNotFoundError, bounded
+from gpuruntime.operations.errors import OperationsError, UnitNotFoundError, bounded
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import UNSET, CreateUnit, Given, UpdateUnit
-from gpuruntime.operations.single_flight import Attempts
+from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.storage_identity import uid_marks
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
@@ -40,17 +40,17 @@ _NO_STOCK: Final = Problem(
 
 
 class Units:
-    """Made before the informers of its caches run. Raises InventoryError and StrictError."""
+    """Made before the informers of its caches run. Raises OperationsError and StrictError."""
 
     def __init__(
         self,
-        means: Means,
+        means: OperationContext,
         *,
         storages: Storages,
         stock: StockClaims,
         tombstones: Tombstones,
         deletions: Deletions,
-        attempts: Attempts,
+        attempts: SingleFlight,
     ) -> None:
         self._means = means
         self._storages = storages
@@ -58,7 +58,7 @@ class Units:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
-        self._turns = Turns()
+        self._turns = KeyedLock()
 
     async def create(
         self,
@@ -134,7 +134,7 @@ class Units:
             await self._deletions.delete(GPU_UNITS, unit)
 
     async def _attempt(self, order: UnitOrder) -> Creation:
-        attempt = Attempt(
+        attempt = ClaimAttempt(
             order,
             self._means,
             storages=self._storages,
@@ -151,7 +151,7 @@ class Units:
                 creation = await attempt.run()
             outcome = "replayed" if creation.is_replay else "created"
             return creation
-        except InventoryError as error:
+        except OperationsError as error:
             outcome = error.code
             raise
         except StrictError:

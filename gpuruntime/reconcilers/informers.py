@@ -58,7 +58,7 @@ POD_INDEXES: Final = {UNIT: by_unit, STORAGE: by_storage}
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Surroundings:
+class ReconcilerContext:
     """What the reconcilers are given from outside their room."""
 
     client: Client
@@ -75,7 +75,7 @@ class Surroundings:
 class Informers:
     """What the manager mirrors; the keys of Pods and Deployments carry their namespace."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ReconcilerContext) -> None:
         options = around.options
         stock, instance = options.stock_namespace, options.instance_namespace
         # Namespaces have any names, and metrics always the same.

@@ -29,7 +29,7 @@ Rows: TypeAlias = Mapping[tuple[str, ...], float]
 OTHER: Final = "other"
 
 
-class Census:
+class ObjectMetrics:
     """Made before the informers of its caches run; a look costs as much as there are specNames."""
 
     def __init__(self, caches: Caches) -> None:

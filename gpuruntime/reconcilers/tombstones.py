@@ -42,7 +42,7 @@ class _Seen:
     at: float
 
 
-class Undertaker:
+class TombstoneWriter:
     """Sees to the tombstone of each active unit that is seen to be gone.
 
     The API writes one before it deletes; this is for deletions by anybody else. The loser of an
@@ -109,7 +109,7 @@ async def bury(tombstones: Tombstones, kind: str, value: KubernetesObject) -> No
         await tombstones.write(kind, value)
 
 
-class Sweeper:
+class TombstoneSweeper:
     """Removes tombstones past their time, guarded by their uid."""
 
     def __init__(

@@ -38,7 +38,7 @@ from gpuruntime.workqueue.queue import WorkQueue
 POOL_SECONDS: Final = 0.5
 
 
-class Waker:
+class Triggers:
     """Turns what the informers tell into keys of the queues that it owns."""
 
     def __init__(self, informers: Informers, *, stock_namespace: str, meter: Meter) -> None:

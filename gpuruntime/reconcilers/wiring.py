@@ -21,23 +21,23 @@ from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.children.keeper import ChildKeeper, LiveT
 from gpuruntime.reconcilers.events import COMPONENT
 from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
-from gpuruntime.reconcilers.informers import Informers, Surroundings
-from gpuruntime.reconcilers.object_metrics import Census
+from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
+from gpuruntime.reconcilers.object_metrics import ObjectMetrics
 from gpuruntime.reconcilers.stock.pool import PoolReconciler
 from gpuruntime.reconcilers.stock.reconciler import StockReconciler
-from gpuruntime.reconcilers.storage.file_server import Accessors
-from gpuruntime.reconcilers.storage.holders import Holds
-from gpuruntime.reconcilers.storage.prepare import Prepares
+from gpuruntime.reconcilers.storage.file_server import FileServers
+from gpuruntime.reconcilers.storage.holders import StorageHolders
+from gpuruntime.reconcilers.storage.prepare import PrepareJobs
 from gpuruntime.reconcilers.storage.reconciler import StorageReconciler
-from gpuruntime.reconcilers.storage.triggers import StorageWaker
+from gpuruntime.reconcilers.storage.triggers import StorageTriggers
 from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
 from gpuruntime.reconcilers.storage.writes import StorageWrites
-from gpuruntime.reconcilers.tombstones import Sweeper, Undertaker
-from gpuruntime.reconcilers.triggers import Waker
-from gpuruntime.reconcilers.unit.reclaim_stock import Reclaimer
+from gpuruntime.reconcilers.tombstones import TombstoneSweeper, TombstoneWriter
+from gpuruntime.reconcilers.triggers import Triggers
+from gpuruntime.reconcilers.unit.reclaim_stock import StockReclaimer
 from gpuruntime.reconcilers.unit.reconciler import UnitReconciler
 from gpuruntime.reconcilers.unit.runner import Runner
-from gpuruntime.reconcilers.unit.start_locks import Starts
+from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
@@ -50,15 +50,15 @@ SETTLE_SECONDS: Final = 2.0
 class Reconcilers:
     """`run_caches` on every replica, `run` on the leader."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ReconcilerContext) -> None:
         self._around = around
         self.informers = Informers(around)
         self._caches = self.informers.caches()
-        self.census = Census(self._caches)
-        self._waker = Waker(
+        self.census = ObjectMetrics(self._caches)
+        self._waker = Triggers(
             self.informers, stock_namespace=around.options.stock_namespace, meter=around.meter
         )
-        self._storage_waker = StorageWaker(
+        self._storage_waker = StorageTriggers(
             self.informers,
             namespace=around.options.instance_namespace,
             units=self._waker.units,
@@ -78,11 +78,11 @@ class Reconcilers:
             rng=around.rng,
             meter=around.meter,
         )
-        self._undertaker = Undertaker(
+        self._undertaker = TombstoneWriter(
             self._tombstones, self._grave_queue, self.informers.tombstones
         )
         self.informers.units.add_handler(self._undertake)
-        self._sweeper = Sweeper(around.client, self.informers.tombstones, around.now)
+        self._sweeper = TombstoneSweeper(around.client, self.informers.tombstones, around.now)
         self._auditor = Auditor(
             self._caches.snapshot, is_current=self._is_current, meter=around.meter
         )
@@ -157,8 +157,10 @@ class Reconcilers:
         around, caches = self._around, self._caches
         runner = self._runner()
         writes = StorageWrites(client=around.client, storages=caches.storages)
-        starts = Starts()
-        holds = Holds(around.client, caches, writes=writes, starts=starts, term=around.term)
+        starts = StartLocks()
+        holds = StorageHolders(
+            around.client, caches, writes=writes, starts=starts, term=around.term
+        )
         claims = StockClaims(
             around.client,
             stock=caches.stock,
@@ -172,7 +174,7 @@ class Reconcilers:
             client=around.client,
             caches=caches,
             runner=runner,
-            reclaimer=Reclaimer(
+            reclaimer=StockReclaimer(
                 client=around.client,
                 claims=claims,
                 units=caches.units,
@@ -210,7 +212,9 @@ class Reconcilers:
             for name, queue, reconcile in table
         )
 
-    def _storage_reconciler(self, holds: Holds, writes: StorageWrites) -> StorageReconciler:
+    def _storage_reconciler(
+        self, holds: StorageHolders, writes: StorageWrites
+    ) -> StorageReconciler:
         around, caches, policies = self._around, self._caches, self.informers.policies
         return StorageReconciler(
             caches=caches,
@@ -220,7 +224,7 @@ class Reconcilers:
             claims=VolumeClaims(
                 client=around.client, claims=caches.claims, classes=caches.classes
             ),
-            prepares=Prepares(
+            prepares=PrepareJobs(
                 client=around.client,
                 caches=caches,
                 options=around.options,
@@ -236,11 +240,11 @@ class Reconcilers:
             now=around.now,
         )
 
-    def _accessors(self, holds: Holds) -> Accessors:
+    def _accessors(self, holds: StorageHolders) -> FileServers:
         options, informers = self._around.options, self.informers
         failed = StorageReason.ACCESSOR_FAILED
         deployments = informers.deployments[options.instance_namespace]
-        return Accessors(
+        return FileServers(
             caches=self._caches,
             options=options,
             holds=holds,

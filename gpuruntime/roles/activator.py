@@ -19,8 +19,8 @@ from gpuruntime.operations.lookup.caches import (
     STORAGE_INDEXES,
     Caches,
 )
-from gpuruntime.operations.operations import inventory_of
-from gpuruntime.operations.options import Means, Options
+from gpuruntime.operations.operations import operations_of
+from gpuruntime.operations.options import OperationContext, Options
 from gpuruntime.roles.age_gauges import tell_ages
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
@@ -28,7 +28,7 @@ from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.options.rooms import namespaces_of
 from gpuruntime.roles.process import Process
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of
 from gpuruntime.serverless.scaling.workers import INDEXES, functions_in
 from gpuruntime.settings.schema import Settings
@@ -58,7 +58,7 @@ class ActivatorRole:
         self._informers: dict[str, Informer[Any]] = {}
         self._elector: Elector | None = None
         self._activator: Activator | None = None
-        self._queue: Queue | None = None
+        self._queue: BrokerLink | None = None
         self._is_leading = False
         self._is_stopping = False
 
@@ -109,9 +109,11 @@ class ActivatorRole:
         self._is_leading = True
         await activator.run()
 
-    def _make_activator(self, client: Client, queue: Queue, tasks: asyncio.TaskGroup) -> Activator:
+    def _make_activator(
+        self, client: Client, queue: BrokerLink, tasks: asyncio.TaskGroup
+    ) -> Activator:
         informers, settings = self._informers, self._settings
-        means = Means(
+        means = OperationContext(
             client=client,
             caches=Caches(
                 stock=informers["stock"],
@@ -130,7 +132,7 @@ class ActivatorRole:
             ack_wait_seconds=settings.worker.ackWait,
             retention_seconds=settings.worker.resultRetention,
         )
-        units = inventory_of(means, tasks).units
+        units = operations_of(means, tasks).units
         return Activator(
             means,
             units,

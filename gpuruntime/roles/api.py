@@ -9,12 +9,12 @@ import attrs
 import structlog
 from aiohttp import web
 
-from gpuruntime.api.app import ApiOptions, Backend, make_app
-from gpuruntime.api.auth.authentication import Guard, OpenDoor
-from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.app import ApiOptions, AppContext, make_app
+from gpuruntime.api.auth.authentication import Guard, NoAuthentication
+from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.kubernetes import KubernetesGuard
 from gpuruntime.api.auth.tokens import TokenGuard
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.informer.informer import Informer
@@ -35,8 +35,8 @@ from gpuruntime.operations.lookup.caches import (
     UNIT_INDEXES,
     Caches,
 )
-from gpuruntime.operations.operations import inventory_of
-from gpuruntime.operations.options import Means, Options
+from gpuruntime.operations.operations import operations_of
+from gpuruntime.operations.options import OperationContext, Options
 from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.invocation_queue import queue_of
@@ -50,7 +50,12 @@ from gpuruntime.roles.options.rooms import (
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_store import result_store
 from gpuruntime.roles.token_file import TokenFile
-from gpuruntime.serverless.calling.service import Ingress, IngressMeans, IngressOptions, ingress_of
+from gpuruntime.serverless.calling.service import (
+    FunctionService,
+    ServiceContext,
+    ServiceOptions,
+    service_of,
+)
 from gpuruntime.serverless.results.store import ResultReader
 from gpuruntime.settings.access import AuthMode
 from gpuruntime.settings.schema import KubernetesMode, Settings
@@ -64,7 +69,7 @@ STOPPING: Final = "stopping"
 NEEDED: Final = ("stock", "units", "pools", "storages")
 # By whether the queue is there as well.
 WELL: Final = {
-    is_there: Connection(is_connected=True, is_synced=True, is_queue_connected=is_there)
+    is_there: ClusterLink(is_connected=True, is_synced=True, is_queue_connected=is_there)
     for is_there in (False, True)
 }
 
@@ -152,8 +157,10 @@ class Api:
             storages=self._informers["storages"],
         )
 
-    def _ingress(self, client: Client, caches: Caches, results: ResultReader | None) -> Ingress:
-        means = IngressMeans(
+    def _ingress(
+        self, client: Client, caches: Caches, results: ResultReader | None
+    ) -> FunctionService:
+        means = ServiceContext(
             client=client,
             units=caches.units,
             queue=self._queue,
@@ -162,11 +169,11 @@ class Api:
             results=results,
             meter=self._registry,
         )
-        options = IngressOptions(
+        options = ServiceOptions(
             namespace=self._settings.namespaces.instance,
             retention_seconds=self._settings.results.streamRetention,
         )
-        return ingress_of(means, options)
+        return service_of(means, options)
 
     def _app(
         self,
@@ -174,11 +181,11 @@ class Api:
         operations: asyncio.TaskGroup,
         caches: Caches,
         auditor: Auditor,
-        ingress: Ingress,
+        ingress: FunctionService,
     ) -> web.Application:
         names = namespaces_of(self._settings)
         now, rng = self._process.now, self._process.rng
-        means = Means(
+        means = OperationContext(
             client=client,
             caches=caches,
             options=Options(namespaces=names, retention_seconds=self._settings.operationRetention),
@@ -186,8 +193,8 @@ class Api:
             rng=rng,
             meter=self._registry,
         )
-        backend = Backend(
-            inventory=inventory_of(means, operations),
+        backend = AppContext(
+            inventory=operations_of(means, operations),
             caches=caches,
             nodes=self._informers["nodes"].store,
             quotas=self._informers["quotas"].store,
@@ -210,7 +217,7 @@ class Api:
             limits=caller_limits_of(self._settings),
             bodies=body_limits_of(self._settings),
             most_requests=self._settings.connections.mostRequests,
-            origins=Origins(is_local=_is_for_this_machine(self._settings)),
+            origins=BrowserOrigins(is_local=_is_for_this_machine(self._settings)),
         )
         return make_app(backend, options)
 
@@ -221,7 +228,7 @@ class Api:
         if auth.mode is AuthMode.KUBERNETES:
             names = namespaces_of(self._settings)
             return KubernetesGuard(client, audience=auth.audience, namespaces=names)
-        return OpenDoor()
+        return NoAuthentication()
 
     def _make_informers(self, client: Client) -> dict[str, Informer[Any]]:
         names = self._settings.namespaces
@@ -238,7 +245,7 @@ class Api:
         )
         return mirrors(client, table, self._process, self._registry)
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> ClusterLink:
         """Every request asks for it, and mostly all is well.
 
         A mirror that waits to try again tells nothing of the cluster while another hears of it;
@@ -249,7 +256,7 @@ class Api:
         needed = sorted(self._needed(), key=lambda each: each.failing_seconds, reverse=True)
         errors = [each.error for each in needed if each.error is not None]
         has_heard = any(informer.synced.is_set() for informer in self._informers.values())
-        return Connection(
+        return ClusterLink(
             is_enabled=self._is_enabled,
             is_connected=(
                 self._is_enabled and not is_away(needed) and (has_heard or bool(errors))

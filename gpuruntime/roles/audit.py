@@ -10,7 +10,7 @@ from gpuruntime.api.routes.audit import audit_view
 from gpuruntime.audit.audit import RULES, suspicions
 from gpuruntime.audit.auditor import Report, report_of
 from gpuruntime.audit.breach import Breach
-from gpuruntime.audit.first_seen import Sightings
+from gpuruntime.audit.first_seen import FirstSeen
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.errors import ClusterRequiredError
 from gpuruntime.kube.client import Client
@@ -91,7 +91,7 @@ def as_json(report: Report) -> str:
 async def _watch(client: Client, names: Namespaces, watch_seconds: float) -> Report:
     """Once where nothing is suspicious; else again, and on for as long as it was asked to."""
     clock = asyncio.get_running_loop().time
-    sightings = Sightings(lag_seconds=SETTLE_SECONDS)
+    sightings = FirstSeen(lag_seconds=SETTLE_SECONDS)
     ends_at = clock() + max(watch_seconds, SETTLE_SECONDS)
     while True:
         began_at = clock()

@@ -4,15 +4,15 @@ from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
 from gpuruntime.roles.options.broker import connection_options_of, stream_options_of
 from gpuruntime.roles.process import Process
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
 
 
-def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: str) -> Queue:
+def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: str) -> BrokerLink:
     """Off where no broker is configured."""
     options = connection_options_of(nats, name=f"{role} {process.identity}")
-    return Queue(
+    return BrokerLink(
         Connection(options, rng=process.rng, meter=registry, opener=process.opener),
         Names(nats.subjectPrefix),
         rng=process.rng,

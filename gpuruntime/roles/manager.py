@@ -10,7 +10,7 @@ import structlog
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.lease import Elector
 from gpuruntime.kube.transport import Transport
-from gpuruntime.reconcilers.informers import Surroundings
+from gpuruntime.reconcilers.informers import ReconcilerContext
 from gpuruntime.reconcilers.object_metrics import Rows
 from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
@@ -116,7 +116,7 @@ class Manager:
 
     def _make_reconcilers(self, client: Client) -> Reconcilers:
         return Reconcilers(
-            Surroundings(
+            ReconcilerContext(
                 client=client,
                 options=unit_options_of(self._settings),
                 retention_seconds=self._settings.operationRetention,

@@ -16,7 +16,7 @@ import attrs
 from aiohttp import web
 
 from gpuruntime.api.files.file_servers import Way, directly
-from gpuruntime.api.http.server import Runner
+from gpuruntime.api.http.server import ServerRunner
 from gpuruntime.bus.connection import Opener
 from gpuruntime.bus.session import open_session
 from gpuruntime.roles.certificates import context_of
@@ -28,7 +28,7 @@ from gpuruntime.telemetry.listener import listen
 from gpuruntime.telemetry.metrics import Registry
 
 
-class Standing(Protocol):
+class RoleContext(Protocol):
     """What a role has around its own work; the group is for what lives as long as the role."""
 
     def __call__(
@@ -56,7 +56,7 @@ async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[s
     address, grace = settings.listen, settings.shutdownGrace
     limits = connection_limits_of(settings)
     rng = Random()  # noqa: S311 - ids, not secrets
-    runner = Runner(app, rng=rng, limits=limits, shutdown_timeout=grace)
+    runner = ServerRunner(app, rng=rng, limits=limits, shutdown_timeout=grace)
     async with context_of(settings.tls) as tls:
         await runner.setup()
         try:
@@ -76,7 +76,7 @@ class Process:
     identity: str = attrs.field(factory=own_identity)
     now: Callable[[], datetime] = wall_clock
     rng: Random = attrs.field(factory=Random)
-    standing: Standing = standing
+    standing: RoleContext = standing
     serving: Serving = over_http
     way: Way = directly
     opener: Opener = open_session

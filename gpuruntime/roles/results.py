@@ -11,7 +11,7 @@ from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_store import result_store
 from gpuruntime.serverless.results.follower import Results, ResultsOptions
 from gpuruntime.serverless.results.store import ResultStore
-from gpuruntime.serverless.results.store_state import Keeping
+from gpuruntime.serverless.results.store_state import StoreState
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
@@ -63,9 +63,9 @@ class ResultsRole:
             meter=self._registry,
         )
 
-    def _keeping(self, store: ResultStore) -> Keeping:
+    def _keeping(self, store: ResultStore) -> StoreState:
         options, process = self._options, self._process
-        return Keeping(
+        return StoreState(
             store,
             retention_seconds=self._settings.results.retention,
             window_seconds=options.longest_pause_seconds + 2 * options.ack_wait_seconds,

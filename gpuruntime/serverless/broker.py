@@ -24,7 +24,7 @@ _STREAMS: Final = StreamOptions()
 OFF: Final = "serverless is off here: set nats.url"
 
 
-class Queue:
+class BrokerLink:
     """Without a connection serverless is off, and every use of it says so."""
 
     def __init__(

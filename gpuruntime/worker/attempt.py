@@ -20,11 +20,11 @@ from gpuruntime.bus.messages import Invocation, read_invocation
 from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.invocations import FailureClass
-from gpuruntime.worker.delivery_lease import Hold, Loss
+from gpuruntime.worker.delivery_lease import DeliveryLease, Loss
 from gpuruntime.worker.delivery_plan import Drop, End, Leave, Limits, Start, assumed_record, decide
 from gpuruntime.worker.options import WorkerOptions
-from gpuruntime.worker.outcome_writer import Ends
-from gpuruntime.worker.outcomes import Again, Ended, Failure, NotCalled, Outcome, conclude
+from gpuruntime.worker.outcome_writer import OutcomeWriter
+from gpuruntime.worker.outcomes import Ended, Failure, NotCalled, Outcome, RetryLater, conclude
 
 log = structlog.get_logger()
 
@@ -46,11 +46,11 @@ class Callee(Protocol):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Tools:
+class AttemptContext:
     options: WorkerOptions
     limits: Limits
     records: Records
-    ends: Ends
+    ends: OutcomeWriter
     framework: Callee
     now: Callable[[], datetime]
     meter: Meter
@@ -60,11 +60,11 @@ class Tools:
 class Attempt:
     """`delivery` is replaced when the broker gives the same message to this worker again."""
 
-    def __init__(self, tools: Tools, delivery: Delivery) -> None:
+    def __init__(self, tools: AttemptContext, delivery: Delivery) -> None:
         self.delivery = delivery
         self.invocation_id = ""
         self._tools = tools
-        self._hold: Hold | None = None
+        self._hold: DeliveryLease | None = None
         self._is_released = False
 
     async def run(self) -> None:
@@ -139,7 +139,7 @@ class Attempt:
 
     async def _hold_and_call(self, invocation: Invocation, mine: StoredRecord) -> None:
         """The hold goes on while the end is written: a broker that is away may take its time."""
-        hold = self._hold = Hold(self, self._tools.records, mine, self._tools.options)
+        hold = self._hold = DeliveryLease(self, self._tools.records, mine, self._tools.options)
         if self._is_released:
             hold.end(Loss.RELEASED)
         async with asyncio.TaskGroup() as tasks:
@@ -154,7 +154,11 @@ class Attempt:
                 holding.cancel()
 
     async def _call(
-        self, tasks: asyncio.TaskGroup, hold: Hold, invocation: Invocation, mine: StoredRecord
+        self,
+        tasks: asyncio.TaskGroup,
+        hold: DeliveryLease,
+        invocation: Invocation,
+        mine: StoredRecord,
     ) -> Outcome | None:
         """None where the invocation is no longer ours."""
         left = (mine.record.deadlineAt - self._tools.now()).total_seconds()
@@ -175,7 +179,7 @@ class Attempt:
             return NotCalled("the worker was told to go", pause_seconds=0.0)
         return None
 
-    async def _end(self, hold: Hold, mine: StoredRecord, outcome: Outcome) -> None:
+    async def _end(self, hold: DeliveryLease, mine: StoredRecord, outcome: Outcome) -> None:
         tools = self._tools
         conclusion = conclude(mine.record, outcome, now=tools.now(), limits=tools.limits)
         record = conclusion.record
@@ -194,14 +198,14 @@ class Attempt:
             match conclusion:
                 case Ended():
                     await self._ack(record.state.value)
-                case Again(_, pause_seconds):
+                case RetryLater(_, pause_seconds):
                     await self._give_back(pause_seconds)
                 case _:
                     assert_never(conclusion)
             return
         await self._lose(hold)
 
-    async def _lose(self, hold: Hold) -> None:
+    async def _lose(self, hold: DeliveryLease) -> None:
         loss = hold.loss or Loss.SUPERSEDED
         log.warning("attempt lost", invocation=self.invocation_id, reason=loss.value)
         if loss is Loss.OVER:

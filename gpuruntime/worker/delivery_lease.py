@@ -27,7 +27,7 @@ class Held(Protocol):
     def delivery(self) -> Delivery: ...
 
 
-class Hold:
+class DeliveryLease:
     """The message is kept, and the record looked at, three times in an ack wait."""
 
     def __init__(

@@ -52,7 +52,7 @@ class Call:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Told:
+class FrameworkAnswer:
     """An answer as it comes, where a null says as much as an absent member.
 
     Each may be null, so that no null sends the answer through the decoding that leaves all nulls
@@ -159,7 +159,7 @@ class Framework:
 
 def _answer_of(data: bytes) -> Outcome:
     try:
-        told = decode(data, Told)
+        told = decode(data, FrameworkAnswer)
     except MalformedObjectError as error:
         return _failure(f"an answer that is none: {_words(error)}")
     if len(data) - len(bytes(told.body)) > MOST_HEAD_BYTES:
@@ -169,7 +169,7 @@ def _answer_of(data: bytes) -> Outcome:
     return _as_answer(told)
 
 
-def _as_answer(told: Told) -> Answer:
+def _as_answer(told: FrameworkAnswer) -> Answer:
     headers = told.headers or {}
     given: dict[str, Any] = {
         "statusCode": told.statusCode,

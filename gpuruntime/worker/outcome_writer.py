@@ -26,7 +26,7 @@ from gpuruntime.models.kinds.invocations import FailureClass, State
 MOST_UNREADABLE_BYTES: Final = 64 * 1024
 
 
-class Ends:
+class OutcomeWriter:
     def __init__(
         self,
         jetstream: JetStream,

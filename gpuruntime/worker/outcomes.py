@@ -55,14 +55,14 @@ class Ended:
 
 
 @attrs.frozen(slots=True)
-class Again:
+class RetryLater:
     """Write this record, then give the message back for so long."""
 
     record: Record
     pause_seconds: float
 
 
-Conclusion: TypeAlias = Ended | Again
+Conclusion: TypeAlias = Ended | RetryLater
 
 
 def conclude(record: Record, outcome: Outcome, *, now: datetime, limits: Limits) -> Conclusion:
@@ -121,7 +121,7 @@ def _queued(record: Record, error: str, pause_seconds: float, *, now: datetime) 
         headers={},
         body=NULL,
     )
-    return Again(again, pause_seconds)
+    return RetryLater(again, pause_seconds)
 
 
 def _answered(record: Record, answer: Answer) -> Record:

@@ -20,15 +20,15 @@ from gpuruntime.bus.delivery import Delivery
 from gpuruntime.bus.errors import MalformedMessageError, UnavailableError
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Beat, Control, Order, WorkerState
+from gpuruntime.bus.messages import Control, ControlCommand, Heartbeat, WorkerState
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.pull import Pull
 from gpuruntime.bus.records import Records
 from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.worker.attempt import Attempt, Callee, Tools
+from gpuruntime.worker.attempt import Attempt, AttemptContext, Callee
 from gpuruntime.worker.delivery_plan import Limits
 from gpuruntime.worker.options import WorkerOptions
-from gpuruntime.worker.outcome_writer import Ends
+from gpuruntime.worker.outcome_writer import OutcomeWriter
 
 log = structlog.get_logger()
 
@@ -59,11 +59,11 @@ class Worker:
         self._meter = meter
         jetstream = JetStream(connection, meter=meter)
         records = Records(jetstream, names, rng=rng)
-        self._tools = Tools(
+        self._tools = AttemptContext(
             options=options,
             limits=Limits(max_attempts=options.max_attempts),
             records=records,
-            ends=Ends(
+            ends=OutcomeWriter(
                 jetstream, records, names, retention_seconds=options.retention_seconds, now=now
             ),
             framework=framework,
@@ -204,7 +204,7 @@ class Worker:
         except MalformedMessageError as error:
             log.warning("order dropped", reason=str(error))
             return
-        if control.order is Order.DRAIN:
+        if control.order is ControlCommand.DRAIN:
             if self._is_meant(control):
                 self._start_drain()
             return
@@ -245,7 +245,7 @@ class Worker:
 
     async def _tell(self) -> None:
         """Nobody waits for one that is lost: the next one follows."""
-        beat = Beat(
+        beat = Heartbeat(
             workerName=self._options.name,
             uid=self._options.uid,
             serverlessRequestID=self._options.function,

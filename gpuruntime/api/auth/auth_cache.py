@@ -21,7 +21,7 @@ class _Kept(Generic[VerdictT]):
     until: float
 
 
-class Verdicts(Generic[VerdictT]):
+class AuthCache(Generic[VerdictT]):
     """What is asked while an answer is on its way waits for that one. Failures are not kept."""
 
     def __init__(

@@ -11,10 +11,10 @@ from aiohttp import hdrs, web
 from multidict import MultiMapping
 
 from gpuruntime.api.auth.access import ANYBODY, Access, Open, Principal
-from gpuruntime.api.auth.browser_origins import Origins
-from gpuruntime.api.auth.rate_limits import Allowances
+from gpuruntime.api.auth.browser_origins import BrowserOrigins
+from gpuruntime.api.auth.rate_limits import RateLimits
 from gpuruntime.api.errors import UnauthenticatedError
-from gpuruntime.api.http.in_flight import Crowd
+from gpuruntime.api.http.in_flight import InFlightLimit
 
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -42,7 +42,7 @@ class Guard(Protocol):
         ...
 
 
-class OpenDoor:
+class NoAuthentication:
     """Nobody is asked anything: whoever reaches the process is served."""
 
     asks = False
@@ -55,22 +55,22 @@ class OpenDoor:
 
 
 @attrs.frozen(slots=True)
-class Door:
+class CallerChecks:
     """A guard, and what bounds those it lets in: each that it knows, and all of them together.
 
     Where nobody is asked who calls, it matters whose page does.
     """
 
     guard: Guard
-    allowances: Allowances
-    crowd: Crowd
-    origins: Origins = Origins()
+    allowances: RateLimits
+    crowd: InFlightLimit
+    origins: BrowserOrigins = BrowserOrigins()
 
 
 def guarded(
     access: Access | Open,
     handler: Next,
-    door: Door,
+    door: CallerChecks,
     further: Callable[[web.Request], Iterable[Access]] = nothing_further,
     *,
     lasts: bool = False,

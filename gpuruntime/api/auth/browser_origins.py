@@ -24,7 +24,7 @@ LOCALHOST: Final = "localhost"
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Origins:
+class BrowserOrigins:
     """`is_local`: whoever calls is on this machine, and calls it by a name of its own."""
 
     is_local: bool = False

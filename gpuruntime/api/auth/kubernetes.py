@@ -11,7 +11,7 @@ import structlog
 from multidict import MultiMapping
 
 from gpuruntime.api.auth.access import Access, Place, Principal, Role
-from gpuruntime.api.auth.auth_cache import Verdicts
+from gpuruntime.api.auth.auth_cache import AuthCache
 from gpuruntime.api.auth.authentication import bearer_token
 from gpuruntime.api.errors import DeniedError, NotServingError, UnauthenticatedError
 from gpuruntime.kube.client import Client
@@ -51,8 +51,8 @@ class KubernetesGuard:
             Place.STOCK: namespaces.stock,
             Place.ALL: "",
         }
-        self._principals: Verdicts[Principal | None] = Verdicts(_keep_seconds)
-        self._rights: Verdicts[bool] = Verdicts(_keep_seconds)
+        self._principals: AuthCache[Principal | None] = AuthCache(_keep_seconds)
+        self._rights: AuthCache[bool] = AuthCache(_keep_seconds)
 
     async def principal_of(self, headers: MultiMapping[str]) -> Principal:
         token = bearer_token(headers)

@@ -29,7 +29,7 @@ class _Account:
     in_hand: int = 0
 
 
-class Allowances:
+class RateLimits:
     def __init__(self, limits: Limits, *, most_callers: int = MOST_CALLERS) -> None:
         self._limits = limits
         self._most_callers = most_callers

@@ -25,7 +25,7 @@ class LivePage:
     next: str = ""
 
 
-class PageNews:
+class PageDiff:
     """Of one reader."""
 
     def __init__(self, look: Callable[[], LivePage]) -> None:
@@ -43,7 +43,7 @@ class PageNews:
         return b"" if is_same else event("change", _document(now, changed))
 
 
-class ValueNews:
+class ValueDiff:
     """Of one value, told whole whenever it is another."""
 
     def __init__(self, name: str, look: Callable[[], object]) -> None:

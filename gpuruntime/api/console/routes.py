@@ -19,20 +19,20 @@ from gpuruntime.api.auth.access import (
     unit_access,
 )
 from gpuruntime.api.auth.tenancy import asked_tenants
-from gpuruntime.api.cluster_link import Connection
-from gpuruntime.api.console.page_diffs import LivePage, PageNews, Rows, ValueNews
+from gpuruntime.api.cluster_link import ClusterLink
+from gpuruntime.api.console.page_diffs import LivePage, PageDiff, Rows, ValueDiff
 from gpuruntime.api.console.rows import pool_row, stock_row, storage_row, unit_row
 from gpuruntime.api.console.static_files import CONSOLE
 from gpuruntime.api.console.streams import EVENT_STREAM, News, Streams
 from gpuruntime.api.http.routing import READ, Answer, Call, Form, Handler, NoQuery, Route
-from gpuruntime.api.views.cluster_summary import Fleet
+from gpuruntime.api.views.cluster_summary import ClusterSummary
 from gpuruntime.api.views.pages import Cursor, cursor_after_key, key_of
 from gpuruntime.api.views.unit_index import Filter, UnitIndex
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import LabelValue, SpecName
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.views.objects import Lifecycle
-from gpuruntime.operations.operations import Inventory
+from gpuruntime.operations.operations import Operations
 
 EVENTS: Final = f"{CONSOLE}events"
 FLEET: Final = Access(verb=Verb.GET, resource=access.INVENTORY, place=Place.ALL)
@@ -63,10 +63,10 @@ class LiveUnits(LiveStock):
 def live_routes(
     streams: Streams,
     *,
-    inventory: Inventory,
+    inventory: Operations,
     index: UnitIndex,
-    fleet: Fleet,
-    connection: Callable[[], Connection],
+    fleet: ClusterSummary,
+    connection: Callable[[], ClusterLink],
 ) -> tuple[Route, ...]:
     handlers = _LiveHandlers(streams, inventory, index, fleet, connection)
     of_stock = attrs.evolve(unit_access(Verb.LIST), place=Place.STOCK)
@@ -83,10 +83,10 @@ class _LiveHandlers:
     def __init__(
         self,
         streams: Streams,
-        inventory: Inventory,
+        inventory: Operations,
         index: UnitIndex,
-        fleet: Fleet,
-        connection: Callable[[], Connection],
+        fleet: ClusterSummary,
+        connection: Callable[[], ClusterLink],
     ) -> None:
         self._streams = streams
         self._inventory = inventory
@@ -148,13 +148,13 @@ class _LiveHandlers:
     async def _serve(
         self, call: Call[Any, None], asked: LiveQuery, look: Callable[[], LivePage]
     ) -> web.StreamResponse:
-        news: list[News] = [PageNews(look)]
+        news: list[News] = [PageDiff(look)]
         if asked.fleet:
             news.insert(0, self._fleet_news())
         return await self._streams.serve(call.request, news, reader=_reader(call))
 
     def _fleet_news(self) -> News:
-        return ValueNews("fleet", self._counts)
+        return ValueDiff("fleet", self._counts)
 
     def _counts(self) -> object:
         return {

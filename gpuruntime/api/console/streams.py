@@ -15,7 +15,7 @@ import attrs
 import structlog
 from aiohttp import hdrs, web
 
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.errors import CrowdedError
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.operations.lookup.caches import Caches
@@ -66,7 +66,7 @@ class Streams:
     def __init__(
         self,
         changes: Changes,
-        connection: Callable[[], Connection],
+        connection: Callable[[], ClusterLink],
         limits: StreamLimits = StreamLimits(),
     ) -> None:
         self._changes = changes

@@ -45,7 +45,7 @@ class ServiceAddress:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Accessor:
+class FileServer:
     storage: str
     host: str
     port: int
@@ -56,7 +56,7 @@ class Accessor:
         return f"http://{host}:{self.port}"
 
 
-class Accessors:
+class FileServers:
     def __init__(self, storages: Storages, services: Store[Service], way: Way = directly) -> None:
         self._storages = storages
         self._services = services
@@ -71,14 +71,14 @@ class Accessors:
             )
         return storage
 
-    def of(self, storage: GPUStorage) -> Accessor:
+    def of(self, storage: GPUStorage) -> FileServer:
         """Raises NotServingError while it is not ready to serve."""
         name = storage.metadata.name
         _demand_ready(storage)
         place = self._way(*self._address_of(storage))
         if place is None:
             raise NotServingError(f"the accessor of storage {name} is simulated: it has no files")
-        return Accessor(storage=name, host=place[0], port=place[1])
+        return FileServer(storage=name, host=place[0], port=place[1])
 
     def _address_of(self, storage: GPUStorage) -> tuple[str, int]:
         """Of a Service that another one's name got, nothing is taken."""

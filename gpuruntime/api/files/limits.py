@@ -34,7 +34,7 @@ class End(StrEnum):
     TOO_LONG = "too long"
 
 
-class Patience:
+class TransferTimeouts:
     """With one exchange: until its caller is gone, nothing moves any more, or its time is over."""
 
     def __init__(self, request: web.Request, limits: FileLimits) -> None:
@@ -70,7 +70,7 @@ class Patience:
 
 
 @asynccontextmanager
-async def patience(watch: Patience) -> AsyncIterator[None]:
+async def patience(watch: TransferTimeouts) -> AsyncIterator[None]:
     """Raises TimeoutError at the end of it; `end` tells which."""
     async with asyncio.timeout(None) as timer:
         watch.watch(timer)

@@ -28,9 +28,9 @@ from gpuruntime.api.errors import (
     SlowBodyError,
     UpstreamFaultError,
 )
-from gpuruntime.api.files.file_servers import Accessor
+from gpuruntime.api.files.file_servers import FileServer
 from gpuruntime.api.files.headers import back, fault_of
-from gpuruntime.api.files.limits import End, FileLimits, Patience, patience
+from gpuruntime.api.files.limits import End, FileLimits, TransferTimeouts, patience
 from gpuruntime.api.files.paths import is_below
 from gpuruntime.api.http.body import ask_for_body
 
@@ -52,13 +52,13 @@ log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Order:
+class RelayRequest:
     """What goes to the file server; the target is path and query as the caller sent them.
 
     `caller` is empty where callers are not told apart.
     """
 
-    accessor: Accessor
+    accessor: FileServer
     target: str
     headers: CIMultiDict[str]
     caller: str = ""
@@ -74,7 +74,7 @@ class FileRelay:
         # What each caller has on its way; one that has nothing is not in it.
         self._counts: Counter[str] = Counter()
 
-    async def hand_on(self, request: web.Request, order: Order) -> web.StreamResponse:
+    async def hand_on(self, request: web.Request, order: RelayRequest) -> web.StreamResponse:
         """Raises RequestError while nothing of an answer has left."""
         limits = self._limits
         self._demand_room(order.caller)
@@ -98,11 +98,11 @@ class FileRelay:
 
 
 class _Exchange:
-    def __init__(self, request: web.Request, order: Order, limits: FileLimits) -> None:
+    def __init__(self, request: web.Request, order: RelayRequest, limits: FileLimits) -> None:
         self._request = request
         self._order = order
         self._limits = limits
-        self._patience = Patience(request, limits)
+        self._patience = TransferTimeouts(request, limits)
         self._upload = _Upload(request, limits, self._patience)
         self._sockets: list[socket.socket] = []
         self._was_reached = False
@@ -268,7 +268,7 @@ class _Exchange:
 class _Upload:
     """The caller's body; how it failed is kept, since aiohttp tells only that it did."""
 
-    def __init__(self, request: web.Request, limits: FileLimits, watch: Patience) -> None:
+    def __init__(self, request: web.Request, limits: FileLimits, watch: TransferTimeouts) -> None:
         self._request = request
         self._limits = limits
         self._patience = watch

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler as WebHandler
 
-from gpuruntime.api.cluster_link import Connection, demand_cluster
+from gpuruntime.api.cluster_link import ClusterLink, demand_cluster
 from gpuruntime.api.http.body import Bodies
 from gpuruntime.api.http.query import QueryReader
 from gpuruntime.api.http.routing import Answer, AnyQuery, Call, Encoded, Form, Reply, Route
@@ -16,7 +16,7 @@ from gpuruntime.strict.json_documents import read_document
 _encoder = msgspec.json.Encoder()
 
 
-def web_handler(route: Route, connection: Callable[[], Connection], bodies: Bodies) -> WebHandler:
+def web_handler(route: Route, connection: Callable[[], ClusterLink], bodies: Bodies) -> WebHandler:
     """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
 
     queries: QueryReader[Any] = QueryReader(route.query)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from gpuruntime.api.errors import NotServingError
 
 
-class Crowd:
+class InFlightLimit:
     """Full, it is 503 and not 429: no caller has asked for too much by itself.
 
     What lasts as long as its caller likes takes half of the places at most.

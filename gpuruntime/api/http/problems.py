@@ -16,7 +16,7 @@ from gpuruntime.api.errors import (
     UnknownPathError,
 )
 from gpuruntime.models.views.objects import ErrorBody, ErrorDetail, ErrorView
-from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.errors import OperationsError
 from gpuruntime.serverless.errors import ServerlessError
 from gpuruntime.strict.structure import Problem, StrictError
 
@@ -62,9 +62,9 @@ CHALLENGE: Final = 'Bearer realm="gpuruntime"'
 INVALID: Final = ', error="invalid_token"'
 
 # What this room answers for, instead of aiohttp's own pages.
-Told = RequestError | InventoryError | ServerlessError | StrictError
+Told = RequestError | OperationsError | ServerlessError | StrictError
 Known = Told | web.HTTPException
-KNOWN: Final = (RequestError, InventoryError, ServerlessError, StrictError, web.HTTPException)
+KNOWN: Final = (RequestError, OperationsError, ServerlessError, StrictError, web.HTTPException)
 
 
 def problem_answer(error: Known, method: str) -> web.Response:

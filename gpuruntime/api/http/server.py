@@ -38,7 +38,7 @@ class ConnectionLimits:
     most: int = 8192
 
 
-class Runner(web.AppRunner):
+class ServerRunner(web.AppRunner):
     def __init__(
         self,
         app: web.Application,

@@ -12,7 +12,7 @@ from gpuruntime.api.views.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_afte
 from gpuruntime.api.views.serverless import accepted_view, dead_letter_view
 from gpuruntime.models.views.serverless import AcceptedView, DeadLetterView
 from gpuruntime.serverless.calling.requests import FunctionID
-from gpuruntime.serverless.calling.service import Ingress
+from gpuruntime.serverless.calling.service import FunctionService
 from gpuruntime.strict.structure import Problem, StrictError
 
 LETTERS: Final = f"{SERVERLESS}/dead-letters"
@@ -28,7 +28,7 @@ class DeadLetterQuery:
     cursor: Cursor = ""
 
 
-def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
+def dead_letter_routes(ingress: FunctionService) -> tuple[Route, ...]:
     handlers = _DeadLetterHandlers(ingress)
     return (
         Route(
@@ -97,7 +97,7 @@ def dead_letter_routes(ingress: Ingress) -> tuple[Route, ...]:
 
 
 class _DeadLetterHandlers:
-    def __init__(self, ingress: Ingress) -> None:
+    def __init__(self, ingress: FunctionService) -> None:
         self._ingress = ingress
 
     async def list(self, call: Call[DeadLetterQuery, None]) -> Reply:

@@ -6,10 +6,10 @@ from aiohttp import hdrs, web
 
 from gpuruntime.api.auth.access import ANYBODY, Verb, storage_access
 from gpuruntime.api.errors import MethodNotAllowedError
-from gpuruntime.api.files.file_servers import Accessors
+from gpuruntime.api.files.file_servers import FileServers
 from gpuruntime.api.files.headers import onward
 from gpuruntime.api.files.paths import DESTINATION, destination_of, target_of
-from gpuruntime.api.files.relay import FileRelay, Order
+from gpuruntime.api.files.relay import FileRelay, RelayRequest
 from gpuruntime.api.http.routing import READ, Answer, AnyQuery, Call, Form, Route
 from gpuruntime.api.routes.storages import STORAGE
 from gpuruntime.strict.structure import Problem, StrictError
@@ -49,7 +49,7 @@ _OF_FOLDER: Final = (
 )
 
 
-def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
+def file_routes(accessors: FileServers, relay: FileRelay) -> tuple[Route, ...]:
     files = _Files(accessors, relay)
     # In the document a parameter is never empty: the folder of all files has a path of its own.
     of_folder = [(_FOLDER, "", *each) for each in _OF_FOLDER]
@@ -77,7 +77,7 @@ def file_routes(accessors: Accessors, relay: FileRelay) -> tuple[Route, ...]:
 
 
 class _Files:
-    def __init__(self, accessors: Accessors, relay: FileRelay) -> None:
+    def __init__(self, accessors: FileServers, relay: FileRelay) -> None:
         self._accessors = accessors
         self._relay = relay
 
@@ -99,7 +99,7 @@ class _Files:
         accessor = self._accessors.of(storage)
         caller = "" if call.principal is ANYBODY else call.principal.name
         return await self._relay.hand_on(
-            request, Order(accessor=accessor, target=target, headers=headers, caller=caller)
+            request, RelayRequest(accessor=accessor, target=target, headers=headers, caller=caller)
         )
 
 

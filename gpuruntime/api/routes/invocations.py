@@ -7,7 +7,7 @@ import attrs
 
 from gpuruntime.api.auth import access
 from gpuruntime.api.auth.access import Access, Verb
-from gpuruntime.api.cluster_link import Connection, demand_running
+from gpuruntime.api.cluster_link import ClusterLink, demand_running
 from gpuruntime.api.http.replay_header import MEANING_OF_REPLAY, NEW, REPLAYED
 from gpuruntime.api.http.routing import (
     LOCAL,
@@ -27,7 +27,7 @@ from gpuruntime.models.views.serverless import AcceptedView, InvocationView
 from gpuruntime.serverless.calling.functions import missing_function
 from gpuruntime.serverless.calling.invocations import missing_invocation
 from gpuruntime.serverless.calling.requests import FunctionID, Invoke, parse_invoke
-from gpuruntime.serverless.calling.service import Ingress
+from gpuruntime.serverless.calling.service import FunctionService
 
 SERVERLESS: Final = "/api/v1/serverless"
 INVOCATIONS: Final = f"{SERVERLESS}/invocations"
@@ -44,7 +44,9 @@ class InvocationQuery:
     serverlessRequestID: FunctionID
 
 
-def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) -> tuple[Route, ...]:
+def invocation_routes(
+    ingress: FunctionService, connection: Callable[[], ClusterLink]
+) -> tuple[Route, ...]:
     handlers = _InvocationHandlers(ingress, connection)
     return (
         Route(
@@ -110,7 +112,7 @@ def invocation_routes(ingress: Ingress, connection: Callable[[], Connection]) ->
 
 
 class _InvocationHandlers:
-    def __init__(self, ingress: Ingress, connection: Callable[[], Connection]) -> None:
+    def __init__(self, ingress: FunctionService, connection: Callable[[], ClusterLink]) -> None:
         self._ingress = ingress
         self._connection = connection
 

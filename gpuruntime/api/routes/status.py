@@ -3,12 +3,12 @@
 from gpuruntime.api.auth.access import INVENTORY, OPEN, Access, Place, Verb
 from gpuruntime.api.http.routing import LOCAL, READ, Answer, AnyQuery, Call, NoQuery, Reply, Route
 from gpuruntime.api.routes.stock import OPERATOR
-from gpuruntime.api.views.cluster_summary import Fleet
+from gpuruntime.api.views.cluster_summary import ClusterSummary
 from gpuruntime.api.views.health import Health
 from gpuruntime.models.views.operators import FleetView, HealthView
 
 
-def status_routes(health: Health, fleet: Fleet) -> tuple[Route, ...]:
+def status_routes(health: Health, fleet: ClusterSummary) -> tuple[Route, ...]:
     async def read_health(_: Call[AnyQuery, None]) -> Reply:
         return Reply(data=health.view())
 

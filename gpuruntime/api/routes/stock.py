@@ -33,7 +33,7 @@ from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.views.objects import PoolView
 from gpuruntime.models.views.operators import Job
 from gpuruntime.operations.jobs import Jobs
-from gpuruntime.operations.operations import Inventory
+from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.pools import Pools
 from gpuruntime.operations.requests import (
@@ -56,7 +56,7 @@ _ETAG = {"ETag": "Changes with the pool's spec; for If-Match."}
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
-def stock_routes(inventory: Inventory, namespaces: Namespaces) -> tuple[Route, ...]:
+def stock_routes(inventory: Operations, namespaces: Namespaces) -> tuple[Route, ...]:
     return (
         *_job_routes(_JobHandlers(inventory.pools, inventory.jobs)),
         *_pool_routes(_PoolHandlers(inventory.pools), namespaces),

@@ -26,7 +26,7 @@ from gpuruntime.api.http.routing import (
 )
 from gpuruntime.api.openapi import examples
 from gpuruntime.api.views.objects import unit_view
-from gpuruntime.api.views.page_cache import PageDocuments
+from gpuruntime.api.views.page_cache import PageCache
 from gpuruntime.api.views.pages import (
     DEFAULT_LIMIT,
     Cursor,
@@ -195,7 +195,7 @@ class _UnitHandlers:
     def __init__(self, units: Units, index: UnitIndex, events: UnitEvents) -> None:
         self._units = units
         self._index = index
-        self._documents = PageDocuments()
+        self._documents = PageCache()
         self._events = events
 
     async def create(self, call: Call[NoQuery, CreateUnit]) -> Reply:

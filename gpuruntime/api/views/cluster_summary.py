@@ -20,7 +20,7 @@ from gpuruntime.operations.lookup.caches import Store
 from gpuruntime.operations.lookup.counts import Counts, StockState
 
 
-class Fleet:
+class ClusterSummary:
     """Reads caches only."""
 
     def __init__(

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from gpuruntime.api.cluster_link import Connection
-from gpuruntime.api.views.cluster_summary import Fleet, gpu_products_of
+from gpuruntime.api.cluster_link import ClusterLink
+from gpuruntime.api.views.cluster_summary import ClusterSummary, gpu_products_of
 from gpuruntime.models.views.operators import HealthStatus, HealthView
 from gpuruntime.operations.lookup.counts import StockState
 
@@ -12,9 +12,9 @@ from gpuruntime.operations.lookup.counts import StockState
 class Health:
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ClusterSummary,
         *,
-        connection: Callable[[], Connection],
+        connection: Callable[[], ClusterLink],
         now: Callable[[], datetime],
         version: str,
     ) -> None:

@@ -25,7 +25,7 @@ class _Sent:
     document: bytes
 
 
-class PageDocuments:
+class PageCache:
     """A document is used again while each of its items is the very one that it was made of."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

@@ -32,7 +32,7 @@ class UnitEvents:
         self._timeout_seconds = timeout_seconds
 
     async def page(self, unit: GPUUnit, *, limit: int, after: tuple[str, ...] = ()) -> EventPage:
-        """Read live, since nobody mirrors events. Raises InventoryError."""
+        """Read live, since nobody mirrors events. Raises OperationsError."""
         async with bounded(
             f"reading the events of unit {unit.metadata.name}", self._timeout_seconds
         ):

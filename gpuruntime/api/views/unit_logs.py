@@ -35,7 +35,7 @@ class UnitLogs:
 
     @asynccontextmanager
     async def open(self, unit: GPUUnit, query: LogQuery) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Raises before the first byte: InventoryError, StrictError, UnknownPathError."""
+        """Raises before the first byte: OperationsError, StrictError, UnknownPathError."""
         name = unit.metadata.name
         async with AsyncExitStack() as opened:
             async with bounded(f"opening the log of unit {name}", self._timeout_seconds):

@@ -22,7 +22,7 @@ NO_FORM: Final = "only the following media types are accepted: application/json"
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Wish:
+class AcceptedForm:
     """What a request asks for, whatever the kind."""
 
     accept: str = JSON
@@ -37,7 +37,7 @@ class Wish:
                 yield {name: value for name, _, value in pairs}
 
 
-def form_of(kind: Kind, wish: Wish, scope: Scope, now: Callable[[], datetime]) -> Form:
+def form_of(kind: Kind, wish: AcceptedForm, scope: Scope, now: Callable[[], datetime]) -> Form:
     """The first clause that this server can serve decides."""
     refusal = NO_TYPE
     for parameters in wish.clauses():
@@ -58,7 +58,7 @@ def form_of(kind: Kind, wish: Wish, scope: Scope, now: Callable[[], datetime]) -
     raise not_acceptable(refusal)
 
 
-def _table(kind: Kind, wish: Wish, now: Callable[[], datetime]) -> TableForm:
+def _table(kind: Kind, wish: AcceptedForm, now: Callable[[], datetime]) -> TableForm:
     if wish.included and wish.included not in INCLUDED:
         fault = not_supported("includeObject", wish.included, list(INCLUDED))
         raise invalid_options("TableOptions", fault)

@@ -8,7 +8,7 @@ import attrs
 
 from gpuruntime.embedded.apiserver.body_reader import Reader
 from gpuruntime.embedded.apiserver.documents import encode
-from gpuruntime.embedded.apiserver.negotiation import Scope, Wish, form_of
+from gpuruntime.embedded.apiserver.negotiation import AcceptedForm, Scope, form_of
 from gpuruntime.embedded.apiserver.query_options import (
     Query,
     delete_options,
@@ -150,7 +150,7 @@ class Resources:
 
     def _form(self, call: Call, scope: Scope) -> Form:
         included = call.query.get("includeObject", "")
-        wish = Wish(accept=call.request.accept, included=included)
+        wish = AcceptedForm(accept=call.request.accept, included=included)
         return form_of(call.target.kind, wish, scope, self._now)
 
     def _written(self, call: Call, written: Written, reader: Reader) -> Response:

@@ -28,7 +28,7 @@ from gpuruntime.embedded.apiserver.targets import Target
 from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS, PRIORITY_CLASSES
 from gpuruntime.embedded.kinds.cluster_rules import SYSTEM_PRIORITIES
 from gpuruntime.embedded.kubectl.discovery import Discovery
-from gpuruntime.embedded.objects.cascading import DefinitionContainer, NamespaceContainer
+from gpuruntime.embedded.objects.cascading import DefinitionOwner, NamespaceOwner
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.namespaces import INITIAL, NAMESPACES
 from gpuruntime.embedded.objects.registry import Registry
@@ -91,8 +91,8 @@ class Server:
         self.store = Store(options.history_limit)
         self._definitions = Definitions(self.store, self.registry, twins, now)
         containers = (
-            NamespaceContainer(self.store),
-            DefinitionContainer(self.store, self._definitions.kind, now),
+            NamespaceOwner(self.store),
+            DefinitionOwner(self.store, self._definitions.kind, now),
         )
         deletions = Deletions(self.store, containers, now)
         writes = Writes(self.store, deletions, now, rng)

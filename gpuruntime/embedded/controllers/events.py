@@ -16,7 +16,7 @@ class Note:
     is_warning: bool = False
 
 
-class Notary:
+class EventWriter:
     """Notes about objects of one kind, in the name of one component."""
 
     def __init__(self, recorder: EventRecorder, resource: Resource[Any]) -> None:

@@ -34,7 +34,7 @@ BY_JOB: Final = "job"
 BY_NODE: Final = "node"
 
 
-class Mirrors:
+class Informers:
     """Handlers are added before `run`."""
 
     def __init__(self, client: Client, rng: Random) -> None:

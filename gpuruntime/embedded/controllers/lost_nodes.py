@@ -8,7 +8,7 @@ import attrs
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.informers import BY_NODE, Mirrors, write_status
+from gpuruntime.embedded.controllers.informers import BY_NODE, Informers, write_status
 from gpuruntime.embedded.kinds.cluster_objects import Node
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod, PodStatus
 from gpuruntime.embedded.scheduler.node_resources import DISRUPTION_TARGET
@@ -23,7 +23,7 @@ QUARANTINE_SECONDS: Final = 40.0
 
 
 class LostNodes:
-    def __init__(self, client: Client, mirrors: Mirrors, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, client: Client, mirrors: Informers, *, now: Callable[[], datetime]) -> None:
         self._client = client
         self._mirrors = mirrors
         self._now = now

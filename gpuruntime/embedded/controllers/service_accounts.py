@@ -4,7 +4,7 @@ from typing import Final
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.informers import Mirrors
+from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.kinds.cluster_objects import SERVICE_ACCOUNTS
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import AlreadyExistsError
@@ -16,7 +16,7 @@ NAME: Final = "default"
 
 
 class ServiceAccounts:
-    def __init__(self, client: Client, mirrors: Mirrors) -> None:
+    def __init__(self, client: Client, mirrors: Informers) -> None:
         self._client = client
         self._mirrors = mirrors
         # The keys are those of namespaces.

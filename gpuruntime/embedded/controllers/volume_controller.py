@@ -5,8 +5,8 @@ from typing import Final
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.events import Notary, Note
-from gpuruntime.embedded.controllers.informers import BY_CLAIM, BY_FREE_CLASS, Mirrors, amend
+from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.informers import BY_CLAIM, BY_FREE_CLASS, Informers, amend
 from gpuruntime.embedded.controllers.volume_claim_plan import ClaimView, next_for_claim
 from gpuruntime.embedded.controllers.volume_plan import Step, Write, next_for_volume
 from gpuruntime.embedded.kinds.cluster_objects import (
@@ -28,11 +28,11 @@ WORKERS: Final = 2
 
 class Claims:
     def __init__(
-        self, client: Client, mirrors: Mirrors, recorder: EventRecorder, *, volumes_root: str
+        self, client: Client, mirrors: Informers, recorder: EventRecorder, *, volumes_root: str
     ) -> None:
         self._client = client
         self._mirrors = mirrors
-        self._notary = Notary(recorder, CLAIMS)
+        self._notary = EventWriter(recorder, CLAIMS)
         self._volumes_root = volumes_root
         # What a claim that waits was told last, so that it hears it once.
         self._waiting: dict[Key, Note | None] = {}
@@ -134,7 +134,7 @@ class Claims:
 
 
 class Volumes:
-    def __init__(self, client: Client, mirrors: Mirrors) -> None:
+    def __init__(self, client: Client, mirrors: Informers) -> None:
         self._client = client
         self._mirrors = mirrors
         self._queue: WorkQueue[Key] = WorkQueue("volumes")
@@ -165,7 +165,7 @@ class Volumes:
             self._queue.add(volume.metadata.key)
 
 
-async def write_volume(client: Client, mirrors: Mirrors, step: Step) -> None:
+async def write_volume(client: Client, mirrors: Informers, step: Step) -> None:
     """Does nothing for a volume that is gone: its event brings the next step."""
     volume = mirrors.volumes.store.get(Key("", step.volume))
     if volume is None:

@@ -9,8 +9,8 @@ import attrs
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.events import Notary, Note
-from gpuruntime.embedded.controllers.informers import BY_NODE, Mirrors, write_status
+from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.informers import BY_NODE, Informers, write_status
 from gpuruntime.embedded.kinds.cluster_objects import Node
 from gpuruntime.embedded.kinds.pod_objects import PODS, Container, Pod
 from gpuruntime.embedded.nodes.addresses import Addresses
@@ -47,7 +47,7 @@ class Kubelet:
     def __init__(
         self,
         client: Client,
-        mirrors: Mirrors,
+        mirrors: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
@@ -57,7 +57,7 @@ class Kubelet:
         self._client = client
         self._pods = mirrors.pods
         self._nodes = mirrors.nodes
-        self._notary = Notary(recorder, PODS)
+        self._notary = EventWriter(recorder, PODS)
         self._now = now
         self._pace = pace
         self._programs = programs

@@ -14,7 +14,7 @@ from gpuruntime.embedded.schemas.definition_rules import FINALIZER
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 
 
-class Container(Protocol):
+class CascadingOwner(Protocol):
     """A container is marked, loses its contents, and is released when the last one is gone."""
 
     @property
@@ -35,7 +35,7 @@ class Container(Protocol):
         ...
 
 
-class NamespaceContainer:
+class NamespaceOwner:
     kind: Final = NAMESPACES
 
     def __init__(self, store: Store) -> None:
@@ -62,7 +62,7 @@ class NamespaceContainer:
         return target.namespace or None
 
 
-class DefinitionContainer:
+class DefinitionOwner:
     def __init__(self, store: Store, kind: Kind, now: Callable[[], datetime]) -> None:
         self.kind: Final = kind
         self._store = store

@@ -9,7 +9,7 @@ import attrs
 from gpuruntime.embedded.apiserver.documents import Document
 from gpuruntime.embedded.apiserver.status_errors import not_found, unmet_precondition
 from gpuruntime.embedded.apiserver.targets import Target
-from gpuruntime.embedded.objects.cascading import Container
+from gpuruntime.embedded.objects.cascading import CascadingOwner
 from gpuruntime.embedded.objects.store import Store, stored_from
 from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.models.kubernetes.timestamps import rfc3339
@@ -43,7 +43,7 @@ class Deletions:
     """An object with finalizers or grace left is marked; any other is gone at once."""
 
     def __init__(
-        self, store: Store, containers: Sequence[Container], now: Callable[[], datetime]
+        self, store: Store, containers: Sequence[CascadingOwner], now: Callable[[], datetime]
     ) -> None:
         self._store = store
         self._containers = containers
@@ -120,7 +120,7 @@ class Deletions:
         return self._store.write(target.kind, target.path, document)
 
     def _terminate(
-        self, container: Container, target: Target, stored: Stored, options: DeleteOptions
+        self, container: CascadingOwner, target: Target, stored: Stored, options: DeleteOptions
     ) -> Deleted:
         document = stored.document()
         if "deletionTimestamp" not in document["metadata"]:
@@ -134,7 +134,7 @@ class Deletions:
             self._finish(container, target.name)
         return Deleted(stored=stored, is_gone=False)
 
-    def _finish(self, container: Container, name: str) -> None:
+    def _finish(self, container: CascadingOwner, name: str) -> None:
         """The last of its contents takes a terminating container with it."""
         stored = self._store.collection(container.kind).get(name)
         if stored is None or b'"deletionTimestamp"' not in stored.body:

@@ -38,7 +38,7 @@ _NOT_STARTED: Final = 128
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Looks:
+class ProcessStatus:
     """How it is at present, which is what its status tells."""
 
     state: ContainerState = ContainerState(waiting=Waiting(reason="PodInitializing"))
@@ -49,7 +49,7 @@ class Looks:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Surroundings:
+class PodContext:
     """What the containers of one Pod share; `changed` is told of each change of looks."""
 
     pod: Pod
@@ -61,10 +61,10 @@ class Surroundings:
 
 class ContainerProcess:
     def __init__(
-        self, container: Container, program: Program, around: Surroundings, *, is_init: bool
+        self, container: Container, program: Program, around: PodContext, *, is_init: bool
     ) -> None:
         self.container = container
-        self.looks = Looks()
+        self.looks = ProcessStatus()
         self.port = 0
         self.started = asyncio.Event()
         self.over = asyncio.Event()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gpuruntime.embedded.controllers.informers import Mirrors
+from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.kinds.cluster_objects import SECRETS
 from gpuruntime.embedded.kinds.container_objects import KeyToPath, SecretSource, Volume
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
@@ -29,7 +29,7 @@ class NotYetError(GpuRuntimeError):
 class PodFolder:
     """Its path is short: that of a socket in it has to fit into 107 bytes."""
 
-    def __init__(self, root: Path, pod: Pod, client: Client, mirrors: Mirrors) -> None:
+    def __init__(self, root: Path, pod: Pod, client: Client, mirrors: Informers) -> None:
         self._root = root
         self._pod = pod
         self._client = client

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from gpuruntime.embedded.processes.container_process import ContainerProcess, Surroundings
+from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
 from gpuruntime.embedded.processes.probes import port_asked
 from gpuruntime.embedded.processes.programs import Programs, program_of
@@ -20,7 +20,7 @@ REFRESH_SECONDS: Final = 2.0
 
 
 class PodProcesses:
-    def __init__(self, around: Surroundings, folder: PodFolder, programs: Programs) -> None:
+    def __init__(self, around: PodContext, folder: PodFolder, programs: Programs) -> None:
         spec = around.pod.spec
         self.inits, self.mains = (
             tuple(

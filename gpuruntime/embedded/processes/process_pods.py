@@ -18,10 +18,10 @@ import attrs
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
-from gpuruntime.embedded.controllers.informers import Mirrors, write_status
+from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, ContainerStatus, Pod, PodStatus
 from gpuruntime.embedded.nodes.pod_status_plan import Life, ended, pod_status
-from gpuruntime.embedded.processes.container_process import ContainerProcess, Surroundings
+from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.pod_folder import PodFolder
 from gpuruntime.embedded.processes.pod_processes import PodProcesses
 from gpuruntime.embedded.processes.process_logs import LogFile
@@ -59,7 +59,12 @@ class _Ground:
 
 class ProcessPods:
     def __init__(
-        self, client: Client, mirrors: Mirrors, *, programs: Programs, now: Callable[[], datetime]
+        self,
+        client: Client,
+        mirrors: Informers,
+        *,
+        programs: Programs,
+        now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._mirrors = mirrors
@@ -130,7 +135,7 @@ class ProcessPods:
             raise RuntimeError("Pods are taken while `run` runs")
         folder = ground.root / str(next(self._numbers))
         folder.mkdir()
-        around = Surroundings(
+        around = PodContext(
             pod=pod,
             folder=folder,
             processes=ground.processes,

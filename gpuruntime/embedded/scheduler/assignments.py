@@ -2,26 +2,32 @@
 
 from collections.abc import Mapping
 
-from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Room, Seat, with_seats
+from gpuruntime.embedded.scheduler.node_resources import (
+    FreeResources,
+    Needs,
+    NodeFacts,
+    Seat,
+    with_seats,
+)
 
 NOBODY: Mapping[str, Seat] = {}
 
 
-class Seating:
+class Assignments:
     """Kept in step by events and by what the scheduler has just decided; nothing here awaits."""
 
     def __init__(self) -> None:
         # The nodes there are.
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, FreeResources] = {}
         # Also those of nodes that are gone, or not there yet, while Pods sit in them.
-        self._all_rooms: dict[str, Room] = {}
+        self._all_rooms: dict[str, FreeResources] = {}
         self._node_of: dict[str, str] = {}
         self._promised: dict[str, dict[str, Seat]] = {}
         self._promise_of: dict[str, str] = {}
 
     def put_node(self, facts: NodeFacts) -> bool:
         """Whether that could make a difference to a waiting Pod."""
-        room = self._all_rooms.setdefault(facts.name, Room(facts))
+        room = self._all_rooms.setdefault(facts.name, FreeResources(facts))
         is_news = facts.name not in self.rooms or room.facts != facts
         room.facts = facts
         self.rooms[facts.name] = room
@@ -36,7 +42,7 @@ class Seating:
         if self._node_of.get(seat.uid, node) != node:
             self.unseat(seat.uid)
         if node not in self._all_rooms:
-            self._all_rooms[node] = Room(NodeFacts.absent(node))
+            self._all_rooms[node] = FreeResources(NodeFacts.absent(node))
         self._node_of[seat.uid] = node
         self._all_rooms[node].put(seat)
 
@@ -82,7 +88,9 @@ class Seating:
         promised = self._promised.get(node, NOBODY)
         return [seat for seat in promised.values() if seat.priority < priority]
 
-    def used(self, room: Room, reserved: Mapping[str, tuple[Seat, ...]]) -> Mapping[str, int]:
+    def used(
+        self, room: FreeResources, reserved: Mapping[str, tuple[Seat, ...]]
+    ) -> Mapping[str, int]:
         kept = reserved.get(room.facts.name)
         return with_seats(room.used, kept) if kept else room.used
 

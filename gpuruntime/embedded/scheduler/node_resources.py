@@ -154,7 +154,7 @@ class NodeFacts:
         )
 
 
-class Room:
+class FreeResources:
     """A node with its seats; what they take together is kept up to date, never recounted."""
 
     def __init__(self, facts: NodeFacts) -> None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import attrs
 
 from gpuruntime.embedded.kinds.cluster_objects import Claim, StorageClass
-from gpuruntime.embedded.scheduler.assignments import Seating
+from gpuruntime.embedded.scheduler.assignments import Assignments
 from gpuruntime.embedded.scheduler.node_fit import NO_NODES, obstacle, refusal, scores
 from gpuruntime.embedded.scheduler.node_resources import Needs
 from gpuruntime.embedded.scheduler.preemption import ALREADY, FOREBODE, Eviction, preempt
@@ -41,7 +41,7 @@ Decision: TypeAlias = Place | Forced | Refused
 
 
 def place(
-    uid: str, needs: Needs, seating: Seating, claims: "tuple[Claim, ...] | str", rng: Random
+    uid: str, needs: Needs, seating: Assignments, claims: "tuple[Claim, ...] | str", rng: Random
 ) -> Decision:
     """The claims are what `unbound_claims` has found; its text is a refusal."""
     if not seating.rooms:

@@ -8,8 +8,8 @@ import attrs
 
 from gpuruntime.embedded.scheduler.node_fit import Obstacle, obstacle, refusal
 from gpuruntime.embedded.scheduler.node_resources import (
+    FreeResources,
     Needs,
-    Room,
     Seat,
     with_seats,
     without_seats,
@@ -33,7 +33,7 @@ class Eviction:
 
 def preempt(
     needs: Needs,
-    rooms: Mapping[str, Room],
+    rooms: Mapping[str, FreeResources],
     obstacles: Mapping[str, Obstacle],
     *,
     reserved: Mapping[str, tuple[Seat, ...]],
@@ -62,7 +62,7 @@ def preempt(
     return refusal(failures, len(rooms))
 
 
-def _waits_for_victims(needs: Needs, room: Room | None) -> bool:
+def _waits_for_victims(needs: Needs, room: FreeResources | None) -> bool:
     if room is None:
         return False
     return any(
@@ -70,7 +70,9 @@ def _waits_for_victims(needs: Needs, room: Room | None) -> bool:
     )
 
 
-def _victims(needs: Needs, room: Room, reserved: Iterable[Seat]) -> tuple[Seat, ...] | Obstacle:
+def _victims(
+    needs: Needs, room: FreeResources, reserved: Iterable[Seat]
+) -> tuple[Seat, ...] | Obstacle:
     """Everyone less important is asked to leave, and the most important may stay if they fit."""
     lower = [seat for seat in room.seats.values() if seat.priority < needs.priority]
     if not lower:

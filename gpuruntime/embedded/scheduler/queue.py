@@ -39,7 +39,7 @@ class Lane:
         return told
 
 
-class Lanes:
+class SchedulingQueue:
     """Nothing here awaits."""
 
     def __init__(self) -> None:

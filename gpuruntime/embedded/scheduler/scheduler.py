@@ -13,10 +13,10 @@ from typing import Final, assert_never
 
 import structlog
 
-from gpuruntime.embedded.controllers.informers import BY_CLAIM, Mirrors
+from gpuruntime.embedded.controllers.informers import BY_CLAIM, Informers
 from gpuruntime.embedded.kinds.cluster_objects import Claim, Node, StorageClass
 from gpuruntime.embedded.kinds.pod_objects import Pod
-from gpuruntime.embedded.scheduler.assignments import Seating
+from gpuruntime.embedded.scheduler.assignments import Assignments
 from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Seat
 from gpuruntime.embedded.scheduler.placement import (
     Decision,
@@ -27,7 +27,7 @@ from gpuruntime.embedded.scheduler.placement import (
     place,
     unbound_claims,
 )
-from gpuruntime.embedded.scheduler.queue import Lane, Lanes
+from gpuruntime.embedded.scheduler.queue import Lane, SchedulingQueue
 from gpuruntime.embedded.scheduler.writes import SchedulerWrites
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
@@ -44,7 +44,7 @@ class Scheduler:
     def __init__(
         self,
         client: Client,
-        mirrors: Mirrors,
+        mirrors: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
@@ -53,8 +53,8 @@ class Scheduler:
         self._mirrors = mirrors
         self._writes = SchedulerWrites(client, mirrors, recorder, now=now)
         self._rng = rng
-        self._seating = Seating()
-        self._lanes = Lanes()
+        self._seating = Assignments()
+        self._lanes = SchedulingQueue()
         self._needs: dict[str, tuple[int, Needs]] = {}
         # Placed Pods whose claims are not bound yet.
         self._for_claims: dict[str, tuple[Pod, str]] = {}

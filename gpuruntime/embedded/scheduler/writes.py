@@ -6,8 +6,8 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.events import Notary, Note
-from gpuruntime.embedded.controllers.informers import Mirrors, amend, write_status
+from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.informers import Informers, amend, write_status
 from gpuruntime.embedded.controllers.volume_claim_plan import SELECTED_NODE
 from gpuruntime.embedded.kinds.cluster_objects import Claim
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
@@ -30,14 +30,14 @@ class SchedulerWrites:
     def __init__(
         self,
         client: Client,
-        mirrors: Mirrors,
+        mirrors: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._mirrors = mirrors
-        self._notary = Notary(recorder, PODS)
+        self._notary = EventWriter(recorder, PODS)
         self._now = now
 
     async def bind(self, pod: Pod, node: str) -> None:

@@ -7,8 +7,8 @@ import attrs
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.events import Notary, Note
-from gpuruntime.embedded.controllers.informers import Mirrors, amend
+from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.informers import Informers, amend
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.kinds.workload_objects import (
@@ -40,14 +40,14 @@ class Deployments:
     def __init__(
         self,
         client: Client,
-        mirrors: Mirrors,
+        mirrors: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._mirrors = mirrors
-        self._notary = Notary(recorder, DEPLOYMENTS)
+        self._notary = EventWriter(recorder, DEPLOYMENTS)
         self._now = now
         self._queue: WorkQueue[Key] = WorkQueue("deployments")
         self._controller = Controller("deployments", self._queue, self.reconcile, workers=WORKERS)

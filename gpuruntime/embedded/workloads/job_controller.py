@@ -6,8 +6,8 @@ from typing import Final
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.events import Notary, Note
-from gpuruntime.embedded.controllers.informers import BY_JOB, Mirrors, amend, write_status
+from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.informers import BY_JOB, Informers, amend, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import JOBS, Job, WorkloadCondition
 from gpuruntime.embedded.workloads.job_plan import (
@@ -37,14 +37,14 @@ class Jobs:
     def __init__(
         self,
         client: Client,
-        mirrors: Mirrors,
+        mirrors: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._mirrors = mirrors
-        self._notary = Notary(recorder, JOBS)
+        self._notary = EventWriter(recorder, JOBS)
         self._now = now
         self._queue: WorkQueue[Key] = WorkQueue("jobs")
         self._controller = Controller("jobs", self._queue, self.reconcile, workers=WORKERS)

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from gpuruntime.controller.controller import Controller
 from gpuruntime.controller.result import DONE, Result
-from gpuruntime.embedded.controllers.events import Notary, Note
-from gpuruntime.embedded.controllers.informers import Mirrors, write_status
+from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import REPLICA_SETS, ReplicaSet
 from gpuruntime.embedded.workloads.ownership import BY_OWNER, pod_of
@@ -25,14 +25,14 @@ class ReplicaSets:
     def __init__(
         self,
         client: Client,
-        mirrors: Mirrors,
+        mirrors: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._mirrors = mirrors
-        self._notary = Notary(recorder, REPLICA_SETS)
+        self._notary = EventWriter(recorder, REPLICA_SETS)
         self._now = now
         # Pods that were told to go and that the mirror still shows as staying.
         self._let_go: set[str] = set()

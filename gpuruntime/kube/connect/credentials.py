@@ -9,7 +9,7 @@ import attrs
 from structlog import get_logger
 
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.connect.endpoint import Access, Source
+from gpuruntime.kube.connect.endpoint import Endpoint, Source
 from gpuruntime.kube.connect.sessions import Sessions
 
 log = get_logger()
@@ -23,7 +23,7 @@ SPENT_LIFE = 0.8
 class Connection:
     """Who we are and the sessions to say it through, as of one loading."""
 
-    access: Access
+    access: Endpoint
     sessions: Sessions
 
     def is_like(self, other: "Connection") -> bool:
@@ -41,7 +41,7 @@ class Credentials:
         self._source = source
         self._now = now
         self._connection: Connection | None = None
-        self._loading: asyncio.Future[Access] | None = None
+        self._loading: asyncio.Future[Endpoint] | None = None
         self._renew_at = 0.0
         self._expires_at = math.inf
         self._pause_until = 0.0
@@ -53,7 +53,7 @@ class Credentials:
         await self._adopt(self._loading)
 
     @property
-    def access(self) -> Access:
+    def access(self) -> Endpoint:
         return self._started.access
 
     async def current(self, deadline: float) -> Connection:
@@ -89,7 +89,7 @@ class Credentials:
             raise ConfigurationError("the credentials were not loaded: start() comes first")
         return self._connection
 
-    def _begun(self) -> asyncio.Future[Access]:
+    def _begun(self) -> asyncio.Future[Endpoint]:
         return self._loading or asyncio.get_running_loop().run_in_executor(None, self._source.load)
 
     async def _wait(self, deadline: float) -> None:
@@ -107,7 +107,7 @@ class Credentials:
             self._renew_at = self._pause_until = _loop_time() + RETRY_SECONDS
             log.warning("credentials not renewed", error=str(error))
 
-    async def _adopt(self, loading: asyncio.Future[Access]) -> None:
+    async def _adopt(self, loading: asyncio.Future[Endpoint]) -> None:
         self._loading = None
         access, old = loading.result(), self._connection
         is_alike = old is not None and old.access.fingerprint == access.fingerprint
@@ -117,7 +117,7 @@ class Credentials:
         if old is not None and not is_alike:
             await old.sessions.retire()
 
-    def _schedule(self, access: Access, *, is_first: bool) -> None:
+    def _schedule(self, access: Endpoint, *, is_first: bool) -> None:
         moment = _loop_time()
         self._renew_at = moment + _renewal_seconds(
             access, self._now(), is_costly=self._source.is_costly
@@ -128,7 +128,7 @@ class Credentials:
         self._pause_until = moment + RETRY_SECONDS if is_paused else moment
 
 
-def _life_seconds(access: Access, now: datetime) -> float:
+def _life_seconds(access: Endpoint, now: datetime) -> float:
     """What was already expired when it came is the server's to judge: it is not waited for."""
     if access.expires_at is None:
         return math.inf
@@ -136,7 +136,7 @@ def _life_seconds(access: Access, now: datetime) -> float:
     return life if life > 0 else math.inf
 
 
-def _renewal_seconds(access: Access, now: datetime, *, is_costly: bool) -> float:
+def _renewal_seconds(access: Endpoint, now: datetime, *, is_costly: bool) -> float:
     if access.expires_at is not None:
         life = (access.expires_at - now).total_seconds()
         return max(life * SPENT_LIFE, RETRY_SECONDS)

@@ -21,7 +21,7 @@ CERTIFICATES = {
 
 
 @attrs.frozen(kw_only=True, slots=True, eq=False)
-class Access:
+class Endpoint:
     """One loading's result; two of equal fingerprint may share their connections."""
 
     origin: str
@@ -42,7 +42,7 @@ class Source(Protocol):
         """A costly one is loaded again only when it has to be."""
         ...
 
-    def load(self) -> Access:
+    def load(self) -> Endpoint:
         """Blocks; raises ConfigurationError."""
         ...
 
@@ -51,19 +51,19 @@ class Source(Protocol):
         ...
 
 
-def access_of(
+def endpoint_of(
     origin: str,
     configuration: Any,
     *,
     inline: Mapping[str, bytes] | None = None,
     expires_at: datetime | None = None,
-) -> Access:
+) -> Endpoint:
     configuration.proxy = _usable_proxy(
         origin, configuration.proxy or environment_proxy(configuration.host)
     )
     # Go's clients do not ask for this strictness either, and older cluster CAs fail it.
     configuration.disable_strict_ssl_verification = True
-    return Access(
+    return Endpoint(
         origin=origin,
         configuration=configuration,
         authorization=_authorization(origin, configuration),

@@ -14,7 +14,7 @@ from kubernetes_asyncio.config.incluster_config import (
 )
 
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.connect.endpoint import Access, access_of
+from gpuruntime.kube.connect.endpoint import Endpoint, endpoint_of
 
 
 class InCluster:
@@ -38,7 +38,7 @@ class InCluster:
         has_address = bool(self._environment.get(SERVICE_HOST_ENV_NAME))
         return has_address and Path(self._token_file).is_file()
 
-    def load(self) -> Access:
+    def load(self) -> Endpoint:
         origin = "in-cluster service account"
         configuration = Configuration()
         loader = InClusterConfigLoader(
@@ -54,7 +54,7 @@ class InCluster:
                 f"{origin}: {error}: check the Pod's serviceAccountName and "
                 "automountServiceAccountToken, or give a kubeconfig"
             ) from error
-        return access_of(origin, configuration)
+        return endpoint_of(origin, configuration)
 
     def stop(self) -> None:
         pass

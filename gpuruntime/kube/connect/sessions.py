@@ -13,7 +13,7 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from kubernetes_asyncio.client.rest import RESTClientObject
 
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.connect.endpoint import Access
+from gpuruntime.kube.connect.endpoint import Endpoint
 
 PARALLEL_REQUESTS = 100
 UNLIMITED = 0
@@ -26,7 +26,7 @@ class Sessions:
     Streams have connections of their own, so that a burst of writes never delays an event.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Endpoint) -> None:
         with _certificate_files(access) as configuration:
             self._requests = _client(access, configuration, PARALLEL_REQUESTS)
             self._streams = _client(access, configuration, UNLIMITED)
@@ -64,7 +64,7 @@ class Sessions:
         await self._streams.close()
 
 
-def _client(access: Access, configuration: Any, connections: int) -> Any:
+def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
     """The library's session trusts the environment, which costs each request two threads' hops.
 
     It also refuses our Authorization where ~/.netrc knows the host; so its connector, with the
@@ -105,7 +105,7 @@ async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientR
 
 
 @contextmanager
-def _certificate_files(access: Access) -> Iterator[Any]:
+def _certificate_files(access: Endpoint) -> Iterator[Any]:
     """The ssl module reads certificates from files only; these are gone once it has."""
     configuration = copy.copy(access.configuration)
     with tempfile.TemporaryDirectory() if access.inline else _nowhere() as directory:

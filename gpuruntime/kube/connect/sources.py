@@ -18,7 +18,13 @@ from kubernetes_asyncio.config import ConfigException
 from kubernetes_asyncio.config.kube_config import KubeConfigLoader
 
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.connect.endpoint import CERTIFICATES, Access, Source, access_of, is_http_url
+from gpuruntime.kube.connect.endpoint import (
+    CERTIFICATES,
+    Endpoint,
+    Source,
+    endpoint_of,
+    is_http_url,
+)
 from gpuruntime.kube.connect.exec_plugin import ExecPlugin, PluginCredential
 from gpuruntime.kube.connect.in_cluster import InCluster
 from gpuruntime.kube.connect.kubeconfig import (
@@ -43,14 +49,14 @@ class Kubeconfig:
         self._server = ""
         self.is_costly = False
 
-    def load(self) -> Access:
+    def load(self) -> Endpoint:
         selection = read_selection(self._paths, self._context)
         self._demand_same_server(selection)
         _refuse_unsupported(selection)
         credential = self._plugin_credential(selection)
         cluster, user, inline = _split_inline(selection, credential)
         configuration = _configuration(selection, cluster, user)
-        access = access_of(
+        access = endpoint_of(
             selection.origin,
             configuration,
             inline=inline,

@@ -17,10 +17,10 @@ from gpuruntime.models.kinds.envelopes import Envelope, envelope_of
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.errors import (
-    InventoryError,
     NameTakenError,
     OperationConflictError,
     OperationFinishedError,
+    OperationsError,
     UnknownOutcomeError,
 )
 from gpuruntime.strict.structure import StrictError
@@ -28,7 +28,7 @@ from gpuruntime.strict.structure import StrictError
 _AGE: Final = attrgetter("metadata.creationTimestamp", "metadata.name")
 _YOUNG: Final = timedelta(seconds=2)
 
-Failure: TypeAlias = InventoryError | StrictError
+Failure: TypeAlias = OperationsError | StrictError
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -273,7 +273,7 @@ def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_ui
     )
 
 
-def _occupied(unit: GPUUnit, wanted: Wanted) -> InventoryError:
+def _occupied(unit: GPUUnit, wanted: Wanted) -> OperationsError:
     if provenance.operation_of(unit) == wanted.operation_id:
         return operation_conflict(wanted.operation_id)
     return name_taken(unit.metadata.key)

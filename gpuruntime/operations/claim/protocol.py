@@ -44,7 +44,7 @@ from gpuruntime.operations.errors import (
 )
 from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION
 from gpuruntime.operations.objects import UnitOrder, active_unit
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
 
@@ -70,13 +70,13 @@ class Creation:
     timings: Timings
 
 
-class Attempt:
+class ClaimAttempt:
     """One run of the protocol. No two of one operation run in one process at a time."""
 
     def __init__(
         self,
         order: UnitOrder,
-        means: Means,
+        means: OperationContext,
         *,
         storages: Storages,
         stock: StockClaims,
@@ -102,7 +102,7 @@ class Attempt:
         self._storage_uids: Mapping[str, str] = {}
 
     async def run(self) -> Creation:
-        """Raises InventoryError, or StrictError where the cluster's own validation refuses."""
+        """Raises OperationsError, or StrictError where the cluster's own validation refuses."""
         timings = Timings()
         while True:
             answer = await self._round(timings)

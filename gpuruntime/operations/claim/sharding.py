@@ -18,7 +18,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 REMEMBERED_SECONDS: Final = 60.0
 
 
-class Peers:
+class StockShards:
     """Callers sent to us and to a peer under one operation do not count as a meeting."""
 
     def __init__(self, rng: Random) -> None:

@@ -38,7 +38,7 @@ from gpuruntime.operations.claim.plan import (
 )
 from gpuruntime.operations.claim.refusals import OF_THE_OBJECT, Refusals
 from gpuruntime.operations.claim.reservations import Reservations
-from gpuruntime.operations.claim.sharding import Peers
+from gpuruntime.operations.claim.sharding import StockShards
 from gpuruntime.operations.lookup.caches import FREE, SOURCE_UID, Cache, free_with
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 
@@ -72,7 +72,7 @@ class StockClaims:
         self._now = now
         self._meter = meter
         self._reservations = Reservations()
-        self._peers = Peers(rng)
+        self._peers = StockShards(rng)
         self._beyond_share: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._lists = SharedReads(self._list)
 

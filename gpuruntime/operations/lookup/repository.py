@@ -12,7 +12,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.operations.deletion import Deletions
-from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import OPERATION, Cache
 from gpuruntime.operations.lookup.ordering import Place
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope, ScopedCache
@@ -21,7 +21,7 @@ from gpuruntime.operations.updates import rewrite
 ObjectT = TypeVar("ObjectT", StockPool, GPUStorage)
 
 
-class Named(Generic[ObjectT]):
+class Repository(Generic[ObjectT]):
     """Of one namespace: as the cache has them, or live, which the cache then hears of.
 
     What `missing` makes of a name is raised where there is no such object, or cannot be one.
@@ -35,7 +35,7 @@ class Named(Generic[ObjectT]):
         cache: Cache[ObjectT],
         namespace: str,
         deletions: Deletions,
-        missing: Callable[[str], InventoryError],
+        missing: Callable[[str], OperationsError],
     ) -> None:
         self._resource: Resource[ObjectT] = resource
         self._client = client

@@ -21,7 +21,7 @@ from gpuruntime.reconcilers.storage.children import (
     accessor_service,
     placing_of,
 )
-from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.placement_plan import placing_of_server
 from gpuruntime.reconcilers.storage.plan import StorageVerdict
 from gpuruntime.reconcilers.storage.status import ACCESSOR_OFF, ACCESSOR_WAITS, accessor_verdict
@@ -31,10 +31,10 @@ REFUSED_SECONDS = 15.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Accessors:
+class FileServers:
     caches: Caches
     options: UnitOptions
-    holds: Holds
+    holds: StorageHolders
     deployments: ChildKeeper[Deployment]
     services: ChildKeeper[Service]
     policies: ChildKeeper[NetworkPolicy]

@@ -22,13 +22,13 @@ from gpuruntime.reconcilers.storage.deadlock_plan import Holdings, circle_of, to
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable, Mounts, Takes, mounts_of
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.pod_failures import ENDED
-from gpuruntime.reconcilers.unit.start_locks import Starts
+from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.start_plan import Term
 
 log = structlog.get_logger()
 
 
-class Holds:
+class StorageHolders:
     """Nothing is given back that its holder may be about to mount, by whoever's request."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Holds:
         caches: Caches,
         *,
         writes: StorageWrites,
-        starts: Starts,
+        starts: StartLocks,
         term: Callable[[], Term],
     ) -> None:
         self._client = client

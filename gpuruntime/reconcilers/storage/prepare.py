@@ -36,7 +36,7 @@ from gpuruntime.reconcilers.children.keeper import (
 )
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import demand_ours, prepare_job, prepare_policy
-from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.plan import (
     WAITS_FOR_VOLUME,
     PrepareStep,
@@ -59,11 +59,11 @@ OVERDUE: Final = timedelta(seconds=10)
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Prepares:
+class PrepareJobs:
     client: Client
     caches: Caches
     options: UnitOptions
-    holds: Holds
+    holds: StorageHolders
     policies: ChildKeeper[NetworkPolicy]
     now: Callable[[], datetime]
 

@@ -25,10 +25,10 @@ from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.children.keeper import ChildSyncError
 from gpuruntime.reconcilers.events import storage_notes
 from gpuruntime.reconcilers.options import UnitOptions
-from gpuruntime.reconcilers.storage.file_server import Accessors
-from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.storage.file_server import FileServers
+from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.plan import StorageVerdict, ending_verdict, resting_step
-from gpuruntime.reconcilers.storage.prepare import Prepares
+from gpuruntime.reconcilers.storage.prepare import PrepareJobs
 from gpuruntime.reconcilers.storage.status import Findings, ending_status, storage_status
 from gpuruntime.reconcilers.storage.volume_claim import VolumeClaims
 from gpuruntime.reconcilers.storage.writes import StorageWrites
@@ -47,10 +47,10 @@ class StorageReconciler:
     caches: Caches
     options: UnitOptions
     writes: StorageWrites
-    holds: Holds
+    holds: StorageHolders
     claims: VolumeClaims
-    prepares: Prepares
-    accessors: Accessors
+    prepares: PrepareJobs
+    accessors: FileServers
     tombstones: Tombstones
     recorder: EventRecorder
     now: Callable[[], datetime]

@@ -18,7 +18,7 @@ from gpuruntime.reconcilers.unit.pod_failures import ENDED
 from gpuruntime.workqueue.queue import WorkQueue
 
 
-class StorageWaker:
+class StorageTriggers:
     """Owns the queue of storages, and wakes units beside the units' own waker."""
 
     def __init__(

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Reclaimer:
+class StockReclaimer:
     client: Client
     claims: StockClaims
     units: Cache[GPUUnit]

@@ -21,11 +21,11 @@ from gpuruntime.operations.lookup.function_owners import owner_of
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.functions.declaration_plan import template_verdict
-from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.mount_plan import Blocked, Mountable
-from gpuruntime.reconcilers.unit.reclaim_stock import Reclaimer, may_take_again
+from gpuruntime.reconcilers.unit.reclaim_stock import StockReclaimer, may_take_again
 from gpuruntime.reconcilers.unit.runner import Runner
-from gpuruntime.reconcilers.unit.start_locks import Starts
+from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.start_plan import (
     Candidate,
     ClaimAgain,
@@ -53,12 +53,12 @@ class UnitReconciler:
     client: Client
     caches: Caches
     runner: Runner
-    reclaimer: Reclaimer
+    reclaimer: StockReclaimer
     tombstones: Tombstones
-    holds: Holds
+    holds: StorageHolders
     recorder: EventRecorder
     term: Callable[[], Term]
-    starts: Starts
+    starts: StartLocks
 
     async def reconcile(self, key: Key) -> Result:
         unit = self.caches.units.store.get(key)

@@ -15,7 +15,7 @@ from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 _UNKNOWN: Final = (OutcomeUnknownError, MalformedAnswerError)
 
 
-class Starts:
+class StartLocks:
     def __init__(self) -> None:
         # Held by those who wait for it, and gone with the last of them.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -29,10 +29,10 @@ from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import Mode, State
 from gpuruntime.operations.hashing import request_hash
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.functions import Declared, Functions
 from gpuruntime.serverless.calling.requests import MOST_PAYLOAD_BYTES, Invoke, payload_of
-from gpuruntime.serverless.calling.wakeups import Wakes
+from gpuruntime.serverless.calling.wakeups import Wakeups
 from gpuruntime.serverless.errors import (
     InvocationConflictError,
     PayloadTooLargeError,
@@ -65,9 +65,9 @@ class Accepted:
 class Acceptance:
     def __init__(
         self,
-        queue: Queue,
+        queue: BrokerLink,
         functions: Functions,
-        wakes: Wakes,
+        wakes: Wakeups,
         *,
         now: Callable[[], datetime],
         rng: Random,

@@ -23,7 +23,7 @@ from gpuruntime.bus.messages import NULL, DeadLetter, Invocation, Record
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.acceptance import Acceptance, Accepted
 from gpuruntime.serverless.calling.functions import Declared, Functions
 from gpuruntime.serverless.errors import (
@@ -71,7 +71,7 @@ class LetterPage:
 class DeadLetters:
     def __init__(
         self,
-        queue: Queue,
+        queue: BrokerLink,
         functions: Functions,
         acceptance: Acceptance,
         *,

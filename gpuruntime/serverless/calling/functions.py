@@ -19,9 +19,9 @@ from gpuruntime.operations.lookup.function_owners import owner_of
 from gpuruntime.operations.lookup.ordering import Place
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope, ScopedCache, tenant_of
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.errors import FunctionNotFoundError, bus_translated
-from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from gpuruntime.serverless.scaling.plan import SILENT_SECONDS
 from gpuruntime.serverless.scaling.queue_depths import Depths
 
@@ -74,8 +74,8 @@ class Functions:
         self,
         client: Client,
         units: Cache[GPUUnit],
-        queue: Queue,
-        beats: Beats,
+        queue: BrokerLink,
+        beats: Heartbeats,
         *,
         namespace: str,
         now: Callable[[], datetime],

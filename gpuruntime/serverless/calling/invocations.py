@@ -15,15 +15,15 @@ import structlog
 
 from gpuruntime.bus.chunks import Bodies
 from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
-from gpuruntime.bus.messages import Control, Order, Record, encode
+from gpuruntime.bus.messages import Control, ControlCommand, Record, encode
 from gpuruntime.bus.names import is_function_name, is_invocation_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.invocations import FailureClass, State
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.acceptance import Acceptance, message_of
 from gpuruntime.serverless.calling.requests import Invoke
-from gpuruntime.serverless.calling.waiting import Watch, watching
+from gpuruntime.serverless.calling.waiting import RecordWatch, watching
 from gpuruntime.serverless.errors import (
     AlreadyFinishedError,
     InvocationNotFoundError,
@@ -53,7 +53,7 @@ class Outcome:
 class Invocations:
     def __init__(
         self,
-        queue: Queue,
+        queue: BrokerLink,
         acceptance: Acceptance,
         *,
         now: Callable[[], datetime],
@@ -142,7 +142,9 @@ class Invocations:
                 raise
             return await self._results.read_part(stored, part)
 
-    async def _end_of(self, record: Record, watch: Watch, is_wanted: Callable[[], bool]) -> Record:
+    async def _end_of(
+        self, record: Record, watch: RecordWatch, is_wanted: Callable[[], bool]
+    ) -> Record:
         """What had ended before is a result, also that it expired: a replay comes to an end."""
         started = asyncio.get_running_loop().time()
         had_ended = record.state.is_terminal
@@ -187,7 +189,7 @@ class Invocations:
     async def _tell_worker(self, record: Record) -> None:
         """One that does not hear it finds the record changed within the ack wait."""
         subject = self._queue.names.control(record.serverlessRequestID, record.workerName)
-        order = Control(order=Order.CANCEL, invocationID=record.invocationID)
+        order = Control(order=ControlCommand.CANCEL, invocationID=record.invocationID)
         await self._queue.connection.publish(subject, encode(order))
 
     async def _drop_message(self, found: StoredRecord) -> None:

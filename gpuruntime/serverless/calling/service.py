@@ -12,19 +12,19 @@ from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.operations.lookup.caches import Cache
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.acceptance import Acceptance
 from gpuruntime.serverless.calling.dead_letters import DeadLetters
 from gpuruntime.serverless.calling.functions import Functions
 from gpuruntime.serverless.calling.invocations import Invocations
-from gpuruntime.serverless.calling.wakeups import Wakes
+from gpuruntime.serverless.calling.wakeups import Wakeups
 from gpuruntime.serverless.results.store import ResultReader
-from gpuruntime.serverless.scaling.heartbeats import Beats, uids_in
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
 from gpuruntime.serverless.scaling.plan import SILENT_SECONDS
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class IngressOptions:
+class ServiceOptions:
     """`retention_seconds` is how long the broker keeps the end of an invocation."""
 
     namespace: str = "runtime-instance"
@@ -32,10 +32,10 @@ class IngressOptions:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class IngressMeans:
+class ServiceContext:
     client: Client
     units: Cache[GPUUnit]
-    queue: Queue
+    queue: BrokerLink
     now: Callable[[], datetime]
     rng: Random
     results: ResultReader | None = None
@@ -43,14 +43,14 @@ class IngressMeans:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Ingress:
-    queue: Queue
+class FunctionService:
+    queue: BrokerLink
     acceptance: Acceptance
     invocations: Invocations
     functions: Functions
     dead_letters: DeadLetters
-    wakes: Wakes
-    beats: Beats
+    wakes: Wakeups
+    beats: Heartbeats
 
     async def run(self) -> None:
         """For ever: connects, declares the streams, wakes the activator, hears the workers."""
@@ -73,16 +73,16 @@ class Ingress:
             self.beats.forget_silent(since=since)
 
 
-def ingress_of(means: IngressMeans, options: IngressOptions) -> Ingress:
+def service_of(means: ServiceContext, options: ServiceOptions) -> FunctionService:
     """Before the informer of its cache runs."""
     queue, now = means.queue, means.now
-    beats = Beats(queue.names, uids_in(means.units, options.namespace))
+    beats = Heartbeats(queue.names, uids_in(means.units, options.namespace))
     functions = Functions(
         means.client, means.units, queue, beats, namespace=options.namespace, now=now
     )
-    wakes = Wakes(queue.connection, queue.names)
+    wakes = Wakeups(queue.connection, queue.names)
     acceptance = Acceptance(queue, functions, wakes, now=now, rng=means.rng, meter=means.meter)
-    return Ingress(
+    return FunctionService(
         queue=queue,
         acceptance=acceptance,
         invocations=Invocations(

@@ -9,7 +9,7 @@ from gpuruntime.bus.errors import BadNameError, MalformedMessageError, Unavailab
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Record
 from gpuruntime.bus.records import record_of
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 
 LOOK_SECONDS: Final = 5.0
 # Callers leave without a word: so often between two looks it is seen whether ours is there.
@@ -17,13 +17,13 @@ WANTED_LOOKS: Final = 5
 PAUSE_SECONDS: Final = 0.5
 
 
-class Watch:
+class RecordWatch:
     """Hears every change of the record while its block is entered.
 
     What the broker tells is the stored record itself, so an end that was heard needs no look.
     """
 
-    def __init__(self, queue: Queue, function: str, invocation: str) -> None:
+    def __init__(self, queue: BrokerLink, function: str, invocation: str) -> None:
         self._queue = queue
         self._function = function
         self._invocation = invocation
@@ -73,8 +73,10 @@ class Watch:
 
 
 @asynccontextmanager
-async def watching(queue: Queue, function: str, invocation: str) -> AsyncIterator[Watch]:
-    watch = Watch(queue, function, invocation)
+async def watching(
+    queue: BrokerLink, function: str, invocation: str
+) -> AsyncIterator[RecordWatch]:
+    watch = RecordWatch(queue, function, invocation)
     async with queue.connection.listening(
         queue.names.changed(function, invocation), watch.receive
     ):

@@ -11,7 +11,7 @@ from gpuruntime.bus.names import Names
 APART_SECONDS: Final = 0.05
 
 
-class Wakes:
+class Wakeups:
     """One that is lost costs only time: the activator looks by itself as well."""
 
     def __init__(self, connection: Connection, names: Names) -> None:

@@ -23,7 +23,7 @@ REASON: Final = "the unit that declared the function is gone"
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Stretch:
+class QueueScan:
     """What was looked at of a queue: `after` is the last message, None at the queue's end."""
 
     after: int | None
@@ -60,7 +60,7 @@ class Orphans:
 
     async def end_of_others(
         self, function: str, declarer: str, *, after: int, has_workers: bool
-    ) -> Stretch:
+    ) -> QueueScan:
         """What was not accepted for this declarer, as above; all else is left as it is.
 
         Raises BusError.
@@ -78,14 +78,14 @@ class Orphans:
         *,
         after: int,
         has_workers: bool,
-    ) -> Stretch:
+    ) -> QueueScan:
         is_clear = True
         for _ in range(MOST_AT_ONCE):
             message = await self._jetstream.following(
                 self._names.invocations, self._names.invoke(function), after=after
             )
             if message is None:
-                return Stretch(after=None, is_clear=is_clear)
+                return QueueScan(after=None, is_clear=is_clear)
             after = message.sequence
             if not is_meant(message):
                 continue
@@ -93,7 +93,7 @@ class Orphans:
                 await self._discard(message)
             else:
                 is_clear = False
-        return Stretch(after=after, is_clear=is_clear)
+        return QueueScan(after=after, is_clear=is_clear)
 
     async def _end(self, function: str, message: StoredMessage, *, has_workers: bool) -> bool:
         """Whether the message is of no more use."""

@@ -15,7 +15,7 @@ from gpuruntime.bus.errors import BusError
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.serverless.cleanup.orphans import Orphans
-from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from gpuruntime.serverless.scaling.workers import SERVING
 
 log = structlog.get_logger()
@@ -36,7 +36,7 @@ class _Walk:
 
 
 class Takeovers:
-    def __init__(self, units: Cache[GPUUnit], orphans: Orphans, beats: Beats) -> None:
+    def __init__(self, units: Cache[GPUUnit], orphans: Orphans, beats: Heartbeats) -> None:
         self._units = units
         self._orphans = orphans
         self._beats = beats

@@ -13,7 +13,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.serverless.cleanup.orphans import Orphans
 from gpuruntime.serverless.scaling.consumers import Consumers
-from gpuruntime.serverless.scaling.depth_polling import Readings
+from gpuruntime.serverless.scaling.depth_polling import DepthPoller
 from gpuruntime.serverless.scaling.workers import SERVING
 
 log = structlog.get_logger()
@@ -23,14 +23,14 @@ CATCH_UP_SECONDS: Final = 30.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class GoneFunctions:
+class UndeclaredFunctions:
     """Only what the cluster itself shows to be gone, after a while, is taken for gone.
 
     `grace_seconds`: a template that was just made may not have come to this process yet.
     """
 
     units: Cache[GPUUnit]
-    readings: Readings
+    readings: DepthPoller
     consumers: Consumers
     orphans: Orphans
     catch_up: Callable[[], Awaitable[None]]

@@ -34,7 +34,7 @@ from gpuruntime.bus.streams import results_declaration
 from gpuruntime.meter import Meter
 from gpuruntime.serverless.cleanup.queued_messages import discard_message
 from gpuruntime.serverless.results.expiry import Expire, Keep, Wait, due
-from gpuruntime.serverless.results.store_state import Keeping
+from gpuruntime.serverless.results.store_state import StoreState
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class Results:
         connection: Connection,
         names: Names,
         options: ResultsOptions,
-        keeping: Keeping | None,
+        keeping: StoreState | None,
         *,
         now: Callable[[], datetime],
         rng: Random,

@@ -50,7 +50,7 @@ class OldestUnkept:
             self._began = at
 
 
-class Keeping:
+class StoreState:
     def __init__(
         self,
         store: ResultStore,

@@ -17,20 +17,20 @@ from gpuruntime.bus.message import Message
 from gpuruntime.controller.controller import Controller
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.operations.lookup.caches import FUNCTION
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.units import Units
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.cleanup.orphans import Orphans
 from gpuruntime.serverless.cleanup.takeovers import Takeovers
-from gpuruntime.serverless.cleanup.undeclared_functions import GoneFunctions
+from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers
-from gpuruntime.serverless.scaling.depth_polling import Readings
+from gpuruntime.serverless.scaling.depth_polling import DepthPoller
 from gpuruntime.serverless.scaling.events import COMPONENT
-from gpuruntime.serverless.scaling.heartbeats import Beats, uids_in
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
 from gpuruntime.serverless.scaling.queue_depths import Depths
 from gpuruntime.serverless.scaling.reconciler import Scaler
 from gpuruntime.serverless.scaling.status import FunctionStatus
-from gpuruntime.serverless.scaling.triggers import Waker
+from gpuruntime.serverless.scaling.triggers import FunctionTriggers
 from gpuruntime.serverless.scaling.worker_units import WorkerUnits
 from gpuruntime.serverless.scaling.workers import functions_in
 from gpuruntime.workqueue.queue import WorkQueue
@@ -61,7 +61,7 @@ class ActivatorOptions:
     orphan_seconds: float = 15.0
 
 
-def recorder_of(means: Means) -> EventRecorder:
+def recorder_of(means: OperationContext) -> EventRecorder:
     """It sends while the activator runs."""
     return EventRecorder(
         means.client, component=COMPONENT, now=means.now, rng=means.rng, meter=means.meter
@@ -73,9 +73,9 @@ class Activator:
 
     def __init__(
         self,
-        means: Means,
+        means: OperationContext,
         units: Units,
-        queue: Queue,
+        queue: BrokerLink,
         options: ActivatorOptions,
         *,
         recorder: EventRecorder,
@@ -89,12 +89,12 @@ class Activator:
         self._now = means.now
         self._keys: WorkQueue[str] = WorkQueue("function", meter=meter)
         namespace = means.options.namespaces.instance
-        self._beats = Beats(names, uids_in(caches.units, namespace))
+        self._beats = Heartbeats(names, uids_in(caches.units, namespace))
         self._depths = Depths(queue.jetstream, names, queue.records)
         self._consumers = Consumers(
             queue.jetstream, names, ack_wait_seconds=options.ack_wait_seconds
         )
-        self.readings = Readings(
+        self.readings = DepthPoller(
             self._depths, tell=self._tell, tell_all=self._wake_all, meter=meter
         )
         self.hearing_since: float | None = None
@@ -108,7 +108,7 @@ class Activator:
         )
         gone = self._make_gone(means, options, orphans, catch_up)
         self._scaler = self._make_scaler(means, units, gone, orphans)
-        self.waker = Waker(
+        self.waker = FunctionTriggers(
             self._keys,
             units=caches.units,
             stock=caches.stock,
@@ -161,7 +161,7 @@ class Activator:
         await self.recorder.settle(SETTLE_SECONDS)
 
     def _make_scaler(
-        self, means: Means, units: Units, gone: GoneFunctions, orphans: Orphans
+        self, means: OperationContext, units: Units, gone: UndeclaredFunctions, orphans: Orphans
     ) -> Scaler:
         caches, queue = means.caches, self._queue
         return Scaler(
@@ -186,12 +186,12 @@ class Activator:
 
     def _make_gone(
         self,
-        means: Means,
+        means: OperationContext,
         options: ActivatorOptions,
         orphans: Orphans,
         catch_up: Callable[[], Awaitable[None]],
-    ) -> GoneFunctions:
-        return GoneFunctions(
+    ) -> UndeclaredFunctions:
+        return UndeclaredFunctions(
             units=means.caches.units,
             readings=self.readings,
             consumers=self._consumers,

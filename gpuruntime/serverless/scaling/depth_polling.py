@@ -26,7 +26,7 @@ class Tell(Protocol):
         ...
 
 
-class Readings:
+class DepthPoller:
     """`tell_all` hears of the first reading after none."""
 
     def __init__(

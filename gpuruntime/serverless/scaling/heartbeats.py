@@ -8,7 +8,7 @@ import structlog
 
 from gpuruntime.bus.errors import BadNameError, MalformedMessageError
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Beat, WorkerState, read
+from gpuruntime.bus.messages import Heartbeat, WorkerState, read
 from gpuruntime.bus.names import Names
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Heard:
+class LastHeartbeat:
     """`at` is loop time. `uid` is empty where the worker does not know its own.
 
     `foreign` is how many invocations of another declarer it has met.
@@ -41,7 +41,7 @@ def uids_in(units: Cache[GPUUnit], namespace: str) -> Callable[[str], str | None
     return uid_of
 
 
-class Beats:
+class Heartbeats:
     """By function and worker. The subject says whose a beat is, since rights are on subjects.
 
     `uid_of` names the unit of a worker that is there. What an earlier worker of the name still
@@ -51,13 +51,13 @@ class Beats:
     def __init__(self, names: Names, uid_of: Callable[[str], str | None]) -> None:
         self._names = names
         self._uid_of = uid_of
-        self._heard: defaultdict[str, dict[str, Heard]] = defaultdict(dict)
+        self._heard: defaultdict[str, dict[str, LastHeartbeat]] = defaultdict(dict)
 
     def hear(self, message: Message, *, at: float) -> tuple[str, str] | None:
         """Whose beat told what wants a look: another state, or more that is foreign; else None."""
         try:
             whose = self._names.beat_of(message.subject)
-            beat = read(message.data, Beat)
+            beat = read(message.data, Heartbeat)
         except (BadNameError, MalformedMessageError) as error:
             log.warning("beat dropped", subject=message.subject[:200], reason=str(error))
             return None
@@ -66,12 +66,14 @@ class Beats:
         if uid is None or beat.uid not in ("", uid):
             return None
         before = self.of(function, worker)
-        told = Heard(uid=beat.uid, state=beat.state, busy=beat.busy, foreign=beat.foreign, at=at)
+        told = LastHeartbeat(
+            uid=beat.uid, state=beat.state, busy=beat.busy, foreign=beat.foreign, at=at
+        )
         self._heard[function][worker] = told
         is_news = before is None or (before.state, before.foreign) != (told.state, told.foreign)
         return whose if is_news else None
 
-    def of(self, function: str, worker: str) -> Heard | None:
+    def of(self, function: str, worker: str) -> LastHeartbeat | None:
         return self._heard[function].get(worker) if function in self._heard else None
 
     def busy(self, function: str, *, since: float) -> int:

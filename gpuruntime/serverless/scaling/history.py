@@ -11,7 +11,7 @@ import attrs
 
 from gpuruntime.models.kinds.functions import ServerlessStatus
 from gpuruntime.serverless.scaling.demand import Demand
-from gpuruntime.serverless.scaling.observation import Sightings
+from gpuruntime.serverless.scaling.observation import FirstSeen
 from gpuruntime.serverless.scaling.plan import (
     UNSETTLED_SECONDS,
     Shortage,
@@ -25,12 +25,12 @@ RACE_SECONDS: Final = 1.0
 
 
 @attrs.define(kw_only=True, slots=True)
-class Memory:
+class FunctionHistory:
     """Moments are of loop time. `uid` is that of the template."""
 
     uid: str
     demand: Demand
-    sightings: Sightings = attrs.field(factory=Sightings)
+    sightings: FirstSeen = attrs.field(factory=FirstSeen)
     status: ServerlessStatus = ServerlessStatus()
     failure: str = ""
     told_at: float | None = None
@@ -45,7 +45,7 @@ class Memory:
     _claimed_at: dict[str, float] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, uid: str, workers: int, now: float) -> "Memory":
+    def of(cls, uid: str, workers: int, now: float) -> "FunctionHistory":
         return cls(uid=uid, demand=Demand(workers, now))
 
     def needed(self, now_needed: int | None, now: float, idle_seconds: float) -> int | None:

@@ -12,7 +12,7 @@ from gpuruntime.models.kinds.reasons import ConditionType, UnitReason
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.operations.storage_identity import uids_asked
-from gpuruntime.serverless.scaling.heartbeats import Heard
+from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
 from gpuruntime.serverless.scaling.plan import SILENT_SECONDS, Shortage, Worker, WorkerPhase
 from gpuruntime.strict import validation
 
@@ -27,7 +27,7 @@ _REFUSED: Final[Mapping[str, Shortage]] = {
 
 
 @attrs.define(slots=True)
-class Sightings:
+class FirstSeen:
     """Since when something is so, by uid, as this leader has seen it; moments of loop time."""
 
     draining: dict[str, float] = attrs.field(factory=dict)
@@ -46,14 +46,14 @@ class Moment:
     now: float
     hearing_since: float | None
 
-    def is_silent(self, heard: Heard | None) -> bool:
+    def is_silent(self, heard: LastHeartbeat | None) -> bool:
         """Nobody is silent whom we could not have heard."""
         if self.hearing_since is None:
             return False
         last = max(heard.at, self.hearing_since) if heard else self.hearing_since
         return self.now - last >= SILENT_SECONDS
 
-    def is_fresh(self, heard: Heard) -> bool:
+    def is_fresh(self, heard: LastHeartbeat) -> bool:
         """What was heard may still be so, and we would have heard if it were not."""
         return self.hearing_since is not None and self.now - heard.at < SILENT_SECONDS
 
@@ -61,9 +61,9 @@ class Moment:
 def worker_of(
     unit: GPUUnit,
     template: GPUUnit,
-    heard: Heard | None,
+    heard: LastHeartbeat | None,
     *,
-    sightings: Sightings,
+    sightings: FirstSeen,
     moment: Moment,
 ) -> Worker:
     """Writes down in `sightings` what it sees for the first time."""
@@ -110,7 +110,7 @@ def forbidden(template: GPUUnit) -> Shortage | None:
     return Shortage.SUSPENDED if template.spec.suspended else None
 
 
-def _has_withdrawn(unit: GPUUnit, heard: Heard, moment: Moment) -> bool:
+def _has_withdrawn(unit: GPUUnit, heard: LastHeartbeat, moment: Moment) -> bool:
     """It says itself that it takes nothing more, whoever told it to."""
     is_draining = heard.state in (WorkerState.DRAINING, WorkerState.DRAINED)
     return is_draining and heard.uid == unit.metadata.uid and moment.is_fresh(heard)
@@ -140,7 +140,7 @@ def _is_adrift(unit: GPUUnit, is_silent: bool) -> bool:
     return is_silent and unit.status.timeline.readyAt is not None
 
 
-def _since(phase: WorkerPhase, uid: str, sightings: Sightings, moment: Moment) -> float:
+def _since(phase: WorkerPhase, uid: str, sightings: FirstSeen, moment: Moment) -> float:
     if phase is not WorkerPhase.ADRIFT:
         sightings.adrift.pop(uid, None)
     if phase is WorkerPhase.ADRIFT:

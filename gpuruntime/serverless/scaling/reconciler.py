@@ -18,15 +18,15 @@ from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import FREE, FUNCTION, Cache
 from gpuruntime.operations.lookup.function_owners import owner_of
 from gpuruntime.serverless.cleanup.takeovers import Takeovers
-from gpuruntime.serverless.cleanup.undeclared_functions import GoneFunctions
+from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers
-from gpuruntime.serverless.scaling.depth_polling import Readings
-from gpuruntime.serverless.scaling.heartbeats import Beats
-from gpuruntime.serverless.scaling.history import Memory
+from gpuruntime.serverless.scaling.depth_polling import DepthPoller
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats
+from gpuruntime.serverless.scaling.history import FunctionHistory
 from gpuruntime.serverless.scaling.observation import Moment, forbidden, worker_of
 from gpuruntime.serverless.scaling.plan import (
     DRAINING_SECONDS,
@@ -54,17 +54,17 @@ class Scaler:
     units: Cache[GPUUnit]
     stock: Cache[GPUUnit]
     workers: WorkerUnits
-    readings: Readings
-    beats: Beats
+    readings: DepthPoller
+    beats: Heartbeats
     consumers: Consumers
     status: FunctionStatus
-    gone: GoneFunctions
+    gone: UndeclaredFunctions
     takeovers: Takeovers
     hearing_since: Callable[[], float | None]
     meter: Meter
-    memories: dict[str, Memory] = attrs.field(factory=dict)
+    memories: dict[str, FunctionHistory] = attrs.field(factory=dict)
     # By function, and by the uid of the unit that strays were made from.
-    strays: dict[str, dict[str, Memory]] = attrs.field(factory=dict)
+    strays: dict[str, dict[str, FunctionHistory]] = attrs.field(factory=dict)
     # By specName, the functions that wait for stock of it.
     short: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
 
@@ -116,7 +116,7 @@ class Scaler:
         memories = self.strays[function] = {}
         for template, found in tuple(strays_of(self.units, function)):
             uid = template.metadata.uid
-            memory = memories[uid] = before.get(uid) or Memory.of(uid, len(found), _now())
+            memory = memories[uid] = before.get(uid) or FunctionHistory.of(uid, len(found), _now())
             limits = found[0].spec.serverless or Serverless(requestID=function)
             seen = self._observe(template, limits, found, memory, 0)
             seen = attrs.evolve(seen, forbidden=Shortage.NO_TEMPLATE)
@@ -131,12 +131,14 @@ class Scaler:
         for waiting in self.short.values():
             waiting.discard(function)
 
-    def _memory(self, function: str, template: GPUUnit) -> Memory:
+    def _memory(self, function: str, template: GPUUnit) -> FunctionHistory:
         """A template that takes a function over begins anew."""
         memory = self.memories.get(function)
         if memory is None or memory.uid != template.metadata.uid:
             workers = len(self.units.store.by_index(WORKER_OF, template.metadata.uid))
-            memory = self.memories[function] = Memory.of(template.metadata.uid, workers, _now())
+            memory = self.memories[function] = FunctionHistory.of(
+                template.metadata.uid, workers, _now()
+            )
         return memory
 
     def _observe(
@@ -144,7 +146,7 @@ class Scaler:
         template: GPUUnit,
         limits: Serverless,
         found: tuple[GPUUnit, ...],
-        memory: Memory,
+        memory: FunctionHistory,
         depth: int | None,
     ) -> Observed:
         now = _now()
@@ -205,7 +207,7 @@ class Scaler:
         found: tuple[GPUUnit, ...],
         seen: Observed,
         plan: Plan,
-        memory: Memory,
+        memory: FunctionHistory,
     ) -> None:
         by_name = {unit.metadata.name: unit for unit in found}
         if plan.replaced:
@@ -230,7 +232,7 @@ class Scaler:
         return lambda name: self.units.store.get(Key(namespace, name)) is not None
 
     async def _claim(
-        self, template: GPUUnit, limits: Serverless, name: str, memory: Memory
+        self, template: GPUUnit, limits: Serverless, name: str, memory: FunctionHistory
     ) -> None:
         failure = await self.workers.claim(template, limits, name)
         memory.note_claim(name, failure, _now())
@@ -247,7 +249,7 @@ class Scaler:
         """One that cannot be deleted now is tried again with the next look."""
         try:
             await self.workers.delete(worker)
-        except InventoryError as error:
+        except OperationsError as error:
             log.warning("worker not deleted", worker=worker.metadata.name, error=str(error))
 
 

@@ -18,7 +18,7 @@ from gpuruntime.models.kinds.functions import ServerlessStatus
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.serverless.scaling.events import function_note
-from gpuruntime.serverless.scaling.history import Memory
+from gpuruntime.serverless.scaling.history import FunctionHistory
 from gpuruntime.serverless.scaling.plan import Observed, Plan, status_of
 from gpuruntime.serverless.scaling.queue_depths import Depths
 
@@ -37,7 +37,7 @@ class FunctionStatus:
     now: Callable[[], datetime]
 
     async def report(
-        self, template: GPUUnit, seen: Observed, plan: Plan, memory: Memory, *, depth: int
+        self, template: GPUUnit, seen: Observed, plan: Plan, memory: FunctionHistory, *, depth: int
     ) -> float | None:
         """Writes what differs; seconds until it may again, where that is to be looked at.
 
@@ -86,7 +86,7 @@ class FunctionStatus:
             return
         self.units.write_through(written)
 
-    async def _oldest_wait(self, seen: Observed, depth: int, memory: Memory) -> float:
+    async def _oldest_wait(self, seen: Observed, depth: int, memory: FunctionHistory) -> float:
         if not depth:
             memory.oldest_at = None
         elif memory.asks_for_oldest(asyncio.get_running_loop().time(), PERIOD_SECONDS):

@@ -14,15 +14,15 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
-from gpuruntime.serverless.scaling.depth_polling import Readings
-from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.depth_polling import DepthPoller
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from gpuruntime.serverless.scaling.workers import functions_in
 from gpuruntime.workqueue.queue import WorkQueue
 
 LATER_SECONDS: Final = 1.0
 
 
-class Waker:
+class FunctionTriggers:
     """Made before the informers of its caches run.
 
     `short_of` tells which functions wait for stock of a specName. `touch` notes that a function
@@ -36,8 +36,8 @@ class Waker:
         units: Cache[GPUUnit],
         stock: Cache[GPUUnit],
         namespace: str,
-        readings: Readings,
-        beats: Beats,
+        readings: DepthPoller,
+        beats: Heartbeats,
         short_of: Callable[[str], Collection[str]],
         touch: Callable[[str], bool],
     ) -> None:

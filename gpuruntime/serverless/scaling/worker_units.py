@@ -8,7 +8,7 @@ import structlog
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import UnavailableError
-from gpuruntime.bus.messages import Control, Order, encode
+from gpuruntime.bus.messages import Control, ControlCommand, encode
 from gpuruntime.bus.names import Names
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kinds import labels
@@ -19,12 +19,12 @@ from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import (
     BusyError,
     ClusterUnavailableError,
-    InventoryError,
+    OperationsError,
     UnknownOutcomeError,
     bounded,
 )
 from gpuruntime.operations.operations import tombstones_of
-from gpuruntime.operations.options import Means
+from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import CreateUnit
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.operations.units import Units
@@ -40,7 +40,13 @@ _OPEN: Final = (UnknownOutcomeError, ClusterUnavailableError, BusyError)
 
 class WorkerUnits:
     def __init__(
-        self, means: Means, units: Units, connection: Connection, names: Names, *, rng: Random
+        self,
+        means: OperationContext,
+        units: Units,
+        connection: Connection,
+        names: Names,
+        *,
+        rng: Random,
     ) -> None:
         self._means = means
         self._units = units
@@ -61,10 +67,10 @@ class WorkerUnits:
         except _OPEN as error:
             log.warning("claim of a worker left open", worker=name, error=str(error))
             return error.code
-        except (InventoryError, StrictError) as error:
+        except (OperationsError, StrictError) as error:
             del self._open[seat]
             log.warning("no worker claimed", worker=name, error=str(error))
-            return error.code if isinstance(error, InventoryError) else Shortage.INVALID
+            return error.code if isinstance(error, OperationsError) else Shortage.INVALID
         del self._open[seat]
         log.info("worker claimed", worker=name)
         return ""
@@ -89,13 +95,13 @@ class WorkerUnits:
         name, uid = worker.metadata.name, worker.metadata.uid
         try:
             subject = self._names.control(function, name)
-            order = Control(order=Order.DRAIN, uid=uid)
+            order = Control(order=ControlCommand.DRAIN, uid=uid)
             await self._connection.publish(subject, encode(order))
         except UnavailableError as error:
             log.debug("drain not ordered", worker=name, error=str(error))
 
     async def delete(self, worker: GPUUnit) -> None:
-        """What it still holds comes back to the queue by itself. Raises InventoryError."""
+        """What it still holds comes back to the queue by itself. Raises OperationsError."""
         async with bounded(f"deletion of worker {worker.metadata.name}", seconds=self._bound):
             await self._deletions.delete(GPU_UNITS, worker)
         log.info("worker deleted", worker=worker.metadata.name)

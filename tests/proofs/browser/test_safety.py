@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gpuruntime.api.auth.access import Principal, Role
-from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.tokens import TokenGuard
 from tests.proofs.browser.chromium import Browser, browsing
 from tests.proofs.browser.site import Site, add_unit, furnished
@@ -75,7 +75,7 @@ async def another_site() -> AsyncIterator[str]:
 async def test_a_page_of_another_site_makes_and_deletes_nothing(browser: Browser) -> None:
     cluster, meter = furnished(), CountingMeter()
     async with (
-        service(cluster, origins=Origins(is_local=True), meter=meter) as api,
+        service(cluster, origins=BrowserOrigins(is_local=True), meter=meter) as api,
         another_site() as evil,
     ):
         root = f"http://127.0.0.1:{api.client.port}"
@@ -110,7 +110,7 @@ async def test_a_name_that_was_made_to_lead_here_shows_nothing(
     """What is called rebinding: the page and the api have one origin, which is not ours."""
     rule = "--host-resolver-rules=MAP evil.example 127.0.0.1"
     async with (
-        service(furnished(), origins=Origins(is_local=True)) as api,
+        service(furnished(), origins=BrowserOrigins(is_local=True)) as api,
         browsing(program, tmp_path / "profile", rule) as browser,
     ):
         root = f"http://evil.example:{api.client.port}"

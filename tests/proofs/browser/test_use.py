@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.proofs.browser.site import LONG, PLACES, Site, add_unit
 from tests.rooms.api.service import POOLS, UNITS, WELL
@@ -201,7 +201,7 @@ async def test_where_focus_is_is_seen(site: Site) -> None:
 
 async def test_a_cluster_that_is_away_is_told_and_is_live_again_by_itself(site: Site) -> None:
     await site.go("units")
-    site.api.connection = Connection(error="connection refused", is_synced=True)
+    site.api.connection = ClusterLink(error="connection refused", is_synced=True)
     await site.tab.until("document.getElementById('notice').innerText.includes('refused')")
     assert await site.tab.evaluate("document.getElementById('connection').innerText") == "Not live"
     await site.shows("ready")

@@ -9,9 +9,9 @@ from gpuruntime.operations.claim import plan as claim_plan
 from gpuruntime.operations.claim.plan import Answer, Fail, Found, Reusable, StartOver, StillFree
 from gpuruntime.operations.errors import (
     ClusterUnavailableError,
-    InventoryError,
     NameTakenError,
     OperationConflictError,
+    OperationsError,
     UnknownOutcomeError,
 )
 from gpuruntime.reconcilers.stock import claim_resolution_plan, pool_plan
@@ -156,7 +156,7 @@ def expected(move: claim_plan.Move) -> tuple[str, bool]:
     match move:
         case Answer():
             return "replayed", move.releases
-        case Fail(error=InventoryError() as error):
+        case Fail(error=OperationsError() as error):
             return ANSWERS[error.code], move.releases
         case _:
             raise AssertionError(move)

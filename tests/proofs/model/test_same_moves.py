@@ -40,25 +40,25 @@ COURSES: Final = (
     # The model knows no storages: which ones the unit mounts is read before anything is written.
     Course(
         CLAIMS,
-        "Attempt._round",
+        "ClaimAttempt._round",
         ("replay", "_mounted", "_create_template", "claim", "create"),
         Caller.replay,
     ),
-    Course(CLAIMS, "Attempt.replay", ("_confirmed", "_demand_free_names"), Caller._replay_on),
-    Course(CLAIMS, "Attempt._confirmed", ("_read", "_demand_unfinished"), Caller._replay_on),
-    Course(CLAIMS, "Attempt._demand_free_names", ("_read",), Caller._is_taken),
+    Course(CLAIMS, "ClaimAttempt.replay", ("_confirmed", "_demand_free_names"), Caller._replay_on),
+    Course(CLAIMS, "ClaimAttempt._confirmed", ("_read", "_demand_unfinished"), Caller._replay_on),
+    Course(CLAIMS, "ClaimAttempt._demand_free_names", ("_read",), Caller._is_taken),
     Course(
         CLAIMS,
-        "Attempt.claim",
+        "ClaimAttempt.claim",
         ("_demand_unfinished", "_reuse", "_settled", "release"),
         Caller._claim_on,
     ),
-    Course(CLAIMS, "Attempt._reuse", ("restamp",), Caller._reuse),
-    Course(CLAIMS, "Attempt._take", ("claim", "_read"), Caller._without_stock),
-    Course(CLAIMS, "Attempt.create", ("_send", "release", "_look"), Caller.create),
-    Course(CLAIMS, "Attempt._send", ("create",), Caller.create),
-    Course(CLAIMS, "Attempt._look", ("_read",), Caller.look),
-    Course(CLAIMS, "Attempt.release", ("release",), Caller._release),
+    Course(CLAIMS, "ClaimAttempt._reuse", ("restamp",), Caller._reuse),
+    Course(CLAIMS, "ClaimAttempt._take", ("claim", "_read"), Caller._without_stock),
+    Course(CLAIMS, "ClaimAttempt.create", ("_send", "release", "_look"), Caller.create),
+    Course(CLAIMS, "ClaimAttempt._send", ("create",), Caller.create),
+    Course(CLAIMS, "ClaimAttempt._look", ("_read",), Caller.look),
+    Course(CLAIMS, "ClaimAttempt.release", ("release",), Caller._release),
     Course(STOCK, "StockClaims.claim", ("_try", "_try", "_claim_listed"), Caller._pick),
     Course(
         STOCK, "StockClaims._claim_listed", ("settled", "get", "sleep", "_claim_seen"), Caller.list
@@ -99,7 +99,7 @@ COURSES: Final = (
 
 # Which writes of the model each of them is.
 WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
-    (CLAIMS, Write("Attempt._send", "create", frozenset())): (Verb.CREATE,),
+    (CLAIMS, Write("ClaimAttempt._send", "create", frozenset())): (Verb.CREATE,),
     (STOCK, Write("StockClaims._patch", "patch", frozenset({"resource_version"}))): (
         Verb.CLAIM,
         Verb.RESTAMP,
@@ -175,7 +175,7 @@ def test_an_attempt_that_nobody_disturbs_takes_the_steps_in_the_product_s_order(
         world = ways[0]
         steps.append(world.attempts[0].step)
     unknown = {"_mounted", "_create_template"}
-    course = [step for step in awaited(CLAIMS, "Attempt._round") if step not in unknown]
+    course = [step for step in awaited(CLAIMS, "ClaimAttempt._round") if step not in unknown]
     assert [step for step in steps if step in course] == course
 
 

@@ -12,15 +12,15 @@ import attrs
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuruntime.api.app import ApiOptions, Backend, make_app, routes_of
-from gpuruntime.api.auth.authentication import Guard, OpenDoor
-from gpuruntime.api.auth.browser_origins import Origins
+from gpuruntime.api.app import ApiOptions, AppContext, make_app, routes_of
+from gpuruntime.api.auth.authentication import Guard, NoAuthentication
+from gpuruntime.api.auth.browser_origins import BrowserOrigins
 from gpuruntime.api.auth.rate_limits import Limits
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.streams import StreamLimits
 from gpuruntime.api.files.limits import FileLimits
 from gpuruntime.api.http.routing import Route
-from gpuruntime.api.http.server import Runner
+from gpuruntime.api.http.server import ServerRunner
 from gpuruntime.api.openapi.swagger import with_document
 from gpuruntime.audit.auditor import Auditor
 from gpuruntime.informer.store import Store, Tables
@@ -29,8 +29,8 @@ from gpuruntime.kube.transport import Transport
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kubernetes.cluster import Node, ResourceQuota
 from gpuruntime.models.kubernetes.network import Service as NetworkService
-from gpuruntime.serverless.broker import Queue
-from gpuruntime.serverless.calling.service import IngressMeans, IngressOptions, ingress_of
+from gpuruntime.serverless.broker import BrokerLink
+from gpuruntime.serverless.calling.service import ServiceContext, ServiceOptions, service_of
 from tests.rooms.api.conformity import Promises
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, clock, replica
 from tests.rooms.serverless.calling.ingress import queue_of
@@ -44,8 +44,8 @@ INVOCATIONS = "/api/v1/serverless/invocations"
 FILE_LIMITS = FileLimits()
 LIMITS = Limits()
 STREAMS = StreamLimits()
-ORIGINS = Origins()
-WELL = Connection(is_connected=True, is_synced=True)
+ORIGINS = BrowserOrigins()
+WELL = ClusterLink(is_connected=True, is_synced=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -145,7 +145,7 @@ class _Server(TestServer):
 
     async def _make_runner(self, **options: Any) -> web.AppRunner:
         options["handler_cancellation"] = self._cancels_handlers
-        return Runner(self.app, rng=Random(2), **options)
+        return ServerRunner(self.app, rng=Random(2), **options)
 
 
 @asynccontextmanager
@@ -157,13 +157,13 @@ async def service(
     cancels_handlers: bool = False,
     files: FileLimits = FILE_LIMITS,
     around: Callable[[Transport], Transport] = lambda inner: inner,
-    queue: Queue | None = None,
+    queue: BrokerLink | None = None,
     now: Callable[[], datetime] = clock,
     guard: Guard | None = None,
     limits: Limits = LIMITS,
     most_requests: int = 4096,
     streams: StreamLimits = STREAMS,
-    origins: Origins = ORIGINS,
+    origins: BrowserOrigins = ORIGINS,
 ) -> AsyncIterator[Service]:
     """`around` wraps the transport of whatever the API itself reads live.
 
@@ -173,15 +173,15 @@ async def service(
     quotas: Tables[ResourceQuota] = Tables({})
     services: Tables[NetworkService] = Tables({})
     async with replica(cluster) as process:
-        backend = Backend(
+        backend = AppContext(
             inventory=process.inventory,
             caches=process.means.caches,
             nodes=Store(nodes),
             quotas=Store(quotas),
             services=Store(services),
             client=Client(around(process.transport)),
-            ingress=ingress_of(
-                IngressMeans(
+            ingress=service_of(
+                ServiceContext(
                     client=process.means.client,
                     units=process.units,
                     queue=queue or queue_of("", "off", is_on=False),
@@ -189,14 +189,14 @@ async def service(
                     rng=Random(3),
                     meter=meter,
                 ),
-                IngressOptions(namespace=INSTANCE),
+                ServiceOptions(namespace=INSTANCE),
             ),
             connection=lambda: served.connection,
             auditor=Auditor(process.means.caches.snapshot),
             now=now,
             rng=Random(1),
             meter=meter,
-            guard=guard or OpenDoor(),
+            guard=guard or NoAuthentication(),
         )
         options = ApiOptions(
             version="1.2.3",

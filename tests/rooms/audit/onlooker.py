@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuruntime.audit.audit import suspicions
 from gpuruntime.audit.breach import AUDITED, Breach
-from gpuruntime.audit.first_seen import Sightings
+from gpuruntime.audit.first_seen import FirstSeen
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.objects.selection import Selection
@@ -44,7 +44,7 @@ class Onlooker:
         self.looks = 0
         self.breaches: dict[Breach, None] = {}
         self._held: dict[str, dict[str, Any]] = {each.kind: {} for each in AUDITED}
-        self._sightings = Sightings()
+        self._sightings = FirstSeen()
         types = {each.kind: each.type for each in AUDITED}
         for kind in server.registry:
             if kind.kind in types:

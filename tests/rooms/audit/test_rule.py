@@ -8,7 +8,7 @@ import pytest
 
 from gpuruntime.audit.audit import suspicions
 from gpuruntime.audit.breach import Finding, reference_to
-from gpuruntime.audit.index import Facts
+from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.audit.mounts import Mount
 from gpuruntime.audit.rule import Rule, Subject
 from gpuruntime.audit.snapshot import Snapshot
@@ -19,7 +19,7 @@ NOBODY_READS_THIS = msgspec.Raw(b'{"template": {"spec": {"volumes": {"claimName"
 
 
 def failing(finding: Finding | None = None) -> Rule[Subject]:
-    def judge(_: Subject, __: Facts) -> Iterator[Finding]:
+    def judge(_: Subject, __: SnapshotIndex) -> Iterator[Finding]:
         if finding is not None:
             yield finding
         raise KeyError("owner")
@@ -38,7 +38,7 @@ def failing(finding: Finding | None = None) -> Rule[Subject]:
 def test_what_a_failing_rule_was_to_judge_is_told_with_the_fault_and_its_place(
     subject: Subject, names: list[str]
 ) -> None:
-    (told,) = failing().findings(subject, Facts(snapshot=Snapshot()))
+    (told,) = failing().findings(subject, SnapshotIndex(snapshot=Snapshot()))
     assert [each.name for each in told.objects] == names
     assert "KeyError: 'owner' (test_rule.py:" in told.message
     assert told.remedy
@@ -48,7 +48,7 @@ def test_what_a_failing_rule_was_to_judge_is_told_with_the_fault_and_its_place(
 def test_what_a_rule_found_before_it_failed_is_told_as_another_finding() -> None:
     stock = stock_unit(1)
     found = Finding(objects=(reference_to(stock),), message="m", remedy="r")
-    first, second = failing(found).findings(stock, Facts(snapshot=Snapshot()))
+    first, second = failing(found).findings(stock, SnapshotIndex(snapshot=Snapshot()))
     assert first == found
     assert first.version != second.version
 

@@ -5,7 +5,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuruntime.informer.interning import LONGEST_SHARED, MOST_SHARED, Compaction
+from gpuruntime.informer.interning import LONGEST_SHARED, MOST_SHARED, Interner
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kubernetes.metadata import ObjectMeta, OwnerReference
 
@@ -52,7 +52,7 @@ wholes = st.builds(
 
 @given(wholes)
 def test_a_compacted_value_equals_what_it_was(value: Whole) -> None:
-    compacted = Compaction(Whole)(decode(value))
+    compacted = Interner(Whole)(decode(value))
     assert codec.to_json(compacted) == codec.to_json(value)
 
 
@@ -63,7 +63,7 @@ def test_equal_words_of_two_objects_are_one_string() -> None:
         parts=(Part(word="another word"),),
         words=("a third word",),
     )
-    compaction = Compaction(Whole)
+    compaction = Interner(Whole)
     one, two = compaction(decode(value)), compaction(decode(value))
     assert one.metadata.namespace is two.metadata.namespace
     assert one.metadata.labels["colour"] is two.metadata.labels["colour"]
@@ -77,7 +77,7 @@ def test_equal_words_of_two_objects_are_one_string() -> None:
 def test_raw_parts_let_go_of_the_page_they_came_in() -> None:
     page = codec.encode({"part": {"raw": "a"}, "parts": [{"raw": "b"}]})
     references = sys.getrefcount(page)
-    compacted = Compaction(Whole)(codec.decode(page, Whole))
+    compacted = Interner(Whole)(codec.decode(page, Whole))
     assert compacted.part is not None
     assert bytes(compacted.part.raw) == b'"a"'
     assert bytes(compacted.parts[0].raw) == b'"b"'
@@ -85,7 +85,7 @@ def test_raw_parts_let_go_of_the_page_they_came_in() -> None:
 
 
 def test_words_that_never_repeat_are_forgotten_again() -> None:
-    compaction = Compaction(Whole)
+    compaction = Interner(Whole)
     for number in range(MOST_SHARED + 100):
         compaction(Whole(part=Part(word=f"word {number}")))
     assert len(compaction._strings) <= MOST_SHARED + 1
@@ -97,4 +97,4 @@ def test_a_type_without_anything_to_share_is_left_alone() -> None:
         number: int = 0
 
     value = Plain(number=7)
-    assert Compaction(Plain)(value) is value
+    assert Interner(Plain)(value) is value

@@ -7,6 +7,7 @@ from gpuruntime.informer.recovery import (
     LONGEST_DELAY_SECONDS,
     MOST_STALE_LISTS,
     Empty,
+    EventReceived,
     Health,
     Listed,
     ListFailed,
@@ -15,8 +16,7 @@ from gpuruntime.informer.recovery import (
     PageRead,
     StaleListError,
     State,
-    StoreDoubted,
-    Told,
+    StoreDiverged,
     Watching,
     WindowEnded,
     WindowOpened,
@@ -74,9 +74,9 @@ def ended(
         (Listed(version=5), ended(UNAVAILABLE), Listed(version=5)),
         (Listed(version=5), ended(FORBIDDEN), Listed(version=5)),
         (Listed(version=5), ended(MALFORMED), Listed(version=5)),
-        (Watching(version=5), Told(version=7), Watching(version=7)),
-        (Watching(version=5), Told(version=4), Watching(version=5)),
-        (Watching(version=5, refusals=1), Told(version=7), Watching(version=7)),
+        (Watching(version=5), EventReceived(version=7), Watching(version=7)),
+        (Watching(version=5), EventReceived(version=4), Watching(version=5)),
+        (Watching(version=5, refusals=1), EventReceived(version=7), Watching(version=7)),
         (Watching(version=5), ended(), Listed(version=5)),
         (Watching(version=5), ended(UNREACHABLE), Listed(version=5)),
         (Watching(version=5), ended(THROTTLED), Listed(version=5)),
@@ -87,7 +87,7 @@ def ended(
         (Listed(version=5, refusals=1), WindowOpened(), Watching(version=5, refusals=1)),
         (Watching(version=5, refusals=1), ended(UNAVAILABLE), Empty()),
         (Watching(version=5, refusals=1), ended(SILENT), Empty()),
-        (Watching(version=5), StoreDoubted(), Empty()),
+        (Watching(version=5), StoreDiverged(), Empty()),
     ],
 )
 def test_each_outcome_has_its_one_transition(
@@ -120,7 +120,7 @@ def test_a_list_at_the_known_version_is_good() -> None:
         (ended(UNREACHABLE, lived=300), True),
         (ListFailed(error=FORBIDDEN), True),
         (ListRead(version=5), False),
-        (StoreDoubted(), False),
+        (StoreDiverged(), False),
     ],
 )
 def test_a_window_without_a_second_of_life_or_an_event_is_a_failure(

@@ -24,7 +24,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.resources import Resource
-from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import (
     POOL_INDEXES,
     STOCK_INDEXES,
@@ -32,8 +32,8 @@ from gpuruntime.operations.lookup.caches import (
     UNIT_INDEXES,
     Caches,
 )
-from gpuruntime.operations.operations import Inventory, inventory_of
-from gpuruntime.operations.options import Means, Namespaces, Options
+from gpuruntime.operations.operations import Operations, operations_of
+from gpuruntime.operations.options import Namespaces, OperationContext, Options
 from gpuruntime.operations.requests import CreateUnit, parse_create_unit
 from tests.faults import FaultyTransport
 
@@ -152,8 +152,8 @@ class Replica:
     """One process: its own caches and its own connection, which tests can break."""
 
     transport: FaultyTransport
-    means: Means
-    inventory: Inventory
+    means: OperationContext
+    inventory: Operations
     stock: Informer[GPUUnit]
     units: Informer[GPUUnit]
     pools: Informer[StockPool]
@@ -186,7 +186,7 @@ async def replica(
         caches = Caches(
             stock=informers[0], units=informers[1], pools=informers[2], storages=informers[3]
         )
-        means = Means(
+        means = OperationContext(
             client=client,
             caches=caches,
             options=options,
@@ -194,7 +194,7 @@ async def replica(
             rng=Random(seed),
             meter=meter,
         )
-        inventory = inventory_of(means, tasks)
+        inventory = operations_of(means, tasks)
         runs = [tasks.create_task(each.run()) for each in informers]
         for informer in informers:
             await informer.synced.wait()
@@ -228,9 +228,9 @@ def order(operation: str, **members: object) -> CreateUnit:
     return parse_create_unit(body, NAMESPACES)
 
 
-async def told(inventory: Inventory, request: CreateUnit) -> str:
+async def told(inventory: Operations, request: CreateUnit) -> str:
     try:
         creation = await inventory.units.create(request)
-    except InventoryError as error:
+    except OperationsError as error:
         return error.code
     return f"{200 if creation.is_replay else 201} {creation.unit.metadata.name}"

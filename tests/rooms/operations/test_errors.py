@@ -8,7 +8,7 @@ from gpuruntime.kube import errors as kube
 from gpuruntime.operations.errors import (
     BusyError,
     ClusterUnavailableError,
-    InventoryError,
+    OperationsError,
     RefusedError,
     UnknownOutcomeError,
     bounded,
@@ -54,5 +54,5 @@ async def test_what_takes_too_long_has_an_unknown_outcome() -> None:
 
 
 def test_codes_are_different_words() -> None:
-    codes = [error.code for error in InventoryError.__subclasses__()]
+    codes = [error.code for error in OperationsError.__subclasses__()]
     assert len(set(codes)) == len(codes) == 16

@@ -8,10 +8,10 @@ import pytest
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.operations.errors import (
-    InventoryError,
     NameTakenError,
     OperationConflictError,
     OperationFinishedError,
+    OperationsError,
     PoolNotFoundError,
     SpecConflictError,
 )
@@ -51,7 +51,7 @@ def pool(operation: str = "one", **members: Any) -> CreatePool:
 async def told(api: Replica, request: SeedStock | CreatePool) -> str:
     try:
         creation = await api.inventory.pools.create(request)
-    except InventoryError as error:
+    except OperationsError as error:
         return error.code
     return "200" if creation.is_replay else "202"
 

@@ -18,7 +18,7 @@ from gpuruntime.reconcilers.tombstones import (
     MOST_REMEMBERED,
     REMEMBER_SECONDS,
     SWEEP_SECONDS,
-    Undertaker,
+    TombstoneWriter,
     bury,
 )
 from gpuruntime.workqueue.queue import WorkQueue
@@ -47,10 +47,10 @@ def tombstones_of(api: Replica, *, retention_seconds: float = 3_600.0) -> Tombst
     )
 
 
-def undertaker_of(api: Replica, queue: WorkQueue[Key] | None = None) -> Undertaker:
+def undertaker_of(api: Replica, queue: WorkQueue[Key] | None = None) -> TombstoneWriter:
     """With a mirror that has not been read."""
     mirror = Informer(api.means.client, CONFIG_MAPS, rng=Random(1))
-    return Undertaker(tombstones_of(api), queue or WorkQueue("deletion"), mirror)
+    return TombstoneWriter(tombstones_of(api), queue or WorkQueue("deletion"), mirror)
 
 
 def buried(world: World) -> list[str]:

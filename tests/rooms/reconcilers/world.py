@@ -25,7 +25,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
-from gpuruntime.reconcilers.informers import Surroundings
+from gpuruntime.reconcilers.informers import ReconcilerContext
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
@@ -340,7 +340,7 @@ async def managing(
         transport = FaultyTransport(world.ledger, tasks=tasks, latency=lambda: 0.001)
         meter = CountingMeter()
         reconcilers = Reconcilers(
-            Surroundings(
+            ReconcilerContext(
                 client=Client(transport),
                 options=options,
                 retention_seconds=retention_seconds,

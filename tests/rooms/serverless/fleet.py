@@ -13,7 +13,7 @@ import attrs
 from gpuruntime.bus.connection import Connection
 from gpuruntime.framework.server import serving
 from gpuruntime.models.kinds.functions import Framework
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import ActivatorOptions
 from tests.rooms.bus.broker import SMALL, Bus, connection
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Document
@@ -80,8 +80,8 @@ class Fleet:
     ledger: Ledger
 
 
-def _queue(own: Connection, made: Bus) -> Queue:
-    return Queue(own, made.names, rng=Random(4), streams=SMALL)
+def _queue(own: Connection, made: Bus) -> BrokerLink:
+    return BrokerLink(own, made.names, rng=Random(4), streams=SMALL)
 
 
 @asynccontextmanager

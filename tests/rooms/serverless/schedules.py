@@ -17,7 +17,7 @@ import attrs
 
 from gpuruntime.bus.errors import UnavailableError
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Beat, WorkerState, encode
+from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.embedded.objects.versions import Change
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
@@ -284,7 +284,7 @@ class Worker:
     def _tell(self) -> None:
         if self._world.rng.random() < BEATS_LOST:
             return
-        beat = Beat(
+        beat = Heartbeat(
             workerName=self.name,
             uid=self._uid,
             serverlessRequestID=FUNCTION,

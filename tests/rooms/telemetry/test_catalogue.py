@@ -9,7 +9,7 @@ import pytest
 from gpuruntime.audit.audit import RULES
 from gpuruntime.models.kinds.invocations import Mode, State
 from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
-from gpuruntime.operations.errors import InventoryError
+from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.counts import StockState
 from gpuruntime.reconcilers.unit.timings import STAGES, TOTAL
 from gpuruntime.serverless.errors import ServerlessError
@@ -28,7 +28,7 @@ def values_of(name: str, label: str) -> set[str]:
     return {value for each in BY_NAME[name].labels if each.name == label for value in each.known}
 
 
-def codes_of(root: type[InventoryError] | type[ServerlessError]) -> set[str]:
+def codes_of(root: type[OperationsError] | type[ServerlessError]) -> set[str]:
     return {kind.code for kind in root.__subclasses__() if kind.__module__ == root.__module__}
 
 
@@ -80,7 +80,7 @@ def equal(name: str, label: str, real: Iterable[str]) -> None:
 def test_known_values_of_labels_are_those_of_the_code() -> None:
     ends = {state for state in State if state.is_terminal}
     equal("audit_breaches", "rule", (rule.name for rule in RULES))
-    assert set(label_values.REFUSALS) == codes_of(InventoryError)
+    assert set(label_values.REFUSALS) == codes_of(OperationsError)
     assert set(function_metrics.REFUSED) == codes_of(ServerlessError)
     assert set(function_metrics.ENDS) == ends
     equal("serverless_invocations_total", "mode", Mode)

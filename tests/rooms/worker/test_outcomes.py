@@ -7,13 +7,13 @@ from gpuruntime.bus.messages import NULL, Record
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.worker.delivery_plan import Limits
 from gpuruntime.worker.outcomes import (
-    Again,
     Answer,
     Conclusion,
     Ended,
     Failure,
     NotCalled,
     Outcome,
+    RetryLater,
     conclude,
 )
 from tests.rooms.worker.invocations import NOW, record
@@ -49,7 +49,7 @@ def test_a_failed_attempt_is_queued_again_with_its_reason_and_nothing_of_its_ans
     outcome: Outcome,
 ) -> None:
     conclusion = concluded(outcome)
-    assert isinstance(conclusion, Again)
+    assert isinstance(conclusion, RetryLater)
     again = conclusion.record
     assert conclusion.pause_seconds == 1
     assert (again.state, again.attempt, again.forgiven) == (State.QUEUED, 1, 0)
@@ -84,7 +84,7 @@ def test_a_call_that_the_framework_refuses_is_a_dead_letter_at_once() -> None:
 
 def test_what_was_never_sent_uses_up_no_attempt() -> None:
     conclusion = concluded(NotCalled("nobody listens"), record(State.RUNNING, attempt=3))
-    assert isinstance(conclusion, Again)
+    assert isinstance(conclusion, RetryLater)
     assert (conclusion.record.attempt, conclusion.record.forgiven) == (3, 1)
     assert conclusion.pause_seconds == 1
 

@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from gpuruntime.bus.chunks import Bodies
-from gpuruntime.bus.messages import Beat, Control, DeadLetter, Order, WorkerState, encode, read
+from gpuruntime.bus.messages import (
+    Control,
+    ControlCommand,
+    DeadLetter,
+    Heartbeat,
+    WorkerState,
+    encode,
+    read,
+)
 from gpuruntime.bus.names import dead_letter_id, unreadable_letter_id
 from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.streams import consumer_declaration
@@ -27,7 +35,7 @@ async def letter(made: Bus, letter_id: str) -> DeadLetter | None:
 
 
 async def order(
-    made: Bus, what: Order, *, worker: str = "w1", name: str = "", uid: str = ""
+    made: Bus, what: ControlCommand, *, worker: str = "w1", name: str = "", uid: str = ""
 ) -> None:
     subject = made.names.control(FUNCTION, worker)
     told = Control(order=what, invocationID=name, uid=uid)
@@ -37,7 +45,7 @@ async def order(
 async def cancel(made: Bus, name: str) -> None:
     """As the api does it: the record first, then a word to the worker."""
     await turn(made, name, state=State.CANCELLED)
-    await order(made, Order.CANCEL, name=name)
+    await order(made, ControlCommand.CANCEL, name=name)
 
 
 async def redeclare(made: Bus) -> None:
@@ -279,7 +287,7 @@ async def test_an_order_to_cancel_what_is_not_cancelled_changes_nothing(declared
     async with working(declared, ledger.handle):
         await accept(declared, "a")
         await eventually(lambda: bool(ledger.starts))
-        await order(declared, Order.CANCEL, name="a")
+        await order(declared, ControlCommand.CANCEL, name="a")
         await declared.connection.publish(declared.names.control(FUNCTION, "w1"), b"nonsense")
         await asyncio.sleep(0.2)
         ledger.gate.set()
@@ -400,10 +408,10 @@ async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
     declared: Bus,
 ) -> None:
     ledger = Ledger()
-    beats: list[Beat] = []
+    beats: list[Heartbeat] = []
     subject = declared.names.beat(FUNCTION, "w1")
     async with (
-        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Heartbeat))),
         working(declared, ledger.handle, beat_seconds=60.0),
     ):
         await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
@@ -423,10 +431,10 @@ async def test_what_was_accepted_for_another_declarer_is_never_run_and_told_of(
 ) -> None:
     """It may have been another tenant's function of the name."""
     ledger = Ledger()
-    beats: list[Beat] = []
+    beats: list[Heartbeat] = []
     subject = declared.names.beat(FUNCTION, "w1")
     async with (
-        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Heartbeat))),
         working(declared, ledger.handle, declarer="b"),
     ):
         await accept(declared, "theirs", declarer="a")
@@ -441,17 +449,17 @@ async def test_what_was_accepted_for_another_declarer_is_never_run_and_told_of(
 
 async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -> None:
     ledger = Ledger()
-    beats: list[Beat] = []
+    beats: list[Heartbeat] = []
     subject = declared.names.beat(FUNCTION, "w1")
     async with (
-        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Beat))),
+        declared.connection.listening(subject, lambda m: beats.append(read(m.data, Heartbeat))),
         working(declared, ledger.handle, concurrency=3, uid="u"),
     ):
         await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
         ledger.gate.clear()
         await accept(declared, "a")
         await eventually(lambda: beats[-1].busy == 1)
-        await order(declared, Order.DRAIN)
+        await order(declared, ControlCommand.DRAIN)
         await eventually(lambda: beats[-1].state is WorkerState.DRAINING)
         ledger.gate.set()
         await eventually(lambda: beats[-1].state is WorkerState.DRAINED)
@@ -464,11 +472,11 @@ async def test_an_order_to_drain_for_an_earlier_worker_of_the_name_changes_nothi
 ) -> None:
     ledger = Ledger()
     async with working(declared, ledger.handle, uid="second") as worker:
-        await order(declared, Order.DRAIN, uid="first")
+        await order(declared, ControlCommand.DRAIN, uid="first")
         await accept(declared, "a")
         assert (await ended(declared, "a")).state is State.SUCCEEDED
         assert worker.state is WorkerState.READY
-        await order(declared, Order.DRAIN, uid="second")
+        await order(declared, ControlCommand.DRAIN, uid="second")
         await eventually(lambda: worker.state is WorkerState.DRAINED)
 
 
@@ -479,7 +487,7 @@ async def test_where_one_of_the_two_knows_no_uid_an_order_to_drain_counts(
     async with working(declared, Ledger().handle, uid=own) as worker:
         await accept(declared, "a")
         await ended(declared, "a")
-        await order(declared, Order.DRAIN, uid=told)
+        await order(declared, ControlCommand.DRAIN, uid=told)
         await eventually(lambda: worker.state is WorkerState.DRAINED)
 
 

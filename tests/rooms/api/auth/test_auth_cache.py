@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gpuruntime.api.auth.auth_cache import Verdicts
+from gpuruntime.api.auth.auth_cache import AuthCache
 from gpuruntime.api.errors import CrowdedError, NotServingError
 
 pytestmark = pytest.mark.looptime
@@ -24,7 +24,7 @@ class Source:
 
 
 async def test_what_came_first_is_forgotten_first() -> None:
-    source, verdicts = Source(), Verdicts[int](lambda _: 60.0, most_kept=2)
+    source, verdicts = Source(), AuthCache[int](lambda _: 60.0, most_kept=2)
     for key in "abc":
         await verdicts.get(key, source.ask)
     assert len(verdicts) == 2
@@ -33,7 +33,7 @@ async def test_what_came_first_is_forgotten_first() -> None:
 
 
 async def test_whoever_waits_hears_of_the_failure_too_and_it_is_not_kept() -> None:
-    source, verdicts = Source(), Verdicts[int](lambda _: 60.0)
+    source, verdicts = Source(), AuthCache[int](lambda _: 60.0)
     source.is_away = True
 
     async def told() -> bool:
@@ -52,7 +52,7 @@ async def test_whoever_waits_hears_of_the_failure_too_and_it_is_not_kept() -> No
 
 
 async def test_where_the_one_who_asks_goes_away_another_one_asks() -> None:
-    source, verdicts = Source(), Verdicts[int](lambda _: 60.0)
+    source, verdicts = Source(), AuthCache[int](lambda _: 60.0)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(verdicts.get("a", source.ask))
         second = tasks.create_task(verdicts.get("a", source.ask))
@@ -62,7 +62,7 @@ async def test_where_the_one_who_asks_goes_away_another_one_asks() -> None:
 
 
 async def test_only_so_many_questions_are_on_their_way() -> None:
-    source, verdicts = Source(), Verdicts[int](lambda _: 60.0, most_asked=2)
+    source, verdicts = Source(), AuthCache[int](lambda _: 60.0, most_asked=2)
     async with asyncio.TaskGroup() as tasks:
         for key in "ab":
             tasks.create_task(verdicts.get(key, source.ask))

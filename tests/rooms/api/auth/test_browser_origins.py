@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gpuruntime.api.auth.browser_origins import Origins, is_near, is_of_another_page
+from gpuruntime.api.auth.browser_origins import BrowserOrigins, is_near, is_of_another_page
 from gpuruntime.api.errors import DeniedError
 from tests.rooms.api.service import STOCK_UNITS, UNITS, service
 from tests.rooms.operations.cluster import Cluster
@@ -88,9 +88,9 @@ def test_names_that_somebody_made_to_lead_here(host: str) -> None:
 
 def test_a_name_from_elsewhere_is_no_matter_where_others_may_call() -> None:
     rebound = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
-    Origins().demand("DELETE", rebound)
+    BrowserOrigins().demand("DELETE", rebound)
     with pytest.raises(DeniedError, match="allowUnauthenticated"):
-        Origins(is_local=True).demand("DELETE", rebound)
+        BrowserOrigins(is_local=True).demand("DELETE", rebound)
 
 
 @pytest.mark.looptime
@@ -98,7 +98,7 @@ async def test_another_site_changes_nothing_through_an_operators_browser() -> No
     cluster = Cluster()
     cluster.add_stock(1)
     foreign = {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
-    async with service(cluster, origins=Origins(is_local=True)) as api:
+    async with service(cluster, origins=BrowserOrigins(is_local=True)) as api:
         assert (await api.create(name="demo")).status == 201
         for method, path in (
             ("DELETE", f"{UNITS}/demo"),

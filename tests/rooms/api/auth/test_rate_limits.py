@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from gpuruntime.api.auth.access import Principal, Role
-from gpuruntime.api.auth.rate_limits import Allowances, Limits
+from gpuruntime.api.auth.rate_limits import Limits, RateLimits
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.errors import OverdrawnError
 from tests.rooms.api.service import UNITS, service
@@ -16,7 +16,7 @@ from tests.rooms.operations.cluster import Cluster
 LIMITS = Limits(per_second=2.0, burst=3, at_once=2)
 
 
-def served(allowances: Allowances, count: int, *, now: float, caller: str = "a") -> int:
+def served(allowances: RateLimits, count: int, *, now: float, caller: str = "a") -> int:
     """How many of so many requests, one after the other, are."""
     done = 0
     for _ in range(count):
@@ -29,7 +29,7 @@ def served(allowances: Allowances, count: int, *, now: float, caller: str = "a")
 
 
 def test_after_a_burst_a_caller_goes_on_at_its_rate() -> None:
-    allowances = Allowances(LIMITS)
+    allowances = RateLimits(LIMITS)
     assert served(allowances, 10, now=0.0) == 3
     assert served(allowances, 10, now=0.4) == 0
     assert served(allowances, 10, now=1.0) == 2
@@ -37,13 +37,13 @@ def test_after_a_burst_a_caller_goes_on_at_its_rate() -> None:
 
 
 def test_callers_do_not_pay_for_each_other() -> None:
-    allowances = Allowances(LIMITS)
+    allowances = RateLimits(LIMITS)
     assert served(allowances, 10, now=0.0) == 3
     assert served(allowances, 10, now=0.0, caller="b") == 3
 
 
 def test_who_is_told_to_wait_hears_for_how_long() -> None:
-    allowances = Allowances(Limits(per_second=0.1, burst=1))
+    allowances = RateLimits(Limits(per_second=0.1, burst=1))
     served(allowances, 1, now=0.0)
     with pytest.raises(OverdrawnError) as caught, allowances.use("a", 2.0):
         pass
@@ -51,7 +51,7 @@ def test_who_is_told_to_wait_hears_for_how_long() -> None:
 
 
 def test_only_so_many_are_in_hand_and_their_end_makes_room() -> None:
-    allowances = Allowances(LIMITS)
+    allowances = RateLimits(LIMITS)
     with ExitStack() as held:
         held.enter_context(allowances.use("a", 0.0))
         held.enter_context(allowances.use("a", 0.0))
@@ -60,14 +60,14 @@ def test_only_so_many_are_in_hand_and_their_end_makes_room() -> None:
 
 
 def test_a_request_that_failed_is_in_hand_no_longer() -> None:
-    allowances = Allowances(Limits(at_once=1))
+    allowances = RateLimits(Limits(at_once=1))
     with pytest.raises(ValueError, match="broken"), allowances.use("a", 0.0):
         raise ValueError("broken")
     assert served(allowances, 1, now=0.0) == 1
 
 
 def test_callers_at_rest_are_forgotten_and_others_are_not() -> None:
-    allowances = Allowances(LIMITS, most_callers=2)
+    allowances = RateLimits(LIMITS, most_callers=2)
     with allowances.use("busy", 0.0):
         for number in range(10):
             served(allowances, 1, now=0.0, caller=f"c{number}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.api.console.page_diffs import LivePage, PageNews, Rows, ValueNews
+from gpuruntime.api.console.page_diffs import LivePage, PageDiff, Rows, ValueDiff
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 
@@ -33,7 +33,7 @@ def read(events: bytes) -> tuple[str, Any]:
 
 
 def test_the_whole_page_comes_first() -> None:
-    news = PageNews(Sight(page("a", "b", following="x")).look)
+    news = PageDiff(Sight(page("a", "b", following="x")).look)
     assert read(news()) == (
         "page",
         {"put": [json.loads(row("a")), json.loads(row("b"))], "names": ["a", "b"], "next": "x"},
@@ -41,14 +41,14 @@ def test_the_whole_page_comes_first() -> None:
 
 
 def test_nothing_is_told_twice() -> None:
-    news = PageNews(Sight(page("a", "b")).look)
+    news = PageDiff(Sight(page("a", "b")).look)
     assert news()
     assert news() == b""
 
 
 def test_only_what_is_another_comes_again() -> None:
     sight = Sight(page("a", "b", "d"))
-    news = PageNews(sight.look)
+    news = PageDiff(sight.look)
     news()
     sight.page = page("b", "c", "d", following="y", d="new")
     name, told = read(news())
@@ -59,7 +59,7 @@ def test_only_what_is_another_comes_again() -> None:
 
 def test_what_goes_and_what_follows_are_told_though_nothing_is_put() -> None:
     sight = Sight(page("a", "b"))
-    news = PageNews(sight.look)
+    news = PageDiff(sight.look)
     news()
     sight.page = page("a")
     assert read(news())[1] == {"put": [], "names": ["a"], "next": ""}
@@ -69,12 +69,12 @@ def test_what_goes_and_what_follows_are_told_though_nothing_is_put() -> None:
 
 def test_a_hostile_text_stays_in_its_line() -> None:
     hostile = LivePage(rows={"a": json.dumps({"name": "a\n\nevent: x\ndata: {}"}).encode()})
-    assert read(PageNews(lambda: hostile)())[0] == "page"
+    assert read(PageDiff(lambda: hostile)())[0] == "page"
 
 
 def test_a_value_is_told_when_it_is_another() -> None:
     values = iter([{"n": 1}, {"n": 1}, {"n": 2}])
-    news = ValueNews("fleet", lambda: next(values))
+    news = ValueDiff("fleet", lambda: next(values))
     assert read(news()) == ("fleet", {"n": 1})
     assert news() == b""
     assert read(news()) == ("fleet", {"n": 2})

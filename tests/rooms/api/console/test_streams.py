@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.tokens import TokenGuard
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.console.streams import HEARTBEAT, Changes, StreamLimits, Streams
 from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.rooms.api.service import POOLS, STORAGES, UNITS, WELL, Service, service, unit_order
@@ -234,7 +234,7 @@ async def test_a_stream_ends_when_the_cluster_is_away_and_is_refused_with_the_re
 ) -> None:
     async with reading(api, "units") as reader:
         await reader.event()
-        api.connection = Connection(error="connection refused", is_synced=True)
+        api.connection = ClusterLink(error="connection refused", is_synced=True)
         assert await reader.block() == b""
     async with api.client.get(f"{EVENTS}/units") as response:
         assert response.status == 503

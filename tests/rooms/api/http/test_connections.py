@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 from aiohttp import web
 
-from gpuruntime.api.http.server import ConnectionLimits, Runner
+from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 
 pytestmark = pytest.mark.looptime
 
@@ -40,7 +40,7 @@ async def connect() -> AsyncIterator[Connect]:
     app = web.Application()
     app.router.add_route("*", "/", _echo)
     app.router.add_route("GET", "/much", _much)
-    runner = Runner(app, rng=Random(1), limits=LIMITS, shutdown_timeout=1.0)
+    runner = ServerRunner(app, rng=Random(1), limits=LIMITS, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     made: list[Streams] = []

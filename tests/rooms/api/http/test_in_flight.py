@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from gpuruntime.api.errors import NotServingError
-from gpuruntime.api.http.in_flight import Crowd
+from gpuruntime.api.http.in_flight import InFlightLimit
 from tests.rooms.api.service import service
 from tests.rooms.operations.cluster import Cluster
 
@@ -15,7 +15,7 @@ MOST = 4
 
 
 def test_what_lasts_takes_half_of_the_places_at_most() -> None:
-    crowd = Crowd(MOST)
+    crowd = InFlightLimit(MOST)
     with ExitStack() as stack:
         for _ in range(MOST // 2):
             stack.enter_context(crowd.place(lasts=True))

@@ -15,7 +15,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from gpuruntime.api.http.security_headers import CLOSED, POLICY, marks, put_marks
-from gpuruntime.api.http.server import ConnectionLimits, Runner
+from gpuruntime.api.http.server import ConnectionLimits, ServerRunner
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.kube.servers import Authority
 from tests.rooms.operations.cluster import Cluster
@@ -104,7 +104,9 @@ async def test_over_tls_browsers_are_told_to_stay_there(tmp_path: Path) -> None:
         put_marks(response, "one", is_encrypted=request.secure)
 
     app.on_response_prepare.append(marked)
-    runner = Runner(app, rng=Random(1), limits=ConnectionLimits(most=1), shutdown_timeout=1.0)
+    runner = ServerRunner(
+        app, rng=Random(1), limits=ConnectionLimits(most=1), shutdown_timeout=1.0
+    )
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     host, port = runner.addresses[0]

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from gpuruntime.bus.messages import Invocation, Record, read
 from gpuruntime.models.kinds.invocations import FailureClass, State
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from tests.rooms.api.service import INVOCATIONS, WELL, Answer, Service, service
 from tests.rooms.bus.broker import FUNCTION, SMALL, Broker, eventually
 from tests.rooms.bus.fixtures import own, shared
@@ -33,7 +33,7 @@ class Site:
     """The API, and its queue as the tests use it in the worker's place."""
 
     api: Service
-    queue: Queue
+    queue: BrokerLink
 
     async def invoke(self, name: str = "one", **members: object) -> Answer:
         body = {"invocationID": name, "serverlessRequestID": FUNCTION, "payload": 1, **members}

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import attrs
 import pytest
 
-from gpuruntime.api.cluster_link import Connection
+from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kubernetes.cluster import (
     Node,
@@ -78,9 +78,9 @@ async def test_health_tells_since_when_it_runs(cluster: Cluster) -> None:
 
 
 AWAY = {
-    "off": Connection(is_enabled=False),
-    "away": Connection(error="connection refused"),
-    "not synced": Connection(is_connected=True),
+    "off": ClusterLink(is_enabled=False),
+    "away": ClusterLink(error="connection refused"),
+    "not synced": ClusterLink(is_connected=True),
     "stopping": attrs.evolve(WELL, is_stopping=True),
 }
 

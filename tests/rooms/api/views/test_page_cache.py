@@ -2,7 +2,7 @@
 
 import json
 
-from gpuruntime.api.views.page_cache import MOST_PAGES, PageDocuments
+from gpuruntime.api.views.page_cache import MOST_PAGES, PageCache
 
 
 def item(number: int) -> bytes:
@@ -13,7 +13,7 @@ ITEMS = [item(1), item(2)]
 
 
 def test_a_document_is_the_page_as_json() -> None:
-    document = PageDocuments().of("page", ITEMS, "more")
+    document = PageCache().of("page", ITEMS, "more")
     assert json.loads(document) == {
         "data": [{"name": "unit-1"}, {"name": "unit-2"}],
         "next": "more",
@@ -21,17 +21,17 @@ def test_a_document_is_the_page_as_json() -> None:
 
 
 def test_an_empty_page_is_a_document_too() -> None:
-    assert json.loads(PageDocuments().of("page", [], "")) == {"data": [], "next": ""}
+    assert json.loads(PageCache().of("page", [], "")) == {"data": [], "next": ""}
 
 
 def test_the_same_items_are_the_same_document() -> None:
-    documents = PageDocuments()
+    documents = PageCache()
     first = documents.of("page", [*ITEMS], "")
     assert documents.of("page", [*ITEMS], "") is first
 
 
 def test_whatever_changes_in_a_page_makes_another_document() -> None:
-    documents = PageDocuments()
+    documents = PageCache()
     documents.of("page", ITEMS, "")
     for items, following in (
         ([item(1), item(3)], ""),
@@ -45,14 +45,14 @@ def test_whatever_changes_in_a_page_makes_another_document() -> None:
 
 
 def test_pages_of_different_questions_are_kept_apart() -> None:
-    documents = PageDocuments()
+    documents = PageCache()
     first, second = documents.of("a", ITEMS, ""), documents.of("b", ITEMS[:1], "")
     assert documents.of("a", ITEMS, "") is first
     assert documents.of("b", ITEMS[:1], "") is second
 
 
 def test_no_more_is_kept_than_it_may_take() -> None:
-    documents = PageDocuments(most_bytes=100)
+    documents = PageCache(most_bytes=100)
     for number in range(100):
         documents.of(number, [item(number)], "")
     assert 0 < len(documents) <= 3
@@ -63,13 +63,13 @@ def test_no_more_is_kept_than_it_may_take() -> None:
 
 
 def test_there_is_an_end_to_the_empty_pages_that_are_kept() -> None:
-    documents = PageDocuments()
+    documents = PageCache()
     for number in range(2 * MOST_PAGES):
         documents.of(number, [], "")
     assert len(documents) == MOST_PAGES
 
 
 def test_a_page_larger_than_all_that_may_be_kept_is_sent_and_forgotten() -> None:
-    documents = PageDocuments(most_bytes=10)
+    documents = PageCache(most_bytes=10)
     assert json.loads(documents.of("page", ITEMS, ""))["data"]
     assert not len(documents)

@@ -1,6 +1,6 @@
 """Places and promises: what counts as taken, and for whom."""
 
-from gpuruntime.embedded.scheduler.assignments import Seating
+from gpuruntime.embedded.scheduler.assignments import Assignments
 from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Seat
 from tests.rooms.embedded.things import node, pod
 
@@ -13,8 +13,8 @@ def seat(name: str, priority: int = 0) -> Seat:
     return Seat.of(pod(name, priority=priority), needs(priority))
 
 
-def seating(*nodes: str) -> Seating:
-    made = Seating()
+def seating(*nodes: str) -> Assignments:
+    made = Assignments()
     for name in nodes:
         made.put_node(NodeFacts.of(node(name)))
     return made

@@ -6,9 +6,9 @@ from typing import Any
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.node_fit import obstacle
 from gpuruntime.embedded.scheduler.node_resources import (
+    FreeResources,
     Needs,
     NodeFacts,
-    Room,
     Seat,
     with_seats,
     without_seats,
@@ -27,15 +27,15 @@ def seat(of: Pod) -> Seat:
     return Seat.of(of, Needs.of(of))
 
 
-def rooms(**pods: list[Pod]) -> dict[str, Room]:
-    made = {name: Room(NodeFacts.of(node(name, gpu="8"))) for name in pods}
+def rooms(**pods: list[Pod]) -> dict[str, FreeResources]:
+    made = {name: FreeResources(NodeFacts.of(node(name, gpu="8"))) for name in pods}
     for name, sitting in pods.items():
         for each in sitting:
             made[name].put(seat(each))
     return made
 
 
-def outcome(of: Pod, among: dict[str, Room], **options: Any) -> Eviction | str:
+def outcome(of: Pod, among: dict[str, FreeResources], **options: Any) -> Eviction | str:
     needs = Needs.of(of)
     reserved = options.pop("reserved", {})
     found = {
@@ -46,7 +46,7 @@ def outcome(of: Pod, among: dict[str, Room], **options: Any) -> Eviction | str:
     return preempt(needs, among, found, reserved=reserved, **options)
 
 
-def victims(of: Pod, among: dict[str, Room], **options: Any) -> tuple[str, list[str]]:
+def victims(of: Pod, among: dict[str, FreeResources], **options: Any) -> tuple[str, list[str]]:
     found = outcome(of, among, **options)
     assert isinstance(found, Eviction)
     return found.node, sorted(each.key.name for each in found.victims)
@@ -89,7 +89,7 @@ def test_equals_and_betters_are_never_victims() -> None:
 
 def test_where_nothing_helps_it_is_said_for_each_node() -> None:
     among = rooms(full=[gpus("a", 8, 5), gpus("b", 0, -1)], small=[])
-    among["small"] = Room(NodeFacts.of(node("small", gpu="2")))
+    among["small"] = FreeResources(NodeFacts.of(node("small", gpu="2")))
     assert outcome(gpus("new", 4), among) == (
         "0/2 nodes are available: 1 Insufficient gpu, 1 Preemption is not helpful for scheduling."
     )

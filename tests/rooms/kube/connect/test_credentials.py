@@ -16,7 +16,7 @@ from aiohttp import web
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.connect.credentials import REREAD_SECONDS, RETRY_SECONDS
-from gpuruntime.kube.connect.endpoint import Access
+from gpuruntime.kube.connect.endpoint import Endpoint
 from gpuruntime.kube.connect.exec_plugin import ExecPlugin
 from gpuruntime.kube.connect.sources import Kubeconfig
 from gpuruntime.kube.errors import NotLeadingError, OutcomeUnknownError, UnauthorizedError
@@ -119,12 +119,12 @@ async def test_an_expired_token_is_renewed_before_it_is_shown(tmp_path: Path) ->
 class Rotation:
     """A source whose loads give the next of its accesses; the last one stays."""
 
-    accesses: list[Access | ConfigurationError]
+    accesses: list[Endpoint | ConfigurationError]
     is_costly: bool = False
     loads: int = 0
     gate: threading.Event = attrs.field(factory=threading.Event)
 
-    def load(self) -> Access:
+    def load(self) -> Endpoint:
         self.gate.wait(10)
         self.loads += 1
         outcome = self.accesses[min(self.loads, len(self.accesses)) - 1]
@@ -141,9 +141,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 async def accesses(
     directory: Path, url: str, *tokens: str, lives: tuple[int, ...] = ()
-) -> list[Access | ConfigurationError]:
+) -> list[Endpoint | ConfigurationError]:
     """One for each token; their lives are in seconds from the start."""
-    loaded: list[Access | ConfigurationError] = []
+    loaded: list[Endpoint | ConfigurationError] = []
     for index, token in enumerate(tokens):
         config = write_kubeconfig(directory, url, user={"token": token})
         access = await asyncio.to_thread(Kubeconfig(str(config)).load)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gpuruntime.operations.claim.sharding import REMEMBERED_SECONDS, Peers
+from gpuruntime.operations.claim.sharding import REMEMBERED_SECONDS, StockShards
 from tests.rooms.operations.units import claimed, stock
 
 pytestmark = pytest.mark.looptime
@@ -13,16 +13,16 @@ pytestmark = pytest.mark.looptime
 STOCK = [stock(f"p-{number}") for number in range(200)]
 
 
-def share(peers: Peers) -> set[str]:
+def share(peers: StockShards) -> set[str]:
     return {unit.metadata.name for unit in STOCK if peers.leaves_to_us(unit)}
 
 
 async def test_alone_everything_is_ours() -> None:
-    assert len(share(Peers(Random(1)))) == 200
+    assert len(share(StockShards(Random(1)))) == 200
 
 
 async def test_replicas_that_met_divide_the_stock_between_them() -> None:
-    one, two = Peers(Random(1)), Peers(Random(2))
+    one, two = StockShards(Random(1)), StockShards(Random(2))
     one.meet(claimed(attempt=two.new_attempt()))
     two.meet(claimed(attempt=one.new_attempt()))
     assert share(one) | share(two) == {unit.metadata.name for unit in STOCK}
@@ -31,20 +31,20 @@ async def test_replicas_that_met_divide_the_stock_between_them() -> None:
 
 
 async def test_claims_of_our_own_and_without_a_mark_are_no_meeting() -> None:
-    peers = Peers(Random(1))
+    peers = StockShards(Random(1))
     peers.meet(claimed(attempt=peers.new_attempt()))
     peers.meet(stock())
     assert len(share(peers)) == 200
 
 
 async def test_a_peer_is_forgotten_after_a_while() -> None:
-    one, two = Peers(Random(1)), Peers(Random(2))
+    one, two = StockShards(Random(1)), StockShards(Random(2))
     one.meet(claimed(attempt=two.new_attempt()))
     await asyncio.sleep(REMEMBERED_SECONDS + 1)
     assert len(share(one)) == 200
 
 
 async def test_no_two_attempts_have_one_token() -> None:
-    one, two = Peers(Random(1)), Peers(Random(2))
+    one, two = StockShards(Random(1)), StockShards(Random(2))
     tokens = [each.new_attempt() for each in (one, two) for _ in range(10)]
     assert len(set(tokens)) == 20

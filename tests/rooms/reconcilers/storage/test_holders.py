@@ -17,11 +17,11 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS
 from gpuruntime.reconcilers.caches import Caches
-from gpuruntime.reconcilers.informers import Informers, Surroundings
-from gpuruntime.reconcilers.storage.holders import Holds
+from gpuruntime.reconcilers.informers import Informers, ReconcilerContext
+from gpuruntime.reconcilers.storage.holders import StorageHolders
 from gpuruntime.reconcilers.storage.mount_plan import Mountable
 from gpuruntime.reconcilers.storage.writes import StorageWrites
-from gpuruntime.reconcilers.unit.start_locks import Starts
+from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS, Term
 from tests.faults import FaultyTransport, landing_late, slow
 from tests.rooms.operations.cluster import INSTANCE, clock
@@ -61,12 +61,12 @@ def held_storage(world: World) -> None:
 
 @asynccontextmanager
 async def holding(
-    world: World, starts: Starts, term: Term = SETTLED
-) -> AsyncIterator[tuple[Holds, Caches, FaultyTransport]]:
+    world: World, starts: StartLocks, term: Term = SETTLED
+) -> AsyncIterator[tuple[StorageHolders, Caches, FaultyTransport]]:
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(world.ledger, tasks=tasks)
         informers = Informers(
-            Surroundings(
+            ReconcilerContext(
                 client=Client(transport),
                 options=OPTIONS,
                 retention_seconds=60.0,
@@ -80,7 +80,7 @@ async def holding(
         for informer in informers.all():
             await informer.synced.wait()
         client, caches = Client(transport), informers.caches()
-        holds = Holds(
+        holds = StorageHolders(
             client,
             caches,
             writes=StorageWrites(client=client, storages=caches.storages),
@@ -107,7 +107,7 @@ def holder(caches: Caches) -> GPUUnit:
 async def test_a_storage_that_nobody_wants_any_more_is_given_back() -> None:
     world = World()
     held_storage(world)
-    async with holding(world, Starts()) as (holds, caches, _):
+    async with holding(world, StartLocks()) as (holds, caches, _):
         freed = await holds.give_back(one(caches))
         assert freed is not None
         assert freed.status.holder is None
@@ -116,7 +116,7 @@ async def test_a_storage_that_nobody_wants_any_more_is_given_back() -> None:
 async def test_a_unit_that_comes_back_while_its_storage_is_given_back_waits_for_the_answer() -> (
     None
 ):
-    world, starts = World(), Starts()
+    world, starts = World(), StartLocks()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, transport), asyncio.TaskGroup() as tasks:
         transport.on("GET", "/pods$", slow(before=1.0))
@@ -131,7 +131,7 @@ async def test_a_unit_that_comes_back_while_its_storage_is_given_back_waits_for_
 
 
 async def test_nothing_is_given_back_while_its_holder_may_be_about_to_start() -> None:
-    world, starts = World(), Starts()
+    world, starts = World(), StartLocks()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, _), asyncio.TaskGroup() as tasks:
         async with starts.turn(holder(caches)):
@@ -142,7 +142,7 @@ async def test_nothing_is_given_back_while_its_holder_may_be_about_to_start() ->
 
 
 async def test_a_start_of_unknown_outcome_keeps_a_storage_for_the_life_of_a_request() -> None:
-    world, starts = World(), Starts()
+    world, starts = World(), StartLocks()
     held_storage(world)
     async with holding(world, starts) as (holds, caches, _):
         with pytest.raises(OutcomeUnknownError):
@@ -158,10 +158,10 @@ async def test_a_new_leader_gives_nothing_back_while_the_last_ones_requests_may_
     world = World()
     held_storage(world)
     young = Term(age_seconds=REQUEST_LIFE_SECONDS - 1, is_clean=False)
-    async with holding(world, Starts(), young) as (holds, caches, _):
+    async with holding(world, StartLocks(), young) as (holds, caches, _):
         assert await holds.give_back(one(caches)) is None
     old = Term(age_seconds=REQUEST_LIFE_SECONDS, is_clean=False)
-    async with holding(world, Starts(), old) as (holds, caches, _):
+    async with holding(world, StartLocks(), old) as (holds, caches, _):
         assert await holds.give_back(one(caches)) is not None
 
 

@@ -17,9 +17,14 @@ from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.units import GPU_UNITS
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.calling.requests import Invoke, parse_invoke
-from gpuruntime.serverless.calling.service import Ingress, IngressMeans, IngressOptions, ingress_of
+from gpuruntime.serverless.calling.service import (
+    FunctionService,
+    ServiceContext,
+    ServiceOptions,
+    service_of,
+)
 from gpuruntime.serverless.results.store import ResultReader
 from tests.rooms.bus.broker import FUNCTION, SMALL, Bus, eventually
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, replica
@@ -36,7 +41,7 @@ class Site:
 
     cluster: Cluster
     replica: Replica
-    ingress: Ingress
+    ingress: FunctionService
     bus: Bus
 
     async def messages(self, function: str = FUNCTION) -> list[tuple[int, Invocation]]:
@@ -57,11 +62,11 @@ class Site:
 
 def queue_of(
     url: str, prefix: str, *, streams: StreamOptions = SMALL, is_on: bool = True
-) -> Queue:
+) -> BrokerLink:
     connection = Connection(
         ConnectionOptions(url=url, name="api", connect_seconds=2.0), rng=Random(3)
     )
-    return Queue(connection, Names(prefix), rng=Random(4), streams=streams, is_on=is_on)
+    return BrokerLink(connection, Names(prefix), rng=Random(4), streams=streams, is_on=is_on)
 
 
 @asynccontextmanager
@@ -84,7 +89,7 @@ async def site(
         declare_function(cluster)
     queue = queue_of(url, prefix, streams=streams)
     async with replica(cluster, watch_lag=watch_lag) as process, asyncio.TaskGroup() as tasks:
-        means = IngressMeans(
+        means = ServiceContext(
             client=process.means.client,
             units=process.units,
             queue=queue,
@@ -93,7 +98,7 @@ async def site(
             results=results,
             meter=meter,
         )
-        made = ingress_of(means, IngressOptions(namespace=INSTANCE))
+        made = service_of(means, ServiceOptions(namespace=INSTANCE))
         running = tasks.create_task(made.run())
         await eventually(lambda: not queue.problem)
         consumer = consumer_declaration(queue.names, FUNCTION, ack_wait_seconds=ack_wait_seconds)

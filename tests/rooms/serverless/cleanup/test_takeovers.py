@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Beat, WorkerState, encode
+from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.models.kinds.functions import Serverless, WorkerOf
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec
 from gpuruntime.operations.lookup.caches import Cache
 from gpuruntime.serverless.cleanup import orphans
 from gpuruntime.serverless.cleanup.takeovers import AGAIN_SECONDS, Takeovers
-from gpuruntime.serverless.scaling.heartbeats import Beats
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from tests.rooms.bus.broker import FUNCTION, Bus
 from tests.rooms.serverless.cleanup.test_orphans import orphans_of, record_of
 from tests.rooms.worker.invocations import accept, turn
@@ -35,14 +35,14 @@ class Serving:
         self.workers.append(GPUUnit(spec=GPUUnitSpec(specName="g1.1", serverless=function)))
 
 
-def takeovers(made: Bus, serving: Serving) -> tuple[Takeovers, Beats]:
-    beats = Beats(made.names, {"w": "u"}.get)
+def takeovers(made: Bus, serving: Serving) -> tuple[Takeovers, Heartbeats]:
+    beats = Heartbeats(made.names, {"w": "u"}.get)
     cache = cast(Cache[GPUUnit], SimpleNamespace(store=serving))
     return Takeovers(cache, orphans_of(made), beats), beats
 
 
-def meet(made: Bus, beats: Beats, foreign: int) -> None:
-    told = Beat(
+def meet(made: Bus, beats: Heartbeats, foreign: int) -> None:
+    told = Heartbeat(
         workerName="w",
         serverlessRequestID=FUNCTION,
         state=WorkerState.READY,

@@ -18,7 +18,7 @@ from gpuruntime.bus.pull import PullOptions
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.results.follower import Results, ResultsOptions
-from gpuruntime.serverless.results.store_state import Keeping
+from gpuruntime.serverless.results.store_state import StoreState
 from gpuruntime.telemetry.metrics import Registry
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, connection, eventually
 from tests.rooms.serverless.results.results import Shelf
@@ -78,7 +78,7 @@ async def replica(
 
     keeping = None
     if shelf is not None:
-        keeping = Keeping(
+        keeping = StoreState(
             shelf, retention_seconds=60, window_seconds=10, now=now, rng=rng, meter=metrics
         )
     async with connection(made.url) as own, asyncio.TaskGroup() as tasks:

@@ -6,7 +6,11 @@ from random import Random
 
 import pytest
 
-from gpuruntime.serverless.results.store_state import LONGEST_PAUSE_SECONDS, Keeping, OldestUnkept
+from gpuruntime.serverless.results.store_state import (
+    LONGEST_PAUSE_SECONDS,
+    OldestUnkept,
+    StoreState,
+)
 from gpuruntime.telemetry.metrics import Registry
 from tests.rooms.bus.broker import FUNCTION
 from tests.rooms.serverless.results.results import NOW, Shelf, ended, parts
@@ -16,10 +20,10 @@ WINDOW_SECONDS = 100.0
 
 
 @asynccontextmanager
-async def keeping(shelf: Shelf, metrics: Registry | None = None) -> AsyncIterator[Keeping]:
+async def keeping(shelf: Shelf, metrics: Registry | None = None) -> AsyncIterator[StoreState]:
     """Its wall clock goes with the loop's."""
     clock = asyncio.get_running_loop().time
-    made = Keeping(
+    made = StoreState(
         shelf,
         retention_seconds=3600,
         window_seconds=WINDOW_SECONDS,

@@ -21,7 +21,7 @@ from gpuruntime.bus.names import dead_letter_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.serverless.errors import AlreadyFinishedError, ServerlessError
-from gpuruntime.worker.outcome_writer import Ends
+from gpuruntime.worker.outcome_writer import OutcomeWriter
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, eventually
 from tests.rooms.serverless.calling.ingress import Site, asked, site
 from tests.rooms.serverless.conftest import PREFIXES
@@ -68,7 +68,7 @@ class Ring:
     shelf: Shelf
     replicas: tuple[Replica, Replica]
     history: History
-    ends: Ends
+    ends: OutcomeWriter
     rng: Random
 
     @property
@@ -118,7 +118,7 @@ async def ring(broker: Broker, seed: int) -> AsyncIterator[Ring]:
     shelf, history = Shelf(), History()
     async with site(broker.url, f"r{next(PREFIXES)}") as made:
         bus = made.bus
-        ends = Ends(
+        ends = OutcomeWriter(
             bus.jetstream,
             bus.records,
             bus.names,

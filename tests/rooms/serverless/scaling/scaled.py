@@ -12,7 +12,7 @@ import attrs
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Beat, WorkerState, encode
+from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.bus.names import Names
 from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.informer.informer import Informer
@@ -28,9 +28,9 @@ from gpuruntime.operations.lookup.caches import (
     STORAGE_INDEXES,
     Caches,
 )
-from gpuruntime.operations.operations import inventory_of
-from gpuruntime.operations.options import Means
-from gpuruntime.serverless.broker import Queue
+from gpuruntime.operations.operations import operations_of
+from gpuruntime.operations.options import OperationContext
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of
 from gpuruntime.serverless.scaling.workers import INDEXES
 from gpuruntime.telemetry.metrics import Registry
@@ -150,7 +150,7 @@ class Scaled:
         """A beat, as the worker would send it."""
         function = worker.rpartition("-w-")[0]
         uid = self.unit(worker)["metadata"]["uid"]
-        beat = Beat(
+        beat = Heartbeat(
             workerName=worker, uid=uid, serverlessRequestID=function, state=state, busy=busy
         )
         self.activator.waker.on_beat(Message(NAMES.beat(function, worker), encode(beat)))
@@ -168,7 +168,7 @@ async def scaled(
 ) -> AsyncIterator[Scaled]:
     """Leading, with its caches full, and without a broker that it could ask."""
     nowhere = Connection(ConnectionOptions(url="nats://nowhere", name="test"), rng=Random(1))
-    queue = Queue(nowhere, NAMES, rng=Random(seed))
+    queue = BrokerLink(nowhere, NAMES, rng=Random(seed))
     async with (
         composed(cluster, queue, seed=seed, wire=wire) as made,
         asyncio.TaskGroup() as tasks,
@@ -185,7 +185,7 @@ async def scaled(
 @asynccontextmanager
 async def composed(
     cluster: Cluster,
-    queue: Queue,
+    queue: BrokerLink,
     *,
     seed: int = 1,
     options: ActivatorOptions = DEFAULTS,
@@ -202,7 +202,7 @@ async def composed(
         )
         client, registry = Client(transport), Registry()
         units, caches, informers = _caches(client, seed)
-        means = Means(
+        means = OperationContext(
             client=client,
             caches=caches,
             options=OPTIONS,
@@ -212,7 +212,7 @@ async def composed(
         )
         activator = Activator(
             means,
-            inventory_of(means, tasks).units,
+            operations_of(means, tasks).units,
             queue,
             options,
             recorder=recorder_of(means),

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gpuruntime.serverless.scaling.depth_polling import Readings
+from gpuruntime.serverless.scaling.depth_polling import DepthPoller
 from gpuruntime.serverless.scaling.queue_depths import Depths
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 
@@ -15,7 +15,7 @@ class Told:
         self.urgent: list[str] = []
         self.firsts = 0
         depths = Depths(made.jetstream, made.names, made.records)
-        self.readings = Readings(depths, tell=self._note, tell_all=self._count)
+        self.readings = DepthPoller(depths, tell=self._note, tell_all=self._count)
 
     def _note(self, function: str, *, is_urgent: bool) -> None:
         self.functions.append(function)
@@ -27,7 +27,7 @@ class Told:
 
 
 @asynccontextmanager
-async def reading(told: Told) -> AsyncIterator[Readings]:
+async def reading(told: Told) -> AsyncIterator[DepthPoller]:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(told.readings.run())
         told.readings.look()

@@ -1,7 +1,7 @@
 from gpuruntime.bus.message import Message
-from gpuruntime.bus.messages import Beat, WorkerState, encode
+from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.bus.names import Names
-from gpuruntime.serverless.scaling.heartbeats import Beats, Heard
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats, LastHeartbeat
 
 NAMES = Names("runtime")
 # By worker, the unit of that name.
@@ -16,7 +16,7 @@ def beat(
     said: str = "echo",
     uid: str = "now",
 ) -> Message:
-    told = Beat(
+    told = Heartbeat(
         workerName="w",
         uid=uid,
         serverlessRequestID=said,
@@ -28,14 +28,14 @@ def beat(
 
 
 def test_what_a_worker_told_last_is_remembered_with_its_moment() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     beats.hear(beat(busy=2), at=5)
     beats.hear(beat(busy=1), at=7)
-    assert beats.of("echo", "w") == Heard(uid="now", state=WorkerState.READY, busy=1, at=7)
+    assert beats.of("echo", "w") == LastHeartbeat(uid="now", state=WorkerState.READY, busy=1, at=7)
 
 
 def test_only_another_state_and_more_that_is_foreign_are_news() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     assert beats.hear(beat(), at=1) == ("echo", "w")
     assert beats.hear(beat(busy=1), at=2) is None
     assert beats.hear(beat(WorkerState.DRAINED), at=3) == ("echo", "w")
@@ -46,20 +46,20 @@ def test_only_another_state_and_more_that_is_foreign_are_news() -> None:
 
 
 def test_whose_a_beat_is_says_the_subject_and_not_the_message() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     assert beats.hear(beat(said="other"), at=1) == ("echo", "w")
     assert beats.of("other", "w") is None
 
 
 def test_what_is_no_beat_is_dropped() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     assert beats.hear(Message(NAMES.beat("echo", "w"), b"no beat"), at=1) is None
     assert beats.hear(Message("runtime.state.echo.w", beat().data), at=1) is None
     assert beats.of("echo", "w") is None
 
 
 def test_a_worker_that_is_forgotten_is_news_again() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     beats.hear(beat(), at=1)
     beats.forget("echo", "w")
     beats.forget("echo", "w")
@@ -68,7 +68,7 @@ def test_a_worker_that_is_forgotten_is_news_again() -> None:
 
 
 def test_what_a_functions_workers_have_in_hand_is_counted_as_far_as_they_are_heard() -> None:
-    beats = Beats(NAMES, dict.fromkeys(("w1", "w2", "w3"), "now").get)
+    beats = Heartbeats(NAMES, dict.fromkeys(("w1", "w2", "w3"), "now").get)
     for at, worker in enumerate(("w1", "w2", "w3")):
         told = beat(busy=2)
         beats.hear(Message(NAMES.beat("echo", worker), told.data), at=at)
@@ -77,7 +77,7 @@ def test_what_a_functions_workers_have_in_hand_is_counted_as_far_as_they_are_hea
 
 
 def test_workers_that_fell_silent_are_forgotten() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     beats.hear(beat(busy=1), at=1)
     beats.forget_silent(since=1)
     assert beats.busy("echo", since=0) == 1
@@ -87,19 +87,19 @@ def test_workers_that_fell_silent_are_forgotten() -> None:
 
 
 def test_of_a_worker_that_nobody_knows_nothing_is_kept() -> None:
-    beats = Beats(NAMES, dict[str, str]().get)
+    beats = Heartbeats(NAMES, dict[str, str]().get)
     assert beats.hear(beat(), at=1) is None
     assert beats.of("echo", "w") is None
 
 
 def test_what_an_earlier_worker_of_the_name_still_tells_is_dropped() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     beats.hear(beat(), at=1)
     assert beats.hear(beat(WorkerState.DRAINED, uid="before"), at=2) is None
-    assert beats.of("echo", "w") == Heard(uid="now", state=WorkerState.READY, busy=0, at=1)
+    assert beats.of("echo", "w") == LastHeartbeat(uid="now", state=WorkerState.READY, busy=0, at=1)
 
 
 def test_a_worker_that_does_not_know_its_uid_is_heard_by_its_name() -> None:
-    beats = Beats(NAMES, UIDS.get)
+    beats = Heartbeats(NAMES, UIDS.get)
     assert beats.hear(beat(uid=""), at=1) == ("echo", "w")
-    assert beats.of("echo", "w") == Heard(uid="", state=WorkerState.READY, busy=0, at=1)
+    assert beats.of("echo", "w") == LastHeartbeat(uid="", state=WorkerState.READY, busy=0, at=1)

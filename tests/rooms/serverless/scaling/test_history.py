@@ -1,6 +1,6 @@
 import pytest
 
-from gpuruntime.serverless.scaling.history import Memory
+from gpuruntime.serverless.scaling.history import FunctionHistory
 from gpuruntime.serverless.scaling.plan import Worker, WorkerPhase
 
 READY = (Worker(name="echo-w-1", phase=WorkerPhase.READY),)
@@ -11,7 +11,7 @@ LOST = (Worker(name="echo-w-1", phase=WorkerPhase.ADRIFT),)
 def test_only_who_was_ready_for_as_long_as_the_back_off_is_lost_for_the_first_time_again(
     lost_again_at: float, seconds: float
 ) -> None:
-    memory = Memory.of("t", 1, 0.0)
+    memory = FunctionHistory.of("t", 1, 0.0)
     memory.note_replacement(0.0)
     memory.started(READY, 5.0)
     memory.started(READY, 6.0)

@@ -17,10 +17,10 @@ from gpuruntime.models.kinds.units import (
 )
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
-from gpuruntime.serverless.scaling.heartbeats import Heard
+from gpuruntime.serverless.scaling.heartbeats import LastHeartbeat
 from gpuruntime.serverless.scaling.observation import (
+    FirstSeen,
     Moment,
-    Sightings,
     forbidden,
     is_current,
     worker_of,
@@ -59,21 +59,21 @@ def marked(worker: GPUUnit, **metadata: Any) -> GPUUnit:
 
 def heard(
     ago: float = 1.0, state: WorkerState = WorkerState.READY, busy: int = 0, uid: str = "w"
-) -> Heard:
-    return Heard(uid=uid, state=state, busy=busy, at=LISTENING.now - ago)
+) -> LastHeartbeat:
+    return LastHeartbeat(uid=uid, state=state, busy=busy, at=LISTENING.now - ago)
 
 
 def seen(
     worker: GPUUnit,
-    told: Heard | None = None,
+    told: LastHeartbeat | None = None,
     moment: Moment = LISTENING,
-    sightings: Sightings | None = None,
+    sightings: FirstSeen | None = None,
 ) -> Worker:
     return worker_of(
         worker,
         template(),
         told,
-        sightings=Sightings() if sightings is None else sightings,
+        sightings=FirstSeen() if sightings is None else sightings,
         moment=moment,
     )
 
@@ -143,14 +143,14 @@ def test_a_worker_that_drains_while_its_container_fails_is_a_failed_one() -> Non
     ids=["silent since", "nobody can hear", "maybe another one of the name"],
 )
 def test_only_a_worker_that_goes_on_telling_that_it_drains_is_taken_at_its_word(
-    told: Heard, moment: Moment
+    told: LastHeartbeat, moment: Moment
 ) -> None:
     found = seen(unit("DeploymentReady", is_ready=True), told, moment)
     assert (found.phase, found.has_withdrawn) == (WorkerPhase.READY, False)
 
 
 def test_for_how_long_something_is_so_counts_from_the_first_look() -> None:
-    sightings = Sightings()
+    sightings = FirstSeen()
     adrift = unit("PodUnschedulable")
     first = seen(adrift, heard(), sightings=sightings)
     later = seen(adrift, heard(), Moment(now=160.0, hearing_since=0.0), sightings)
@@ -158,7 +158,7 @@ def test_for_how_long_something_is_so_counts_from_the_first_look() -> None:
 
 
 def test_who_was_found_meanwhile_is_lost_for_the_first_time_again() -> None:
-    sightings = Sightings()
+    sightings = FirstSeen()
     seen(unit("PodUnschedulable"), heard(), sightings=sightings)
     seen(unit("DeploymentReady", is_ready=True), heard(), sightings=sightings)
     again = seen(
@@ -168,7 +168,7 @@ def test_who_was_found_meanwhile_is_lost_for_the_first_time_again() -> None:
 
 
 def test_what_is_remembered_of_workers_that_are_gone_goes_with_them() -> None:
-    sightings = Sightings()
+    sightings = FirstSeen()
     seen(unit("PodUnschedulable"), heard(), sightings=sightings)
     sightings.keep(set())
     assert not sightings.adrift
