@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from gpuruntime.errors import GpuRuntimeError
-from gpuruntime.models.views.objects import ErrorDetail
+from gpuruntime.models.views.errors import ErrorDetail
 
 
 class Certainty(StrEnum):

@@ -20,7 +20,7 @@ from gpuruntime.client.retries import Repeat
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.codec import MalformedObjectError
 from gpuruntime.models.encoding.json import JsonObject
-from gpuruntime.models.views.objects import ErrorBody
+from gpuruntime.models.views.errors import ErrorBody
 
 ModelT = TypeVar("ModelT")
 

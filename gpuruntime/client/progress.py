@@ -6,9 +6,11 @@ from gpuruntime.models.kinds.invocations import State
 from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kubernetes.conditions import condition_of
-from gpuruntime.models.views.objects import PoolView, StorageView, UnitView
 from gpuruntime.models.views.operators import Job, JobStatus
+from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import InvocationView
+from gpuruntime.models.views.storages import StorageView
+from gpuruntime.models.views.units import UnitView
 
 _RESUME = "it is suspended: resume it"
 _TURN_ON = "it has no accessor: update it with accessor.enabled"

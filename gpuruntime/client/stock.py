@@ -7,8 +7,8 @@ from gpuruntime.client.messages import Page, Reply, path_of
 from gpuruntime.client.requests import NewPool, NewStock, PoolChange, document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models.views.objects import PoolView
 from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.pools import PoolView
 
 _OPERATOR = "operator"
 _POOLS = "stockpools"

@@ -14,7 +14,7 @@ from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.codec import MalformedObjectError
-from gpuruntime.models.views.objects import StorageView
+from gpuruntime.models.views.storages import StorageView
 
 _STORAGES: Final = "gpu-storages"
 # Above the API's own idle time, so that the API is the one that says so.

@@ -10,7 +10,7 @@ from gpuruntime.client.messages import Page, Reply, Request, path_of
 from gpuruntime.client.requests import NewUnit, UnitChange, document_of, named
 from gpuruntime.client.resource import PAGE_ITEMS, ResourceCalls, every
 from gpuruntime.client.retries import Repeat
-from gpuruntime.models.views.objects import EventView, Lifecycle, UnitView
+from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 
 _UNITS: Final = "gpu-units"
 

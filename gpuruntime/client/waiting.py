@@ -27,9 +27,11 @@ from gpuruntime.client.progress import (
     unit_on_its_way_to_ready,
     unit_on_its_way_to_suspended,
 )
-from gpuruntime.models.views.objects import PoolView, StorageView, UnitView
 from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import InvocationView
+from gpuruntime.models.views.storages import StorageView
+from gpuruntime.models.views.units import UnitView
 
 ViewT = TypeVar("ViewT")
 Look: TypeAlias = Callable[[], Awaitable[Reply[ViewT]]]

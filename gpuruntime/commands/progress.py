@@ -10,9 +10,11 @@ from gpuruntime.client.progress import Standing, accessor_on_its_way_to_ready
 from gpuruntime.commands.terminal import Terminal
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.units import Timeline
-from gpuruntime.models.views.objects import PoolView, StorageView, UnitView
 from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import InvocationView
+from gpuruntime.models.views.storages import StorageView
+from gpuruntime.models.views.units import UnitView
 
 STEPS: Final = (
     ("accepted", "acceptedAt"),

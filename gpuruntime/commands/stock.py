@@ -6,8 +6,8 @@ from gpuruntime.client import waiting
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
-from gpuruntime.models.views.objects import PoolView
 from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.pools import PoolView
 
 
 async def seed(session: Session) -> None:

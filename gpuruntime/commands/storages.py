@@ -4,7 +4,7 @@ from gpuruntime.client import waiting
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
-from gpuruntime.models.views.objects import StorageView
+from gpuruntime.models.views.storages import StorageView
 
 
 async def list_storages(session: Session) -> None:

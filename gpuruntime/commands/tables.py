@@ -9,14 +9,16 @@ import yaml
 
 from gpuruntime.client.storages import FileEntry
 from gpuruntime.commands.terminal import line, plain
-from gpuruntime.models.views.objects import EventView, PoolView, StorageView, UnitView
 from gpuruntime.models.views.operators import Job, NodeView, SpecView
+from gpuruntime.models.views.pools import PoolView
 from gpuruntime.models.views.serverless import (
     AcceptedView,
     DeadLetterView,
     FunctionView,
     InvocationView,
 )
+from gpuruntime.models.views.storages import StorageView
+from gpuruntime.models.views.units import EventView, UnitView
 
 Cells = tuple[str, ...]
 Columns = Mapping[str, Callable[[Any, datetime], object]]

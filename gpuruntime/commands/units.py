@@ -7,7 +7,7 @@ from gpuruntime.client.units import UnitFilter
 from gpuruntime.commands import bodies
 from gpuruntime.commands.progress import Progress
 from gpuruntime.commands.session import Session
-from gpuruntime.models.views.objects import EventView, Lifecycle, UnitView
+from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 
 
 async def list_units(session: Session) -> None:

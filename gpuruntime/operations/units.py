@@ -14,7 +14,7 @@ from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
-from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.claim.plan import function_taken
 from gpuruntime.operations.claim.protocol import ClaimAttempt, Creation
 from gpuruntime.operations.claim.stock import StockClaims

@@ -31,7 +31,7 @@ from gpuruntime.api.views.unit_index import Filter, UnitIndex
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import LabelValue, SpecName
 from gpuruntime.models.kinds.phases import UnitPhase
-from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.operations import Operations
 
 EVENTS: Final = f"{CONSOLE}events"

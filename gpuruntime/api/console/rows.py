@@ -14,7 +14,7 @@ from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kinds.units import GPUUnit, Timeline
-from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.lookup.counts import stock_state_of
 
 # Of a message: what a list has room for.

@@ -15,7 +15,7 @@ from gpuruntime.api.errors import (
     UnauthenticatedError,
     UnknownPathError,
 )
-from gpuruntime.models.views.objects import ErrorBody, ErrorDetail, ErrorView
+from gpuruntime.models.views.errors import ErrorBody, ErrorDetail, ErrorView
 from gpuruntime.operations.errors import OperationsError
 from gpuruntime.serverless.errors import ServerlessError
 from gpuruntime.strict.structure import Problem, StrictError

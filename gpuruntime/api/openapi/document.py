@@ -12,7 +12,7 @@ from gpuruntime.api.http.query import hints_of
 from gpuruntime.api.http.routing import JSON, Answer, Form, Route
 from gpuruntime.api.openapi.schemas import Components, default_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
-from gpuruntime.models.views.objects import ErrorBody
+from gpuruntime.models.views.errors import ErrorBody
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _TEXT: Final[JsonObject] = {"type": "string"}

@@ -30,8 +30,8 @@ from gpuruntime.api.views.pages import (
     position_of,
 )
 from gpuruntime.models.kinds.pools import StockPool
-from gpuruntime.models.views.objects import PoolView
 from gpuruntime.models.views.operators import Job
+from gpuruntime.models.views.pools import PoolView
 from gpuruntime.operations.jobs import Jobs
 from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces

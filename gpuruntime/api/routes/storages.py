@@ -23,7 +23,7 @@ from gpuruntime.api.openapi import examples
 from gpuruntime.api.views.pages import PageQuery, cursor_after_key, key_of
 from gpuruntime.api.views.storages import storage_view
 from gpuruntime.models.kinds.storages import GPUStorage
-from gpuruntime.models.views.objects import StorageView
+from gpuruntime.models.views.storages import StorageView
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.storage_requests import (
     CreateStorage,

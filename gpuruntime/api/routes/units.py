@@ -43,7 +43,7 @@ from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import LabelValue, SpecName
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.units import GPUUnit
-from gpuruntime.models.views.objects import EventView, Lifecycle, UnitView
+from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 from gpuruntime.operations.claim.protocol import Timings
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests import (

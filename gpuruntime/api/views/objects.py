@@ -8,7 +8,8 @@ from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kinds.units import GPUUnit, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
-from gpuruntime.models.views.objects import Lifecycle, PoolView, SourceStock, UnitView
+from gpuruntime.models.views.pools import PoolView
+from gpuruntime.models.views.units import Lifecycle, SourceStock, UnitView
 
 _NO_CONDITION = Condition(type=ConditionType.READY)
 

@@ -5,7 +5,7 @@ from gpuruntime.models.kinds.phases import storage_phase_of
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
-from gpuruntime.models.views.objects import StorageView
+from gpuruntime.models.views.storages import StorageView
 
 _NO_CONDITION = Condition(type=ConditionType.READY)
 

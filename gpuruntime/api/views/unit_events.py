@@ -10,7 +10,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.cluster import EVENTS, Event
 from gpuruntime.models.kubernetes.pods import PODS, Pod
 from gpuruntime.models.kubernetes.timestamps import rfc3339_micro
-from gpuruntime.models.views.objects import EventView
+from gpuruntime.models.views.units import EventView
 from gpuruntime.operations.errors import bounded
 from gpuruntime.operations.lookup.scopes import tenant_of
 from gpuruntime.operations.lookup.shared_reads import list_all

@@ -18,7 +18,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.lookup.caches import Cache, Store
 from gpuruntime.operations.lookup.ordering import Ordered, Place
 

@@ -22,7 +22,7 @@ from gpuruntime.client.errors import (
 from gpuruntime.client.messages import Answer, Request, page_of, path_of, problem_of, reply_of
 from gpuruntime.client.requests import UNSET, NewUnit, UnitChange, document_of, named
 from gpuruntime.models.kinds.templates import Port, Template
-from gpuruntime.models.views.objects import ErrorDetail
+from gpuruntime.models.views.errors import ErrorDetail
 from gpuruntime.models.views.operators import Job
 
 JOB = {

@@ -7,7 +7,7 @@ import pytest
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.names import label_value_of
-from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.errors import (
     ClusterUnavailableError,
     NameTakenError,

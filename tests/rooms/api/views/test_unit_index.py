@@ -13,7 +13,7 @@ from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
-from gpuruntime.models.views.objects import Lifecycle
+from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.lookup.scopes import tenant_of
 
 SPECS, TENANTS = ("g1", "g2"), ("", "blue", "red")

@@ -1,0 +1,85 @@
+"""What callers see of units: the answers of the API, as both sides read them."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import attrs
+
+from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.kinds.functions import Serverless
+from gpuruntime.models.kinds.phases import UnitPhase
+from gpuruntime.models.kinds.templates import Template
+from gpuruntime.models.kinds.units import Access, StorageMount, Timeline
+from gpuruntime.models.kubernetes.conditions import Condition
+
+
+class Lifecycle(StrEnum):
+    """Units that serve somebody, units that wait in stock, or both."""
+
+    INSTANCE = "instance"
+    STOCK = "stock"
+    ALL = "all"
+
+
+LifecycleText: TypeAlias = Annotated[str, Schema(enum=tuple(Lifecycle))]
+UnitPhaseText: TypeAlias = Annotated[str, Schema(enum=tuple(UnitPhase))]
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class SourceStock:
+    """The stock unit whose envelope the unit took over."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class UnitView:
+    """A unit as it is wished for and as it is; `phase` follows from `conditions`."""
+
+    name: str
+    namespace: str
+    lifecycle: LifecycleText
+    tenant: str
+    specName: str
+    image: str
+    cpu: str
+    memory: str
+    gpu: int
+    gpuProduct: str
+    template: Template
+    access: Access
+    storageMounts: tuple[StorageMount, ...]
+    serverless: Serverless | None
+    suspended: bool
+    phase: UnitPhaseText
+    reason: str
+    message: str
+    conditions: tuple[Condition, ...]
+    readyReplicas: int
+    generation: int
+    observedGeneration: int
+    nodeName: str
+    serviceName: str
+    accessURL: str
+    operationID: str
+    sourceStock: SourceStock | None
+    timeline: Timeline
+    createdAt: datetime | None
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class EventView:
+    """`objectKind` and `objectName` tell what it is about: the unit, or a Pod of it."""
+
+    type: str
+    reason: str
+    message: str
+    objectKind: str
+    objectName: str
+    component: str
+    count: int
+    firstSeenAt: datetime | None
+    lastSeenAt: datetime | None
