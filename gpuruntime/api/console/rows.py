@@ -8,8 +8,9 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.api.views.objects import pool_view, unit_view
+from gpuruntime.api.views.pools import pool_view
 from gpuruntime.api.views.storages import storage_view
+from gpuruntime.api.views.units import unit_view
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.storages import GPUStorage

@@ -21,7 +21,6 @@ from gpuruntime.api.http.routing import (
     Route,
 )
 from gpuruntime.api.openapi import examples
-from gpuruntime.api.views.objects import pool_view
 from gpuruntime.api.views.pages import (
     PageQuery,
     cursor_after,
@@ -29,6 +28,7 @@ from gpuruntime.api.views.pages import (
     key_of,
     position_of,
 )
+from gpuruntime.api.views.pools import pool_view
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.views.operators import Job
 from gpuruntime.models.views.pools import PoolView

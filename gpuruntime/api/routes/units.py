@@ -25,7 +25,6 @@ from gpuruntime.api.http.routing import (
     Route,
 )
 from gpuruntime.api.openapi import examples
-from gpuruntime.api.views.objects import unit_view
 from gpuruntime.api.views.page_cache import PageCache
 from gpuruntime.api.views.pages import (
     DEFAULT_LIMIT,
@@ -39,6 +38,7 @@ from gpuruntime.api.views.pages import (
 )
 from gpuruntime.api.views.unit_events import UnitEvents
 from gpuruntime.api.views.unit_index import Filter, UnitIndex
+from gpuruntime.api.views.units import unit_view
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import LabelValue, SpecName
 from gpuruntime.models.kinds.phases import UnitPhase

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
-from gpuruntime.api.views.objects import unit_view
+from gpuruntime.api.views.units import unit_view
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.units import GPUUnit
