@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.api.auth.access import DEAD_LETTERS, Access, Verb
-from gpuruntime.api.http.replay_header import MEANING_OF_REPLAY, REPLAYED
+from gpuruntime.api.http.headers import MEANING_OF_REPLAY, REPLAYED
 from gpuruntime.api.http.routing import READ, Answer, Call, Form, NoQuery, Reply, Route
 from gpuruntime.api.routes.invocations import QUEUED, SERVERLESS, TAG
 from gpuruntime.api.views.pages import DEFAULT_LIMIT, Cursor, Limit, cursor_after, number_of

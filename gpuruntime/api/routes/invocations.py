@@ -8,7 +8,7 @@ import attrs
 from gpuruntime.api.auth import access
 from gpuruntime.api.auth.access import Access, Verb
 from gpuruntime.api.cluster_link import ClusterLink, demand_running
-from gpuruntime.api.http.replay_header import MEANING_OF_REPLAY, NEW, REPLAYED
+from gpuruntime.api.http.headers import MEANING_OF_REPLAY, NEW, REPLAYED
 from gpuruntime.api.http.routing import (
     LOCAL,
     WRITE,

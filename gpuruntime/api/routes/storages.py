@@ -6,8 +6,7 @@ from typing import Final
 
 from gpuruntime.api.auth.access import Verb, storage_access
 from gpuruntime.api.auth.tenancy import owned
-from gpuruntime.api.http.etags import IF_MATCH, if_match
-from gpuruntime.api.http.replay_header import MEANING_OF_REPLAY, REPLAYED
+from gpuruntime.api.http.headers import IF_MATCH, MEANING_OF_REPLAY, REPLAYED, if_match
 from gpuruntime.api.http.routing import (
     READ,
     WRITE,

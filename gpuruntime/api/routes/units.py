@@ -10,8 +10,7 @@ from aiohttp import web
 from gpuruntime.api.auth import access
 from gpuruntime.api.auth.access import Access, Place, Verb, unit_access
 from gpuruntime.api.auth.tenancy import asked_tenants, owned
-from gpuruntime.api.http.etags import IF_MATCH, if_match
-from gpuruntime.api.http.replay_header import MEANING_OF_REPLAY, REPLAYED
+from gpuruntime.api.http.headers import IF_MATCH, MEANING_OF_REPLAY, REPLAYED, if_match
 from gpuruntime.api.http.routing import (
     READ,
     WRITE,

@@ -1,4 +1,4 @@
-"""If-Match: which versions of an object a change or a deletion of a caller may meet."""
+"""Headers that routes share: If-Match, and how an answer says that it is a replay."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +12,11 @@ IF_MATCH: Final[Mapping[str, str]] = {
     str(hdrs.IF_MATCH): "ETags of which the object must have one, or else 412."
 }
 _TAGS = re.compile(r'\s*((?:W/)?"[!#-~]*")\s*(?:,|$)')
+_REPLAY: Final = "Idempotent-Replay"
+REPLAYED: Final = {_REPLAY: "true"}
+# Where both have one status.
+NEW: Final = {_REPLAY: "false"}
+MEANING_OF_REPLAY: Final = {_REPLAY: "`true`: the operation had been done before."}
 
 
 def if_match(request: web.Request) -> tuple[str, ...] | None:
