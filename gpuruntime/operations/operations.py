@@ -4,12 +4,13 @@ import asyncio
 
 import attrs
 
+from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.operations.claim.stock import StockClaims
 from gpuruntime.operations.deletion import Deletions
+from gpuruntime.operations.errors import ClusterUnavailableError, UnknownOutcomeError
 from gpuruntime.operations.jobs import Jobs
 from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.pools import Pools
-from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.units import Units
@@ -25,7 +26,12 @@ class Operations:
 
 def operations_of(means: OperationContext, tasks: asyncio.TaskGroup) -> Operations:
     """Before the informers of its caches run. Attempts end as tasks of the role's group."""
-    tombstones, attempts = tombstones_of(means), SingleFlight(tasks)
+    tombstones = tombstones_of(means)
+    attempts = SingleFlight(
+        tasks,
+        refused=lambda: ClusterUnavailableError("this process is stopping: ask again"),
+        unknown=lambda: UnknownOutcomeError("this process is stopping: send the operation again"),
+    )
     deletions = Deletions(means.client, tombstones)
     storages = Storages(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
     units = Units(

@@ -14,6 +14,7 @@ from functools import partial
 import attrs
 
 from gpuruntime.concurrency.keyed_lock import KeyedLock
+from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import AlreadyExistsError, MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
@@ -39,7 +40,6 @@ from gpuruntime.operations.objects import (
 )
 from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import CreatePool, SeedStock, UpdatePool
-from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match
 

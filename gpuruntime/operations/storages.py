@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import AlreadyExistsError, MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels, provenance
@@ -42,7 +43,6 @@ from gpuruntime.operations.lookup.repository import Repository
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import body_of
 from gpuruntime.operations.options import OperationContext
-from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.storage_identity import mistaken, uid_marks
 from gpuruntime.operations.storage_requests import CreateStorage, UpdateStorage
 from gpuruntime.operations.tombstones import Tombstones

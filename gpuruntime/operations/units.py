@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.concurrency.keyed_lock import KeyedLock
+from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.functions import Serverless
@@ -25,7 +26,6 @@ from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
 from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import UNSET, CreateUnit, Given, UpdateUnit
-from gpuruntime.operations.single_flight import SingleFlight
 from gpuruntime.operations.storage_identity import uid_marks
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones

@@ -7,14 +7,25 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from gpuruntime.operations.errors import (
-    ClusterUnavailableError,
-    NameTakenError,
-    UnknownOutcomeError,
-)
-from gpuruntime.operations.single_flight import SingleFlight
+from gpuruntime.concurrency.single_flight import SingleFlight
 
 pytestmark = pytest.mark.looptime
+
+
+class NameTakenError(Exception):
+    pass
+
+
+class StoppingError(Exception):
+    pass
+
+
+class UnknownOutcomeError(Exception):
+    pass
+
+
+def single_flight(tasks: asyncio.TaskGroup) -> SingleFlight:
+    return SingleFlight(tasks, refused=StoppingError, unknown=UnknownOutcomeError)
 
 
 def working(
@@ -37,7 +48,7 @@ async def failing() -> str:
 async def test_attempts_of_one_operation_never_overlap() -> None:
     spans: list[tuple[float, float]] = []
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
+        attempts = single_flight(tasks)
         for _ in range(4):
             tasks.create_task(attempts.run("one", working(spans)))
     assert len(spans) == 4
@@ -48,7 +59,7 @@ async def test_operations_do_not_wait_for_each_other() -> None:
     spans: list[tuple[float, float]] = []
     started = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
+        attempts = single_flight(tasks)
         for number in range(4):
             tasks.create_task(attempts.run(str(number), working(spans)))
     assert asyncio.get_running_loop().time() - started == pytest.approx(1)
@@ -56,7 +67,7 @@ async def test_operations_do_not_wait_for_each_other() -> None:
 
 async def test_a_failure_is_raised_to_its_caller_and_not_to_the_role() -> None:
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
+        attempts = single_flight(tasks)
         with pytest.raises(NameTakenError):
             await attempts.run("one", failing)
         assert await attempts.run("one", working([])) == "done"
@@ -67,7 +78,7 @@ async def test_a_fault_of_ours_is_raised_to_its_caller_and_not_to_the_role() -> 
         raise ZeroDivisionError
 
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
+        attempts = single_flight(tasks)
         with pytest.raises(ZeroDivisionError):
             await attempts.run("one", broken)
 
@@ -75,7 +86,7 @@ async def test_a_fault_of_ours_is_raised_to_its_caller_and_not_to_the_role() -> 
 async def test_an_attempt_whose_caller_went_away_goes_on_and_is_waited_for() -> None:
     spans: list[tuple[float, float]] = []
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
+        attempts = single_flight(tasks)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await attempts.run("one", working(spans))
@@ -87,7 +98,7 @@ async def test_an_attempt_whose_caller_went_away_goes_on_and_is_waited_for() -> 
 async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
     with capture_logs() as logs:
         async with asyncio.TaskGroup() as tasks:
-            attempts = SingleFlight(tasks)
+            attempts = single_flight(tasks)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await attempts.run("one", failing)
@@ -97,7 +108,7 @@ async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
 async def test_a_caller_in_the_queue_may_leave_without_a_trace() -> None:
     spans: list[tuple[float, float]] = []
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
+        attempts = single_flight(tasks)
         first = tasks.create_task(attempts.run("one", working(spans)))
         await asyncio.sleep(0.1)
         with pytest.raises(TimeoutError):
@@ -118,7 +129,7 @@ async def test_an_attempt_that_the_stopping_role_ends_has_an_unknown_outcome() -
 
     async def role(callers: asyncio.TaskGroup) -> None:
         async with asyncio.TaskGroup() as tasks:
-            callers.create_task(call(SingleFlight(tasks)))
+            callers.create_task(call(single_flight(tasks)))
             await asyncio.sleep(0.5)
             raise asyncio.CancelledError
 
@@ -129,6 +140,6 @@ async def test_an_attempt_that_the_stopping_role_ends_has_an_unknown_outcome() -
 
 async def test_a_stopped_role_takes_no_attempt() -> None:
     async with asyncio.TaskGroup() as tasks:
-        attempts = SingleFlight(tasks)
-    with pytest.raises(ClusterUnavailableError):
+        attempts = single_flight(tasks)
+    with pytest.raises(StoppingError):
         await attempts.run("one", working([]))

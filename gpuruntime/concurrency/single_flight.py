@@ -7,18 +7,28 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from gpuruntime.operations.errors import ClusterUnavailableError, UnknownOutcomeError
-
 ResultT = TypeVar("ResultT")
 
 log = structlog.get_logger()
 
 
 class SingleFlight:
-    """The tasks belong to a role, which lets them end before it goes."""
+    """The tasks belong to a role, which lets them end before it goes.
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+    `refused` makes the error for an attempt that the ended group no longer takes, `unknown` the
+    error for an attempt that is cancelled with the group.
+    """
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        *,
+        refused: Callable[[], Exception],
+        unknown: Callable[[], Exception],
+    ) -> None:
         self._tasks = tasks
+        self._refused = refused
+        self._unknown = unknown
         self._running: dict[str, asyncio.Future[Any]] = {}
 
     async def run(self, operation: str, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
@@ -31,7 +41,7 @@ class SingleFlight:
             self._tasks.create_task(conduct, name=f"operation {operation}")
         except RuntimeError as error:  # the group takes no more tasks
             conduct.close()
-            raise ClusterUnavailableError("this process is stopping: ask again") from error
+            raise self._refused() from error
         self._running[operation] = outcome
         return await self._outcome_of(operation, outcome)
 
@@ -42,7 +52,7 @@ class SingleFlight:
         outcome: "asyncio.Future[ResultT]",
     ) -> None:
         try:
-            with _Handover(outcome):
+            with _Handover(outcome, self._unknown):
                 outcome.set_result(await attempt())
         finally:
             del self._running[operation]
@@ -59,8 +69,11 @@ class SingleFlight:
 class _Handover(Generic[ResultT]):
     """Whatever an attempt raises is raised where its outcome is awaited, and nowhere else."""
 
-    def __init__(self, outcome: "asyncio.Future[ResultT]") -> None:
+    def __init__(
+        self, outcome: "asyncio.Future[ResultT]", unknown: Callable[[], Exception]
+    ) -> None:
         self._outcome = outcome
+        self._unknown = unknown
 
     def __enter__(self) -> None:
         pass
@@ -76,8 +89,7 @@ class _Handover(Generic[ResultT]):
         if isinstance(error, Exception):
             self._outcome.set_exception(error)
             return True
-        stopped = UnknownOutcomeError("this process is stopping: send the operation again")
-        self._outcome.set_exception(stopped)
+        self._outcome.set_exception(self._unknown())
         return False
 
 
