@@ -1,21 +1,35 @@
 """Workers over a queue, and the one table from the outcome of a reconcile to its next time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Final, Generic, TypeVar
 
+import attrs
 import structlog
 
-from gpuruntime.controller.result import Result
-from gpuruntime.controller.severity import gravest, retry_after_seconds
 from gpuruntime.errors import TerminalError
-from gpuruntime.kube.errors import ConflictError, KubeError
+from gpuruntime.kube.errors import ApiError, ConflictError, KubeError
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.workqueue.queue import QueueShutDownError, WorkQueue
 
 log = structlog.get_logger()
 
 KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+@attrs.frozen(slots=True)
+class Result:
+    """Without a time the key rests until its next event; with one an event may still be sooner."""
+
+    requeue_after_seconds: float | None = None
+
+    @classmethod
+    def earliest(cls, *seconds: float | None) -> "Result":
+        """After the shortest of the times that there are."""
+        return cls(min((each for each in seconds if each is not None), default=None))
+
+
+DONE: Final = Result()
 
 
 class Controller(Generic[KeyT]):
@@ -120,3 +134,37 @@ class Controller(Generic[KeyT]):
 def _is_being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def gravest(error: BaseException) -> BaseException:
+    """The error itself, or of a group the one that a retry has to fear most.
+
+    A terminal error decides only alone: beside any other a retry may still do some good.
+    """
+    return max(_leaves(error), key=_gravity)
+
+
+def retry_after_seconds(error: BaseException) -> float:
+    """How long the API server asks to be left alone: by all errors of a group together."""
+    asked = (leaf.retry_after_seconds for leaf in _leaves(error) if isinstance(leaf, ApiError))
+    return max((seconds for seconds in asked if seconds is not None), default=0.0)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _gravity(error: BaseException) -> int:
+    match error:
+        case TerminalError():
+            return 0
+        case ConflictError():
+            return 1
+        case KubeError():
+            return 2
+        case _:
+            return 3

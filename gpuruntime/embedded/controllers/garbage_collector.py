@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.garbage_graph import (
     Deed,
     Delete,

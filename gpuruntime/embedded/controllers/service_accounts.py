@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.informers import Informers
 from gpuruntime.embedded.kinds.cluster_objects import SERVICE_ACCOUNTS
 from gpuruntime.kube.client import Client

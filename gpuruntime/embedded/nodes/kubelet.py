@@ -7,8 +7,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.events import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import BY_NODE, Informers, write_status
 from gpuruntime.embedded.kinds.cluster_objects import Node

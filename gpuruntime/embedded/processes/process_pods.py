@@ -15,8 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, ContainerStatus, Pod, PodStatus

@@ -5,8 +5,7 @@ from datetime import datetime
 
 import attrs
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.events import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import Informers, amend
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.events import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import BY_JOB, Informers, amend, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod

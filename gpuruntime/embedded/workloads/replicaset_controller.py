@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.events import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod

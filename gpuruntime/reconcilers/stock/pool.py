@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import structlog
 
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ConflictError
 from gpuruntime.kube.event_notes import tell

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias, assert_never
 
 import structlog
 
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.event_notes import Note, tell

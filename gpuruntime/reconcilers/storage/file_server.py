@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from gpuruntime.controller.result import Result
+from gpuruntime.controller.controller import Result
 from gpuruntime.models.kinds.reasons import StorageReason
 from gpuruntime.models.kinds.storages import GPUStorage, accessor_name
 from gpuruntime.models.kubernetes.metadata import Key

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 import structlog
 
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.event_notes import tell
 from gpuruntime.kube.events import EventRecorder

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 import attrs
 import structlog
 
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.event_notes import Note, tell

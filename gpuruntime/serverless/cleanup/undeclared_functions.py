@@ -8,7 +8,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus.errors import BusError
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.serverless.cleanup.orphans import Orphans

@@ -13,7 +13,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus.errors import BusError, UnavailableError
-from gpuruntime.controller.result import Result
+from gpuruntime.controller.controller import Result
 from gpuruntime.meter import Meter
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.units import GPUUnit

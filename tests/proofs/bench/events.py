@@ -13,8 +13,7 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient, Configuration, CoreV1Api
 from kubernetes_asyncio.watch import Watch
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.models.kubernetes.metadata import Key

@@ -5,8 +5,7 @@ import json
 import sys
 import time
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.workqueue.queue import WorkQueue
 
 CYCLES = 200_000

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gpuruntime.controller.controller import Controller
-from gpuruntime.controller.result import DONE, Result
+from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS, ConfigMap
 from gpuruntime.models.kubernetes.metadata import Key
