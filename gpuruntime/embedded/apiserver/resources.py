@@ -22,14 +22,14 @@ from gpuruntime.embedded.apiserver.status_errors import (
     too_large_version,
 )
 from gpuruntime.embedded.apiserver.streams import WatchStream
-from gpuruntime.embedded.apiserver.targets import Target, Written
 from gpuruntime.embedded.kubectl.object_forms import Form
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.listing import list_page
 from gpuruntime.embedded.objects.namespaces import NAMESPACES
+from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.embedded.objects.selection import selection_of
 from gpuruntime.embedded.objects.store import Store
-from gpuruntime.embedded.objects.writes import Writes
+from gpuruntime.embedded.objects.writes import Writes, Written
 from gpuruntime.kube.transport import JSON, Request, Response
 
 ORPHANS: Final = (

@@ -4,8 +4,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from gpuruntime.embedded.apiserver.status_errors import unknown_resource
-from gpuruntime.embedded.apiserver.targets import Target
-from gpuruntime.embedded.objects.registry import Kind, Registry
+from gpuruntime.embedded.objects.registry import Kind, Registry, Target
 
 OF_NAMESPACES: Final = ("status", "finalize")
 

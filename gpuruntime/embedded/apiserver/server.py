@@ -24,14 +24,13 @@ from gpuruntime.embedded.apiserver.resources import Call, Resources
 from gpuruntime.embedded.apiserver.routes import target_of
 from gpuruntime.embedded.apiserver.status_errors import StatusError, not_found
 from gpuruntime.embedded.apiserver.streams import Stream, WholeAnswer
-from gpuruntime.embedded.apiserver.targets import Target
 from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS, PRIORITY_CLASSES
 from gpuruntime.embedded.kinds.cluster_rules import SYSTEM_PRIORITIES
 from gpuruntime.embedded.kubectl.discovery import Discovery
 from gpuruntime.embedded.objects.cascading import DefinitionOwner, NamespaceOwner
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.namespaces import INITIAL, NAMESPACES
-from gpuruntime.embedded.objects.registry import Registry
+from gpuruntime.embedded.objects.registry import Registry, Target
 from gpuruntime.embedded.objects.store import Store
 from gpuruntime.embedded.objects.subresources import Subresources
 from gpuruntime.embedded.objects.writes import Writes

@@ -5,7 +5,6 @@ from typing import Final
 
 from gpuruntime.embedded.apiserver.documents import Document
 from gpuruntime.embedded.apiserver.status_errors import forbidden, invalid
-from gpuruntime.embedded.apiserver.targets import Target
 from gpuruntime.embedded.kinds.builtin_kinds import (
     CLAIMS,
     PODS,
@@ -14,6 +13,7 @@ from gpuruntime.embedded.kinds.builtin_kinds import (
     STORAGE_CLASSES,
 )
 from gpuruntime.embedded.kinds.service_rules import HEADLESS, OUTSIDE
+from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.embedded.objects.store import Store
 from gpuruntime.embedded.schemas.faults import invalid_value
 from gpuruntime.models.kubernetes.quantities import Quantity, parse_quantity

@@ -6,9 +6,8 @@ from typing import Final, Protocol
 
 from gpuruntime.embedded.apiserver.documents import Document
 from gpuruntime.embedded.apiserver.status_errors import forbidden
-from gpuruntime.embedded.apiserver.targets import Target
 from gpuruntime.embedded.objects.namespaces import NAMESPACES, TERMINATING, UNDELETABLE
-from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.objects.registry import Kind, Target
 from gpuruntime.embedded.objects.store import Collection, Store
 from gpuruntime.embedded.schemas.definition_rules import FINALIZER
 from gpuruntime.models.kubernetes.timestamps import rfc3339

@@ -8,8 +8,8 @@ import attrs
 
 from gpuruntime.embedded.apiserver.documents import Document
 from gpuruntime.embedded.apiserver.status_errors import not_found, unmet_precondition
-from gpuruntime.embedded.apiserver.targets import Target
 from gpuruntime.embedded.objects.cascading import CascadingOwner
+from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.embedded.objects.store import Store, stored_from
 from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.models.kubernetes.timestamps import rfc3339

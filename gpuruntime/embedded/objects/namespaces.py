@@ -4,8 +4,7 @@ from typing import Final
 
 from gpuruntime.embedded.apiserver.documents import Document
 from gpuruntime.embedded.apiserver.status_errors import StatusError, forbidden, not_found
-from gpuruntime.embedded.apiserver.targets import Target
-from gpuruntime.embedded.objects.registry import Kind, fields
+from gpuruntime.embedded.objects.registry import Kind, Target, fields
 from gpuruntime.embedded.objects.store import Store
 from gpuruntime.embedded.schemas.faults import Fault
 from gpuruntime.embedded.schemas.go_types import go_structs, read_document

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from gpuruntime.embedded.apiserver.documents import Document, encode
+from gpuruntime.embedded.objects.versions import path_of
 from gpuruntime.embedded.schemas.definition_objects import Column
 from gpuruntime.embedded.schemas.faults import Fault
 from gpuruntime.embedded.schemas.names import NameRule, subdomain_faults
@@ -116,6 +117,20 @@ class Kind:
     @cached_property
     def stored_head(self) -> bytes:
         return _head(self.kind, self.stored_api_version)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Target:
+    """A collection has no name; all namespaces together have no namespace."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        return path_of(self.namespace, self.name)
 
 
 class Registry:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import attrs
 
 from gpuruntime.embedded.apiserver.status_errors import bad_request
-from gpuruntime.embedded.apiserver.targets import Target
+from gpuruntime.embedded.objects.registry import Target
 from gpuruntime.embedded.objects.versions import Change, Stored, split
 from gpuruntime.models.kubernetes.selectors import (
     FieldSelector,

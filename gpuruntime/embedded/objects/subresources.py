@@ -20,9 +20,8 @@ from gpuruntime.embedded.apiserver.status_errors import (
     method_not_allowed,
     not_found,
 )
-from gpuruntime.embedded.apiserver.targets import Target
 from gpuruntime.embedded.objects.deletion import DeleteOptions, Deletions
-from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.objects.registry import Kind, Target
 from gpuruntime.embedded.objects.store import Store
 from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.embedded.objects.writes import Writes

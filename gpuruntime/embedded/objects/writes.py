@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+import attrs
+
 from gpuruntime.embedded.apiserver.documents import Document, copy, is_same
 from gpuruntime.embedded.apiserver.status_errors import (
     already_exists,
@@ -21,12 +23,11 @@ from gpuruntime.embedded.apiserver.status_errors import (
     not_found,
     unguarded,
 )
-from gpuruntime.embedded.apiserver.targets import Target, Written
 from gpuruntime.embedded.objects.admission import Admission
 from gpuruntime.embedded.objects.deletion import Deletions
 from gpuruntime.embedded.objects.metadata import changed_metadata_faults, metadata_faults
 from gpuruntime.embedded.objects.namespaces import NAMESPACES, require_namespace
-from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.objects.registry import Kind, Target
 from gpuruntime.embedded.objects.store import Store, stored_from
 from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.models.kubernetes.timestamps import rfc3339
@@ -36,6 +37,14 @@ SUFFIX_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH: Final = 5
 LONGEST_GENERATED: Final = 63
 APART_FROM_SPEC: Final = frozenset({"kind", "apiVersion", "metadata", "status"})
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class Written:
+    """Of a dry run nothing is stored: the object says what would be."""
+
+    stored: Stored
+    is_new: bool = False
 
 
 class Writes:
