@@ -18,7 +18,7 @@ from gpuruntime.embedded.kinds.cluster_objects import (
 )
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import DEPLOYMENTS, JOBS, REPLICA_SETS
-from gpuruntime.embedded.workloads.ownership import BY_OWNER, owner_uids
+from gpuruntime.embedded.workloads.children import BY_OWNER, owner_uids
 from gpuruntime.informer.informer import Informer
 from gpuruntime.informer.store import Index
 from gpuruntime.kube.client import Client

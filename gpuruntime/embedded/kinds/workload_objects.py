@@ -1,5 +1,6 @@
 """Deployments, ReplicaSets and Jobs: what their controllers read and write of them."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +28,9 @@ class WorkloadCondition:
     @property
     def is_true(self) -> bool:
         return self.status == "True"
+
+
+Conditions = tuple[WorkloadCondition, ...]
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -65,7 +69,7 @@ class DeploymentStatus:
     readyReplicas: int = 0
     availableReplicas: int = 0
     unavailableReplicas: int = 0
-    conditions: tuple[WorkloadCondition, ...] = ()
+    conditions: Conditions = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -92,7 +96,7 @@ class ReplicaSetStatus:
     readyReplicas: int = 0
     availableReplicas: int = 0
     observedGeneration: int = 0
-    conditions: tuple[WorkloadCondition, ...] = ()
+    conditions: Conditions = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -130,7 +134,7 @@ class UncountedPods:
 class JobStatus:
     """Of a Job that nobody has looked at yet some members are absent, later they are zero."""
 
-    conditions: tuple[WorkloadCondition, ...] = ()
+    conditions: Conditions = ()
     startTime: datetime | None = None
     completionTime: datetime | None = None
     active: int = 0
@@ -155,3 +159,26 @@ REPLICA_SETS: Final = Resource(
     group="apps", version="v1", kind="ReplicaSet", plural="replicasets", type=ReplicaSet
 )
 JOBS: Final = Resource(group="batch", version="v1", kind="Job", plural="jobs", type=Job)
+
+
+def find_condition(
+    conditions: Iterable[WorkloadCondition], type_: str
+) -> WorkloadCondition | None:
+    return next((each for each in conditions if each.type == type_), None)
+
+
+def updated_conditions(
+    conditions: Conditions, condition: WorkloadCondition, *, now: datetime
+) -> Conditions:
+    """The condition goes to the end, unless status and reason are what they were."""
+    before = find_condition(conditions, condition.type)
+    if before and (before.status, before.reason) == (condition.status, condition.reason):
+        return conditions
+    keeps = before is not None and before.status == condition.status
+    moved_at = before.lastTransitionTime if before and keeps else now
+    stamped = attrs.evolve(condition, lastUpdateTime=now, lastTransitionTime=moved_at)
+    return (*(each for each in conditions if each is not before), stamped)
+
+
+def without_condition(conditions: Conditions, type_: str) -> Conditions:
+    return tuple(each for each in conditions if each.type != type_)

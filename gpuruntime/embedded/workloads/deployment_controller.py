@@ -17,6 +17,7 @@ from gpuruntime.embedded.kinds.workload_objects import (
     DeploymentStatus,
     ReplicaSet,
 )
+from gpuruntime.embedded.workloads.children import BY_OWNER
 from gpuruntime.embedded.workloads.deployment_plan import (
     REVISION,
     Amendment,
@@ -25,7 +26,6 @@ from gpuruntime.embedded.workloads.deployment_plan import (
     decide,
 )
 from gpuruntime.embedded.workloads.deployment_status import deployment_status, seconds_to_deadline
-from gpuruntime.embedded.workloads.ownership import BY_OWNER
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.encoding.json import JsonObject

@@ -10,8 +10,11 @@ from typing import Final
 import attrs
 
 from gpuruntime.embedded.kinds.workload_objects import DEPLOYMENTS, Deployment, ReplicaSet
-from gpuruntime.embedded.workloads.ownership import controller_reference
-from gpuruntime.embedded.workloads.template_hash import LABEL, template_hash
+from gpuruntime.embedded.workloads.children import (
+    TEMPLATE_HASH,
+    controller_reference,
+    template_hash,
+)
 from gpuruntime.models.encoding.codec import decode_object
 from gpuruntime.models.encoding.json import JsonObject
 
@@ -42,7 +45,9 @@ class Observed:
     def new(self) -> ReplicaSet | None:
         """The ReplicaSet of the present template."""
         wanted = self.hash
-        found = (each for each in self.replica_sets if each.metadata.labels.get(LABEL) == wanted)
+        found = (
+            each for each in self.replica_sets if each.metadata.labels.get(TEMPLATE_HASH) == wanted
+        )
         return next(found, None)
 
     @property
@@ -249,7 +254,7 @@ def _is_being_deleted(replica_set: ReplicaSet) -> bool:
 
 
 def _replica_set(observed: Observed, replicas: int) -> JsonObject:
-    deployment, hashed = observed.deployment, {LABEL: observed.hash}
+    deployment, hashed = observed.deployment, {TEMPLATE_HASH: observed.hash}
     template = decode_object(bytes(deployment.spec.template))
     metadata = _object(template, "metadata")
     labels = {**_object(metadata, "labels"), **hashed}

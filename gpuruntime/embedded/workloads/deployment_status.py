@@ -5,8 +5,14 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.kinds.workload_objects import DeploymentStatus, WorkloadCondition
-from gpuruntime.embedded.workloads.conditions import Conditions, find, updated, without
+from gpuruntime.embedded.kinds.workload_objects import (
+    Conditions,
+    DeploymentStatus,
+    WorkloadCondition,
+    find_condition,
+    updated_conditions,
+    without_condition,
+)
 from gpuruntime.embedded.workloads.deployment_plan import Observed, max_unavailable
 
 AVAILABLE: Final = "Available"
@@ -19,17 +25,19 @@ def deployment_status(observed: Observed, *, now: datetime, created: str = "") -
     """The name is that of a ReplicaSet created just now."""
     deployment = observed.deployment
     counted = _counted(observed)
-    conditions = updated(deployment.status.conditions, _available(observed, counted), now=now)
+    conditions = updated_conditions(
+        deployment.status.conditions, _available(observed, counted), now=now
+    )
     progressing = _created(created) if created else _progressing(observed, counted, now)
     if progressing is not None:
-        conditions = updated(conditions, progressing, now=now)
+        conditions = updated_conditions(conditions, progressing, now=now)
     return attrs.evolve(counted, conditions=_with_failure(conditions, observed))
 
 
 def seconds_to_deadline(observed: Observed, *, now: datetime) -> float | None:
     """When a rollout that does not move is late; None when there is nothing to wait for."""
     deployment = observed.deployment
-    progressing = find(deployment.status.conditions, PROGRESSING)
+    progressing = find_condition(deployment.status.conditions, PROGRESSING)
     if (
         progressing is None
         or progressing.lastUpdateTime is None
@@ -80,7 +88,7 @@ def _progressing(
 ) -> WorkloadCondition | None:
     """None leaves the condition as it is."""
     deployment, new = observed.deployment, observed.new
-    before = find(deployment.status.conditions, PROGRESSING)
+    before = find_condition(deployment.status.conditions, PROGRESSING)
     if deployment.spec.paused:
         return _unknown("DeploymentPaused", "Deployment is paused")
     if before is not None and before.reason == "DeploymentPaused":
@@ -152,5 +160,5 @@ def _with_failure(conditions: Conditions, observed: Observed) -> Conditions:
         if failure.type == REPLICA_FAILURE
     )
     failure = next(failures, None)
-    others = without(conditions, REPLICA_FAILURE)
+    others = without_condition(conditions, REPLICA_FAILURE)
     return (*others, failure) if failure else others

@@ -9,6 +9,7 @@ from gpuruntime.embedded.controllers.events import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import BY_JOB, Informers, amend, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import JOBS, Job, WorkloadCondition
+from gpuruntime.embedded.workloads.children import pod_of
 from gpuruntime.embedded.workloads.job_plan import (
     COMPLETE,
     FAILED,
@@ -19,7 +20,6 @@ from gpuruntime.embedded.workloads.job_plan import (
     is_held,
     seconds_to_removal,
 )
-from gpuruntime.embedded.workloads.ownership import pod_of
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.events import EventRecorder

@@ -13,12 +13,13 @@ import attrs
 
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.kinds.workload_objects import (
+    Conditions,
     Job,
     JobStatus,
     UncountedPods,
     WorkloadCondition,
+    find_condition,
 )
-from gpuruntime.embedded.workloads.conditions import Conditions, find
 
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 COMPLETE: Final = "Complete"
@@ -160,7 +161,7 @@ def _has_ended(pod: Pod) -> bool:
 def _target(job: Job, count: _Count, now: datetime) -> WorkloadCondition | None:
     """Where the Job is heading, once that is clear; it never changes its mind."""
     for type_ in (FAILURE_TARGET, SUCCESS_CRITERIA_MET):
-        decided = find(job.status.conditions, type_)
+        decided = find_condition(job.status.conditions, type_)
         if decided is not None and decided.is_true:
             return decided
     limit = job.spec.backoffLimit
@@ -213,7 +214,7 @@ def _status(job: Job, count: _Count, target: WorkloadCondition | None, now: date
 def _suspension(job: Job, now: datetime) -> Conditions:
     """A Job that never was suspended does not speak of it."""
     conditions = job.status.conditions
-    before = find(conditions, SUSPENDED)
+    before = find_condition(conditions, SUSPENDED)
     is_suspended = before is not None and before.is_true
     if is_suspended == job.spec.suspend:
         return conditions

@@ -8,7 +8,7 @@ from gpuruntime.embedded.controllers.events import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import REPLICA_SETS, ReplicaSet
-from gpuruntime.embedded.workloads.ownership import BY_OWNER, pod_of
+from gpuruntime.embedded.workloads.children import BY_OWNER, pod_of
 from gpuruntime.embedded.workloads.replicaset_plan import decide, replica_set_status
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import ApiError, NotFoundError

@@ -11,8 +11,9 @@ from gpuruntime.embedded.kinds.workload_objects import (
     ReplicaSet,
     ReplicaSetStatus,
     WorkloadCondition,
+    updated_conditions,
+    without_condition,
 )
-from gpuruntime.embedded.workloads.conditions import updated, without
 
 REPLICA_FAILURE: Final = "ReplicaFailure"
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -45,10 +46,10 @@ def replica_set_status(
     least = replica_set.spec.minReadySeconds
     conditions = replica_set.status.conditions
     if failure:
-        conditions = updated(conditions, _failed(failure), now=now)
+        conditions = updated_conditions(conditions, _failed(failure), now=now)
         conditions = tuple(attrs.evolve(each, lastUpdateTime=None) for each in conditions)
     else:
-        conditions = without(conditions, REPLICA_FAILURE)
+        conditions = without_condition(conditions, REPLICA_FAILURE)
     return ReplicaSetStatus(
         replicas=len(active),
         fullyLabeledReplicas=len(active),

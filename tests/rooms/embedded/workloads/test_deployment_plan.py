@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuruntime.embedded.kinds.workload_objects import Deployment, ReplicaSet
+from gpuruntime.embedded.workloads.children import TEMPLATE_HASH, template_hash
 from gpuruntime.embedded.workloads.deployment_plan import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
@@ -19,7 +20,6 @@ from gpuruntime.embedded.workloads.deployment_plan import (
     max_surge,
     max_unavailable,
 )
-from gpuruntime.embedded.workloads.template_hash import LABEL, template_hash
 from tests.rooms.embedded.things import TEMPLATE, deployment, replica_set
 
 OTHER: dict[str, Any] = {**TEMPLATE, "metadata": {"labels": {"app": "web", "x": "1"}}}
@@ -33,7 +33,7 @@ def set_of(hash_: str, replicas: int, revision: int = 1, **status: int) -> Repli
     }  # fmt: skip
     return replica_set(
         f"web-{hash_}",
-        metadata={"labels": {LABEL: hash_}, "annotations": annotations},
+        metadata={"labels": {TEMPLATE_HASH: hash_}, "annotations": annotations},
         replicas=replicas,
         status={"replicas": replicas, "availableReplicas": replicas, **status},
     )
@@ -60,7 +60,7 @@ def test_a_new_deployment_creates_a_replica_set_that_carries_its_hash_everywhere
     created: Any = decide(Observed(deployment=deployment(replicas=2))).creation
 
     assert created["metadata"]["name"] == f"web-{HASH}"
-    labels = {"app": "web", LABEL: HASH}
+    labels = {"app": "web", TEMPLATE_HASH: HASH}
     assert created["metadata"]["labels"] == labels
     assert created["spec"]["selector"] == {"matchLabels": labels}
     assert created["spec"]["template"]["metadata"]["labels"] == labels
@@ -189,7 +189,7 @@ def test_a_rolling_update_stays_between_its_bounds_and_arrives(
             exists = True
             sets[HASH] = plan.creation["spec"]["replicas"]  # type: ignore[index,call-overload,assignment]  # a body
         for each in plan.amendments:
-            sets[each.replica_set.metadata.labels[LABEL]] = each.replicas
+            sets[each.replica_set.metadata.labels[TEMPLATE_HASH]] = each.replicas
         available[OTHER_HASH] = min(available[OTHER_HASH], sets[OTHER_HASH])
         is_becoming_ready = becoming_ready[step % 8] or step > 30
         available[HASH] = sets[HASH] if is_becoming_ready else min(available[HASH], sets[HASH])

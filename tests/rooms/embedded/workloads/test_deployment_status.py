@@ -6,11 +6,10 @@ from datetime import timedelta
 import attrs
 
 from gpuruntime.embedded.controllers.object_patches import wire
-from gpuruntime.embedded.kinds.workload_objects import DeploymentStatus, ReplicaSet
-from gpuruntime.embedded.workloads.conditions import find
+from gpuruntime.embedded.kinds.workload_objects import DeploymentStatus, ReplicaSet, find_condition
+from gpuruntime.embedded.workloads.children import TEMPLATE_HASH, template_hash
 from gpuruntime.embedded.workloads.deployment_plan import Observed
 from gpuruntime.embedded.workloads.deployment_status import deployment_status, seconds_to_deadline
-from gpuruntime.embedded.workloads.template_hash import LABEL, template_hash
 from tests.rooms.embedded.things import MOMENT, TEMPLATE, deployment, replica_set
 
 HASH = template_hash(json.dumps(TEMPLATE).encode())
@@ -18,7 +17,7 @@ LATER = MOMENT + timedelta(seconds=5)
 
 
 def new_set(size: int, **status: object) -> ReplicaSet:
-    labels = {"labels": {LABEL: HASH}}
+    labels = {"labels": {TEMPLATE_HASH: HASH}}
     return replica_set("web-x", metadata=labels, replicas=size, status=status)
 
 
@@ -49,7 +48,7 @@ def test_a_rollout_tells_created_then_updated_then_available() -> None:
         "Available": ("True", "MinimumReplicasAvailable"),
         "Progressing": ("True", "NewReplicaSetAvailable"),
     }
-    progressing = find(available.conditions, "Progressing")
+    progressing = find_condition(available.conditions, "Progressing")
     assert progressing is not None
     assert progressing.message == 'ReplicaSet "web-x" has successfully progressed.'
     assert (progressing.lastUpdateTime, progressing.lastTransitionTime) == (LATER, MOMENT)

@@ -1,12 +1,20 @@
 """Which object made which: the references that children carry, and what a child is made of."""
 
+from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
+from gpuruntime.models.encoding.codec import decode_object, encode_canonical
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.metadata import KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
 
 BY_OWNER: Final = "owner"
+TEMPLATE_HASH: Final = "pod-template-hash"
+
+# Without vowels and look-alikes, so that no hash is a word.
+_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LENGTH: Final = 10
 
 
 def controller_reference(resource: Resource[Any], owner: KubernetesObject) -> JsonObject:
@@ -45,3 +53,14 @@ def pod_of(
     if finalizers:
         metadata["finalizers"] = list(finalizers)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+@lru_cache(maxsize=8_192)
+def template_hash(template: bytes) -> str:
+    """Equal for equal templates, whatever the order of their members."""
+    number = int.from_bytes(sha256(encode_canonical(decode_object(template))).digest()[:8])
+    signs = []
+    for _ in range(_LENGTH):
+        number, index = divmod(number, len(_SIGNS))
+        signs.append(_SIGNS[index])
+    return "".join(signs)
