@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.embedded.controllers.custom_kinds import CustomKinds
 from gpuruntime.embedded.controllers.garbage_collector import GarbageCollector
 from gpuruntime.embedded.controllers.informers import Informers
@@ -27,8 +27,8 @@ from gpuruntime.embedded.nodes.kubelet import Kubelet
 from gpuruntime.embedded.nodes.seed_objects import NodeOptions, furnish
 from gpuruntime.embedded.nodes.simulated_logs import SimulatedLogs
 from gpuruntime.embedded.objects.registry import Kind
+from gpuruntime.embedded.processes.pods import ProcessPods
 from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
-from gpuruntime.embedded.processes.process_pods import ProcessPods
 from gpuruntime.embedded.processes.programs import Programs
 from gpuruntime.embedded.scheduler.scheduler import NAME as SCHEDULER
 from gpuruntime.embedded.scheduler.scheduler import Scheduler

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
 from gpuruntime.embedded.controllers.volume_plan import (
     REST,

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.kinds.cluster_objects import Claim, ClaimReference, PersistentVolume
 from gpuruntime.models.encoding.json import JsonObject
 

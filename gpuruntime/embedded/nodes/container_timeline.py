@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.kinds.pod_objects import Container, Pod
 from gpuruntime.embedded.nodes.failures import Failure, Fault, Pace, failure_of, run_seconds
 

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import BY_NODE, Informers, write_status
 from gpuruntime.embedded.kinds.cluster_objects import Node
 from gpuruntime.embedded.kinds.pod_objects import PODS, Container, Pod

@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.events import Note
+from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.kinds.pod_objects import (
     Address,
     Container,

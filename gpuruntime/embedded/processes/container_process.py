@@ -19,13 +19,13 @@ from gpuruntime.embedded.nodes.container_timeline import (
     comes_again,
     policy_of,
 )
+from gpuruntime.embedded.processes.guarded_processes import Process, Processes
 from gpuruntime.embedded.processes.probes import (
     port_asked,
     problem,
     wait_until_failed,
     wait_until_passed,
 )
-from gpuruntime.embedded.processes.processes import Process, Processes
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, start_of
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 

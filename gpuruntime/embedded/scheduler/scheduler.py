@@ -27,8 +27,8 @@ from gpuruntime.embedded.scheduler.placement import (
     place,
     unbound_claims,
 )
+from gpuruntime.embedded.scheduler.pod_writes import SchedulerWrites
 from gpuruntime.embedded.scheduler.queue import Lane, SchedulingQueue
-from gpuruntime.embedded.scheduler.writes import SchedulerWrites
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.events import EventRecorder

@@ -6,7 +6,7 @@ from datetime import datetime
 import attrs
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import Informers, amend
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
 from gpuruntime.embedded.kinds.pod_objects import Pod

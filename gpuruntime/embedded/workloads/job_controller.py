@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import BY_JOB, Informers, amend, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import JOBS, Job, WorkloadCondition

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gpuruntime.controller.controller import DONE, Controller, Result
-from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.kinds.workload_objects import REPLICA_SETS, ReplicaSet

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.processes.processes import Process, guarded
+from gpuruntime.embedded.processes.guarded_processes import Process, guarded
 from gpuruntime.embedded.processes.programs import LOOPBACK
 from gpuruntime.errors import ConfigurationError, GpuRuntimeError
 

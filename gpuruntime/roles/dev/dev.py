@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 import attrs
 import yaml
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, Programs
 from gpuruntime.errors import ConfigurationError

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 import yaml
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.operations.options import Namespaces
 from tests.proofs.bench.connections import Address, Connection, connections
 from tests.proofs.bench.listing import empty_server, quietest, tell

@@ -22,7 +22,7 @@ import attrs
 import yaml
 from aiohttp import web
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.kube.transport import JSON
 from gpuruntime.models.definitions.crds import crds

@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 import attrs
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.apiserver.streams import Stream
 from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request

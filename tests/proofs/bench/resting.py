@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager
 
 import attrs
 
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.roles.manager import Manager

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.embedded.nodes.failures import Pace
 from gpuruntime.kube.transport import Transport

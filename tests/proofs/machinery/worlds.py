@@ -10,9 +10,9 @@ from pathlib import Path
 
 import attrs
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.kube.connect.sources import Kubeconfig
 from gpuruntime.kube.http import connect
 from gpuruntime.kube.transport import Transport

@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 import attrs
 
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.embedded.nodes.failures import Pace
 from gpuruntime.kube.client import Client

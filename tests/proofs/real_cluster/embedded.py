@@ -4,7 +4,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.embedded.nodes.seed_objects import NodeOptions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.connect.sources import Kubeconfig
 from gpuruntime.kube.errors import (

@@ -9,8 +9,8 @@ import attrs
 import pytest
 import yaml
 
-from gpuruntime.embedded.apiserver.http import serve
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.http_listener import serve
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.errors import ClusterRequiredError
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS

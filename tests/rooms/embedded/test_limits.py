@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from gpuruntime.embedded.apiserver.body_reader import PROTOBUF
-from gpuruntime.embedded.apiserver.http import serve
+from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.embedded.apiserver.patch_requests import APPLY_PATCH, STRATEGIC_PATCH
 from gpuruntime.embedded.apiserver.server import LIMITS
 from gpuruntime.embedded.kinds.pod_objects import PODS

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request

@@ -5,7 +5,7 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import OutcomeUnknownError
 from gpuruntime.models.kinds import labels

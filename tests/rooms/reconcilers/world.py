@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from gpuruntime.bus.user_jwts import Mint
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 from gpuruntime.models.kinds import labels

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import LEASES

@@ -8,7 +8,7 @@ from random import Random
 import attrs
 import pytest
 
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import EVENTS, LEASES
 from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS

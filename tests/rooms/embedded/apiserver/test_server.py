@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
 from gpuruntime.embedded.apiserver.server import Server
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
 from gpuruntime.kube.transport import Request
 from tests.rooms.embedded.calls import MAPS, MOMENT, ask, call, make, new_server
 

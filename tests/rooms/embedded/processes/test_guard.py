@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuruntime.embedded.processes.processes import GUARD, guarded
+from gpuruntime.embedded.processes.guarded_processes import GUARD, guarded
 
 
 def a_process() -> subprocess.Popen[bytes]:

@@ -14,7 +14,7 @@ from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.bus.names import Names
-from gpuruntime.embedded.apiserver.transport import InProcessTransport
+from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.watch import Selection

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from gpuruntime.embedded.apiserver.body_reader import LARGEST_BODY
-from gpuruntime.embedded.apiserver.http import LOOPBACK, STUCK_SECONDS, serve
+from gpuruntime.embedded.apiserver.http_listener import LOOPBACK, STUCK_SECONDS, serve
 from gpuruntime.embedded.apiserver.server import Server
 from gpuruntime.embedded.objects.watches import Watches
 from gpuruntime.errors import ConfigurationError

@@ -21,10 +21,10 @@ from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, ContainerStatus, Pod, PodStatus
 from gpuruntime.embedded.nodes.pod_status_plan import Life, ended, pod_status
 from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
+from gpuruntime.embedded.processes.guarded_processes import Processes, guarded
 from gpuruntime.embedded.processes.pod_folder import PodFolder
-from gpuruntime.embedded.processes.pod_processes import PodProcesses
+from gpuruntime.embedded.processes.pod_lifecycle import PodProcesses
 from gpuruntime.embedded.processes.process_logs import LogFile
-from gpuruntime.embedded.processes.processes import Processes, guarded
 from gpuruntime.embedded.processes.programs import (
     LOOPBACK,
     PROCESS,

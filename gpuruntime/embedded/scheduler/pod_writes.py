@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from gpuruntime.embedded.controllers.events import EventWriter, Note
+from gpuruntime.embedded.controllers.event_writer import EventWriter, Note
 from gpuruntime.embedded.controllers.informers import Informers, amend, write_status
 from gpuruntime.embedded.controllers.volume_claim_plan import SELECTED_NODE
 from gpuruntime.embedded.kinds.cluster_objects import Claim
