@@ -21,12 +21,44 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 TREES: Final = ("gpuruntime", "tests", "examples", ".ci", "noxfile.py")
 DOCUMENTS: Final = ("README.md", "CHANGELOG.md", "docs", "tests")
 FRAGMENT: Final = frozenset(
-    "Of By In With Without For From Where Until As At On Between To After Before "
-    "One Those These That What Whatever Which Who Whom Whose Whoever Whether Nobody Somebody "
-    "Anybody So".split()
+    [
+        "Of",
+        "By",
+        "In",
+        "With",
+        "Without",
+        "For",
+        "From",
+        "Where",
+        "Until",
+        "As",
+        "At",
+        "On",
+        "Between",
+        "To",
+        "After",
+        "Before",
+        "One",
+        "Those",
+        "These",
+        "That",
+        "What",
+        "Whatever",
+        "Which",
+        "Who",
+        "Whom",
+        "Whose",
+        "Whoever",
+        "Whether",
+        "Nobody",
+        "Somebody",
+        "Anybody",
+        "So",
+    ]
 )
 DIALECT: Final = re.compile(
-    r"\b(who(?:m|s)?ever|whosever|somebody|anybody|nobody|anew|of which|so many|so long|that of)\b",
+    r"\b(who(?:m|s)?ever|whosever|somebody|anybody|nobody|anew|of which|so many|so long"
+    r"|that of)\b",
     re.IGNORECASE,
 )
 MOST_WORDS: Final = 30
@@ -88,12 +120,12 @@ def passages(text: str) -> Iterator[tuple[int, str]]:
     lines: list[str] = []
     first, is_code = 1, False
     for number, raw in enumerate([*text.splitlines(), ""], start=1):
-        if raw.lstrip().startswith("```"):
+        is_fence = raw.lstrip().startswith("```")
+        if is_fence:
             is_code = not is_code
-            raw = ""
         elif is_code:
             continue
-        line = re.sub(r"\]\([^)]*\)", "]", raw).strip()
+        line = "" if is_fence else re.sub(r"\]\([^)]*\)", "]", raw).strip()
         is_row, starts = line.startswith("|"), re.match(r"[-*#>|]|\d+\. ", line)
         if lines and (not line or starts):
             yield first, " ".join(lines)
