@@ -84,7 +84,7 @@ class Pools:
         self._deletions = deletions
         self._attempts = attempts
         # Of each specName: what one create has made, the next one's look finds in the cache.
-        self._turns = KeyedLock()
+        self._turns = KeyedLock[str]()
 
     async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
         """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""

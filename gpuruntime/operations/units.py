@@ -58,7 +58,7 @@ class Units:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
-        self._turns = KeyedLock()
+        self._turns = KeyedLock[str]()
 
     async def create(
         self,

@@ -6,7 +6,6 @@ and taken back only at the version that was observed.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import Final, assert_never
 
 import structlog
 
+from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     ConflictError,
@@ -73,7 +73,7 @@ class StockClaims:
         self._meter = meter
         self._reservations = Reservations()
         self._peers = StockShards(rng)
-        self._beyond_share: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._beyond_share = KeyedLock[str]()
         self._lists = SharedReads(self._list)
 
     async def claim(self, wanted: Wanted) -> Claim | None:
@@ -91,7 +91,7 @@ class StockClaims:
             passed.add(stock.metadata.uid)
         if self._pick(self._known(wanted, refusals), wanted, passed):
             # What is left is the share of others: one caller at a time meets them there.
-            async with self._beyond_share[wanted.spec_name]:
+            async with self._beyond_share.of(wanted.spec_name):
                 stock = self._pick(self._known(wanted, refusals), wanted, passed)
                 if stock and (claim := await self._try(stock, wanted, refusals)):
                     return claim

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
-from weakref import WeakValueDictionary
 
+from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.errors import MalformedAnswerError, OutcomeUnknownError
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.units import GPUUnit
@@ -17,9 +17,8 @@ _UNKNOWN: Final = (OutcomeUnknownError, MalformedAnswerError)
 
 class StartLocks:
     def __init__(self) -> None:
-        # Held by those who wait for it, and gone with the last of them.
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._moves: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._turns = KeyedLock[str]()
+        self._moves = KeyedLock[Key]()
         # Until when (loop time) a request of this process may yet start each unit.
         self._unsettled: dict[Key, float] = {}
 
@@ -28,7 +27,7 @@ class StartLocks:
         """Around the gate and the start, so that a rival is judged before or after both."""
         key = unit.metadata.key
         subject = provenance.operation_of(unit) or str(key)
-        async with self._turns.setdefault(subject, asyncio.Lock()), self.pause(key):
+        async with self._turns.of(subject), self.pause(key):
             try:
                 yield
             except _UNKNOWN:
@@ -37,7 +36,7 @@ class StartLocks:
 
     def pause(self, key: Key) -> asyncio.Lock:
         """Held while nothing of one unit is begun."""
-        return self._moves.setdefault(key, asyncio.Lock())
+        return self._moves.of(key)
 
     def unsettled_seconds(self, keys: Iterable[Key]) -> float:
         """How much longer one of these units may come to start by a request of unknown outcome."""

@@ -11,7 +11,7 @@ from gpuruntime.concurrency.keyed_lock import KeyedLock
 pytestmark = pytest.mark.looptime
 
 
-async def work(turns: KeyedLock, name: str, spans: list[tuple[float, float]]) -> None:
+async def work(turns: KeyedLock[str], name: str, spans: list[tuple[float, float]]) -> None:
     async with turns.of(name):
         started = asyncio.get_running_loop().time()
         await asyncio.sleep(1)
@@ -19,7 +19,7 @@ async def work(turns: KeyedLock, name: str, spans: list[tuple[float, float]]) ->
 
 
 async def test_turns_of_one_name_never_overlap() -> None:
-    turns, spans = KeyedLock(), list[tuple[float, float]]()
+    turns, spans = KeyedLock[str](), list[tuple[float, float]]()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(4):
             tasks.create_task(work(turns, "a", spans))
@@ -29,7 +29,7 @@ async def test_turns_of_one_name_never_overlap() -> None:
 
 
 async def test_names_do_not_wait_for_each_other() -> None:
-    turns, started = KeyedLock(), asyncio.get_running_loop().time()
+    turns, started = KeyedLock[str](), asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as tasks:
         for name in "abcd":
             tasks.create_task(work(turns, name, []))
@@ -37,7 +37,7 @@ async def test_names_do_not_wait_for_each_other() -> None:
 
 
 async def test_whoever_gives_up_waiting_keeps_nobody_else_from_a_turn() -> None:
-    turns, spans = KeyedLock(), list[tuple[float, float]]()
+    turns, spans = KeyedLock[str](), list[tuple[float, float]]()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(work(turns, "a", spans))
         waiting = tasks.create_task(work(turns, "a", spans))
@@ -48,7 +48,7 @@ async def test_whoever_gives_up_waiting_keeps_nobody_else_from_a_turn() -> None:
 
 
 async def test_a_name_that_nobody_is_at_is_forgotten() -> None:
-    turns = KeyedLock()
+    turns = KeyedLock[str]()
     async with turns.of("a"), turns.of("b"):
         assert len(turns) == 2
     gc.collect()
