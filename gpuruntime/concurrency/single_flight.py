@@ -1,7 +1,7 @@
 """One attempt of an operation at a time, and each to its end, whoever stops waiting for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -64,6 +64,40 @@ class SingleFlight:
             if not outcome.done():
                 outcome.add_done_callback(lambda ended: _log_unheard(operation, ended))
             raise
+
+
+class SharedCalls(Generic[ResultT]):
+    """At most one call is in flight for each key; callers of the same key wait for its result.
+
+    Errors of the given kind are shared like results. If the call ends in any other way, its future
+    is cancelled, and one of the waiting callers leads the next call.
+    """
+
+    def __init__(self, shared_error: type[Exception]) -> None:
+        self._shared_error = shared_error
+        self._in_flight: dict[Hashable, asyncio.Future[ResultT]] = {}
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    def in_flight(self, key: Hashable) -> "asyncio.Future[ResultT] | None":
+        return self._in_flight.get(key)
+
+    async def lead(self, key: Hashable, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Make the call, which must not be in flight already, and share its outcome."""
+        future = self._in_flight[key] = asyncio.get_running_loop().create_future()
+        try:
+            result = await call()
+        except self._shared_error as error:
+            future.set_exception(error)
+            future.exception()  # marks it as retrieved, also if no other caller waits
+            raise
+        else:
+            future.set_result(result)
+            return result
+        finally:
+            del self._in_flight[key]
+            future.cancel()
 
 
 class _Handover(Generic[ResultT]):

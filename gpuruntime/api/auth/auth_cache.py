@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 from gpuruntime.api.errors import CrowdedError, RequestError
+from gpuruntime.concurrency.single_flight import SharedCalls
 
 VerdictT = TypeVar("VerdictT")
 
@@ -36,7 +37,7 @@ class AuthCache(Generic[VerdictT]):
         self._most_asked = most_asked
         # In the order in which they came.
         self._kept: dict[Hashable, _Kept[VerdictT]] = {}
-        self._asking: dict[Hashable, asyncio.Future[VerdictT]] = {}
+        self._calls = SharedCalls[VerdictT](RequestError)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -47,33 +48,20 @@ class AuthCache(Generic[VerdictT]):
             kept = self._kept.get(key)
             if kept is not None and asyncio.get_running_loop().time() < kept.until:
                 return kept.verdict
-            asking = self._asking.get(key)
+            asking = self._calls.in_flight(key)
             if asking is None:
-                return await self._lead(key, ask)
+                if len(self._calls) >= self._most_asked:
+                    raise CrowdedError("too many callers have to be asked for at once: come back")
+                return await self._calls.lead(key, lambda: self._ask(key, ask))
             await asyncio.wait([asking])
             if not asking.cancelled():
                 return asking.result()
 
-    async def _lead(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
-        """Asks for all; where this caller goes away, another one of them leads instead."""
-        if len(self._asking) >= self._most_asked:
-            raise CrowdedError("too many callers have to be asked for at once: come back")
-        loop = asyncio.get_running_loop()
-        asking = self._asking[key] = loop.create_future()
-        asked_at = loop.time()
-        try:
-            verdict = await ask()
-        except RequestError as error:
-            asking.set_exception(error)
-            asking.exception()  # it counts as heard, also where nobody shares it
-            raise
-        else:
-            self._keep(key, _Kept(verdict, asked_at + self._keep_seconds(verdict)))
-            asking.set_result(verdict)
-            return verdict
-        finally:
-            del self._asking[key]
-            asking.cancel()
+    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
+        asked_at = asyncio.get_running_loop().time()
+        verdict = await ask()
+        self._keep(key, _Kept(verdict, asked_at + self._keep_seconds(verdict)))
+        return verdict
 
     def _keep(self, key: Hashable, kept: _Kept[VerdictT]) -> None:
         """What came first goes first."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from gpuruntime.concurrency.single_flight import SharedCalls
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.models.kubernetes.metadata import KubernetesObject
@@ -18,33 +19,17 @@ class SharedReads(Generic[ResultT]):
 
     def __init__(self, read: Callable[[str], Awaitable[ResultT]]) -> None:
         self._read = read
-        self._reading: dict[str, asyncio.Future[ResultT]] = {}
+        self._calls = SharedCalls[ResultT](KubeError)
 
     async def get(self, subject: str) -> ResultT:
         """Raises the KubeError of the shared read."""
         is_fresh = False
-        while reading := self._reading.get(subject):
+        while reading := self._calls.in_flight(subject):
             await asyncio.wait([reading])
             if is_fresh and not reading.cancelled():
                 return reading.result()
             is_fresh = True
-        return await self._lead(subject)
-
-    async def _lead(self, subject: str) -> ResultT:
-        """Reads for all; where this caller goes away, another one of them leads instead."""
-        reading = self._reading[subject] = asyncio.get_running_loop().create_future()
-        try:
-            result = await self._read(subject)
-        except KubeError as error:
-            reading.set_exception(error)
-            reading.exception()  # it counts as heard, also where nobody shares it
-            raise
-        else:
-            reading.set_result(result)
-            return result
-        finally:
-            del self._reading[subject]
-            reading.cancel()
+        return await self._calls.lead(subject, lambda: self._read(subject))
 
 
 async def list_all(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from gpuruntime.concurrency.single_flight import SingleFlight
+from gpuruntime.concurrency.single_flight import SharedCalls, SingleFlight
 
 pytestmark = pytest.mark.looptime
 
@@ -143,3 +143,88 @@ async def test_a_stopped_role_takes_no_attempt() -> None:
         attempts = single_flight(tasks)
     with pytest.raises(StoppingError):
         await attempts.run("one", working([]))
+
+
+class Calls:
+    """Counts its calls; each takes a second and returns its number, or raises `error`."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.count = 0
+        self._error = error
+
+    async def __call__(self) -> int:
+        self.count += 1
+        number = self.count
+        await asyncio.sleep(1)
+        if self._error:
+            raise self._error
+        return number
+
+
+async def join(calls: SharedCalls[int], key: str, call: Callable[[], Awaitable[int]]) -> int:
+    """Wait for the call in flight, or lead one if there is none or it was cancelled."""
+    while in_flight := calls.in_flight(key):
+        await asyncio.wait([in_flight])
+        if not in_flight.cancelled():
+            return in_flight.result()
+    return await calls.lead(key, call)
+
+
+async def test_callers_of_one_key_share_one_result() -> None:
+    calls, call = SharedCalls[int](NameTakenError), Calls()
+    async with asyncio.TaskGroup() as tasks:
+        joined = [tasks.create_task(join(calls, "a", call)) for _ in range(3)]
+    assert [task.result() for task in joined] == [1, 1, 1]
+    assert len(calls) == 0
+
+
+async def test_calls_of_different_keys_run_at_the_same_time() -> None:
+    calls, call = SharedCalls[int](NameTakenError), Calls()
+    started = asyncio.get_running_loop().time()
+    async with asyncio.TaskGroup() as tasks:
+        for key in "abc":
+            tasks.create_task(join(calls, key, call))
+        await asyncio.sleep(0.5)
+        assert len(calls) == 3
+    assert asyncio.get_running_loop().time() - started == pytest.approx(1)
+
+
+async def test_a_shared_error_reaches_every_caller() -> None:
+    calls, call = SharedCalls[int](NameTakenError), Calls(NameTakenError("taken"))
+    raised = []
+
+    async def note() -> None:
+        with pytest.raises(NameTakenError) as caught:
+            await join(calls, "a", call)
+        raised.append(caught.value)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(note())
+        tasks.create_task(note())
+    assert len(raised) == 2
+    assert call.count == 1
+
+
+async def test_any_other_error_stays_with_its_caller_and_the_next_one_leads() -> None:
+    calls, broken, call = SharedCalls[int](NameTakenError), Calls(ZeroDivisionError()), Calls()
+
+    async def lead_a_broken_call() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await join(calls, "a", broken)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(lead_a_broken_call())
+        await asyncio.sleep(0.5)
+        second = tasks.create_task(join(calls, "a", call))
+    assert second.result() == 1
+
+
+async def test_a_waiting_caller_leads_when_the_leader_is_cancelled() -> None:
+    calls, call = SharedCalls[int](NameTakenError), Calls()
+    async with asyncio.TaskGroup() as tasks:
+        leader = tasks.create_task(join(calls, "a", call))
+        await asyncio.sleep(0.5)
+        second = tasks.create_task(join(calls, "a", call))
+        await asyncio.sleep(0)
+        leader.cancel()
+    assert second.result() == 2
