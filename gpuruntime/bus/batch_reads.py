@@ -9,9 +9,8 @@ import msgspec
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import RefusedError, UnavailableError
 from gpuruntime.bus.jetstream import ANSWER_SECONDS, SEQUENCE, StoredMessage
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.names import API
-from gpuruntime.bus.session import NO_RESPONDERS
+from gpuruntime.bus.session import NO_RESPONDERS, Message
 
 _SUBJECT: Final = "Nats-Subject"
 _LEFT: Final = "Nats-Num-Pending"

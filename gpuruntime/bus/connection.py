@@ -15,8 +15,7 @@ import structlog
 
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.errors import UnavailableError
-from gpuruntime.bus.message import Message
-from gpuruntime.bus.session import Receive, Session, Subscription, open_session
+from gpuruntime.bus.session import Message, Receive, Session, Subscription, open_session
 from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()

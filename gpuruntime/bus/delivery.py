@@ -8,7 +8,7 @@ import msgspec
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import MalformedMessageError
-from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Message
 
 _encoder = msgspec.json.Encoder()
 _DONE: Final = b"+ACK"

@@ -17,8 +17,8 @@ from gpuruntime.bus.errors import (
     UnavailableError,
     WrongSequenceError,
 )
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.names import API
+from gpuruntime.bus.session import Message
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.encoding.codec import MalformedObjectError, decode_object
 from gpuruntime.models.encoding.json import JsonObject

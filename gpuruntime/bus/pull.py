@@ -21,8 +21,7 @@ import structlog
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.delivery import Delivery, delivery_of
 from gpuruntime.bus.errors import BusError, MalformedMessageError, UnavailableError
-from gpuruntime.bus.message import Message
-from gpuruntime.bus.session import Session
+from gpuruntime.bus.session import Message, Session
 from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()

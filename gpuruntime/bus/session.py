@@ -5,17 +5,17 @@ is kept back to be sent on a later connection.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+import attrs
 import nats.errors
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from gpuruntime.bus.cancellation import kept_cancellation
 from gpuruntime.bus.credentials import ConnectionOptions, credentials, without_login
 from gpuruntime.bus.errors import (
     BadNameError,
@@ -23,9 +23,21 @@ from gpuruntime.bus.errors import (
     TooLargeError,
     UnavailableError,
 )
-from gpuruntime.bus.message import Message
 
 log = structlog.get_logger()
+
+
+@attrs.frozen(slots=True)
+class Message:
+    """`status` is 0 but for what the broker itself says instead of a message."""
+
+    subject: str
+    data: bytes
+    reply: str = ""
+    headers: dict[str, str] = attrs.field(factory=dict)
+    status: int = 0
+    description: str = ""
+
 
 Receive = Callable[[Message], None]
 NO_RESPONDERS: Final = 503
@@ -261,3 +273,20 @@ def _message_of(message: Msg) -> Message:
 
 def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+@contextmanager
+def kept_cancellation() -> Iterator[None]:
+    """What is cancelled in the block ends as cancelled, whatever the block makes of it.
+
+    The library waits by `asyncio.wait_for`, which before Python 3.12 answers as if nothing had
+    happened when what it waits for is there in the moment of the cancellation.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError

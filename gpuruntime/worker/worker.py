@@ -19,11 +19,11 @@ from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.delivery import Delivery
 from gpuruntime.bus.errors import MalformedMessageError, UnavailableError
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Control, ControlCommand, Heartbeat, WorkerState
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.pull import Pull
 from gpuruntime.bus.records import Records
+from gpuruntime.bus.session import Message
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.worker.attempt import Attempt, AttemptContext, Callee
 from gpuruntime.worker.delivery_plan import Limits

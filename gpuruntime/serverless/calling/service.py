@@ -7,7 +7,7 @@ from random import Random
 
 import attrs
 
-from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Message
 from gpuruntime.kube.client import Client
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.kinds.units import GPUUnit

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from gpuruntime.bus.errors import BadNameError, MalformedMessageError, UnavailableError
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Record
 from gpuruntime.bus.records import record_of
+from gpuruntime.bus.session import Message
 from gpuruntime.serverless.broker import BrokerLink
 
 LOOK_SECONDS: Final = 5.0

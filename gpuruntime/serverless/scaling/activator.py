@@ -13,7 +13,7 @@ import attrs
 import structlog
 
 from gpuruntime.bus.errors import BusError
-from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Message
 from gpuruntime.controller.controller import Controller
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.operations.lookup.caches import FUNCTION

@@ -7,9 +7,9 @@ import attrs
 import structlog
 
 from gpuruntime.bus.errors import BadNameError, MalformedMessageError
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Heartbeat, WorkerState, read
 from gpuruntime.bus.names import Names
+from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import Cache

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
-from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.reasons import ConditionType
 from gpuruntime.models.kinds.units import GPUUnit

@@ -11,7 +11,7 @@ import pytest
 
 from gpuruntime.bus.delivery import Delivery, delivery_of
 from gpuruntime.bus.errors import FullError, MissingError, RefusedError, UnavailableError
-from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Message
 from gpuruntime.models.encoding.json import JsonObject
 from tests.rooms.bus.broker import FUNCTION, Bus, eventually
 

@@ -13,10 +13,10 @@ import attrs
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Record, read
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records, StoredRecord
+from gpuruntime.bus.session import Message
 from tests.proofs.function_chain.chain import PREFIX
 from tests.rooms.bus.broker import connection
 

@@ -16,8 +16,7 @@ from gpuruntime.bus.errors import (
     TooLargeError,
     UnavailableError,
 )
-from gpuruntime.bus.message import Message
-from gpuruntime.bus.session import Receive, Session
+from gpuruntime.bus.session import Message, Receive, Session
 from tests.rooms.bus.broker import Broker, broker, connection, eventually
 from tests.rooms.bus.identities import Identity, operated
 from tests.rooms.kube.servers import Authority

@@ -9,9 +9,9 @@ import pytest
 from gpuruntime.bus.chunks import CHUNK_BYTES, Bodies, parts_of
 from gpuruntime.bus.delivery import Delivery, delivery_of
 from gpuruntime.bus.errors import MalformedMessageError, MissingError
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.pull import Pull, PullOptions
+from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.models.encoding.json import JsonValue
 from gpuruntime.telemetry.metrics import Registry

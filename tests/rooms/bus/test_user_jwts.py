@@ -16,9 +16,9 @@ import pytest
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.errors import BusError, UnavailableError
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.names import Names, worker_rights
 from gpuruntime.bus.provisioning import declare_consumer, declare_stream
+from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import consumer_declaration, declarations
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
 from tests.rooms.bus.broker import SMALL, Broker, broker, connection, eventually

@@ -16,8 +16,8 @@ from typing import Any
 import attrs
 
 from gpuruntime.bus.errors import UnavailableError
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
+from gpuruntime.bus.session import Message
 from gpuruntime.embedded.objects.versions import Change
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS

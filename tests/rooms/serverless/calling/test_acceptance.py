@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from gpuruntime.bus.errors import MissingError
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Invocation
 from gpuruntime.bus.provisioning import declare_stream
 from gpuruntime.bus.records import StoredRecord
+from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import declarations
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.calling.acceptance import Acceptance, Accepted, queued_record

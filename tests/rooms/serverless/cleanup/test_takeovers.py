@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
+from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds.functions import Serverless, WorkerOf
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec

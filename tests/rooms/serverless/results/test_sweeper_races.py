@@ -15,10 +15,10 @@ import attrs
 import pytest
 
 from gpuruntime.bus.delivery import Delivery
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Invocation, Record, encode, read
 from gpuruntime.bus.names import dead_letter_id
 from gpuruntime.bus.records import ConflictError, StoredRecord
+from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.serverless.errors import AlreadyFinishedError, ServerlessError
 from gpuruntime.worker.outcome_writer import OutcomeWriter

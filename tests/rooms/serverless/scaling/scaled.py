@@ -11,9 +11,9 @@ import attrs
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.credentials import ConnectionOptions
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.bus.names import Names
+from gpuruntime.bus.session import Message
 from gpuruntime.embedded.apiserver.in_process_transport import InProcessTransport
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gpuruntime.bus.message import Message
+from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
 from tests.rooms.serverless.fleet import Fleet, fleet

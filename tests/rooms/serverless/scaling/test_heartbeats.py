@@ -1,6 +1,6 @@
-from gpuruntime.bus.message import Message
 from gpuruntime.bus.messages import Heartbeat, WorkerState, encode
 from gpuruntime.bus.names import Names
+from gpuruntime.bus.session import Message
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats, LastHeartbeat
 
 NAMES = Names("runtime")
