@@ -13,7 +13,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.serverless.cleanup.orphans import Orphans
 from gpuruntime.serverless.scaling.consumers import Consumers
-from gpuruntime.serverless.scaling.depth_polling import DepthPoller
+from gpuruntime.serverless.scaling.queue_depths import DepthPoller
 from gpuruntime.serverless.scaling.workers import SERVING
 
 log = structlog.get_logger()

@@ -24,7 +24,6 @@ from gpuruntime.operations.lookup.function_owners import owner_of
 from gpuruntime.serverless.cleanup.takeovers import Takeovers
 from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers
-from gpuruntime.serverless.scaling.depth_polling import DepthPoller
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from gpuruntime.serverless.scaling.history import FunctionHistory
 from gpuruntime.serverless.scaling.observation import Moment, forbidden, worker_of
@@ -38,6 +37,7 @@ from gpuruntime.serverless.scaling.plan import (
     next_names,
     workers_for,
 )
+from gpuruntime.serverless.scaling.queue_depths import DepthPoller
 from gpuruntime.serverless.scaling.status import FunctionStatus
 from gpuruntime.serverless.scaling.worker_units import WorkerUnits
 from gpuruntime.serverless.scaling.workers import WORKER_OF, strays_of

@@ -14,8 +14,8 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
-from gpuruntime.serverless.scaling.depth_polling import DepthPoller
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats
+from gpuruntime.serverless.scaling.queue_depths import DepthPoller
 from gpuruntime.serverless.scaling.workers import functions_in
 from gpuruntime.workqueue.queue import WorkQueue
 

@@ -161,14 +161,14 @@ WORKERS: Final = (
     ),
     Mutation(
         "an unread depth counts as no work",
-        "gpuruntime.serverless.scaling.depth_polling",
+        "gpuruntime.serverless.scaling.queue_depths",
         "        self._depths = None\n\n    def wake",
         "        self._depths = {}\n\n    def wake",
         "tests/rooms/serverless/scaling/test_depth_polling.py",
     ),
     Mutation(
         "a wake is forgotten by a reading that began before it",
-        "gpuruntime.serverless.scaling.depth_polling",
+        "gpuruntime.serverless.scaling.queue_depths",
         "        self._woken.difference_update(woken)",
         "        self._woken.clear()",
         "tests/rooms/serverless/scaling/test_depth_polling.py",
