@@ -1,7 +1,6 @@
 """A function of your own, served to the worker beside it: see function.sh."""
 
-from gpuruntime.framework.calls import Call, CallError
-from gpuruntime.framework.server import serve
+from gpuruntime.framework import Call, CallError, serve
 
 
 def greet(call: Call) -> object:

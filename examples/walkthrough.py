@@ -9,14 +9,26 @@ from collections.abc import AsyncIterator
 
 import attrs
 
-from gpuruntime.client import waiting
-from gpuruntime.client.client import Client, connect
-from gpuruntime.client.errors import ClientError, ConflictError, NotFoundError
-from gpuruntime.client.options import Options
-from gpuruntime.client.requests import NewStock, NewStorage, NewUnit, StorageChange, UnitChange
-from gpuruntime.models.kinds.storages import Accessor, Prepare
-from gpuruntime.models.kinds.templates import Port, Template
-from gpuruntime.models.kinds.units import Access, StorageMount
+from gpuruntime.client import (
+    Access,
+    Accessor,
+    Client,
+    ClientError,
+    ConflictError,
+    NewStock,
+    NewStorage,
+    NewUnit,
+    NotFoundError,
+    Options,
+    Port,
+    Prepare,
+    StorageChange,
+    StorageMount,
+    Template,
+    UnitChange,
+    connect,
+    waiting,
+)
 
 STOCK = NewStock(
     operationID="stock-g1-demo-001", specName="g1.1", memory="16Gi", gpu=1, replicas=2

@@ -1,1 +1,180 @@
-"""The REST API as Python values: typed answers, safe repetition, pages, and waiting."""
+"""The REST API as typed Python values, with safe retries, pages and waiting."""
+
+# Only this file and that of `framework` import anything: programs need no deeper path.
+
+from gpuruntime.client import waiting
+from gpuruntime.client.client import Client, connect
+from gpuruntime.client.errors import (
+    AccessDeniedError,
+    BusyError,
+    Certainty,
+    ClientError,
+    ConflictError,
+    DeadlineError,
+    FailedError,
+    GatewayError,
+    InvalidRequestError,
+    LostAnswerError,
+    NotFoundError,
+    NotYetError,
+    PreconditionError,
+    ProblemError,
+    UnreachableServerError,
+    UnreadableAnswerError,
+    UntrustedServerError,
+    UnusableInputError,
+    WaitError,
+)
+from gpuruntime.client.messages import Page, Reply
+from gpuruntime.client.options import Options
+from gpuruntime.client.requests import (
+    UNSET,
+    Invoke,
+    NewPool,
+    NewStock,
+    NewStorage,
+    NewUnit,
+    PoolChange,
+    StorageChange,
+    UnitChange,
+)
+from gpuruntime.client.storages import FileEntry, Files
+from gpuruntime.client.units import UnitFilter
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.kinds.functions import Framework, Serverless, WorkerOf
+from gpuruntime.models.kinds.invocations import FailureClass, Mode, State
+from gpuruntime.models.kinds.phases import PoolPhase, StepPhase, StoragePhase, UnitPhase
+from gpuruntime.models.kinds.pools import Refill
+from gpuruntime.models.kinds.reasons import ConditionType
+from gpuruntime.models.kinds.storages import (
+    Accessor,
+    AccessorStatus,
+    Holder,
+    Prepare,
+    PrepareStatus,
+)
+from gpuruntime.models.kinds.templates import EnvVar, Port, PortProtocol, Template
+from gpuruntime.models.kinds.units import Access, Readiness, StorageMount, Timeline
+from gpuruntime.models.kubernetes.conditions import Condition
+from gpuruntime.models.views.errors import ErrorDetail
+from gpuruntime.models.views.operators import (
+    ActiveCounts,
+    AuditedObject,
+    AuditView,
+    BreachView,
+    FleetView,
+    GpuProductView,
+    HealthStatus,
+    HealthView,
+    Job,
+    JobStatus,
+    NodeView,
+    QuotaView,
+    RuleView,
+    SpecView,
+    StockCounts,
+)
+from gpuruntime.models.views.pools import PoolView
+from gpuruntime.models.views.serverless import (
+    AcceptedView,
+    DeadLetterView,
+    FunctionView,
+    InvocationView,
+    WorkersView,
+)
+from gpuruntime.models.views.storages import StorageView
+from gpuruntime.models.views.units import EventView, Lifecycle, SourceStock, UnitView
+
+__all__ = [
+    "UNSET",
+    "AcceptedView",
+    "Access",
+    "AccessDeniedError",
+    "Accessor",
+    "AccessorStatus",
+    "ActiveCounts",
+    "AuditView",
+    "AuditedObject",
+    "BreachView",
+    "BusyError",
+    "Certainty",
+    "Client",
+    "ClientError",
+    "Condition",
+    "ConditionType",
+    "ConfigurationError",
+    "ConflictError",
+    "DeadLetterView",
+    "DeadlineError",
+    "EnvVar",
+    "ErrorDetail",
+    "EventView",
+    "FailedError",
+    "FailureClass",
+    "FileEntry",
+    "Files",
+    "FleetView",
+    "Framework",
+    "FunctionView",
+    "GatewayError",
+    "GpuProductView",
+    "HealthStatus",
+    "HealthView",
+    "Holder",
+    "InvalidRequestError",
+    "InvocationView",
+    "Invoke",
+    "Job",
+    "JobStatus",
+    "Lifecycle",
+    "LostAnswerError",
+    "Mode",
+    "NewPool",
+    "NewStock",
+    "NewStorage",
+    "NewUnit",
+    "NodeView",
+    "NotFoundError",
+    "NotYetError",
+    "Options",
+    "Page",
+    "PoolChange",
+    "PoolPhase",
+    "PoolView",
+    "Port",
+    "PortProtocol",
+    "PreconditionError",
+    "Prepare",
+    "PrepareStatus",
+    "ProblemError",
+    "QuotaView",
+    "Readiness",
+    "Refill",
+    "Reply",
+    "RuleView",
+    "Serverless",
+    "SourceStock",
+    "SpecView",
+    "State",
+    "StepPhase",
+    "StockCounts",
+    "StorageChange",
+    "StorageMount",
+    "StoragePhase",
+    "StorageView",
+    "Template",
+    "Timeline",
+    "UnitChange",
+    "UnitFilter",
+    "UnitPhase",
+    "UnitView",
+    "UnreachableServerError",
+    "UnreadableAnswerError",
+    "UntrustedServerError",
+    "UnusableInputError",
+    "WaitError",
+    "WorkerOf",
+    "WorkersView",
+    "connect",
+    "waiting",
+]

@@ -1,8 +1,6 @@
 """The client of one API.
 
-    from gpuruntime.client.client import connect
-    from gpuruntime.client.options import Options
-    from gpuruntime.client.requests import NewUnit
+    from gpuruntime.client import NewUnit, Options, connect
 
     async with connect(Options(server="https://gpu.example.com", token_file="token")) as client:
         made = await client.units.create(NewUnit(specName="g1.1", image="python:3.12"))

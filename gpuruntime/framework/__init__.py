@@ -1,1 +1,19 @@
-"""What a user's container needs to take calls, and nothing of the rest."""
+"""The Python side of a function: receive calls from the worker, and answer them."""
+
+# Only this file and that of `client` import anything: functions need no deeper path.
+
+from gpuruntime.framework.calls import Answer, Call, CallError
+from gpuruntime.framework.mounts import place_of
+from gpuruntime.framework.server import Handler, serve, serving
+from gpuruntime.models.kinds.functions import Framework
+
+__all__ = [
+    "Answer",
+    "Call",
+    "CallError",
+    "Framework",
+    "Handler",
+    "place_of",
+    "serve",
+    "serving",
+]

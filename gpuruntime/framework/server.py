@@ -1,6 +1,6 @@
 """Serves a function of yours to the worker beside it, over the unix socket that they share.
 
-    from gpuruntime.framework.server import serve
+    from gpuruntime.framework import serve
 
     def handle(call):
         return {"hello": call.payload["name"]}
