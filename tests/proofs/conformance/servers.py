@@ -16,7 +16,7 @@ from gpuruntime.embedded.cluster import ClusterOptions, EmbeddedCluster
 from gpuruntime.embedded.nodes.failures import Pace
 from gpuruntime.kube.transport import Transport
 from tests.proofs.conformance.calls import Api
-from tests.proofs.conformance.http import PlainTransport
+from tests.proofs.conformance.plain_transport import PlainTransport
 from tests.proofs.real_cluster.controlplane import ControlPlane
 
 # The garbage collector of a real cluster learns of a new kind within half a minute.

@@ -36,7 +36,7 @@ from gpuruntime.settings.schema import (
     Settings,
 )
 from tests.proofs.conformance.calls import Api
-from tests.proofs.conformance.http import PlainTransport
+from tests.proofs.conformance.plain_transport import PlainTransport
 from tests.proofs.real_cluster.product import Installation, Process
 
 Document = dict[str, Any]
