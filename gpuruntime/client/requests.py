@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import attrs
 
-from gpuruntime.models.encoding.defaults import default_of
+from gpuruntime.models.encoding.codec import default_of
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.invocations import Mode

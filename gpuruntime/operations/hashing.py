@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from gpuruntime.models.encoding import codec
-from gpuruntime.models.encoding.defaults import default_of
+from gpuruntime.models.encoding.codec import default_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from gpuruntime.models.encoding.defaults import default_of
+from gpuruntime.models.encoding.codec import default_of
 from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 

@@ -8,7 +8,7 @@ import attrs
 import msgspec
 
 from gpuruntime.embedded.controllers.object_patches import always
-from gpuruntime.models.encoding.raw import EMPTY, keep
+from gpuruntime.models.encoding.json import EMPTY_OBJECT, keep_bytes
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.resources import Resource
 
@@ -48,8 +48,8 @@ class Strategy:
 @attrs.frozen(kw_only=True, slots=True)
 class DeploymentSpec:
     replicas: int = 1
-    selector: msgspec.Raw = EMPTY
-    template: msgspec.Raw = EMPTY
+    selector: msgspec.Raw = EMPTY_OBJECT
+    template: msgspec.Raw = EMPTY_OBJECT
     strategy: Strategy = Strategy()
     minReadySeconds: int = 0
     paused: bool = False
@@ -57,8 +57,8 @@ class DeploymentSpec:
     progressDeadlineSeconds: int = 600
 
     def __attrs_post_init__(self) -> None:
-        keep(self, "selector")
-        keep(self, "template")
+        keep_bytes(self, "selector")
+        keep_bytes(self, "template")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -82,11 +82,11 @@ class Deployment:
 @attrs.frozen(kw_only=True, slots=True)
 class ReplicaSetSpec:
     replicas: int = 1
-    template: msgspec.Raw = EMPTY
+    template: msgspec.Raw = EMPTY_OBJECT
     minReadySeconds: int = 0
 
     def __attrs_post_init__(self) -> None:
-        keep(self, "template")
+        keep_bytes(self, "template")
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -116,10 +116,10 @@ class JobSpec:
     activeDeadlineSeconds: int | None = None
     ttlSecondsAfterFinished: int | None = None
     suspend: bool = False
-    template: msgspec.Raw = EMPTY
+    template: msgspec.Raw = EMPTY_OBJECT
 
     def __attrs_post_init__(self) -> None:
-        keep(self, "template")
+        keep_bytes(self, "template")
 
 
 @attrs.frozen(kw_only=True, slots=True)

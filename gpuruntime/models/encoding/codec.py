@@ -84,6 +84,12 @@ def to_json(value: object) -> JsonObject:
     return {name: member for name, member in members if member is not None}
 
 
+def default_of(field: "attrs.Attribute[Any]") -> Any:
+    """For comparing only: what a factory makes is made anew each time."""
+    default: Any = field.default
+    return default.factory() if hasattr(default, "factory") else default
+
+
 def _plain(value: object, *, is_micro: bool = False) -> JsonValue:
     if type(value) is str:  # most values are, and a pattern takes longer to say so
         return value

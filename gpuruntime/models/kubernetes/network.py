@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from gpuruntime.models.encoding.raw import EMPTY, keep
+from gpuruntime.models.encoding.json import EMPTY_OBJECT, keep_bytes
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.resources import Resource
 
@@ -13,19 +13,19 @@ from gpuruntime.models.kubernetes.resources import Resource
 @attrs.frozen(kw_only=True, slots=True)
 class Service:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
-    spec: msgspec.Raw = EMPTY
+    spec: msgspec.Raw = EMPTY_OBJECT
 
     def __attrs_post_init__(self) -> None:
-        keep(self, "spec")
+        keep_bytes(self, "spec")
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class NetworkPolicy:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
-    spec: msgspec.Raw = EMPTY
+    spec: msgspec.Raw = EMPTY_OBJECT
 
     def __attrs_post_init__(self) -> None:
-        keep(self, "spec")
+        keep_bytes(self, "spec")
 
 
 SERVICES: Final = Resource(group="", version="v1", kind="Service", plural="services", type=Service)

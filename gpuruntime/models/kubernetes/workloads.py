@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 import msgspec
 
-from gpuruntime.models.encoding.raw import EMPTY, keep
+from gpuruntime.models.encoding.json import EMPTY_OBJECT, keep_bytes
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.resources import Resource
@@ -24,11 +24,11 @@ class DeploymentStatus:
 @attrs.frozen(kw_only=True, slots=True)
 class Deployment:
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
-    spec: msgspec.Raw = EMPTY
+    spec: msgspec.Raw = EMPTY_OBJECT
     status: DeploymentStatus = DeploymentStatus()
 
     def __attrs_post_init__(self) -> None:
-        keep(self, "spec")
+        keep_bytes(self, "spec")
 
     @property
     def refusal(self) -> str:
