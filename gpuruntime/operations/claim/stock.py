@@ -7,6 +7,7 @@ and taken back only at the version that was observed.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from random import Random
@@ -17,7 +18,11 @@ import structlog
 from gpuruntime.concurrency.keyed_lock import KeyedLock
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
+    ApiError,
+    BadRequestError,
     ConflictError,
+    ForbiddenError,
+    InvalidError,
     KubeError,
     MalformedAnswerError,
     NotFoundError,
@@ -36,8 +41,6 @@ from gpuruntime.operations.claim.plan import (
     Wanted,
     Won,
 )
-from gpuruntime.operations.claim.refusals import OF_THE_OBJECT, Refusals
-from gpuruntime.operations.claim.reservations import Reservations
 from gpuruntime.operations.claim.sharding import StockShards
 from gpuruntime.operations.lookup.caches import FREE, SOURCE_UID, Cache, free_with
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
@@ -47,8 +50,65 @@ HEAD: Final = 128
 # For stock that is about to be given back, as long as its three requests may take.
 PATIENCE_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.05
+# Reasons that may lie in the very object: its annotations are full, a policy speaks of it.
+OF_THE_OBJECT: Final = (BadRequestError, InvalidError, ForbiddenError)
+# As many as that are no fault of single objects: trying all the others helps nobody.
+MOST_REFUSALS: Final = 16
 
 log = structlog.get_logger()
+
+
+class Refusals:
+    """Lives as long as one claim, in which what is in here is not tried again."""
+
+    def __init__(self) -> None:
+        self._uids: set[str] = set()
+        self._last: ApiError | None = None
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    @property
+    def are_too_many(self) -> bool:
+        return len(self._uids) >= MOST_REFUSALS
+
+    def add(self, stock: GPUUnit, error: ApiError) -> None:
+        self._uids.add(stock.metadata.uid)
+        self._last = error
+        log.warning("stock refuses its claim", stock=str(stock.metadata.key), error=str(error))
+
+    def demand_right(self) -> None:
+        """Raises ForbiddenError where that was the last word: the right itself may be missing."""
+        if isinstance(self._last, ForbiddenError):
+            raise self._last
+
+
+class Reservations:
+    """By specName and uid; nothing here outlives the write that it covers."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[str, asyncio.Future[None]]] = {}
+
+    def has(self, spec_name: str, uid: str) -> bool:
+        return uid in self._held.get(spec_name, ())
+
+    @contextmanager
+    def hold(self, spec_name: str, uid: str) -> Iterator[None]:
+        """Whoever picked the unit in the same step, without an await between, is its only one."""
+        of_spec = self._held.setdefault(spec_name, {})
+        done = of_spec[uid] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            done.set_result(None)
+            del of_spec[uid]
+            if not of_spec:
+                del self._held[spec_name]
+
+    async def settled(self, spec_name: str) -> None:
+        """Returns once the writes that are in flight now have ended, one way or the other."""
+        if in_flight := list(self._held.get(spec_name, {}).values()):
+            await asyncio.wait(in_flight)
 
 
 class StockClaims:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gpuruntime.operations.claim.reservations import Reservations
+from gpuruntime.operations.claim.stock import Reservations
 
 pytestmark = pytest.mark.looptime
 

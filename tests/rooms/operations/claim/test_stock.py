@@ -12,8 +12,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnitSpec
 from gpuruntime.operations.claim.plan import Claim, Wanted
-from gpuruntime.operations.claim.refusals import MOST_REFUSALS
-from gpuruntime.operations.claim.stock import HEAD, PATIENCE_SECONDS, StockClaims
+from gpuruntime.operations.claim.stock import HEAD, MOST_REFUSALS, PATIENCE_SECONDS, StockClaims
 from gpuruntime.operations.operations import stock_claims_of
 from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, Fault, refused, slow
 from tests.rooms.operations.cluster import STOCK, Cluster, Replica, notes, replica
