@@ -29,8 +29,7 @@ from gpuruntime.operations.errors import (
     bounded,
 )
 from gpuruntime.operations.lookup.caches import OPERATION, SPEC
-from gpuruntime.operations.lookup.envelopes import pool_in_force
-from gpuruntime.operations.lookup.repository import Repository
+from gpuruntime.operations.lookup.repository import Repository, pool_in_force
 from gpuruntime.operations.objects import (
     PoolOrder,
     new_pool,

@@ -1,13 +1,15 @@
-"""What use cases on pools and on storages share: objects of one kind, known by their names."""
+"""Objects of one kind by name, and the object that decides when several share a name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Generic, TypeVar
 
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
+from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.pools import StockPool
 from gpuruntime.models.kinds.storages import GPUStorage
+from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.resources import Resource
@@ -17,6 +19,7 @@ from gpuruntime.operations.lookup.caches import OPERATION, Cache
 from gpuruntime.operations.lookup.ordering import Place
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope, ScopedCache
 from gpuruntime.operations.updates import rewrite
+from gpuruntime.strict import validation
 
 ObjectT = TypeVar("ObjectT", StockPool, GPUStorage)
 
@@ -100,3 +103,22 @@ class Repository(Generic[ObjectT]):
 
 def _place_of(value: StockPool | GPUStorage) -> Place:
     return (value.metadata.name,)
+
+
+def pool_in_force(pools: Iterable[StockPool]) -> StockPool | None:
+    """Until it is gone; the others are told to use its envelope.
+
+    The oldest of those that have seeded, else the oldest: one that waits for another to go does
+    not take the name from stock which was made meanwhile.
+    """
+    ordered = sorted(pools, key=_rank)
+    return next((pool for pool in ordered if not validation.pool_problems(pool)), None)
+
+
+def _rank(pool: StockPool) -> tuple[bool, float, str]:
+    return (pool.status.seeded == 0, *provenance.seniority(pool))
+
+
+def owner_of(templates: Iterable[GPUUnit]) -> GPUUnit | None:
+    """Until it is gone; the others are told that they declare nothing."""
+    return min(templates, key=provenance.seniority, default=None)

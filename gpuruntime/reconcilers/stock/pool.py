@@ -24,7 +24,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 from gpuruntime.operations.lookup.caches import POOL, SPEC
-from gpuruntime.operations.lookup.envelopes import pool_in_force
+from gpuruntime.operations.lookup.repository import pool_in_force
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.caches import SOURCE_POOL, Caches
 from gpuruntime.reconcilers.events import pool_note

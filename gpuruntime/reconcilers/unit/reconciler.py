@@ -17,7 +17,7 @@ from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION
-from gpuruntime.operations.lookup.function_owners import owner_of
+from gpuruntime.operations.lookup.repository import owner_of
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.reconcilers.caches import Caches
 from gpuruntime.reconcilers.functions.declaration_plan import template_verdict

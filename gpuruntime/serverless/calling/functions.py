@@ -15,8 +15,8 @@ from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.names import label_value_of
 from gpuruntime.operations.errors import bounded
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
-from gpuruntime.operations.lookup.function_owners import owner_of
 from gpuruntime.operations.lookup.ordering import Place
+from gpuruntime.operations.lookup.repository import owner_of
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope, ScopedCache, tenant_of
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 from gpuruntime.serverless.broker import BrokerLink

@@ -20,7 +20,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import FREE, FUNCTION, Cache
-from gpuruntime.operations.lookup.function_owners import owner_of
+from gpuruntime.operations.lookup.repository import owner_of
 from gpuruntime.serverless.cleanup.takeovers import Takeovers
 from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers

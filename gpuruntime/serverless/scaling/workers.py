@@ -7,7 +7,7 @@ from typing import Final
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.lookup.caches import FUNCTION, UNIT_INDEXES, Cache, UnitIndexes
-from gpuruntime.operations.lookup.function_owners import owner_of
+from gpuruntime.operations.lookup.repository import owner_of
 
 # By the uid of the template that they were made from, and by the function that they serve.
 WORKER_OF: Final = "worker-of"

@@ -119,9 +119,9 @@ WORKERS: Final = (
     ),
     Mutation(
         "the younger of two that declare a function gets the workers",
-        "gpuruntime.operations.lookup.function_owners",
-        "    return min(templates, key=seniority, default=None)",
-        "    return max(templates, key=seniority, default=None)",
+        "gpuruntime.operations.lookup.repository",
+        "    return min(templates, key=provenance.seniority, default=None)",
+        "    return max(templates, key=provenance.seniority, default=None)",
         SCALING,
     ),
     Mutation(
