@@ -15,6 +15,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import Condition, condition_of
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.views.operators import Job, JobStatus
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import JobNotFoundError, bounded
 from gpuruntime.operations.hashing import derived_name
@@ -22,7 +23,6 @@ from gpuruntime.operations.lookup.caches import OPERATION, POOL
 from gpuruntime.operations.lookup.ordering import OrderedCache, Place
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 from gpuruntime.operations.objects import operation_type_of
-from gpuruntime.operations.options import OperationContext
 
 # Nothing but a change of the pool's spec brings such a job further.
 _FAILURES = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)

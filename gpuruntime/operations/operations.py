@@ -6,10 +6,10 @@ import attrs
 
 from gpuruntime.concurrency.single_flight import SingleFlight
 from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import ClusterUnavailableError, UnknownOutcomeError
 from gpuruntime.operations.jobs import Jobs
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.pools import Pools
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones

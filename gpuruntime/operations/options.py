@@ -1,14 +1,6 @@
-"""What the use cases work with, and how they are set."""
-
-from collections.abc import Callable
-from datetime import datetime
-from random import Random
+"""The settings of the use cases."""
 
 import attrs
-
-from gpuruntime.kube.client import Client
-from gpuruntime.meter import Meter, NullMeter
-from gpuruntime.operations.lookup.caches import Caches
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -32,15 +24,3 @@ class Options:
     retention_seconds: float = 86_400.0
     create_bound_seconds: float = 30.0
     attempt_seconds: float = 60.0
-
-
-@attrs.frozen(kw_only=True, slots=True)
-class OperationContext:
-    """The one set of means that all use cases of a process share."""
-
-    client: Client
-    caches: Caches
-    options: Options
-    now: Callable[[], datetime]
-    rng: Random
-    meter: Meter = NullMeter()

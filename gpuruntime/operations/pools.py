@@ -21,6 +21,7 @@ from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim import plan as claim_plan
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import (
     PoolNotFoundError,
@@ -37,7 +38,6 @@ from gpuruntime.operations.objects import (
     operation_type_of,
     pool_order,
 )
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import CreatePool, SeedStock, UpdatePool
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match

@@ -28,6 +28,7 @@ from gpuruntime.models.kinds.storages import (
 )
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.claim import plan as claim_plan
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import (
     NameTakenError,
@@ -42,7 +43,6 @@ from gpuruntime.operations.lookup.caches import OPERATION, STORAGE
 from gpuruntime.operations.lookup.repository import Repository
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import body_of
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.storage_identity import mistaken, uid_marks
 from gpuruntime.operations.storage_requests import CreateStorage, UpdateStorage
 from gpuruntime.operations.tombstones import Tombstones

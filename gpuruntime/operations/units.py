@@ -19,12 +19,12 @@ from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.claim.plan import function_taken
 from gpuruntime.operations.claim.protocol import ClaimAttempt, Creation
 from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import OperationsError, UnitNotFoundError, bounded
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import UNSET, CreateUnit, Given, UpdateUnit
 from gpuruntime.operations.storage_identity import uid_marks
 from gpuruntime.operations.storages import Storages

@@ -13,6 +13,7 @@ from gpuruntime.kube.watch import Selection
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import (
     POOL_INDEXES,
     STOCK_INDEXES,
@@ -20,7 +21,7 @@ from gpuruntime.operations.lookup.caches import (
     Caches,
 )
 from gpuruntime.operations.operations import operations_of
-from gpuruntime.operations.options import OperationContext, Options
+from gpuruntime.operations.options import Options
 from gpuruntime.roles.age_gauges import tell_ages
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term

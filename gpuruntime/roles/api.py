@@ -28,6 +28,7 @@ from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import NODES, RESOURCE_QUOTAS
 from gpuruntime.models.kubernetes.network import SERVICES
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import (
     POOL_INDEXES,
     STOCK_INDEXES,
@@ -36,7 +37,7 @@ from gpuruntime.operations.lookup.caches import (
     Caches,
 )
 from gpuruntime.operations.operations import operations_of
-from gpuruntime.operations.options import OperationContext, Options
+from gpuruntime.operations.options import Options
 from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.invocation_queue import queue_of

@@ -37,6 +37,7 @@ from gpuruntime.operations.claim.plan import (
     Wanted,
 )
 from gpuruntime.operations.claim.stock import StockClaims
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.errors import (
     ClusterUnavailableError,
     InsufficientCapacityError,
@@ -44,7 +45,6 @@ from gpuruntime.operations.errors import (
 )
 from gpuruntime.operations.lookup.caches import FUNCTION, OPERATION
 from gpuruntime.operations.objects import UnitOrder, active_unit
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones
 

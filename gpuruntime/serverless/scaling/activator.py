@@ -16,8 +16,8 @@ from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.session import Message
 from gpuruntime.controller.controller import Controller
 from gpuruntime.kube.events import EventRecorder
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import FUNCTION
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.units import Units
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.cleanup.orphans import Orphans

@@ -15,6 +15,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.functions import Serverless, WorkerOf
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.timestamps import rfc3339
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.deletion import Deletions
 from gpuruntime.operations.errors import (
     BusyError,
@@ -24,7 +25,6 @@ from gpuruntime.operations.errors import (
     bounded,
 )
 from gpuruntime.operations.operations import tombstones_of
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.operations.requests import CreateUnit
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.operations.units import Units

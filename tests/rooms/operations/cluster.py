@@ -24,6 +24,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.storages import GPU_STORAGES, GPUStorage
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.resources import Resource
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import (
     POOL_INDEXES,
@@ -33,7 +34,7 @@ from gpuruntime.operations.lookup.caches import (
     Caches,
 )
 from gpuruntime.operations.operations import Operations, operations_of
-from gpuruntime.operations.options import Namespaces, OperationContext, Options
+from gpuruntime.operations.options import Namespaces, Options
 from gpuruntime.operations.requests import CreateUnit, parse_create_unit
 from tests.faults import FaultyTransport
 

@@ -22,6 +22,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import (
     POOL_INDEXES,
     STOCK_INDEXES,
@@ -29,7 +30,6 @@ from gpuruntime.operations.lookup.caches import (
     Caches,
 )
 from gpuruntime.operations.operations import operations_of
-from gpuruntime.operations.options import OperationContext
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of
 from gpuruntime.serverless.scaling.workers import INDEXES
