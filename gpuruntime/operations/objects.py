@@ -19,7 +19,9 @@ from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.timestamps import rfc3339_micro
 from gpuruntime.operations.hashing import compact, derived_name, request_hash
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
-from gpuruntime.operations.requests import CreatePool, CreateUnit, SeedStock
+from gpuruntime.operations.requests.pools import CreatePool
+from gpuruntime.operations.requests.stock import SeedStock
+from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uid_marks
 
 # Which request made a pool: what its job is called.

@@ -38,7 +38,8 @@ from gpuruntime.operations.objects import (
     operation_type_of,
     pool_order,
 )
-from gpuruntime.operations.requests import CreatePool, SeedStock, UpdatePool
+from gpuruntime.operations.requests.pools import CreatePool, UpdatePool
+from gpuruntime.operations.requests.stock import SeedStock
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match
 

@@ -43,8 +43,8 @@ from gpuruntime.operations.lookup.caches import OPERATION, STORAGE
 from gpuruntime.operations.lookup.repository import Repository
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import body_of
+from gpuruntime.operations.requests.storages import CreateStorage, UpdateStorage
 from gpuruntime.operations.storage_identity import mistaken, uid_marks
-from gpuruntime.operations.storage_requests import CreateStorage, UpdateStorage
 from gpuruntime.operations.tombstones import Tombstones
 from gpuruntime.operations.updates import changed, demand_match
 from gpuruntime.strict.structure import Problem, StrictError

@@ -25,7 +25,8 @@ from gpuruntime.operations.errors import OperationsError, UnitNotFoundError, bou
 from gpuruntime.operations.lookup.caches import FUNCTION, Cache
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.objects import UnitOrder, function_marks, unit_order
-from gpuruntime.operations.requests import UNSET, CreateUnit, Given, UpdateUnit
+from gpuruntime.operations.requests.units import CreateUnit, UpdateUnit
+from gpuruntime.operations.requests.unset import UNSET, Given
 from gpuruntime.operations.storage_identity import uid_marks
 from gpuruntime.operations.storages import Storages
 from gpuruntime.operations.tombstones import Tombstones

@@ -16,8 +16,10 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.operations.errors import PreconditionFailedError
 from gpuruntime.operations.objects import replacement
-from gpuruntime.operations.requests import UNSET, UpdatePool, UpdateUnit
-from gpuruntime.operations.storage_requests import UpdateStorage
+from gpuruntime.operations.requests.pools import UpdatePool
+from gpuruntime.operations.requests.storages import UpdateStorage
+from gpuruntime.operations.requests.units import UpdateUnit
+from gpuruntime.operations.requests.unset import UNSET
 from gpuruntime.strict.structure import StrictError
 from gpuruntime.strict.validation import broken_rules
 

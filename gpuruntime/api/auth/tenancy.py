@@ -7,8 +7,8 @@ import attrs
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.errors import DeniedError
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
-from gpuruntime.operations.requests import CreateUnit
-from gpuruntime.operations.storage_requests import CreateStorage
+from gpuruntime.operations.requests.storages import CreateStorage
+from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.strict.structure import Problem, StrictError
 
 RequestT = TypeVar("RequestT", CreateUnit, CreateStorage)

@@ -10,7 +10,7 @@ import attrs
 
 from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.encoding.json import JsonObject
-from gpuruntime.operations.requests import Unset
+from gpuruntime.operations.requests.unset import Unset
 
 _SCALARS: Final[dict[object, JsonObject]] = {
     str: {"type": "string"},

@@ -35,14 +35,13 @@ from gpuruntime.operations.jobs import Jobs
 from gpuruntime.operations.operations import Operations
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.pools import Pools
-from gpuruntime.operations.requests import (
+from gpuruntime.operations.requests.pools import (
     CreatePool,
-    SeedStock,
     UpdatePool,
     parse_create_pool,
-    parse_seed_stock,
     parse_update_pool,
 )
+from gpuruntime.operations.requests.stock import SeedStock, parse_seed_stock
 from gpuruntime.operations.updates import etag_of
 
 OPERATOR: Final = "/api/v1/operator"

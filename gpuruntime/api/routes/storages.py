@@ -24,7 +24,7 @@ from gpuruntime.api.views.storages import storage_view
 from gpuruntime.models.kinds.storages import GPUStorage
 from gpuruntime.models.views.storages import StorageView
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.storage_requests import (
+from gpuruntime.operations.requests.storages import (
     CreateStorage,
     UpdateStorage,
     parse_create_storage,

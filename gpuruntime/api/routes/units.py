@@ -45,7 +45,7 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.views.units import EventView, Lifecycle, UnitView
 from gpuruntime.operations.claim.protocol import Timings
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests import (
+from gpuruntime.operations.requests.units import (
     CreateUnit,
     UpdateUnit,
     parse_create_unit,

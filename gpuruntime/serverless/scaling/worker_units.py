@@ -25,7 +25,7 @@ from gpuruntime.operations.errors import (
     bounded,
 )
 from gpuruntime.operations.operations import tombstones_of
-from gpuruntime.operations.requests import CreateUnit
+from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uids_asked
 from gpuruntime.operations.units import Units
 from gpuruntime.serverless.scaling.plan import Shortage

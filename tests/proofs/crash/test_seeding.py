@@ -14,7 +14,8 @@ import pytest
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.operations.objects import new_pool, pool_order
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests import parse_create_pool, parse_seed_stock
+from gpuruntime.operations.requests.pools import parse_create_pool
+from gpuruntime.operations.requests.stock import parse_seed_stock
 from tests.proofs.crash.ledger import Counts, State, counts_of, difference, state_of
 from tests.proofs.crash.story import Stage
 from tests.proofs.crash.world import Kept, MakeWorld, World, killing, side_by_side

@@ -35,7 +35,7 @@ from gpuruntime.operations.lookup.caches import (
 )
 from gpuruntime.operations.operations import Operations, operations_of
 from gpuruntime.operations.options import Namespaces, Options
-from gpuruntime.operations.requests import CreateUnit, parse_create_unit
+from gpuruntime.operations.requests.units import CreateUnit, parse_create_unit
 from tests.faults import FaultyTransport
 
 Document = dict[str, Any]

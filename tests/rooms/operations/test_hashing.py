@@ -8,7 +8,9 @@ from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.templates import Port, Template
 from gpuruntime.operations.hashing import compact, derived_name, request_hash
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests import parse_create_pool, parse_create_unit, parse_seed_stock
+from gpuruntime.operations.requests.pools import parse_create_pool
+from gpuruntime.operations.requests.stock import parse_seed_stock
+from gpuruntime.operations.requests.units import parse_create_unit
 
 PLACES = Namespaces()
 UNIT: dict[str, Any] = {"operationID": "op.1", "specName": "g1.1", "image": "python:3.12"}

@@ -15,13 +15,8 @@ from gpuruntime.operations.errors import (
     PoolNotFoundError,
     SpecConflictError,
 )
-from gpuruntime.operations.requests import (
-    CreatePool,
-    SeedStock,
-    parse_create_pool,
-    parse_seed_stock,
-    parse_update_pool,
-)
+from gpuruntime.operations.requests.pools import CreatePool, parse_create_pool, parse_update_pool
+from gpuruntime.operations.requests.stock import SeedStock, parse_seed_stock
 from tests.faults import ANSWER_LOST, DROPPED, UNREACHABLE, Fault, landing_late, refused
 from tests.rooms.operations.cluster import (
     NAMESPACES,

@@ -10,16 +10,13 @@ from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import ClassName, LabelValue, Name
 from gpuruntime.models.kinds.storages import Accessor, Prepare
 from gpuruntime.operations.options import Namespaces
-from gpuruntime.operations.requests import (
-    UNSET,
+from gpuruntime.operations.requests.fields import (
     ChosenName,
-    Given,
     OperationID,
     PositiveQuantity,
-    Unset,
     misplaced,
-    structurer_of,
 )
+from gpuruntime.operations.requests.unset import UNSET, Given, Unset, structurer_of
 from gpuruntime.strict.constraints import read
 from gpuruntime.strict.structure import Problem
 

@@ -1,0 +1,1 @@
+"""Bodies of requests, by the kind of object that they are about."""

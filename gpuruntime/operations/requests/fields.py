@@ -1,0 +1,74 @@
+"""Fields that several requests have, and the checks that they share."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, TypeAlias
+
+from gpuruntime.models.definitions.schemas import Schema
+from gpuruntime.models.definitions.texts import Name, QuantityText
+from gpuruntime.models.kinds.units import MOST_GPUS
+from gpuruntime.models.kubernetes.quantities import EXBIBYTE, InvalidQuantityError, parse_quantity
+from gpuruntime.strict.constraints import Check
+from gpuruntime.strict.structure import Problem
+
+ENVELOPE: Final = ("specName", "cpu", "memory", "gpu", "gpuProduct")
+
+
+def _reserved_operation(text: Any) -> str:
+    if isinstance(text, str) and text.startswith("gpuruntime:"):
+        return "must not begin with 'gpuruntime:': such operations are the platform's own"
+    return ""
+
+
+def _reserved_name(text: Any) -> str:
+    if isinstance(text, str) and text.startswith("op-"):
+        return "must not begin with 'op-': such names are derived from an operationID"
+    return ""
+
+
+def _bad_quantity(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    try:
+        is_sound = parse_quantity(text).is_positive_below(EXBIBYTE)
+    except InvalidQuantityError as error:
+        return str(error)
+    return "" if is_sound else f"quantity {text!r} must be above 0 and below 1Ei"
+
+
+OperationID: TypeAlias = Annotated[
+    str,
+    Schema(
+        minLength=1,
+        maxLength=128,
+        pattern="^[A-Za-z0-9._:-]+$",
+        description="Names this request: sent again, it is answered again and not done again.",
+    ),
+    Check(_reserved_operation),
+]
+ChosenName: TypeAlias = Annotated[
+    Name, Schema(description="Absent, it is derived from the operationID."), Check(_reserved_name)
+]
+# The check says more than the pattern could, which is for readers of the document.
+PositiveQuantity: TypeAlias = Annotated[
+    QuantityText,
+    Schema(minLength=1),
+    Check(_bad_quantity),
+    Schema(pattern=r"^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"),
+]
+Gpus: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_GPUS)]
+
+
+def misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:
+    """A request may name the places of ours, and no others."""
+    members = document if isinstance(document, dict) else {}
+    for field, place in places.items():
+        if members.get(field, place) != place:
+            yield Problem(field=field, message=f"must be {place}, or left out")
+
+
+def fixed_envelope(document: object) -> Iterator[Problem]:
+    members = document if isinstance(document, dict) else {}
+    for field in ENVELOPE:
+        if field in members:
+            message = "cannot change: create another object for another envelope"
+            yield Problem(field=field, message=message)
