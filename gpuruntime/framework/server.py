@@ -20,7 +20,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from aiohttp import web
 
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.framework.mounts import place_of
 from gpuruntime.models.kinds.functions import Framework
@@ -111,9 +112,7 @@ class Server:
     async def stop(self, *, grace_seconds: float) -> None:
         """The worker hears that it should send no more; what is in hand ends in its time."""
         self._is_stopping = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace_seconds):
-                await self._idle.wait()
+        await is_set_within(self._idle, grace_seconds)
 
     def close(self) -> None:
         """What still runs in a thread is waited for by nobody here."""

@@ -7,7 +7,6 @@ finds them by involvedObject. Losing one is allowed and counted; holding up a re
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from random import Random
 from typing import TypeVar
@@ -15,6 +14,7 @@ from typing import TypeVar
 import attrs
 from structlog import get_logger
 
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     AlreadyExistsError,
@@ -151,9 +151,7 @@ class EventRecorder:
 
     async def settle(self, seconds: float) -> None:
         """Until all that was recorded is sent or dropped, but no longer than so."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._settled.wait()
+        await is_set_within(self._settled, seconds)
 
     def _new(self, about: ObjectReference) -> _Pending:
         """The name is chosen once, so that a second try of a create makes no second Event."""

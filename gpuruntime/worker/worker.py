@@ -24,6 +24,7 @@ from gpuruntime.bus.names import Names
 from gpuruntime.bus.pull import Pull
 from gpuruntime.bus.records import Records
 from gpuruntime.bus.session import Message
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.worker.attempt import Attempt, AttemptContext, Callee
 from gpuruntime.worker.delivery_plan import Limits
@@ -132,14 +133,10 @@ class Worker:
     async def drain(self) -> None:
         """Takes nothing more; what is in hand may end in its time, else it is given back."""
         self._start_drain()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._options.drain_seconds):
-                await self._idle.wait()
+        await is_set_within(self._idle, self._options.drain_seconds)
         for attempt in self._attempts.values():
             attempt.release()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GIVE_BACK_SECONDS):
-                await self._idle.wait()
+        await is_set_within(self._idle, GIVE_BACK_SECONDS)
         await self._tell()
 
     @property
@@ -240,8 +237,8 @@ class Worker:
             self._changed.clear()
             await self._tell()
             apart = min(BEATS_APART_SECONDS, self._options.beat_seconds)
-            if not await _is_set_within(self._turned, apart):
-                await _is_set_within(self._changed, self._options.beat_seconds - apart)
+            if not await is_set_within(self._turned, apart):
+                await is_set_within(self._changed, self._options.beat_seconds - apart)
 
     async def _tell(self) -> None:
         """Nobody waits for one that is lost: the next one follows."""
@@ -258,13 +255,6 @@ class Worker:
         subject = self._names.beat(self._options.function, self._options.name)
         with suppress(UnavailableError):
             await self._connection.publish(subject, messages.encode(beat))
-
-
-async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 async def _give_back(delivery: Delivery) -> None:

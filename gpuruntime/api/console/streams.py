@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 
 from gpuruntime.api.cluster_link import ClusterLink
 from gpuruntime.api.errors import CrowdedError
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.operations.lookup.caches import Caches
 
@@ -151,8 +152,4 @@ class Streams:
         return True
 
     async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(self._limits.pause_seconds):
-                await self._ending.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._ending, self._limits.pause_seconds)

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.embedded.kinds.container_objects import Hook, Probe
 from gpuruntime.embedded.kinds.pod_objects import Container, ContainerState, Pod, Terminated
 from gpuruntime.embedded.nodes.container_timeline import (
@@ -170,9 +171,7 @@ class ContainerProcess:
             is_ready=False,
             is_started=False,
         )
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+        await is_set_within(self._stopping, seconds)
 
     async def _run_once(self, places: Mapping[str, str]) -> Terminated:
         began_at, self.port, self._verdict = self._around.now(), _free_port(), ""

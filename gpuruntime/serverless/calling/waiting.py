@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 from gpuruntime.bus.errors import BadNameError, MalformedMessageError, UnavailableError
 from gpuruntime.bus.messages import Record
 from gpuruntime.bus.records import record_of
 from gpuruntime.bus.session import Message
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.serverless.broker import BrokerLink
 
 LOOK_SECONDS: Final = 5.0
@@ -64,9 +65,7 @@ class RecordWatch:
     async def _until_told(self, is_wanted: Callable[[], bool]) -> None:
         """At most until the next look is due, and not for long once nobody wants it."""
         for _ in range(WANTED_LOOKS):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS / WANTED_LOOKS):
-                    await self._told.wait()
+            await is_set_within(self._told, LOOK_SECONDS / WANTED_LOOKS)
             if self._told.is_set() or not is_wanted():
                 break
         self._told.clear()

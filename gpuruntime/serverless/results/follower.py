@@ -31,6 +31,7 @@ from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.pull import Pull, PullOptions
 from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.bus.streams import results_declaration
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.meter import Meter
 from gpuruntime.serverless.cleanup.queued_messages import discard_message
 from gpuruntime.serverless.results.expiry import Expire, Keep, Wait, due
@@ -250,9 +251,7 @@ class Results:
 
     async def _until_next_look(self, lost: asyncio.Event) -> None:
         seconds = 1.0 if self._problem else self._options.look_seconds
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await lost.wait()
+        await is_set_within(lost, seconds)
 
     def _await_streams(self) -> None:
         """The api and the activator make them, and may start later than this."""

@@ -14,6 +14,7 @@ import structlog
 
 from gpuruntime.bus.errors import BusError
 from gpuruntime.bus.session import Message
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.controller.controller import Controller
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.operations.context import OperationContext
@@ -218,9 +219,7 @@ class Activator:
             except BusError as error:
                 log.debug("consumers not surveyed", reason=str(error))
             self._survey_due.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SURVEY_SECONDS):
-                    await self._survey_due.wait()
+            await is_set_within(self._survey_due, SURVEY_SECONDS)
 
     async def _look_at_consumers(self) -> None:
         survey = await self._consumers.survey()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.bus.messages import Invocation, read
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records
+from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.invocations import State
@@ -266,9 +266,7 @@ class DepthPoller:
             await asyncio.sleep(APART_SECONDS)
 
     async def _until_due(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(BUSY_SECONDS if self._depths else IDLE_SECONDS):
-                await self._due.wait()
+        await is_set_within(self._due, BUSY_SECONDS if self._depths else IDLE_SECONDS)
 
 
 def _is_jump(before: int, now: int) -> bool:
