@@ -8,6 +8,7 @@ unless it was created again. The store's update and the handlers' calls are one 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
+from gpuruntime.concurrency.latest import Latest
 from gpuruntime.informer.interning import Interner
 from gpuruntime.informer.store import Index, Store, Tables, version_of
 from gpuruntime.kube.watch import Change, ChangeType
@@ -68,7 +69,7 @@ class Writer(Generic[ObjectT]):
         self._listed_version = 0
         self._told_version = 0
         # The deletions among the events since the list, latest last.
-        self._tombstones: dict[Key, int] = {}
+        self._tombstones = Latest[Key, int](MOST_TOMBSTONES)
         # The highest version seen anywhere, also in the answer to a write.
         self._known_version = 0
         self.store = Store(self._tables)
@@ -137,13 +138,11 @@ class Writer(Generic[ObjectT]):
         return max(self._listed_version, self._tombstones.get(key, 0))
 
     def _put(self, key: Key, new: ObjectT) -> None:
-        self._tombstones.pop(key, None)
+        self._tombstones.discard(key)
         self.announce(key, self._tables.put(key, self._compacted(new)), new)
 
     def _remove(self, key: Key, version: int) -> None:
-        self._tombstones[key] = max(version, self._tombstones.pop(key, 0))
-        if len(self._tombstones) > MOST_TOMBSTONES:
-            del self._tombstones[next(iter(self._tombstones))]
+        self._tombstones.put(key, max(version, self._tombstones.get(key, 0)))
         old = self._tables.remove(key)
         if old is not None:
             self.announce(key, old, None)

@@ -2,6 +2,7 @@
 
 from typing import Final, TypeVar
 
+from gpuruntime.concurrency.latest import Latest
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import (
     ConflictError,
@@ -26,7 +27,7 @@ class Deletions:
     def __init__(self, client: Client, tombstones: Tombstones) -> None:
         self._client = client
         self._tombstones = tombstones
-        self._deleted: dict[str, None] = {}
+        self._deleted = Latest[str, None](MOST_REMEMBERED)
 
     def has_deleted(self, value: KubernetesObject) -> bool:
         return value.metadata.uid in self._deleted
@@ -54,7 +55,8 @@ class Deletions:
                 if found is None:
                     break
                 value = found
-        self._remember(value.metadata.uid)
+        if not self.has_deleted(value):
+            self._deleted.put(value.metadata.uid, None)
 
     async def _read(self, resource: Resource[ObjectT], value: ObjectT) -> ObjectT | None:
         try:
@@ -62,8 +64,3 @@ class Deletions:
         except NotFoundError:
             return None
         return found if found.metadata.uid == value.metadata.uid else None
-
-    def _remember(self, uid: str) -> None:
-        self._deleted[uid] = None
-        if len(self._deleted) > MOST_REMEMBERED:
-            del self._deleted[next(iter(self._deleted))]

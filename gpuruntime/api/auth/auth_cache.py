@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 from gpuruntime.api.errors import CrowdedError, RequestError
+from gpuruntime.concurrency.latest import Latest
 from gpuruntime.concurrency.single_flight import SharedCalls
 
 VerdictT = TypeVar("VerdictT")
@@ -33,10 +34,8 @@ class AuthCache(Generic[VerdictT]):
         most_asked: int = MOST_ASKED,
     ) -> None:
         self._keep_seconds = keep_seconds
-        self._most_kept = most_kept
         self._most_asked = most_asked
-        # In the order in which they came.
-        self._kept: dict[Hashable, _Kept[VerdictT]] = {}
+        self._kept = Latest[Hashable, _Kept[VerdictT]](most_kept)
         self._calls = SharedCalls[VerdictT](RequestError)
 
     def __len__(self) -> int:
@@ -45,7 +44,7 @@ class AuthCache(Generic[VerdictT]):
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
         """Raises the RequestError of the question, or CrowdedError."""
         while True:
-            kept = self._kept.get(key)
+            kept = self._kept.get(key, None)
             if kept is not None and asyncio.get_running_loop().time() < kept.until:
                 return kept.verdict
             asking = self._calls.in_flight(key)
@@ -60,12 +59,5 @@ class AuthCache(Generic[VerdictT]):
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
         asked_at = asyncio.get_running_loop().time()
         verdict = await ask()
-        self._keep(key, _Kept(verdict, asked_at + self._keep_seconds(verdict)))
+        self._kept.put(key, _Kept(verdict, asked_at + self._keep_seconds(verdict)))
         return verdict
-
-    def _keep(self, key: Hashable, kept: _Kept[VerdictT]) -> None:
-        """What came first goes first."""
-        self._kept.pop(key, None)
-        self._kept[key] = kept
-        while len(self._kept) > self._most_kept:
-            del self._kept[next(iter(self._kept))]

@@ -10,6 +10,8 @@ from typing import Final
 import attrs
 import msgspec
 
+from gpuruntime.concurrency.latest import Latest
+
 # Of the documents; the views that they were made of may be as much again.
 MOST_BYTES: Final = 32 * 1024 * 1024
 # Questions without an answer cost bytes too: there is no end to cursors and filters.
@@ -30,14 +32,14 @@ class PageCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._sent: dict[Hashable, _Sent] = {}
+        self._sent = Latest[Hashable, _Sent](MOST_PAGES)
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._sent)
 
     def of(self, asked: Hashable, items: list[bytes], following: str) -> bytes:
-        sent = self._sent.get(asked)
+        sent = self._sent.get(asked, None)
         if sent is not None and sent.items == items and sent.following == following:
             return sent.document
         document = joined(items, following)
@@ -46,15 +48,11 @@ class PageCache:
 
     def _keep(self, asked: Hashable, sent: _Sent) -> None:
         """What was made first goes first."""
-        self._drop(asked)
-        self._sent[asked] = sent
         self._bytes += len(sent.document)
-        while self._bytes > self._most_bytes or len(self._sent) > MOST_PAGES:
-            self._drop(next(iter(self._sent)))
-
-    def _drop(self, asked: Hashable) -> None:
-        sent = self._sent.pop(asked, None)
-        self._bytes -= len(sent.document) if sent else 0
+        for dropped in self._sent.put(asked, sent):
+            self._bytes -= len(dropped.document)
+        while self._bytes > self._most_bytes:
+            self._bytes -= len(self._sent.pop_oldest().document)
 
 
 def joined(items: list[bytes], following: str) -> bytes:

@@ -1,0 +1,42 @@
+"""A mapping that keeps the latest entries only."""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
+DefaultT = TypeVar("DefaultT")
+
+
+class Latest(Generic[KeyT, ValueT]):
+    """At most `most` entries, in the order of their last `put`; the oldest ones are dropped."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries: dict[KeyT, ValueT] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._entries
+
+    def get(self, key: KeyT, default: DefaultT) -> ValueT | DefaultT:
+        return self._entries.get(key, default)
+
+    def put(self, key: KeyT, value: ValueT) -> list[ValueT]:
+        """Make this the latest entry; return the values that are no longer kept."""
+        dropped = [self._entries.pop(key)] if key in self._entries else []
+        self._entries[key] = value
+        while len(self._entries) > self._most:
+            dropped.append(self.pop_oldest())
+        return dropped
+
+    def pop_oldest(self) -> ValueT:
+        return self._entries.pop(next(iter(self._entries)))
+
+    def discard(self, key: KeyT) -> None:
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        self._entries.clear()
