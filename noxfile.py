@@ -106,7 +106,7 @@ def simulate(session: nox.Session) -> None:
 def mutations(session: nox.Session) -> None:
     """Whether the simulation finds defects: each is planted, one at a time."""
     install(session, "tests", "local")
-    session.run("python", "-m", "tests.proofs.simulation.mutations.planting", *session.posargs)
+    session.run("python", "-m", "tests.proofs.simulation.mutations", *session.posargs)
 
 
 @nox.session

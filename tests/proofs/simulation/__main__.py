@@ -9,18 +9,18 @@ from math import inf
 
 import attrs
 
-from tests.proofs.simulation.checks.check import Verdict
-from tests.proofs.simulation.checks.coverage import Met
-from tests.proofs.simulation.faults.kinds import Planned
+from tests.proofs.simulation.checks.coverage import WriteCoverage
+from tests.proofs.simulation.checks.verdict import Verdict
+from tests.proofs.simulation.faults.kinds import PlannedFault
 from tests.proofs.simulation.faults.plan import plan_of
 from tests.proofs.simulation.run import simulate
-from tests.proofs.simulation.series import NO_END, Case, verdicts
+from tests.proofs.simulation.seed_processes import NO_END, Case, verdicts
 from tests.proofs.simulation.shrink import shrunk
 from tests.proofs.simulation.stories.script import SCRIPTS
 
 
 @attrs.frozen
-class Chosen:
+class Options:
     seeds: range
     faults: frozenset[int] | None
     is_verbose: bool
@@ -28,35 +28,35 @@ class Chosen:
     within_seconds: float
     covered: int
 
-    def plan(self, seed: int) -> tuple[Planned, ...]:
+    def plan(self, seed: int) -> tuple[PlannedFault, ...]:
         """Of its faults the chosen ones."""
-        plan, chosen = plan_of(seed), self.faults
-        return plan if chosen is None else tuple(plan[number] for number in sorted(chosen))
+        plan, options = plan_of(seed), self.faults
+        return plan if options is None else tuple(plan[number] for number in sorted(options))
 
 
 def main(arguments: Sequence[str]) -> int:
-    chosen = _chosen(arguments)
-    if chosen.is_verbose:
-        for seed in chosen.seeds:
-            simulate(seed, chosen.plan(seed), _say)
+    options = _parsed(arguments)
+    if options.is_verbose:
+        for seed in options.seeds:
+            simulate(seed, options.plan(seed), _print_line)
     started = time.monotonic()
-    failed, met = 0, Met()
-    for verdict in verdicts(_by_script(chosen)):
-        met.add(verdict.met)
+    failed, coverage = 0, WriteCoverage()
+    for verdict in verdicts(_by_script(options)):
+        coverage.add(verdict.coverage)
         if not verdict.is_sound:
             failed += 1
-            _tell(verdict, chosen)
+            _report(verdict, options)
     seconds = time.monotonic() - started
-    _say(f"{len(chosen.seeds)} seeds in {seconds:.0f} s, {failed} failed")
-    if seconds > chosen.within_seconds:
-        _say(f"that is longer than {chosen.within_seconds:.0f} s")
-    missed = met.missed(chosen.covered) if chosen.covered else []
+    _print_line(f"{len(options.seeds)} seeds in {seconds:.0f} s, {failed} failed")
+    if seconds > options.within_seconds:
+        _print_line(f"that is longer than {options.within_seconds:.0f} s")
+    missed = coverage.missed(options.covered) if options.covered else []
     for line in missed:
-        _say(line)
-    return 1 if failed or missed or seconds > chosen.within_seconds else 0
+        _print_line(line)
+    return 1 if failed or missed or seconds > options.within_seconds else 0
 
 
-def _chosen(arguments: Sequence[str]) -> Chosen:
+def _parsed(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.simulation", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="one seed")
@@ -83,35 +83,37 @@ def _chosen(arguments: Sequence[str]) -> Chosen:
     faults = None
     if given.faults is not None:
         faults = frozenset(map(int, filter(None, given.faults.split(","))))
-    return Chosen(seeds, faults, given.verbose, not given.no_shrink, given.within, given.covered)
+    return Options(seeds, faults, given.verbose, not given.no_shrink, given.within, given.covered)
 
 
-def _by_script(chosen: Chosen) -> list[list[Case]]:
+def _by_script(options: Options) -> list[list[Case]]:
     """What is compared with one undisturbed run is tried in one process."""
-    seeds = chosen.seeds
+    seeds = options.seeds
     series = [range(each, seeds.stop, SCRIPTS) for each in seeds[:SCRIPTS]]
-    return [[(seed, chosen.plan(seed)) for seed in each] for each in series]
+    return [[(seed, options.plan(seed)) for seed in each] for each in series]
 
 
-def _tell(verdict: Verdict, chosen: Chosen) -> None:
-    seed, plan = verdict.seed, chosen.plan(verdict.seed)
-    _say(f"seed {seed} fails:")
+def _report(verdict: Verdict, options: Options) -> None:
+    seed, plan = verdict.seed, options.plan(verdict.seed)
+    _print_line(f"seed {seed} fails:")
     for fault in verdict.faults:
-        _say(f"  {fault}")
-    if chosen.shrinks and NO_END not in verdict.faults:
+        _print_line(f"  {fault}")
+    if options.shrinks and NO_END not in verdict.faults:
 
-        def fails(some: Sequence[Planned]) -> bool:
+        def fails(some: Sequence[PlannedFault]) -> bool:
             return not next(verdicts([[(seed, tuple(some))]])).is_sound
 
         plan = tuple(shrunk(plan, fails))
-        _say("of its faults these are enough:" if plan else "no fault is needed for it")
+        _print_line("of its faults these are enough:" if plan else "no fault is needed for it")
         for planned in plan:
-            _say(f"  {planned}")
+            _print_line(f"  {planned}")
     numbers = ",".join(str(plan_of(seed).index(planned)) for planned in plan)
-    _say(f"again: python -m tests.proofs.simulation --seed {seed} --faults={numbers} --verbose")
+    _print_line(
+        f"again: python -m tests.proofs.simulation --seed {seed} --faults={numbers} --verbose"
+    )
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

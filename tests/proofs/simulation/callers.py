@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import attrs
 
-from tests.proofs.simulation.journal import Journal
-from tests.proofs.simulation.processes import Machine, NoAnswerError
-from tests.proofs.simulation.requests import Answer
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.in_process_http import Answer
+from tests.proofs.simulation.processes import NoAnswerError, Supervisor
 
 # What a caller may be told at all; of these the last three say: send it again.
 KNOWN: Final = frozenset({200, 201, 202, 204, 400, 404, 409, 412, 429, 503, 504})
@@ -19,7 +19,7 @@ AGAIN: Final = frozenset({429, 503, 504})
 
 
 @attrs.frozen(kw_only=True)
-class Told:
+class DefiniteAnswer:
     """A definite answer, and when the request that it answers was sent."""
 
     answer: Answer
@@ -31,17 +31,17 @@ class Caller:
         self,
         name: str,
         rng: Random,
-        replicas: Mapping[str, Machine],
-        journal: Journal,
+        replicas: Mapping[str, Supervisor],
+        event_log: EventLog,
         breach: Callable[[str], None],
     ) -> None:
         self.name = name
         self.rng = rng
         self._replicas = replicas
-        self._journal = journal
+        self._event_log = event_log
         self._breach = breach
 
-    async def call(self, method: str, path: str, body: object = None) -> Told:
+    async def call(self, method: str, path: str, body: object = None) -> DefiniteAnswer:
         """Sent again, to either replica, until it is answered for good."""
         while True:
             told = await self.once(method, path, body)
@@ -51,7 +51,7 @@ class Caller:
 
     async def call_both(
         self, method: str, path: str, bodies: tuple[Any, Any], gap: float
-    ) -> tuple[Told, Told]:
+    ) -> tuple[DefiniteAnswer, DefiniteAnswer]:
         """To both replicas at once; what stays without an answer is sent again to either."""
         async with asyncio.TaskGroup() as tasks:
             first, second = (
@@ -64,14 +64,14 @@ class Caller:
 
     async def _beginning_with(
         self, replica: str, method: str, path: str, body: object, pause: float
-    ) -> Told:
+    ) -> DefiniteAnswer:
         await asyncio.sleep(pause)
         told = await self.once(method, path, body, replica=replica)
         return told or await self.call(method, path, body)
 
     async def once(
         self, method: str, path: str, body: object = None, *, replica: str = ""
-    ) -> Told | None:
+    ) -> DefiniteAnswer | None:
         """None: it is not known what became of it."""
         chosen = replica or self.rng.choice(tuple(self._replicas))
         sent_at, patience = asyncio.get_running_loop().time(), self.rng.choice((5.0, 30.0, 70.0))
@@ -84,9 +84,9 @@ class Caller:
             async with asyncio.timeout(patience):
                 answer = await self._replicas[chosen].call(method, f"/api/v1{path}", body)
         except (NoAnswerError, TimeoutError) as error:
-            self._journal.write(self.name, f"{what}: {type(error).__name__}")
+            self._event_log.write(self.name, f"{what}: {type(error).__name__}")
             return None
-        self._journal.write(self.name, f"{what}: {answer}")
+        self._event_log.write(self.name, f"{what}: {answer}")
         if answer.status not in KNOWN:
             self._breach(f"{what} was answered with {answer}")
-        return None if answer.status in AGAIN else Told(answer=answer, sent_at=sent_at)
+        return None if answer.status in AGAIN else DefiniteAnswer(answer=answer, sent_at=sent_at)

@@ -24,9 +24,11 @@ from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
 from tests.faults import WRITES
 from tests.proofs.broker_conformance.server import Server as Broker
-from tests.proofs.simulation.checks.beliefs import Beliefs, unseen
-from tests.proofs.simulation.checks.coverage import Met
-from tests.proofs.simulation.faults.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
+from tests.proofs.simulation.checks.cache_checks import CacheChecks, unseen
+from tests.proofs.simulation.checks.coverage import WriteCoverage
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.faults.active_faults import LEASES, ActiveFaults
+from tests.proofs.simulation.faults.broker_wire import BROKER_URL, ActiveBrokerFaults, BrokerWire
 from tests.proofs.simulation.faults.kinds import (
     ACTIVATORS,
     LEADER,
@@ -35,15 +37,13 @@ from tests.proofs.simulation.faults.kinds import (
     RESULTS,
     STANDBY,
     WATCH_KINDS,
-    BrokerKind,
-    Kind,
-    Planned,
+    BrokerFaultKind,
+    FaultKind,
+    PlannedFault,
 )
-from tests.proofs.simulation.faults.troubles import LEASES, Troubles
 from tests.proofs.simulation.faults.wire import Wire
-from tests.proofs.simulation.journal import Journal
-from tests.proofs.simulation.requests import Answer, handle
-from tests.proofs.simulation.virtual import true_time
+from tests.proofs.simulation.in_process_http import Answer, handle
+from tests.proofs.simulation.virtual_time import true_time
 
 SETTINGS: Final = Settings(leaderElection=LeaderElectionSettings(enabled=True))
 WITH_BROKER: Final = attrs.evolve(SETTINGS, nats=NatsSettings(url=BROKER_URL))
@@ -76,45 +76,45 @@ class Fleet:
 
     seed: int
     server: Server
-    journal: Journal
+    event_log: EventLog
     breach: Callable[[str], None]
-    met: Met
+    coverage: WriteCoverage
     # Where a script has a function.
     broker: Broker | None = None
-    machines: "dict[str, Machine]" = attrs.field(factory=dict)
+    supervisors: "dict[str, Supervisor]" = attrs.field(factory=dict)
 
-    def machine(self, name: str) -> "Machine":
-        return self.machines.setdefault(name, Machine(name, self))
+    def supervisor(self, name: str) -> "Supervisor":
+        return self.supervisors.setdefault(name, Supervisor(name, self))
 
-    def chosen(self, process: str) -> "Machine | None":
+    def chosen(self, process: str) -> "Supervisor | None":
         """Of that name, or whoever has that role now."""
         if process == LEADING_ACTIVATOR:
             return self.leader_of(ACTIVATORS)
         if process not in (LEADER, STANDBY):
-            return self.machine(process)
+            return self.supervisor(process)
         leader = self.leader
         if process == LEADER or leader is None:
             return leader
-        return next(self.machine(name) for name in MANAGERS if name != leader.name)
+        return next(self.supervisor(name) for name in MANAGERS if name != leader.name)
 
     @property
-    def leader(self) -> "Machine | None":
+    def leader(self) -> "Supervisor | None":
         """Of the managers."""
         return self.leader_of(MANAGERS)
 
-    def leader_of(self, group: tuple[str, ...]) -> "Machine | None":
-        machines = (self.machines[name] for name in group if name in self.machines)
-        return next((each for each in machines if each.is_leading), None)
+    def leader_of(self, group: tuple[str, ...]) -> "Supervisor | None":
+        supervisors = (self.supervisors[name] for name in group if name in self.supervisors)
+        return next((each for each in supervisors if each.is_leading), None)
 
-    def trouble(self, fault: Planned) -> None:
-        machine = self.chosen(fault.process)
-        if machine:
-            machine.trouble(fault)
+    def inject(self, fault: PlannedFault) -> None:
+        supervisor = self.chosen(fault.process)
+        if supervisor:
+            supervisor.inject(fault)
 
     def unseen(self, version: int) -> Iterator[str]:
         """What had happened by that version and some process that is up does not know."""
-        for name, machine in self.machines.items():
-            for informer in machine.informers:
+        for name, supervisor in self.supervisors.items():
+            for informer in supervisor.informers:
                 if informer.synced.is_set():
                     yield from (
                         f"{name} {what}" for what in unseen(informer, self.server, version)
@@ -124,20 +124,20 @@ class Fleet:
         """Of each kind at most one believes that it leads, at each write of any."""
         if request.method not in WRITES or LEASES in request.path:
             return
-        leading = {name for name, each in self.machines.items() if each.is_leading}
+        leading = {name for name, each in self.supervisors.items() if each.is_leading}
         for group in (MANAGERS, ACTIVATORS):
             leaders = [name for name in group if name in leading]
             if len(leaders) > 1:
                 self.breach(f"two leaders at once: {' and '.join(leaders)}")
 
 
-class Machine:
+class Supervisor:
     """Runs one process over and over again."""
 
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.name = name
-        self.troubles = Troubles()
-        self.broker_troubles = BrokerTroubles()
+        self.active_faults = ActiveFaults()
+        self.active_broker_faults = ActiveBrokerFaults()
         self.wire: Wire | None = None
         self.broker_wire: BrokerWire | None = None
         self._fleet = fleet
@@ -149,7 +149,7 @@ class Machine:
         self._pause = RESTART_SECONDS
         self._app: web.Application | None = None
         self._requests: asyncio.TaskGroup | None = None
-        self._beliefs = Beliefs(name, fleet.server, fleet.breach)
+        self._cache_checks = CacheChecks(name, fleet.server, fleet.breach)
 
     @property
     def is_leading(self) -> bool:
@@ -181,38 +181,38 @@ class Machine:
                 self._fleet.breach(f"{self.name} ended with {code!r}")
             await asyncio.sleep(self._pause)
 
-    def trouble(self, fault: Planned) -> None:
+    def inject(self, fault: PlannedFault) -> None:
         """A fault's moment has come."""
-        self._fleet.journal.write(self.name, f"!{fault.kind}")
-        if isinstance(fault.kind, BrokerKind):
-            self.broker_troubles.begin(fault)
+        self._fleet.event_log.write(self.name, f"!{fault.kind}")
+        if isinstance(fault.kind, BrokerFaultKind):
+            self.active_broker_faults.begin(fault)
             return
         if fault.target is not None:
-            self.troubles.armed.append(fault)
+            self.active_faults.armed.append(fault)
             return
         until = asyncio.get_running_loop().time() + fault.seconds
         if fault.kind in WATCH_KINDS and self.wire:
             self._disturb_watches(self.wire, fault.kind, until)
         match fault.kind:
-            case Kind.PARTITION:
-                self.troubles.partitioned_until = until
-            case Kind.LEASE_OUTAGE:
-                self.troubles.lease_lost_until = until
-            case Kind.LISTS_OF_THE_PAST:
-                self.troubles.past.keep(self._fleet.server)
-            case Kind.CLOCK_JUMP:
+            case FaultKind.PARTITION:
+                self.active_faults.partitioned_until = until
+            case FaultKind.LEASE_OUTAGE:
+                self.active_faults.lease_lost_until = until
+            case FaultKind.LISTS_OF_THE_PAST:
+                self.active_faults.stale_lists.keep(self._fleet.server)
+            case FaultKind.CLOCK_JUMP:
                 self._clock_ahead = timedelta(seconds=fault.seconds)
-            case Kind.STOP:
+            case FaultKind.STOP:
                 self._stop(fault)
-            case Kind.KILL:
+            case FaultKind.KILL:
                 self._die(fault)
             case _:
                 pass
 
-    def relieve(self) -> None:
+    def end_faults(self) -> None:
         """But for what is lost already: a silent watch stays silent."""
-        self.troubles.clear()
-        self.broker_troubles.clear()
+        self.active_faults.clear()
+        self.active_broker_faults.clear()
         self._clock_ahead = timedelta()
 
     async def call(self, method: str, path: str, body: object = None) -> Answer:
@@ -247,17 +247,17 @@ class Machine:
     async def _live(self) -> ExitCode:
         self._number += 1
         name, fleet = self.name, self._fleet
-        self._beliefs = Beliefs(name, fleet.server, fleet.breach)
+        self._cache_checks = CacheChecks(name, fleet.server, fleet.breach)
         chance = f"{fleet.seed} {name} {self._number}"
         self.wire = Wire(
             name,
             fleet.server,
-            fleet.journal,
+            fleet.event_log,
             rng=Random(f"{chance} wire"),
-            troubles=self.troubles,
+            active_faults=self.active_faults,
             die=self._die,
             inspect=self._inspect,
-            met=fleet.met,
+            coverage=fleet.coverage,
         )
         process = Process(
             identity=f"{name}.{self._number}",
@@ -270,14 +270,14 @@ class Machine:
             self.broker_wire = BrokerWire(
                 process.identity,
                 fleet.broker,
-                fleet.journal,
+                fleet.event_log,
                 rng=Random(f"{chance} broker"),
-                troubles=self.broker_troubles,
+                active_faults=self.active_broker_faults,
             )
             process = attrs.evolve(process, opener=self.broker_wire.opener())
         self._role = self._make_role(process, self.wire)
         self._lifecycle = Lifecycle(self._role, grace_seconds=GRACE_SECONDS)
-        fleet.journal.write(name, "starts")
+        fleet.event_log.write(name, "starts")
         async with asyncio.TaskGroup() as tasks:
             self._running = tasks.create_task(self._lifecycle._run(), name=name)
             try:
@@ -285,7 +285,7 @@ class Machine:
             finally:
                 self._cut()
         code = ExitCode.DONE if self._running.cancelled() else self._running.result()
-        fleet.journal.write(name, "ended")
+        fleet.event_log.write(name, "ended")
         return code
 
     def _make_role(self, process: Process, wire: Wire) -> Role:
@@ -304,9 +304,9 @@ class Machine:
             self.broker_wire.cut()
 
     def _inspect(self, request: Request) -> None:
-        self._beliefs.follow(self.informers)
+        self._cache_checks.follow(self.informers)
         if self.is_leading:
-            self._beliefs.lead(self._needed(), request)
+            self._cache_checks.lead(self._needed(), request)
         self._fleet.inspect(request)
 
     def _needed(self) -> tuple[Informer[Any], ...]:
@@ -327,20 +327,20 @@ class Machine:
             finally:
                 self._app = self._requests = None
 
-    def _disturb_watches(self, wire: Wire, kind: Kind, until: float) -> None:
-        if kind is Kind.HISTORY_LOST:
+    def _disturb_watches(self, wire: Wire, kind: FaultKind, until: float) -> None:
+        if kind is FaultKind.HISTORY_LOST:
             self._fleet.server.compact()
-        if kind is Kind.WATCHES_REFUSED:
-            self.troubles.watches_refused_until = until
+        if kind is FaultKind.WATCHES_REFUSED:
+            self.active_faults.watches_refused_until = until
         wire.disturb_watches(kind, until)
 
-    def _stop(self, fault: Planned) -> None:
+    def _stop(self, fault: PlannedFault) -> None:
         """As by SIGTERM: it drains."""
         self._pause = fault.seconds
         if self._lifecycle:
             self._lifecycle.stop()
 
-    def _die(self, fault: Planned) -> None:
+    def _die(self, fault: PlannedFault) -> None:
         """First it is cut off, so that nothing it does about its end reaches the server."""
         if self.wire is None or self._running is None:
             return

@@ -17,23 +17,23 @@ from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.pools import Refill
 from gpuruntime.roles.dev.dev import install
 from tests.proofs.broker_conformance.server import Server as Broker
-from tests.proofs.simulation.checks.coverage import Met
+from tests.proofs.simulation.checks.cluster_observer import ClusterObserver, ObjectCounts
+from tests.proofs.simulation.checks.coverage import WriteCoverage
 from tests.proofs.simulation.checks.invocations import Invocations
-from tests.proofs.simulation.checks.witness import Made, Witness
+from tests.proofs.simulation.convergence import CONVERGENCE_SECONDS, ConvergenceCheck
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.faults.injector import FaultInjector
 from tests.proofs.simulation.faults.kinds import (
     APIS,
     FOR_FUNCTIONS,
     LAST_SECOND,
     PROCESSES,
-    Planned,
+    PlannedFault,
 )
-from tests.proofs.simulation.faults.troubled import Troubled
-from tests.proofs.simulation.journal import Journal
 from tests.proofs.simulation.processes import SETTINGS, Fleet
-from tests.proofs.simulation.rest import CONVERGENCE_SECONDS, Rest
 from tests.proofs.simulation.stories.script import SCARCE, script_of
-from tests.proofs.simulation.stories.units import STORY, Stage
-from tests.proofs.simulation.virtual import run_virtually, true_time
+from tests.proofs.simulation.stories.units import STORY, StoryRunner
+from tests.proofs.simulation.virtual_time import run_virtually, true_time
 from tests.proofs.simulation.workers import Workers
 
 FAULTS_END: Final = LAST_SECOND + 10.0
@@ -57,24 +57,24 @@ FATAL_LINES: Final = frozenset(
 @attrs.frozen(kw_only=True)
 class Outcome:
     seed: int
-    plan: tuple[Planned, ...]
+    plan: tuple[PlannedFault, ...]
     breaches: tuple[str, ...]
     digest: str
     events: int
     seconds: float
     state: dict[str, Any]
-    made: dict[tuple[str, str], Made]
+    made: dict[tuple[str, str], ObjectCounts]
     results: dict[str, list[str]]
-    met: Met
+    coverage: WriteCoverage
 
 
 def simulate(
-    seed: int, plan: tuple[Planned, ...], tell: Callable[[str], None] | None = None
+    seed: int, plan: tuple[PlannedFault, ...], tell: Callable[[str], None] | None = None
 ) -> Outcome:
     async def run() -> Outcome:
         return await _Run(seed, plan, tell, lines).run()
 
-    with _heard_log() as lines:
+    with _captured_log() as lines:
         return run_virtually(run())
 
 
@@ -82,17 +82,17 @@ class _Run:
     def __init__(
         self,
         seed: int,
-        plan: tuple[Planned, ...],
+        plan: tuple[PlannedFault, ...],
         tell: Callable[[str], None] | None,
-        lines: "_Lines",
+        lines: "_LogCapture",
     ) -> None:
         self._seed = seed
         self._plan = plan
         self._script = script_of(seed)
-        self._journal = Journal(tell)
+        self._event_log = EventLog(tell)
         self._lines = lines
         self._breaches: list[str] = []
-        self._met = Met()
+        self._coverage = WriteCoverage()
         self._cluster = EmbeddedCluster(
             now=true_time, options=ClusterOptions(seed=seed, nodes=NODES)
         )
@@ -105,64 +105,68 @@ class _Run:
             cluster = tasks.create_task(self._cluster.run(), name="cluster")
             await self._cluster.ready.wait()
             await install(Client(self._cluster.transport), SETTINGS)
-            witness = Witness(self._cluster.server, self._journal, self._breach, loop.time)
+            observer = ClusterObserver(
+                self._cluster.server, self._event_log, self._breach, loop.time
+            )
             broker = Broker(now=true_time)
-            invocations = Invocations(broker, self._journal, self._breach)
+            invocations = Invocations(broker, self._event_log, self._breach)
             fleet = Fleet(
                 seed=self._seed,
                 server=self._cluster.server,
-                journal=self._journal,
+                event_log=self._event_log,
                 breach=self._breach,
-                met=self._met,
+                coverage=self._coverage,
                 broker=broker if self._script.functions else None,
             )
             workers = Workers(
                 seed=self._seed,
                 server=broker,
-                journal=self._journal,
+                event_log=self._event_log,
                 invocations=invocations,
-                function_of=witness.served_by,
+                function_of=observer.served_by,
             )
-            witness.pod_hearers.append(workers.hear)
-            stage = Stage(
+            observer.pod_listeners.append(workers.hear)
+            runner = StoryRunner(
                 seed=self._seed,
-                replicas={name: fleet.machine(name) for name in APIS},
+                replicas={name: fleet.supervisor(name) for name in APIS},
                 kubectl=Client(self._cluster.transport),
-                witness=witness,
+                observer=observer,
                 invocations=invocations,
-                journal=self._journal,
+                event_log=self._event_log,
                 breach=self._breach,
             )
             names = (*PROCESSES, *FOR_FUNCTIONS) if self._script.functions else PROCESSES
-            machines = [tasks.create_task(fleet.machine(name).run(), name=name) for name in names]
-            machines.append(tasks.create_task(workers.run(), name="workers"))
-            troubled = Troubled(fleet, workers, broker)
+            supervisors = [
+                tasks.create_task(fleet.supervisor(name).run(), name=name) for name in names
+            ]
+            supervisors.append(tasks.create_task(workers.run(), name="workers"))
+            injector = FaultInjector(fleet, workers, broker)
             for fault in self._plan:
-                loop.call_at(fault.at, troubled.trouble, fault)
-            await self._live(stage, fleet, troubled)
-            await Rest(fleet, witness, invocations, self._breach).run()
-            for task in (*machines, cluster):
+                loop.call_at(fault.at, injector.inject, fault)
+            await self._live(runner, fleet, injector)
+            await ConvergenceCheck(fleet, observer, invocations, self._breach).run()
+            for task in (*supervisors, cluster):
                 task.cancel()
         return Outcome(
             seed=self._seed,
             plan=self._plan,
             breaches=tuple(self._breaches),
-            digest=self._journal.digest,
-            events=self._journal.length,
+            digest=self._event_log.digest,
+            events=self._event_log.length,
             seconds=loop.time(),
-            state=end_state(witness),
-            made=dict(witness.made),
-            results=stage.results,
-            met=self._met,
+            state=end_state(observer),
+            made=dict(observer.made),
+            results=runner.results,
+            coverage=self._coverage,
         )
 
-    async def _live(self, stage: Stage, fleet: Fleet, troubled: Troubled) -> None:
+    async def _live(self, runner: StoryRunner, fleet: Fleet, injector: FaultInjector) -> None:
         """The stories, through the faults and beyond."""
         async with asyncio.TaskGroup() as tasks:
-            stories = tasks.create_task(stage.live(self._script), name="stories")
+            stories = tasks.create_task(runner.run(self._script), name="stories")
             await asyncio.sleep(FAULTS_END - asyncio.get_running_loop().time())
-            troubled.relieve()
-            self._journal.write("world", "faults end")
+            injector.end_faults()
+            self._event_log.write("world", "faults end")
             version = fleet.server.store.version
             await asyncio.sleep(CATCH_UP_SECONDS)
             for what in fleet.unseen(version):
@@ -178,7 +182,7 @@ class _Run:
                 stories.cancel()
 
     def _breach(self, what: str) -> None:
-        self._journal.write("BREACH", what)
+        self._event_log.write("BREACH", what)
         if len(self._breaches) < MOST_BREACHES and what not in self._breaches:
             self._breaches.append(what)
 
@@ -188,7 +192,7 @@ class _Run:
             for name, value in sorted(line.items())
             if name not in ("event", "exc_info")
         )
-        self._journal.write("log", f"{line['event']} {text}")
+        self._event_log.write("log", f"{line['event']} {text}")
         if line["event"] in FATAL_LINES:
             self._breach(f"logged: {line['event']} {text} {_traceback_of(line.get('exc_info'))}")
 
@@ -202,7 +206,7 @@ def _traceback_of(error: object) -> str:
     return "".join(traceback.format_exception(raised)) if raised else ""
 
 
-class _Lines:
+class _LogCapture:
     def __init__(self) -> None:
         self.hear: Callable[[dict[str, Any]], None] = lambda _: None
 
@@ -212,8 +216,8 @@ class _Lines:
 
 
 @contextmanager
-def _heard_log() -> Iterator[_Lines]:
-    lines, before = _Lines(), structlog.get_config()
+def _captured_log() -> Iterator[_LogCapture]:
+    lines, before = _LogCapture(), structlog.get_config()
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, lines.process])
     try:
         yield lines
@@ -221,21 +225,21 @@ def _heard_log() -> Iterator[_Lines]:
         structlog.configure(**before)
 
 
-def end_state(witness: Witness) -> dict[str, Any]:
+def end_state(observer: ClusterObserver) -> dict[str, Any]:
     """What stays, without what no two runs share."""
     units = {
         f"unit {key.name}": (codec.encode(codec.to_json(unit.spec)).decode(), unit.status.phase)
-        for key, unit in witness.units.items()
+        for key, unit in observer.units.items()
     }
     storages: dict[str, Any] = {
         f"storage {key.name}": (storage.spec, storage.status.phase, storage.status.mountedBy)
-        for key, storage in witness.storages.items()
+        for key, storage in observer.storages.items()
     }
     pools: dict[str, tuple[object, ...]] = {}
-    for key, pool in witness.pools.items():
+    for key, pool in observer.pools.items():
         status = pool.status
         if pool.spec.refill == Refill.NEVER:
-            used = status.consumed + witness.gave_back(key.name)
+            used = status.consumed + observer.gave_back(key.name)
             is_scarce = pool.spec.specName == SCARCE
             pools[f"pool {key.name}"] = (pool.spec.replicas, status.seeded, not is_scarce and used)
         else:

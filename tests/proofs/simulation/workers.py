@@ -27,10 +27,10 @@ from gpuruntime.worker.outcomes import Answer, Failure, Outcome
 from gpuruntime.worker.worker import Worker
 from tests.proofs.broker_conformance.server import Server
 from tests.proofs.simulation.checks.invocations import NAMES, Invocations
-from tests.proofs.simulation.faults.broker_wire import BROKER_URL, BrokerTroubles, BrokerWire
-from tests.proofs.simulation.faults.kinds import ALL_WORKERS, BrokerKind, Planned
-from tests.proofs.simulation.journal import Journal
-from tests.proofs.simulation.virtual import true_time
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.faults.broker_wire import BROKER_URL, ActiveBrokerFaults, BrokerWire
+from tests.proofs.simulation.faults.kinds import ALL_WORKERS, BrokerFaultKind, PlannedFault
+from tests.proofs.simulation.virtual_time import true_time
 
 
 class Function:
@@ -67,11 +67,11 @@ class Function:
 class Workers:
     seed: int
     server: Server
-    journal: Journal
+    event_log: EventLog
     invocations: Invocations
     # Of the unit of that name, what it serves; None where it is no worker.
     function_of: Callable[[str], Serverless | None]
-    troubles: BrokerTroubles = attrs.field(factory=BrokerTroubles)
+    active_faults: ActiveBrokerFaults = attrs.field(factory=ActiveBrokerFaults)
     _running: "dict[str, _WorkerProcess]" = attrs.field(factory=dict)
     _tasks: list[asyncio.TaskGroup] = attrs.field(factory=list)
 
@@ -93,11 +93,11 @@ class Workers:
         elif running is not None and pod.metadata.deletionTimestamp is not None:
             running.end()
 
-    def trouble(self, fault: Planned) -> None:
+    def inject(self, fault: PlannedFault) -> None:
         """A fault's moment has come."""
-        self.journal.write(ALL_WORKERS, f"!{fault.kind}")
-        if fault.kind is not BrokerKind.WORKER_KILLED:
-            self.troubles.begin(fault)
+        self.event_log.write(ALL_WORKERS, f"!{fault.kind}")
+        if fault.kind is not BrokerFaultKind.WORKER_KILLED:
+            self.active_faults.begin(fault)
         elif self._running:
             next(iter(self._running.values())).crash(fault.seconds)
 
@@ -134,18 +134,18 @@ class _WorkerProcess:
         self._pause_seconds = None
         around, name = self._around, f"{self._pod}.{self._number}"
         chance = f"{around.seed} {name}"
-        around.journal.write(self._unit, "worker starts")
+        around.event_log.write(self._unit, "worker starts")
         self._wire = wire = BrokerWire(
             name,
             around.server,
-            around.journal,
+            around.event_log,
             rng=Random(f"{chance} wire"),
-            troubles=around.troubles,
+            active_faults=around.active_faults,
         )
         async with asyncio.TaskGroup() as tasks:
             self._task = tasks.create_task(self._run(wire, Random(chance)), name=self._unit)
         wire.cut()
-        around.journal.write(self._unit, "worker ended")
+        around.event_log.write(self._unit, "worker ended")
 
     def crash(self, seconds: float) -> None:
         """Its container starts again in place."""

@@ -16,7 +16,7 @@ from typing import Final
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.volumes import JOBS
-from tests.proofs.simulation.checks.witness import INSTANCE, Made
+from tests.proofs.simulation.checks.cluster_observer import INSTANCE, ObjectCounts
 from tests.proofs.simulation.run import Outcome
 from tests.proofs.simulation.stories.script import SCARCE, Script, script_of
 
@@ -52,21 +52,21 @@ def _is_racing(name: str, rivals: frozenset[str]) -> bool:
 
 
 def _counts(
-    made: Mapping[tuple[str, str], Made],
-    reference: Mapping[tuple[str, str], Made],
+    made: Mapping[tuple[str, str], ObjectCounts],
+    reference: Mapping[tuple[str, str], ObjectCounts],
     rivals: frozenset[str],
 ) -> Iterator[str]:
     for kind, path in sorted({*made, *reference}):
         is_ours = kind in (*CHILDREN, *OWNERS) and path.startswith(f"{INSTANCE}/")
         if not is_ours or _is_racing(path, rivals):
             continue
-        is_, was = (each.get((kind, path), Made()) for each in (made, reference))
+        is_, was = (each.get((kind, path), ObjectCounts()) for each in (made, reference))
         if is_.left != was.left or (kind in CHILDREN and is_.left and is_ != was):
             yield f"{kind} {path}: {is_}, undisturbed {was}"
 
 
 def _prepares(
-    made: Mapping[tuple[str, str], Made], reference: Mapping[tuple[str, str], Made]
+    made: Mapping[tuple[str, str], ObjectCounts], reference: Mapping[tuple[str, str], ObjectCounts]
 ) -> Iterator[str]:
     is_, was = (_runs(each) for each in (made, reference))
     for name in sorted({*is_, *was}):
@@ -74,7 +74,7 @@ def _prepares(
             yield f"{name}: {is_[name]} Jobs were made, undisturbed {was[name]}"
 
 
-def _runs(made: Mapping[tuple[str, str], Made]) -> Counter[str]:
+def _runs(made: Mapping[tuple[str, str], ObjectCounts]) -> Counter[str]:
     """Of each storage; the end of a Job's name is different in every run."""
     runs: Counter[str] = Counter()
     for (kind, path), each in made.items():

@@ -6,9 +6,9 @@ from typing import Final
 import attrs
 
 from gpuruntime.kube.transport import Request
-from tests.proofs.simulation.faults.kinds import Kind
+from tests.proofs.simulation.faults.kinds import FaultKind
 
-MOMENTS: Final = (Kind.CRASH_BEFORE, Kind.CRASH_SENT, Kind.CRASH_AFTER)
+MOMENTS: Final = (FaultKind.CRASH_BEFORE, FaultKind.CRASH_SENT, FaultKind.CRASH_AFTER)
 
 
 @attrs.frozen(order=True, slots=True)
@@ -24,19 +24,19 @@ class WriteKind:
 
 
 @attrs.define(slots=True)
-class Met:
+class WriteCoverage:
     """Of one run, or of several together."""
 
     writes: Counter[WriteKind] = attrs.field(factory=Counter)
-    deaths: Counter[tuple[WriteKind, Kind]] = attrs.field(factory=Counter)
+    deaths: Counter[tuple[WriteKind, FaultKind]] = attrs.field(factory=Counter)
 
     def note(self, process: str, request: Request, fault: object) -> None:
         kind = write_kind(process, request)
         self.writes[kind] += 1
-        if isinstance(fault, Kind) and fault in MOMENTS:
+        if isinstance(fault, FaultKind) and fault in MOMENTS:
             self.deaths[kind, fault] += 1
 
-    def add(self, other: "Met") -> None:
+    def add(self, other: "WriteCoverage") -> None:
         self.writes.update(other.writes)
         self.deaths.update(other.deaths)
 

@@ -8,7 +8,7 @@ from gpuruntime.bus.messages import Invocation, Record, read
 from gpuruntime.bus.names import Names
 from gpuruntime.models.kinds.invocations import State
 from tests.proofs.broker_conformance.server import Envelope, Server, Subscription
-from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.event_log import EventLog
 
 NAMES: Final = Names("runtime")
 # Function and id.
@@ -18,9 +18,9 @@ Called: TypeAlias = tuple[str, str]
 class Invocations:
     """Hears of a record in the same step in which it is stored."""
 
-    def __init__(self, server: Server, journal: Journal, breach: Callable[[str], None]) -> None:
+    def __init__(self, server: Server, event_log: EventLog, breach: Callable[[str], None]) -> None:
         self._server = server
-        self._journal = journal
+        self._event_log = event_log
         self._breach = breach
         self._latest: dict[Called, Record] = {}
         self._accepted: set[Called] = set()
@@ -41,7 +41,7 @@ class Invocations:
             self._breach(f"invocation {name}: was sent to another unit's function than {worker}'s")
         started = ((function, name), attempt)
         first = self._starts.setdefault(started, worker)
-        self._journal.write(worker, f"runs {name}, attempt {attempt}")
+        self._event_log.write(worker, f"runs {name}, attempt {attempt}")
         if first is not worker:
             self._breach(f"invocation {name}: attempt {attempt} runs at {first} and at {worker}")
 
@@ -63,7 +63,7 @@ class Invocations:
         before = self._latest.get(called)
         self._latest[called] = record
         name, told = record.invocationID, f"{record.state.value} {record.attempt}"
-        self._journal.write("broker", f"{name} {told} {record.workerName}")
+        self._event_log.write("broker", f"{name} {told} {record.workerName}")
         if before is None:
             return
         if before.state.is_terminal:

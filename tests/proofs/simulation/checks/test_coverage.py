@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from gpuruntime.kube.transport import Request
-from tests.proofs.simulation.checks.coverage import MOMENTS, Met, WriteKind, write_kind
+from tests.proofs.simulation.checks.coverage import MOMENTS, WriteCoverage, WriteKind, write_kind
 from tests.proofs.simulation.faults.aimed_crashes import ACTIVATORS_CRASHES, CRASHES, aimed_crashes
-from tests.proofs.simulation.faults.kinds import Kind
+from tests.proofs.simulation.faults.kinds import FaultKind
 
 SEEDS = range(200)
 UNITS = "/apis/runtime.lokiwager.io/v1alpha1/namespaces/stock/gpuunits"
@@ -30,12 +30,12 @@ def test_a_write_is_known_by_its_role_its_method_and_what_it_is_done_to(
 
 
 def test_what_is_written_often_and_never_died_at_is_missed() -> None:
-    one, other = Met(), Met()
+    one, other = WriteCoverage(), WriteCoverage()
     for _ in range(2):
         one.note("api-0", Request(method="POST", path=UNITS), None)
     for moment in MOMENTS[:2]:
         other.note("api-1", Request(method="POST", path=UNITS), moment)
-    other.note("api-1", Request(method="DELETE", path=f"{UNITS}/one"), Kind.DROPPED)
+    other.note("api-1", Request(method="DELETE", path=f"{UNITS}/one"), FaultKind.DROPPED)
     one.add(other)
     assert one.missed(4) == [
         "api POST stock/gpuunits (written 4 times): nobody died at crash-after"

@@ -12,7 +12,7 @@ from tests.proofs.simulation.faults.kinds import (
     FIRST_SECOND,
     LEADING_ACTIVATOR,
     MANAGERS,
-    Planned,
+    PlannedFault,
     Target,
 )
 from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM
@@ -94,7 +94,7 @@ ACTIVATORS_CRASHES: Final = tuple(
 )
 
 
-def aimed_crashes(seed: int, *, has_function: bool) -> Iterator[Planned]:
+def aimed_crashes(seed: int, *, has_function: bool) -> Iterator[PlannedFault]:
     rng = Random(f"{seed} crashes")
     crashes = [CRASHES[(EACH_SEED * seed + number) % len(CRASHES)] for number in range(EACH_SEED)]
     if has_function:
@@ -102,7 +102,7 @@ def aimed_crashes(seed: int, *, has_function: bool) -> Iterator[Planned]:
     for (processes, target, aim), moment in crashes:
         at, skip = rng.uniform(FIRST_SECOND, LAST_SECOND), rng.choice((0, 0, 1))
         for process in processes:
-            yield Planned(
+            yield PlannedFault(
                 at=at,
                 process=process,
                 kind=moment,

@@ -11,8 +11,8 @@ from typing import Final
 from gpuruntime.bus.connection import Opener
 from tests.proofs.broker_conformance.clients import opener
 from tests.proofs.broker_conformance.server import Envelope, Server
-from tests.proofs.simulation.faults.kinds import BrokerKind, Planned
-from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.faults.kinds import BrokerFaultKind, PlannedFault
 
 BROKER_URL: Final = "nats://broker:4222"
 LATENCY: Final = (0.0005, 0.01)
@@ -20,28 +20,28 @@ LATENCY: Final = (0.0005, 0.01)
 GIVEN_UP_SECONDS: Final = 25.0
 # One of the connection's own, to which nothing happens alone.
 OWN: Final = ""
-HEARD: Final = frozenset({BrokerKind.DELIVERY_LOST})
+HEARD: Final = frozenset({BrokerFaultKind.DELIVERY_LOST})
 
 
-class BrokerTroubles:
+class ActiveBrokerFaults:
     """Of one process, through all of its restarts and sessions; or of all workers together."""
 
     def __init__(self) -> None:
-        self.armed: list[Planned] = []
+        self.armed: list[PlannedFault] = []
         self.away_until = 0.0
         self.silent_until = 0.0
         self.wires: dict[BrokerWire, None] = {}
 
-    def begin(self, fault: Planned) -> None:
+    def begin(self, fault: PlannedFault) -> None:
         """Its moment has come."""
         now = asyncio.get_running_loop().time()
         match fault.kind:
-            case BrokerKind.SESSION_LOST:
+            case BrokerFaultKind.SESSION_LOST:
                 self._lose_sessions()
-            case BrokerKind.BROKER_AWAY:
+            case BrokerFaultKind.BROKER_AWAY:
                 self.away_until = now + fault.seconds
                 self._lose_sessions()
-            case BrokerKind.BROKER_SILENT:
+            case BrokerFaultKind.BROKER_SILENT:
                 self.silent_until = now + fault.seconds
                 asyncio.get_running_loop().call_later(GIVEN_UP_SECONDS, self._give_up)
             case _:
@@ -51,10 +51,10 @@ class BrokerTroubles:
         self.armed.clear()
         self.away_until = self.silent_until = 0.0
 
-    def hit(self, envelope: Envelope, *, is_heard: bool) -> Planned | None:
+    def hit(self, envelope: Envelope, *, is_heard: bool) -> PlannedFault | None:
         for fault in self.armed:
             is_meant = (fault.kind in HEARD) is is_heard and fault.aim in envelope.subject
-            needs_reply = fault.kind is BrokerKind.REPLY_LOST
+            needs_reply = fault.kind is BrokerFaultKind.REPLY_LOST
             if envelope.subject != OWN and is_meant and (envelope.reply or not needs_reply):
                 self.armed.remove(fault)
                 return fault
@@ -76,19 +76,19 @@ class BrokerWire:
         self,
         name: str,
         server: Server,
-        journal: Journal,
+        event_log: EventLog,
         *,
         rng: Random,
-        troubles: BrokerTroubles,
+        active_faults: ActiveBrokerFaults,
     ) -> None:
         self.is_cut = False
-        self.troubles = troubles
+        self.active_faults = active_faults
         self._name = name
         self._server = server
-        self._journal = journal
+        self._event_log = event_log
         self._rng = rng
         self._links: dict[_Link, None] = {}
-        troubles.wires[self] = None
+        active_faults.wires[self] = None
 
     def opener(self) -> Opener:
         return opener(self._server, self._link, self._name)
@@ -97,7 +97,7 @@ class BrokerWire:
         """As of a killed process: its connections end, and nobody hears of what it does then."""
         self.is_cut = True
         self.lose_sessions()
-        self.troubles.wires.pop(self, None)
+        self.active_faults.wires.pop(self, None)
 
     def lose_sessions(self) -> None:
         for link in tuple(self._links):
@@ -109,8 +109,8 @@ class BrokerWire:
     def forget(self, link: "_Link") -> None:
         self._links.pop(link, None)
 
-    def note(self, fault: Planned, envelope: Envelope) -> None:
-        self._journal.write(self._name, f"{envelope.subject} !{fault.kind}")
+    def note(self, fault: PlannedFault, envelope: Envelope) -> None:
+        self._event_log.write(self._name, f"{envelope.subject} !{fault.kind}")
 
     def _link(self) -> "_Link":
         made = _Link(self)
@@ -130,21 +130,21 @@ class _Link:
 
     async def open(self, lost: Callable[[], None]) -> None:
         self._lost = lost
-        troubles = self._wire.troubles
+        active_faults = self._wire.active_faults
         await asyncio.sleep(2 * self._wire.latency())
-        if self._wire.is_cut or asyncio.get_running_loop().time() < troubles.away_until:
+        if self._wire.is_cut or asyncio.get_running_loop().time() < active_faults.away_until:
             raise OSError("refused")
 
     def send(self, envelope: Envelope, arrive: Callable[[], None]) -> None:
         if self._wire.is_cut:
             return
-        fault = self._wire.troubles.hit(envelope, is_heard=False)
+        fault = self._wire.active_faults.hit(envelope, is_heard=False)
         if fault is not None:
             self._wire.note(fault, envelope)
         match fault.kind if fault else None:
-            case BrokerKind.REQUEST_LOST:
+            case BrokerFaultKind.REQUEST_LOST:
                 return
-            case BrokerKind.REPLY_LOST:
+            case BrokerFaultKind.REPLY_LOST:
                 self._muted.add(envelope.reply)
             case _:
                 pass
@@ -156,7 +156,7 @@ class _Link:
         if envelope.subject in self._muted:
             self._muted.remove(envelope.subject)
             return
-        fault = self._wire.troubles.hit(envelope, is_heard=True)
+        fault = self._wire.active_faults.hit(envelope, is_heard=True)
         if fault is not None:
             self._wire.note(fault, envelope)
             return
@@ -173,7 +173,7 @@ class _Link:
     def _after(self, last: float, late: float) -> float:
         """Behind what went before it, and not while nothing comes through."""
         at = asyncio.get_running_loop().time() + self._wire.latency() + late
-        return max(at, last + 1e-6, self._wire.troubles.silent_until)
+        return max(at, last + 1e-6, self._wire.active_faults.silent_until)
 
     def _pass(self, arrive: Callable[[], None]) -> None:
         if not self._is_closed and not self._wire.is_cut:

@@ -17,9 +17,9 @@ from tests.proofs.simulation.faults.kinds import (
     LAST_SECOND,
     LEADING_ACTIVATOR,
     RESULTS,
-    BrokerKind,
-    Kind,
-    Planned,
+    BrokerFaultKind,
+    FaultKind,
+    PlannedFault,
 )
 
 MOST: Final = 12
@@ -40,31 +40,31 @@ SENT: Final = (
     "DIRECT.GET",
 )
 MESSAGES: Final = (
-    BrokerKind.REQUEST_LOST,
-    BrokerKind.REPLY_LOST,
-    BrokerKind.REPLY_LOST,
-    BrokerKind.REQUEST_LATE,
+    BrokerFaultKind.REQUEST_LOST,
+    BrokerFaultKind.REPLY_LOST,
+    BrokerFaultKind.REPLY_LOST,
+    BrokerFaultKind.REQUEST_LATE,
 )
 OUTAGES: Final = (
-    (BrokerKind.SESSION_LOST, (0.0, 0.0)),
-    (BrokerKind.BROKER_AWAY, (1.0, 40.0)),
-    (BrokerKind.BROKER_SILENT, (1.0, 60.0)),
+    (BrokerFaultKind.SESSION_LOST, (0.0, 0.0)),
+    (BrokerFaultKind.BROKER_AWAY, (1.0, 40.0)),
+    (BrokerFaultKind.BROKER_SILENT, (1.0, 60.0)),
 )
 
 
-def function_faults(seed: int) -> Iterator[Planned]:
+def function_faults(seed: int) -> Iterator[PlannedFault]:
     rng = Random(f"{seed} function faults")
     for make in (_message, _message, _outage, _worker, _end):
         for _ in range(rng.randint(0, MOST // 3)):
             yield make(rng)
     if rng.random() < 0.5:
-        yield Planned(at=_moment(rng), process=BROKER, kind=BrokerKind.CONSUMER_DELETED)
+        yield PlannedFault(at=_moment(rng), process=BROKER, kind=BrokerFaultKind.CONSUMER_DELETED)
 
 
-def _message(rng: Random) -> Planned:
+def _message(rng: Random) -> PlannedFault:
     kind = rng.choice(MESSAGES)
-    seconds = rng.uniform(0.5, 30.0) if kind is BrokerKind.REQUEST_LATE else 0.0
-    return Planned(
+    seconds = rng.uniform(0.5, 30.0) if kind is BrokerFaultKind.REQUEST_LATE else 0.0
+    return PlannedFault(
         at=_moment(rng),
         process=rng.choice(SESSIONS),
         kind=kind,
@@ -73,29 +73,29 @@ def _message(rng: Random) -> Planned:
     )
 
 
-def _outage(rng: Random) -> Planned:
+def _outage(rng: Random) -> PlannedFault:
     kind, seconds = rng.choice(OUTAGES)
-    return Planned(
+    return PlannedFault(
         at=_moment(rng), process=rng.choice(WHOSE), kind=kind, seconds=rng.uniform(*seconds)
     )
 
 
-def _worker(rng: Random) -> Planned:
-    kind = rng.choice((BrokerKind.WORKER_KILLED, BrokerKind.DELIVERY_LOST))
-    return Planned(
+def _worker(rng: Random) -> PlannedFault:
+    kind = rng.choice((BrokerFaultKind.WORKER_KILLED, BrokerFaultKind.DELIVERY_LOST))
+    return PlannedFault(
         at=_moment(rng),
         process=ALL_WORKERS,
         kind=kind,
-        aim=".invoke." if kind is BrokerKind.DELIVERY_LOST else "",
+        aim=".invoke." if kind is BrokerFaultKind.DELIVERY_LOST else "",
         seconds=rng.uniform(1.0, 40.0),
     )
 
 
-def _end(rng: Random) -> Planned:
-    return Planned(
+def _end(rng: Random) -> PlannedFault:
+    return PlannedFault(
         at=_moment(rng),
         process=rng.choice((*ACTIVATORS, *RESULTS, LEADING_ACTIVATOR)),
-        kind=rng.choice((Kind.STOP, Kind.KILL)),
+        kind=rng.choice((FaultKind.STOP, FaultKind.KILL)),
         seconds=rng.uniform(0.5, 40.0),
     )
 

@@ -28,7 +28,7 @@ FIRST_SECOND: Final = 15.0
 LAST_SECOND: Final = 240.0
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """Of the first group, one request each; of the second, the whole process for a while."""
 
     CONFLICT = "conflict"
@@ -63,7 +63,7 @@ class Kind(StrEnum):
     LISTS_OF_THE_PAST = "lists-of-the-past"
 
 
-class BrokerKind(StrEnum):
+class BrokerFaultKind(StrEnum):
     """Where a script has a function. Of the first group, one message each."""
 
     REQUEST_LOST = "request-lost"
@@ -91,7 +91,7 @@ class Target(StrEnum):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Planned:
+class PlannedFault:
     """`seconds` is how long it lasts, how late it is, or how far a clock goes.
 
     `process` may be a role; `aim` is a text in the path or the body of the request that is hit,
@@ -100,7 +100,7 @@ class Planned:
 
     at: float
     process: str
-    kind: Kind | BrokerKind
+    kind: FaultKind | BrokerFaultKind
     target: Target | None = None
     skip: int = 0
     seconds: float = 0.0
@@ -113,15 +113,15 @@ class Planned:
         return f"{self.at:7.2f}  {self.process:<10} {self.kind}{what}{lasting}"
 
 
-REQUEST_KINDS: Final = tuple(Kind)[: tuple(Kind).index(Kind.WATCHES_RESET)]
+REQUEST_KINDS: Final = tuple(FaultKind)[: tuple(FaultKind).index(FaultKind.WATCHES_RESET)]
 # What happens to open watches; a partition breaks them off as well.
 WATCH_KINDS: Final = {
-    Kind.WATCHES_RESET,
-    Kind.WATCHES_GONE,
-    Kind.WATCHES_SILENT,
-    Kind.WATCHES_LATE,
-    Kind.WATCHES_TORN,
-    Kind.WATCHES_REFUSED,
-    Kind.HISTORY_LOST,
-    Kind.PARTITION,
+    FaultKind.WATCHES_RESET,
+    FaultKind.WATCHES_GONE,
+    FaultKind.WATCHES_SILENT,
+    FaultKind.WATCHES_LATE,
+    FaultKind.WATCHES_TORN,
+    FaultKind.WATCHES_REFUSED,
+    FaultKind.HISTORY_LOST,
+    FaultKind.PARTITION,
 }

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final
 
-from tests.proofs.simulation.faults.aimed import aimed_faults
 from tests.proofs.simulation.faults.aimed_crashes import aimed_crashes
+from tests.proofs.simulation.faults.aimed_faults import aimed_faults
 from tests.proofs.simulation.faults.functions import function_faults
 from tests.proofs.simulation.faults.kinds import (
     ACTIVATORS,
@@ -14,8 +14,8 @@ from tests.proofs.simulation.faults.kinds import (
     MANAGERS,
     PROCESSES,
     REQUEST_KINDS,
-    Kind,
-    Planned,
+    FaultKind,
+    PlannedFault,
     Target,
 )
 from tests.proofs.simulation.stories.script import script_of
@@ -23,32 +23,32 @@ from tests.proofs.simulation.stories.script import script_of
 MOST_FAULTS: Final = 40
 MOST_AT_ACTIVATORS: Final = 12
 # How long it takes or lasts; a request lives 60 s at most, from its sending to its landing.
-SECONDS: Final[Mapping[Kind, tuple[float, float]]] = {
-    Kind.THROTTLED: (1.0, 4.0),
-    Kind.LANDS_LATE: (0.5, 55.0),
-    Kind.SLOW_BEFORE: (0.5, 28.0),
-    Kind.SLOW_AFTER: (0.5, 28.0),
-    Kind.CRASH_BEFORE: (0.5, 40.0),
-    Kind.CRASH_SENT: (0.5, 40.0),
-    Kind.CRASH_AFTER: (0.5, 40.0),
-    Kind.WATCHES_LATE: (0.5, 40.0),
-    Kind.WATCHES_REFUSED: (1.0, 20.0),
-    Kind.PARTITION: (1.0, 60.0),
-    Kind.LEASE_OUTAGE: (4.0, 30.0),
-    Kind.CLOCK_JUMP: (-7200.0, 7200.0),
-    Kind.STOP: (0.5, 20.0),
-    Kind.KILL: (0.5, 40.0),
+SECONDS: Final[Mapping[FaultKind, tuple[float, float]]] = {
+    FaultKind.THROTTLED: (1.0, 4.0),
+    FaultKind.LANDS_LATE: (0.5, 55.0),
+    FaultKind.SLOW_BEFORE: (0.5, 28.0),
+    FaultKind.SLOW_AFTER: (0.5, 28.0),
+    FaultKind.CRASH_BEFORE: (0.5, 40.0),
+    FaultKind.CRASH_SENT: (0.5, 40.0),
+    FaultKind.CRASH_AFTER: (0.5, 40.0),
+    FaultKind.WATCHES_LATE: (0.5, 40.0),
+    FaultKind.WATCHES_REFUSED: (1.0, 20.0),
+    FaultKind.PARTITION: (1.0, 60.0),
+    FaultKind.LEASE_OUTAGE: (4.0, 30.0),
+    FaultKind.CLOCK_JUMP: (-7200.0, 7200.0),
+    FaultKind.STOP: (0.5, 20.0),
+    FaultKind.KILL: (0.5, 40.0),
 }
 # One that takes another to be felt comes only where it is aimed.
-COMMON: Final = tuple(kind for kind in Kind if kind is not Kind.LISTS_OF_THE_PAST)
+COMMON: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.LISTS_OF_THE_PAST)
 WRITE_KINDS: Final = {
-    Kind.CONFLICT,
-    Kind.ANSWER_LOST,
-    Kind.ANSWER_500,
-    Kind.LANDS_LATE,
-    Kind.CRASH_BEFORE,
-    Kind.CRASH_SENT,
-    Kind.CRASH_AFTER,
+    FaultKind.CONFLICT,
+    FaultKind.ANSWER_LOST,
+    FaultKind.ANSWER_500,
+    FaultKind.LANDS_LATE,
+    FaultKind.CRASH_BEFORE,
+    FaultKind.CRASH_SENT,
+    FaultKind.CRASH_AFTER,
 }
 # Requests fail far more often than processes.
 WEIGHTS: Final = [4 if kind in REQUEST_KINDS else 1 for kind in COMMON]
@@ -56,7 +56,7 @@ WRITES: Final = (Target.WRITE, Target.WRITE, Target.CREATE, Target.PATCH, Target
 READS: Final = (Target.READ, Target.READ, Target.LIST)
 
 
-def plan_of(seed: int) -> tuple[Planned, ...]:
+def plan_of(seed: int) -> tuple[PlannedFault, ...]:
     script = script_of(seed)
     faults = [*_by_chance(Random(f"{seed} faults"), MANAGERS, PROCESSES, MOST_FAULTS)]
     faults.extend(aimed_faults(seed, script))
@@ -70,21 +70,21 @@ def plan_of(seed: int) -> tuple[Planned, ...]:
 
 def _by_chance(
     rng: Random, electors: tuple[str, ...], processes: tuple[str, ...], most: int
-) -> Iterator[Planned]:
+) -> Iterator[PlannedFault]:
     for _ in range(rng.randint(1, most)):
         yield _fault(rng, electors, processes)
 
 
-def _fault(rng: Random, electors: tuple[str, ...], processes: tuple[str, ...]) -> Planned:
+def _fault(rng: Random, electors: tuple[str, ...], processes: tuple[str, ...]) -> PlannedFault:
     kind = rng.choices(COMMON, WEIGHTS)[0]
-    lease_only = kind is Kind.LEASE_OUTAGE
+    lease_only = kind is FaultKind.LEASE_OUTAGE
     least, most = SECONDS.get(kind, (0.0, 0.0))
     target, skip = None, 0
     if kind in REQUEST_KINDS:
         target = rng.choice(WRITES if kind in WRITE_KINDS or rng.random() < 0.7 else READS)
-        target = Target.NEXT_PAGE if kind is Kind.PAGE_EXPIRED else target
+        target = Target.NEXT_PAGE if kind is FaultKind.PAGE_EXPIRED else target
         skip = rng.choice((0, 0, 1, 2, 3, 5))
-    return Planned(
+    return PlannedFault(
         at=rng.uniform(FIRST_SECOND, LAST_SECOND),
         process=rng.choice(electors if lease_only else processes),
         kind=kind,

@@ -10,33 +10,33 @@ from gpuruntime.kube.transport import Request, Response
 
 PAGING: Final = frozenset({"limit", "continue"})
 METADATA_ONLY: Final = "PartialObjectMetadata"
-Place: TypeAlias = tuple[str, str]
+ListedCollection: TypeAlias = tuple[str, str]
 
 
-def place_of(request: Request) -> Place:
+def collection_of(request: Request) -> ListedCollection:
     """Which objects a list or a watch is of."""
     return request.path, dict(request.query).get("labelSelector", "")
 
 
-class Past:
+class StaleLists:
     """Whoever follows a collection has to bear with a list of the past; others have to be told
     the truth, such as whoever is about to lead and asks for metadata alone."""
 
     def __init__(self) -> None:
-        self._lists: dict[Place, Request] = {}
-        self._kept: dict[Place, Response] = {}
+        self._lists: dict[ListedCollection, Request] = {}
+        self._kept: dict[ListedCollection, Response] = {}
 
     def note(self, request: Request) -> None:
         if METADATA_ONLY not in request.accept:
-            self._lists.setdefault(place_of(request), request)
+            self._lists.setdefault(collection_of(request), request)
 
     def keep(self, server: Server) -> None:
         """As it is now, to be given later."""
         self._kept = {place: server.handle(_whole(each)) for place, each in self._lists.items()}
 
-    def give(self, request: Request, followed: Mapping[Place, int]) -> Response | None:
+    def give(self, request: Request, followed: Mapping[ListedCollection, int]) -> Response | None:
         """Each once, where nobody watches: between the end of a watch and the next one."""
-        place, query = place_of(request), dict(request.query)
+        place, query = collection_of(request), dict(request.query)
         if METADATA_ONLY in request.accept or "continue" in query or followed.get(place, 1):
             return None
         return self._kept.pop(place, None)

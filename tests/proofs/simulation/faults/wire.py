@@ -18,19 +18,19 @@ from gpuruntime.kube.transport import JSON, Request, Response, StreamResponse
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
 from tests.faults import WRITES
-from tests.proofs.simulation.checks.coverage import Met
-from tests.proofs.simulation.faults.kinds import Kind, Planned
-from tests.proofs.simulation.faults.stale_lists import Place, place_of
+from tests.proofs.simulation.checks.coverage import WriteCoverage
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.faults.active_faults import LEASES, ActiveFaults, is_list
+from tests.proofs.simulation.faults.kinds import FaultKind, PlannedFault
+from tests.proofs.simulation.faults.stale_lists import ListedCollection, collection_of
 from tests.proofs.simulation.faults.streams import DisturbedStream, RefusedStream
-from tests.proofs.simulation.faults.troubles import LEASES, Troubles, is_list
-from tests.proofs.simulation.journal import Journal
 from tests.rooms.operations.cluster import SYSTEM
 
 LATENCY: Final = (0.001, 0.02)
 WATCH_LAG: Final = (0.001, 0.05)
 FOR_EVER: Final = 1e9
 # Nothing else in that namespace has Events of ours.
-TOLD_OF_LEASES: Final = f"/namespaces/{SYSTEM}/events"
+LEASE_EVENTS: Final = f"/namespaces/{SYSTEM}/events"
 PAGE: Final = "4"
 
 
@@ -63,13 +63,13 @@ class Wire:
         self,
         name: str,
         server: Server,
-        journal: Journal,
+        event_log: EventLog,
         *,
         rng: Random,
-        troubles: Troubles,
-        die: Callable[[Planned], None],
+        active_faults: ActiveFaults,
+        die: Callable[[PlannedFault], None],
         inspect: Callable[[Request], None],
-        met: Met,
+        coverage: WriteCoverage,
     ) -> None:
         """`inspect` is called before each request, to look at the process in that moment."""
         self.is_cut = False
@@ -77,15 +77,15 @@ class Wire:
         self.lists = 0
         self._name = name
         self._server = server
-        self._journal = journal
+        self._event_log = event_log
         self._rng = rng
-        self._troubles = troubles
+        self._active_faults = active_faults
         self._die = die
         self._inspect = inspect
-        self._met = met
+        self._coverage = coverage
         self._streams: dict[DisturbedStream, None] = {}
         # How many watches are open of what was ever watched.
-        self._followed: Counter[Place] = Counter()
+        self._followed: Counter[ListedCollection] = Counter()
         # What a server that forgets has forgotten: tokens, and versions to watch from.
         self._expired_tokens: set[str] = set()
         self._gone_before = 0
@@ -93,7 +93,7 @@ class Wire:
     def cut(self) -> None:
         """As of a killed process: what is on the wire may arrive, nothing more is heard."""
         self.is_cut = True
-        self.disturb_watches(Kind.WATCHES_RESET, 0.0)
+        self.disturb_watches(FaultKind.WATCHES_RESET, 0.0)
 
     async def request(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
@@ -102,10 +102,10 @@ class Wire:
             raise UnreachableError(f"{what}: no connection")
         self._inspect(request)
         self._count(request)
-        fault = self._troubles.hit(request)
+        fault = self._active_faults.hit(request)
         if request.method in WRITES and LEASES not in request.path:
-            self._met.note(self._name, request, fault.kind if fault else None)
-        self._journal.write(self._name, f"{what}{f' !{fault.kind}' if fault else ''}")
+            self._coverage.note(self._name, request, fault.kind if fault else None)
+        self._event_log.write(self._name, f"{what}{f' !{fault.kind}' if fault else ''}")
         answered: asyncio.Future[Response] = loop.create_future()
         self._send(request, fault, answered)
         try:
@@ -117,86 +117,88 @@ class Wire:
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
         return self._stream(request)
 
-    def disturb_watches(self, kind: Kind, until: float) -> None:
+    def disturb_watches(self, kind: FaultKind, until: float) -> None:
         """Those that are open now. A server tells in either way that a version is gone."""
-        if kind is Kind.HISTORY_LOST and self._rng.random() < 0.5:
+        if kind is FaultKind.HISTORY_LOST and self._rng.random() < 0.5:
             self._gone_before = self._server.store.version
         for stream in tuple(self._streams):
             match kind:
-                case Kind.WATCHES_GONE:
+                case FaultKind.WATCHES_GONE:
                     stream.expire()
-                case Kind.WATCHES_TORN:
+                case FaultKind.WATCHES_TORN:
                     stream.tear()
-                case Kind.WATCHES_SILENT:
+                case FaultKind.WATCHES_SILENT:
                     stream.silent_until = FOR_EVER
-                case Kind.WATCHES_LATE:
+                case FaultKind.WATCHES_LATE:
                     stream.silent_until = until
                 case _:
                     stream.break_off()
 
     def _count(self, request: Request) -> None:
         """But for the Lease, and what is told of it: whoever leads says so."""
-        if LEASES not in request.path and TOLD_OF_LEASES not in request.path:
+        if LEASES not in request.path and LEASE_EVENTS not in request.path:
             self.writes += request.method in WRITES
             self.lists += is_list(request)
 
     def _outage_end(self, request: Request) -> float:
-        until = self._troubles.partitioned_until
-        return max(until, self._troubles.lease_lost_until) if LEASES in request.path else until
+        until = self._active_faults.partitioned_until
+        return (
+            max(until, self._active_faults.lease_lost_until) if LEASES in request.path else until
+        )
 
     def _send(
-        self, request: Request, fault: Planned | None, answered: asyncio.Future[Response]
+        self, request: Request, fault: PlannedFault | None, answered: asyncio.Future[Response]
     ) -> None:
         what = _told(request)
         kind = fault.kind if fault else None
         seconds = fault.seconds if fault else 0.0
         token = dict(request.query).get("continue", "")
-        if kind is Kind.PAGE_EXPIRED:
+        if kind is FaultKind.PAGE_EXPIRED:
             self._expired_tokens.add(token)
         if token in self._expired_tokens:
             self._answer_later(answered, refusal(410, "Expired"))
             return
         match kind:
-            case Kind.UNREACHABLE:
+            case FaultKind.UNREACHABLE:
                 answered.set_exception(UnreachableError(f"{what}: refused"))
-            case Kind.CRASH_BEFORE if fault:
+            case FaultKind.CRASH_BEFORE if fault:
                 self._die(fault)
-            case Kind.DROPPED:
+            case FaultKind.DROPPED:
                 self._fail_later(answered, OutcomeUnknownError(f"{what}: reset"))
-            case Kind.CONFLICT:
+            case FaultKind.CONFLICT:
                 self._answer_later(answered, refusal(409, "Conflict"))
-            case Kind.THROTTLED:
+            case FaultKind.THROTTLED:
                 self._answer_later(answered, refusal(429, "TooManyRequests", retry_after=seconds))
-            case Kind.REFUSED_500:
+            case FaultKind.REFUSED_500:
                 self._answer_later(answered, refusal(500, "InternalError"))
-            case Kind.REFUSED_503:
+            case FaultKind.REFUSED_503:
                 self._answer_later(answered, refusal(503, "ServiceUnavailable"))
             case _:
-                late = seconds if kind in (Kind.LANDS_LATE, Kind.SLOW_BEFORE) else 0.0
-                if kind is Kind.LANDS_LATE:
+                late = seconds if kind in (FaultKind.LANDS_LATE, FaultKind.SLOW_BEFORE) else 0.0
+                if kind is FaultKind.LANDS_LATE:
                     self._fail_later(answered, OutcomeUnknownError(f"{what}: reset"))
                 loop = asyncio.get_running_loop()
                 loop.call_later(late + self._latency(), self._arrive, request, fault, answered)
-                if kind is Kind.CRASH_SENT and fault:
+                if kind is FaultKind.CRASH_SENT and fault:
                     self._die(fault)
 
     def _arrive(
-        self, request: Request, fault: Planned | None, answered: asyncio.Future[Response]
+        self, request: Request, fault: PlannedFault | None, answered: asyncio.Future[Response]
     ) -> None:
         response = self._answer_to(request)
         what = _told(request)
-        self._journal.write(self._name, f"{what} -> {response.status}")
+        self._event_log.write(self._name, f"{what} -> {response.status}")
         kind = fault.kind if fault else None
         match kind:
-            case Kind.ANSWER_LOST:
+            case FaultKind.ANSWER_LOST:
                 self._fail_later(answered, OutcomeUnknownError(f"{what}: answer lost"))
-            case Kind.ANSWER_500:
+            case FaultKind.ANSWER_500:
                 self._answer_later(answered, refusal(504, "Timeout"))
-            case Kind.ANSWER_GARBLED:
+            case FaultKind.ANSWER_GARBLED:
                 self._answer_later(answered, attrs.evolve(response, body=response.body[:-9]))
-            case Kind.CRASH_AFTER if fault:
+            case FaultKind.CRASH_AFTER if fault:
                 self._die(fault)
-            case Kind.SLOW_AFTER if fault:
+            case FaultKind.SLOW_AFTER if fault:
                 self._answer_later(answered, response, seconds=fault.seconds)
             case _:
                 self._answer_later(answered, response)
@@ -204,9 +206,11 @@ class Wire:
     def _answer_to(self, request: Request) -> Response:
         if not is_list(request):
             return self._server.handle(request)
-        past = self._troubles.past
-        past.note(request)
-        return past.give(request, self._followed) or self._server.handle(_in_short_pages(request))
+        stale_lists = self._active_faults.stale_lists
+        stale_lists.note(request)
+        return stale_lists.give(request, self._followed) or self._server.handle(
+            _in_short_pages(request)
+        )
 
     def _answer_later(
         self, answered: asyncio.Future[Response], response: Response, *, seconds: float = 0.0
@@ -232,24 +236,24 @@ class Wire:
     @asynccontextmanager
     async def _stream(self, request: Request) -> AsyncIterator[StreamResponse]:
         await asyncio.sleep(self._latency())
-        now, troubles = asyncio.get_running_loop().time(), self._troubles
-        if self.is_cut or now < troubles.partitioned_until:
+        now, active_faults = asyncio.get_running_loop().time(), self._active_faults
+        if self.is_cut or now < active_faults.partitioned_until:
             raise UnreachableError(f"watch {request.path}: no connection")
-        if now < troubles.watches_refused_until:
+        if now < active_faults.watches_refused_until:
             yield RefusedStream(refusal(429, "TooManyRequests", retry_after=1.0))
             return
         version = dict(request.query).get("resourceVersion", "")
         if int(version) < self._gone_before:
             yield RefusedStream(refusal(410, "Expired"))
             return
-        self._journal.write(self._name, f"watch {_told(request)} from {version}")
+        self._event_log.write(self._name, f"watch {_told(request)} from {version}")
         inner = self._server.open_stream(request)
         stream = DisturbedStream(inner, lambda: self._rng.uniform(*WATCH_LAG))
         self._streams[stream] = None
-        self._followed[place_of(request)] += 1
+        self._followed[collection_of(request)] += 1
         try:
             yield stream
         finally:
-            self._followed[place_of(request)] -= 1
+            self._followed[collection_of(request)] -= 1
             del self._streams[stream]
             inner.close()

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from tests.proofs.simulation.mutations.finds import End, Judged, Row, Verdict, read_line
-from tests.proofs.simulation.mutations.planter import Mutation
+from tests.proofs.simulation.mutations.mutation import Mutation
+from tests.proofs.simulation.mutations.results import End, Judged, Row, Verdict, read_line
 
 # Most are found by one of the first few.
 ROUNDS: Final = (range(4), range(4, 20), range(20, 50), range(50, 100))
@@ -104,7 +104,7 @@ class Processes:
         options = [f"--plant={planted}", f"--test={test}", str(seeds.start), str(seeds.stop - 1)]
         words = ""
         with subprocess.Popen(
-            [sys.executable, "-m", "tests.proofs.simulation.mutations.judging", *options],
+            [sys.executable, "-m", "tests.proofs.simulation.mutations.judge_process", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.proofs.simulation.mutations.planter import Mutation
+from tests.proofs.simulation.mutations.mutation import Mutation
 
 FUNCTIONS: Final = (
     Mutation(

@@ -5,7 +5,7 @@ The simulation runs neither activator nor broker; those tests run one of them or
 
 from typing import Final
 
-from tests.proofs.simulation.mutations.planter import Mutation
+from tests.proofs.simulation.mutations.mutation import Mutation
 
 PLAN: Final = "gpuruntime.serverless.scaling.plan"
 FENCE: Final = "gpuruntime.worker.delivery_plan"

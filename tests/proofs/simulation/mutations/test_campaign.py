@@ -7,7 +7,8 @@ import attrs
 import pytest
 
 from tests.proofs.simulation.mutations.campaign import Campaign, NotJudgedError
-from tests.proofs.simulation.mutations.finds import (
+from tests.proofs.simulation.mutations.mutation import Mutation
+from tests.proofs.simulation.mutations.results import (
     End,
     Judged,
     Row,
@@ -18,7 +19,6 @@ from tests.proofs.simulation.mutations.finds import (
     table,
     words_of,
 )
-from tests.proofs.simulation.mutations.planter import Mutation
 
 MUTATION = Mutation("a defect", "gpuruntime.kube.client", "old", "new")
 BY_TEST = attrs.evolve(MUTATION, test="tests/test_it.py")

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import attrs
 
-SERVED: Final = "served"
+FUNCTION_SPEC: Final = "served"
 # How many of the scripts have one: such a run takes half as long again.
 SHARE: Final = 0.15
 
@@ -22,7 +22,7 @@ class FunctionStep(StrEnum):
     CANCEL = "a call that is taken back"
 
 
-class Fate(Enum):
+class ExpectedEnd(Enum):
     """The states in which a call may end: some are answered before anything comes between."""
 
     ANSWERED = frozenset({"succeeded"})
@@ -42,13 +42,13 @@ class Call:
     name: str
     seconds: float
     fails: int = 0
-    fate: Fate = Fate.ANSWERED
+    expected_end: ExpectedEnd = ExpectedEnd.ANSWERED
     # Longer than any clock is wrong.
     life_seconds: int = 14_400
 
     @property
     def payload(self) -> dict[str, Any]:
-        is_refused = self.fate is Fate.REFUSED
+        is_refused = self.expected_end is ExpectedEnd.REFUSED
         return {"seconds": self.seconds, "fails": self.fails, "isRefused": is_refused}
 
 
@@ -77,7 +77,7 @@ class FunctionStory:
 
     @property
     def pool(self) -> str:
-        return f"{SERVED}-pool"
+        return f"{FUNCTION_SPEC}-pool"
 
 
 def functions_of(rng: Random, *, earliest: float) -> tuple[FunctionStory, ...]:

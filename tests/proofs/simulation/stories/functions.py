@@ -11,19 +11,19 @@ from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.proofs.simulation.callers import Caller
+from tests.proofs.simulation.checks.cluster_observer import STOCK, ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations
-from tests.proofs.simulation.checks.reports import is_ready
-from tests.proofs.simulation.checks.witness import STOCK, Witness
-from tests.proofs.simulation.requests import Answer
+from tests.proofs.simulation.checks.unit_status import is_ready
+from tests.proofs.simulation.in_process_http import Answer
 from tests.proofs.simulation.stories.function_script import (
-    SERVED,
+    FUNCTION_SPEC,
     Call,
-    Fate,
+    ExpectedEnd,
     FunctionStep,
     FunctionStory,
 )
 from tests.proofs.simulation.stories.script import ENVELOPES
-from tests.proofs.simulation.virtual import true_time
+from tests.proofs.simulation.virtual_time import true_time
 
 UNITS: Final = "/gpu-units"
 POOLS: Final = "/operator/stockpools"
@@ -37,11 +37,11 @@ FIRST_IMAGE: Final = "serve:1"
 MISDATED_BY: Final = timedelta(seconds=300)
 
 
-class Ground(Protocol):
+class StoryContext(Protocol):
     """What the stories are lived on."""
 
     @property
-    def witness(self) -> Witness: ...
+    def observer(self) -> ClusterObserver: ...
 
     @property
     def invocations(self) -> Invocations: ...
@@ -57,13 +57,13 @@ class Ground(Protocol):
     async def until(self, holds: Callable[[], object]) -> None: ...
 
 
-class FunctionLife:
-    def __init__(self, ground: Ground, story: FunctionStory) -> None:
-        self._ground = ground
+class FunctionStoryRun:
+    def __init__(self, context: StoryContext, story: FunctionStory) -> None:
+        self._context = context
         self._story = story
-        self._caller = ground.caller(story.operation)
+        self._caller = context.caller(story.operation)
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         await asyncio.sleep(self._story.begins_at)
         await self._make_pool()
         await self._declare()
@@ -84,7 +84,7 @@ class FunctionLife:
         makers = (f"{self._story.name}-w-", f"{self._story.successor}-w-")
         return [
             each
-            for each in self._ground.witness.units.values()
+            for each in self._context.observer.units.values()
             if each.spec.is_function_worker and each.metadata.name.startswith(makers)
         ]
 
@@ -95,7 +95,7 @@ class FunctionLife:
             case FunctionStep.CALL:
                 await self._call_and_wait(calls[0])
             case FunctionStep.REFUSE:
-                refused = Call(name=calls[0].name, seconds=0.1, fate=Fate.REFUSED)
+                refused = Call(name=calls[0].name, seconds=0.1, expected_end=ExpectedEnd.REFUSED)
                 await self._call_all((refused, *calls[1:]))
             case FunctionStep.IDLE:
                 await self._until_idle()
@@ -104,25 +104,29 @@ class FunctionLife:
             case FunctionStep.IMAGE:
                 await self._change_image(calls)
             case FunctionStep.EXPIRE:
-                await self._expire(attrs.evolve(calls[0], fate=Fate.LATE, life_seconds=5))
+                await self._expire(
+                    attrs.evolve(calls[0], expected_end=ExpectedEnd.LATE, life_seconds=5)
+                )
             case FunctionStep.CANCEL:
-                await self._cancel(attrs.evolve(calls[0], seconds=10.0, fate=Fate.TAKEN_BACK))
+                await self._cancel(
+                    attrs.evolve(calls[0], seconds=10.0, expected_end=ExpectedEnd.TAKEN_BACK)
+                )
             case _:
                 assert_never(step)
-        self._ground.note(self._story.operation, step.value)
+        self._context.note(self._story.operation, step.value)
 
     async def _make_pool(self) -> None:
         body = {
-            "operationID": f"pool-{SERVED}",
+            "operationID": f"pool-{FUNCTION_SPEC}",
             "name": self._story.pool,
-            "specName": SERVED,
+            "specName": FUNCTION_SPEC,
             "replicas": self._story.maximum,
-            **ENVELOPES[SERVED],
+            **ENVELOPES[FUNCTION_SPEC],
         }
         answer = (await self._caller.call("POST", POOLS, body)).answer
         self._demand(answer.status in (200, 202), f"pool: {answer}")
-        pools, key = self._ground.witness.pools, Key(STOCK, self._story.pool)
-        await self._ground.until(lambda: pools[key].status.available == self._story.maximum)
+        pools, key = self._context.observer.pools, Key(STOCK, self._story.pool)
+        await self._context.until(lambda: pools[key].status.available == self._story.maximum)
 
     async def _declare(self) -> None:
         answer = await self._declared_by(self._story.name)
@@ -133,7 +137,7 @@ class FunctionLife:
         body = {
             "operationID": f"function-{unit}",
             "name": unit,
-            "specName": SERVED,
+            "specName": FUNCTION_SPEC,
             "image": FIRST_IMAGE,
             "serverless": {
                 "requestID": story.name,
@@ -158,14 +162,14 @@ class FunctionLife:
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
         self._demand(answer.status in (200, 202), f"{call.name}: {answer}")
         if answer.status in (200, 202):
-            self._ground.invocations.accept(self._story.name, call.name)
+            self._context.invocations.accept(self._story.name, call.name)
 
     async def _call_and_wait(self, call: Call) -> None:
         body = self._invocation(call, "sync")
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
         self._demand(answer.status == 200, f"{call.name}: {answer}")
         if answer.status == 200:
-            self._ground.invocations.accept(self._story.name, call.name)
+            self._context.invocations.accept(self._story.name, call.name)
             self._judge(call, answer.data)
 
     async def _until_ended(self, call: Call) -> None:
@@ -180,7 +184,7 @@ class FunctionLife:
 
     def _judge(self, call: Call, view: dict[str, Any]) -> None:
         """Its end, and that it is the answer of the attempt that it says."""
-        is_so = view["state"] in call.fate.value
+        is_so = view["state"] in call.expected_end.value
         self._demand(is_so, f"{call.name}: {view['state']}: {view['error']}")
         if view["state"] == "succeeded":
             is_its = view["body"] == {"call": call.name, "attempt": view["attempt"]}
@@ -189,7 +193,7 @@ class FunctionLife:
     async def _sleep(self, calls: tuple[Call, ...]) -> None:
         """What comes meanwhile waits."""
         await self._change(suspended=True)
-        await self._ground.until(lambda: not self._workers)
+        await self._context.until(lambda: not self._workers)
         for call in calls:
             await self._send(call)
         await asyncio.sleep(5.0)
@@ -206,12 +210,12 @@ class FunctionLife:
     async def _expire(self, call: Call) -> None:
         """By a clock that is wrong its time may be over in hours: then it is not waited for."""
         await self._change(suspended=True)
-        await self._ground.until(lambda: not self._workers)
+        await self._context.until(lambda: not self._workers)
         await self._send(call)
         await asyncio.sleep(call.life_seconds)
         await self._change(suspended=False)
         if await self._is_misdated(call):
-            call = attrs.evolve(call, fate=Fate.MISDATED)
+            call = attrs.evolve(call, expected_end=ExpectedEnd.MISDATED)
             await self._take_back(call)
         await self._until_ended(call)
 
@@ -233,29 +237,32 @@ class FunctionLife:
         image = f"serve:{calls[0].name}"
         await self._change(image=image)
         await self._call_all(calls)
-        await self._ground.until(lambda: all(each.spec.image == image for each in self._workers))
+        await self._context.until(lambda: all(each.spec.image == image for each in self._workers))
 
     async def _change(self, **members: Any) -> None:
         answer = (await self._caller.call("PUT", self._path, members)).answer
         self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
 
     async def _delete(self) -> None:
-        last_calls = [attrs.evolve(each, fate=Fate.OVERTAKEN) for each in self._story.last_calls]
+        last_calls = [
+            attrs.evolve(each, expected_end=ExpectedEnd.OVERTAKEN)
+            for each in self._story.last_calls
+        ]
         for call in last_calls:
             await self._send(call)
         answer = (await self._caller.call("DELETE", self._path)).answer
         self._demand(answer.status in (204, 404), f"deleted: {answer}")
         if self._story.is_followed:
             await self._follow()
-        await self._ground.until(lambda: not self._ground.unit(self._story.name))
+        await self._context.until(lambda: not self._context.unit(self._story.name))
         for call in last_calls:
             await self._until_ended(call)
         if self._story.is_followed:
             await self._caller.call("DELETE", f"{UNITS}/{self._story.successor}")
-            await self._ground.until(lambda: not self._ground.unit(self._story.successor))
+            await self._context.until(lambda: not self._context.unit(self._story.successor))
         await self._call_in_vain()
-        await self._ground.until(lambda: not self._workers)
-        self._ground.note(self._story.operation, "deleted")
+        await self._context.until(lambda: not self._workers)
+        self._context.note(self._story.operation, "deleted")
 
     async def _follow(self) -> None:
         """As another tenant might: nothing that was sent before is for its workers."""
@@ -268,7 +275,7 @@ class FunctionLife:
 
     async def _call_in_vain(self) -> None:
         """A replica that has not heard of the end takes it yet, and then it fails."""
-        last = Call(name="call-last", seconds=0.1, fate=Fate.ORPHANED)
+        last = Call(name="call-last", seconds=0.1, expected_end=ExpectedEnd.ORPHANED)
         body = self._invocation(last, "async")
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
         if answer.code == "function_not_found":
@@ -277,7 +284,7 @@ class FunctionLife:
         await self._until_ended(last)
 
     async def _until_workers(self, count: int) -> None:
-        await self._ground.until(lambda: sum(map(is_ready, self._workers)) >= count)
+        await self._context.until(lambda: sum(map(is_ready, self._workers)) >= count)
 
     async def _until_idle(self) -> None:
         """As many workers as there have to be, and none that leaves."""
@@ -286,7 +293,7 @@ class FunctionLife:
             staying = [each for each in self._workers if not _is_leaving(each)]
             return len(staying) == len(self._workers) == self._story.minimum
 
-        await self._ground.until(is_idle)
+        await self._context.until(is_idle)
 
     def _invocation(self, call: Call, mode: str) -> dict[str, Any]:
         return {
@@ -298,7 +305,7 @@ class FunctionLife:
         }
 
     def _demand(self, holds: object, what: str) -> None:
-        self._ground.demand(holds, f"{self._story.operation}: {what}")
+        self._context.demand(holds, f"{self._story.operation}: {what}")
 
 
 def _is_leaving(worker: GPUUnit) -> bool:

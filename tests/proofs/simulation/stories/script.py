@@ -10,7 +10,11 @@ from typing import Any, Final
 import attrs
 
 from gpuruntime.operations.hashing import derived_name
-from tests.proofs.simulation.stories.function_script import SERVED, FunctionStory, functions_of
+from tests.proofs.simulation.stories.function_script import (
+    FUNCTION_SPEC,
+    FunctionStory,
+    functions_of,
+)
 
 SCARCE: Final = "scarce"
 RUSH: Final = "rush"
@@ -24,7 +28,7 @@ ENVELOPES: Final[dict[str, dict[str, Any]]] = {
     SCARCE: {"memory": "4Gi", "cpu": "500m", "gpu": 1},
     "doomed": {"memory": "2Gi", "gpu": 1},
     RUSH: {"memory": "1Gi"},
-    SERVED: {"memory": "1Gi", "cpu": "500m"},
+    FUNCTION_SPEC: {"memory": "1Gi", "cpu": "500m"},
 }
 
 
@@ -119,7 +123,7 @@ class DirectStory:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class RushStory:
+class ShrinkingPoolStory:
     """A pool of one that is used up, grows, and shrinks just when all of it is asked for."""
 
     begins_at: float
@@ -190,7 +194,7 @@ class StorageStory:
         return f"{self.name}-first", f"{self.name}-second"
 
 
-class Meddling(StrEnum):
+class StorageChange(StrEnum):
     """What somebody does to a storage by kubectl."""
 
     JOB_REMOVED = "the Job that filled it is removed"
@@ -199,13 +203,13 @@ class Meddling(StrEnum):
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class MeddledStory:
+class StorageChangeStory:
     """A storage that three units mount in turn; `is_made_again`: another one gets its name."""
 
     begins_at: float
     operation: str
     name: str
-    meddling: Meddling
+    change: StorageChange
     is_made_again: bool
 
 
@@ -217,10 +221,10 @@ class Script:
     pools: tuple[PoolStory, ...]
     direct: tuple[DirectStory, ...]
     storages: tuple[StorageStory, ...]
-    rushes: tuple[RushStory, ...]
+    shrinking_pools: tuple[ShrinkingPoolStory, ...]
     namesakes: tuple[NamesakesStory, ...]
     restored: tuple[RestoredStory, ...]
-    meddled: tuple[MeddledStory, ...]
+    storage_changes: tuple[StorageChangeStory, ...]
     functions: tuple[FunctionStory, ...]
 
 
@@ -236,7 +240,7 @@ def script_of(seed: int) -> Script:
     scarce = [_unit(rng, each, SCARCE) for each in range(rng.randint(0, 4))]
     contests = [_contest(rng, each) for each in range(rng.choice((0, 0, 1, 2)))]
     ample += [_hasty(more)] if more.random() < 0.4 else []
-    rushes = [_rush(more)] if more.random() < 0.4 else []
+    shrinking_pools = [_shrinking_pool(more)] if more.random() < 0.4 else []
     namesakes = [_namesakes(more)] if more.random() < 0.4 else []
     restored = [_restored(more)] if more.random() < 0.4 else []
     storages = _storages(Random(f"{number} storages"))
@@ -256,10 +260,10 @@ def script_of(seed: int) -> Script:
         pools=tuple(pools),
         direct=tuple(direct),
         storages=storages,
-        rushes=tuple(rushes),
+        shrinking_pools=tuple(shrinking_pools),
         namesakes=tuple(namesakes),
         restored=tuple(restored),
-        meddled=_meddled(Random(f"{number} meddling")),
+        storage_changes=_storage_changes(Random(f"{number} meddling")),
         functions=functions_of(Random(f"{number} functions"), earliest=FIRST_SECOND),
     )
 
@@ -277,10 +281,12 @@ def _hasty(rng: Random) -> UnitStory:
     )
 
 
-def _rush(rng: Random) -> RushStory:
+def _shrinking_pool(rng: Random) -> ShrinkingPoolStory:
     replicas = rng.randint(3, 4)
     pauses = tuple(rng.uniform(0.0, 2.0) for _ in range(replicas - 1))
-    return RushStory(begins_at=rng.uniform(FIRST_SECOND, 100.0), replicas=replicas, pauses=pauses)
+    return ShrinkingPoolStory(
+        begins_at=rng.uniform(FIRST_SECOND, 100.0), replicas=replicas, pauses=pauses
+    )
 
 
 def _namesakes(rng: Random) -> NamesakesStory:
@@ -321,13 +327,13 @@ def _storage(rng: Random, number: int) -> StorageStory:
     )
 
 
-def _meddled(rng: Random) -> tuple[MeddledStory, ...]:
+def _storage_changes(rng: Random) -> tuple[StorageChangeStory, ...]:
     return tuple(
-        MeddledStory(
+        StorageChangeStory(
             begins_at=_moment(rng),
             operation=f"meddled-{number}",
             name=f"meddled-{number}",
-            meddling=rng.choice(tuple(Meddling)),
+            change=rng.choice(tuple(StorageChange)),
             is_made_again=rng.random() < 0.6,
         )
         for number in range(rng.choice((0, 1)))

@@ -6,10 +6,15 @@ from typing import Final, Protocol
 
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
-from tests.proofs.simulation.callers import Caller, Told
-from tests.proofs.simulation.checks.reports import is_ready
-from tests.proofs.simulation.checks.witness import STOCK, Witness
-from tests.proofs.simulation.stories.script import ENVELOPES, RUSH, NamesakesStory, RushStory
+from tests.proofs.simulation.callers import Caller, DefiniteAnswer
+from tests.proofs.simulation.checks.cluster_observer import STOCK, ClusterObserver
+from tests.proofs.simulation.checks.unit_status import is_ready
+from tests.proofs.simulation.stories.script import (
+    ENVELOPES,
+    RUSH,
+    NamesakesStory,
+    ShrinkingPoolStory,
+)
 
 UNITS: Final = "/gpu-units"
 POOLS: Final = "/operator/stockpools"
@@ -17,11 +22,11 @@ LOOK_SECONDS: Final = 1.0
 NO_STOCK: Final = "insufficient_capacity"
 
 
-class Ground(Protocol):
+class StoryContext(Protocol):
     """What the stories are lived on."""
 
     @property
-    def witness(self) -> Witness: ...
+    def observer(self) -> ClusterObserver: ...
 
     def caller(self, name: str) -> Caller: ...
 
@@ -34,13 +39,13 @@ class Ground(Protocol):
     async def until(self, holds: Callable[[], object]) -> None: ...
 
 
-class Rush:
-    def __init__(self, ground: Ground, story: RushStory) -> None:
-        self._ground = ground
+class ShrinkingPoolStoryRun:
+    def __init__(self, context: StoryContext, story: ShrinkingPoolStory) -> None:
+        self._context = context
         self._story = story
         self._key = Key(STOCK, story.name)
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         story = self._story
         await asyncio.sleep(story.begins_at)
         await self._make_pool()
@@ -53,7 +58,7 @@ class Rush:
             for name, pause in zip(others, story.pauses, strict=True):
                 tasks.create_task(self._make_unit(name, pause), name=name)
         await self._until_available(1)
-        self._ground.note(story.name, "told")
+        self._context.note(story.name, "told")
 
     async def _make_pool(self) -> None:
         body = {
@@ -63,36 +68,36 @@ class Rush:
             "replicas": 1,
             **ENVELOPES[RUSH],
         }
-        answer = (await self._ground.caller(self._story.name).call("POST", POOLS, body)).answer
-        self._ground.demand(answer.status in (200, 202), f"{self._story.name}: {answer}")
+        answer = (await self._context.caller(self._story.name).call("POST", POOLS, body)).answer
+        self._context.demand(answer.status in (200, 202), f"{self._story.name}: {answer}")
 
     async def _size(self, replicas: int) -> None:
         path = f"{POOLS}/{self._story.name}"
         body = {"replicas": replicas}
-        answer = (await self._ground.caller(f"{RUSH} {replicas}").call("PUT", path, body)).answer
-        self._ground.demand(answer.status == 200, f"{self._story.name} to {replicas}: {answer}")
+        answer = (await self._context.caller(f"{RUSH} {replicas}").call("PUT", path, body)).answer
+        self._context.demand(answer.status == 200, f"{self._story.name} to {replicas}: {answer}")
 
     async def _until_available(self, count: int) -> None:
-        pools = self._ground.witness.pools
-        await self._ground.until(lambda: pools[self._key].status.available == count)
+        pools = self._context.observer.pools
+        await self._context.until(lambda: pools[self._key].status.available == count)
 
     async def _make_unit(self, name: str, pause: float) -> None:
         await asyncio.sleep(pause)
         body = {"operationID": f"unit-{name}", "name": name, "specName": RUSH, "image": "a:1"}
-        caller = self._ground.caller(name)
+        caller = self._context.caller(name)
         while True:
             answer = (await caller.call("POST", UNITS, body)).answer
             if answer.code != NO_STOCK:
                 break
             await asyncio.sleep(LOOK_SECONDS)
-        self._ground.demand(answer.status in (200, 201), f"unit {name}: {answer}")
-        await self._ground.until(lambda: is_ready(self._ground.unit(name)))
+        self._context.demand(answer.status in (200, 201), f"unit {name}: {answer}")
+        await self._context.until(lambda: is_ready(self._context.unit(name)))
 
 
-async def make_namesakes(ground: Ground, story: NamesakesStory) -> None:
+async def make_namesakes(context: StoryContext, story: NamesakesStory) -> None:
     """One of them gets the name; what the other claimed goes back."""
     await asyncio.sleep(story.begins_at)
-    caller = ground.caller(story.name)
+    caller = context.caller(story.name)
     first, second = (
         {"operationID": operation, "name": story.name, "specName": "ample", "image": "a:1"}
         for operation in story.operations
@@ -103,10 +108,10 @@ async def make_namesakes(ground: Ground, story: NamesakesStory) -> None:
             break
         await asyncio.sleep(5.0)
     outcome = sorted(map(_outcome, answers))
-    ground.demand(outcome == ["made", "name_taken"], f"{story.name}: {answers}")
-    await ground.until(lambda: is_ready(ground.unit(story.name)))
-    ground.note(story.name, "one was made")
+    context.demand(outcome == ["made", "name_taken"], f"{story.name}: {answers}")
+    await context.until(lambda: is_ready(context.unit(story.name)))
+    context.note(story.name, "one was made")
 
 
-def _outcome(told: Told) -> str:
+def _outcome(told: DefiniteAnswer) -> str:
     return "made" if told.answer.status in (200, 201) else told.answer.code

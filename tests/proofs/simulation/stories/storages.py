@@ -16,8 +16,8 @@ from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from tests.proofs.simulation.callers import Caller
-from tests.proofs.simulation.checks.reports import is_current, is_ready
-from tests.proofs.simulation.checks.witness import INSTANCE, Witness
+from tests.proofs.simulation.checks.cluster_observer import INSTANCE, ClusterObserver
+from tests.proofs.simulation.checks.unit_status import is_current, is_ready
 from tests.proofs.simulation.stories.script import Release, StorageStory
 
 STORAGES: Final = "/gpu-storages"
@@ -29,14 +29,14 @@ FILL: Final = {"fromImage": "busybox:1.36", "command": ["fill"]}
 FAILURE: Final = "crash=3: disk is full"
 
 
-class Ground(Protocol):
+class StoryContext(Protocol):
     """What the story is lived on."""
 
     @property
     def kubectl(self) -> Client: ...
 
     @property
-    def witness(self) -> Witness: ...
+    def observer(self) -> ClusterObserver: ...
 
     def caller(self, name: str) -> Caller: ...
 
@@ -45,14 +45,14 @@ class Ground(Protocol):
     def note(self, story: str, text: str) -> None: ...
 
 
-class StorageLife:
-    def __init__(self, ground: Ground, story: StorageStory) -> None:
-        self._ground = ground
+class StorageStoryRun:
+    def __init__(self, context: StoryContext, story: StorageStory) -> None:
+        self._context = context
         self._story = story
-        self._caller = ground.caller(story.operation)
+        self._caller = context.caller(story.operation)
         self._path = f"{STORAGES}/{story.name}"
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         story = self._story
         await asyncio.sleep(story.begins_at)
         first, second = story.users
@@ -79,7 +79,7 @@ class StorageLife:
             await self._delete(second)
         if story.loses_claim:
             await self._lose_claim(second)
-        self._ground.note(story.operation, "told")
+        self._context.note(story.operation, "told")
 
     @property
     def _mount(self) -> dict[str, Any]:
@@ -97,17 +97,17 @@ class StorageLife:
         }
 
     def _storage(self) -> GPUStorage | None:
-        return self._ground.witness.storages.get(Key(INSTANCE, self._story.name))
+        return self._context.observer.storages.get(Key(INSTANCE, self._story.name))
 
     def _unit(self, name: str) -> GPUUnit | None:
-        return self._ground.witness.units.get(Key(INSTANCE, name))
+        return self._context.observer.units.get(Key(INSTANCE, name))
 
     async def _create(self) -> None:
         for _ in range(2):
             answer = (await self._caller.call("POST", STORAGES, self._body)).answer
             # A replay whose own create lost its answer cannot tell that another had made it.
             self._demand(answer.status in (200, 201), f"created: {answer}")
-        made = self._ground.witness.made[GPU_STORAGES.kind, f"{INSTANCE}/{self._story.name}"]
+        made = self._context.observer.made[GPU_STORAGES.kind, f"{INSTANCE}/{self._story.name}"]
         self._demand(made.created == 1, "made more than once")
 
     async def _make_unit(self, name: str, *, mounts: bool, operation: str = "") -> None:
@@ -129,7 +129,7 @@ class StorageLife:
         while not self._has_failed():
             for pod in self._pods_that_fill():
                 marks: JsonObject = {"metadata": {"annotations": {FAIL: FAILURE}}}
-                await self._ground.kubectl.patch(PODS, pod, marks)
+                await self._context.kubectl.patch(PODS, pod, marks)
             await asyncio.sleep(GLANCE_SECONDS)
 
     async def _recover(self) -> None:
@@ -145,7 +145,7 @@ class StorageLife:
     def _pods_that_fill(self) -> list[Key]:
         return [
             each.metadata.key
-            for each in self._ground.witness.auditing.held(PODS.kind)
+            for each in self._context.observer.continuous_audit.held(PODS.kind)
             if each.metadata.labels.get(labels.STORAGE) == self._story.name
             and any(owner.kind == "Job" for owner in each.metadata.ownerReferences)
             and FAIL not in each.metadata.annotations
@@ -182,11 +182,11 @@ class StorageLife:
     async def _drop_deployment(self, unit: str) -> None:
         """And wait for another one."""
         key, dropped = Key(INSTANCE, f"unit-{unit}"), self._deployment_uid(unit)
-        await self._ground.kubectl.delete(DEPLOYMENTS, key)
+        await self._context.kubectl.delete(DEPLOYMENTS, key)
         await self._until(lambda: self._deployment_uid(unit) not in ("", dropped))
 
     def _deployment_uid(self, unit: str) -> str:
-        deployments = self._ground.witness.auditing.held(DEPLOYMENTS.kind)
+        deployments = self._context.observer.continuous_audit.held(DEPLOYMENTS.kind)
         uids = (each.metadata.uid for each in deployments if each.metadata.name == f"unit-{unit}")
         return next(uids, "")
 
@@ -219,7 +219,7 @@ class StorageLife:
         """What was on the volume is gone: nobody makes an empty one in its place."""
         await self._delete_unit(user)
         await self._until(self._has_no_holder)
-        await self._ground.kubectl.delete(VOLUME_CLAIMS, Key(INSTANCE, self._story.name))
+        await self._context.kubectl.delete(VOLUME_CLAIMS, Key(INSTANCE, self._story.name))
         await self._until(self._has_lost_its_volume)
 
     def _has_no_holder(self) -> bool:
@@ -272,4 +272,4 @@ class StorageLife:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _demand(self, holds: object, what: str) -> None:
-        self._ground.demand(holds, f"{self._story.operation}: {what}")
+        self._context.demand(holds, f"{self._story.operation}: {what}")

@@ -17,15 +17,14 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
 from gpuruntime.operations.hashing import derived_name
 from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
-from tests.proofs.simulation.callers import Caller, Told
+from tests.proofs.simulation.callers import Caller, DefiniteAnswer
+from tests.proofs.simulation.checks.cluster_observer import INSTANCE, STOCK, ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations
-from tests.proofs.simulation.checks.reports import is_ready, reason_of
-from tests.proofs.simulation.checks.witness import INSTANCE, STOCK, Witness
-from tests.proofs.simulation.journal import Journal
-from tests.proofs.simulation.processes import Machine
-from tests.proofs.simulation.stories.by_hand import restore, write_directly
-from tests.proofs.simulation.stories.functions import FunctionLife
-from tests.proofs.simulation.stories.meddling import MeddledLife
+from tests.proofs.simulation.checks.unit_status import is_ready, reason_of
+from tests.proofs.simulation.event_log import EventLog
+from tests.proofs.simulation.processes import Supervisor
+from tests.proofs.simulation.stories.direct_writes import restore, write_directly
+from tests.proofs.simulation.stories.functions import FunctionStoryRun
 from tests.proofs.simulation.stories.script import (
     ENVELOPES,
     SCARCE,
@@ -36,8 +35,9 @@ from tests.proofs.simulation.stories.script import (
     Step,
     UnitStory,
 )
-from tests.proofs.simulation.stories.stock import Rush, make_namesakes
-from tests.proofs.simulation.stories.storages import StorageLife
+from tests.proofs.simulation.stories.stock import ShrinkingPoolStoryRun, make_namesakes
+from tests.proofs.simulation.stories.storage_changes import StorageChangeStoryRun
+from tests.proofs.simulation.stories.storages import StorageStoryRun
 
 LOOK_SECONDS: Final = 1.0
 # What made a unit is known by the moment at which its request was accepted.
@@ -56,27 +56,27 @@ CRASHING: Final = {
 
 
 @attrs.frozen(kw_only=True)
-class Stage:
+class StoryRunner:
     """What stories are lived on; `kubectl` writes past the API and never fails."""
 
     seed: int
-    replicas: dict[str, Machine]
+    replicas: dict[str, Supervisor]
     kubectl: Client
-    witness: Witness
+    observer: ClusterObserver
     invocations: Invocations
-    journal: Journal
+    event_log: EventLog
     breach: Callable[[str], None]
     # What each story came to, for a comparison of runs.
     results: dict[str, list[str]] = attrs.field(factory=dict)
 
     def caller(self, name: str) -> Caller:
         rng = Random(f"{self.seed} caller {name}")
-        return Caller(name, rng, self.replicas, self.journal, self.breach)
+        return Caller(name, rng, self.replicas, self.event_log, self.breach)
 
-    async def live(self, script: Script) -> None:
+    async def run(self, script: Script) -> None:
         async with asyncio.TaskGroup() as tasks:
             for unit in script.units:
-                tasks.create_task(UnitLife(self, unit).live(), name=f"{STORY}{unit.operation}")
+                tasks.create_task(UnitStoryRun(self, unit).run(), name=f"{STORY}{unit.operation}")
             for contest in script.contests:
                 tasks.create_task(self.contest(contest), name=f"{STORY}{contest.operation}")
             for seed in script.seeds:
@@ -85,35 +85,39 @@ class Stage:
                 tasks.create_task(self.keep_pool(pool), name=f"{STORY}{pool.operation}")
             for storage in script.storages:
                 tasks.create_task(
-                    StorageLife(self, storage).live(), name=f"{STORY}{storage.operation}"
+                    StorageStoryRun(self, storage).run(), name=f"{STORY}{storage.operation}"
                 )
-            for rush in script.rushes:
-                tasks.create_task(Rush(self, rush).live(), name=f"{STORY}{rush.name}")
+            for shrinking_pool in script.shrinking_pools:
+                tasks.create_task(
+                    ShrinkingPoolStoryRun(self, shrinking_pool).run(),
+                    name=f"{STORY}{shrinking_pool.name}",
+                )
             for namesakes in script.namesakes:
                 tasks.create_task(make_namesakes(self, namesakes), name=f"{STORY}{namesakes.name}")
             for restored in script.restored:
                 tasks.create_task(restore(self, restored), name=f"{STORY}{restored.name}")
-            for meddled in script.meddled:
+            for storage_changes in script.storage_changes:
                 tasks.create_task(
-                    MeddledLife(self, meddled).live(), name=f"{STORY}{meddled.operation}"
+                    StorageChangeStoryRun(self, storage_changes).run(),
+                    name=f"{STORY}{storage_changes.operation}",
                 )
             for function in script.functions:
                 tasks.create_task(
-                    FunctionLife(self, function).live(), name=f"{STORY}{function.operation}"
+                    FunctionStoryRun(self, function).run(), name=f"{STORY}{function.operation}"
                 )
             for direct in script.direct:
                 tasks.create_task(write_directly(self, direct), name=f"{STORY}{direct.name}")
 
     def note(self, story: str, text: str) -> None:
         self.results.setdefault(story, []).append(text)
-        self.journal.write(story, text)
+        self.event_log.write(story, text)
 
     def demand(self, holds: object, what: str) -> None:
         if not holds:
             self.breach(what)
 
     def unit(self, name: str) -> GPUUnit | None:
-        return self.witness.units.get(Key(INSTANCE, name))
+        return self.observer.units.get(Key(INSTANCE, name))
 
     async def until(self, holds: Callable[[], object]) -> None:
         while not holds():  # noqa: ASYNC110  # virtual time costs nothing
@@ -140,7 +144,7 @@ class Stage:
         # A replay whose own create lost its answer cannot tell that another had made the pool.
         self.demand(again.status in (200, 202), f"{story.operation} again: {again}")
         path_of_pool = f"{STOCK}/{derived_name(story.operation)}"
-        is_single = self.witness.made[STOCK_POOLS.kind, path_of_pool].created == 1
+        is_single = self.observer.made[STOCK_POOLS.kind, path_of_pool].created == 1
         self.demand(is_single, f"{story.operation}: its pool was made more than once")
         other = (await caller.call("POST", path, {**body, "replicas": story.replicas + 1})).answer
         self.demand(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
@@ -171,16 +175,16 @@ class Stage:
             self.demand(is_done, f"{story.operation} to {size}: {put}")
         if not story.is_deleted:
             key = Key(STOCK, story.name)
-            await self.until(lambda: self.witness.pools[key].status.available == story.sizes[-1])
+            await self.until(lambda: self.observer.pools[key].status.available == story.sizes[-1])
             return
         await asyncio.sleep(story.pause)
         gone = (await caller.call("DELETE", f"{path}/{story.name}")).answer
         self.demand(gone.status in (204, 404), f"{story.operation} deleted: {gone}")
         late = (await caller.call("POST", path, body)).answer
         self.demand(late.code == "operation_finished", f"{story.operation}, late replay: {late}")
-        await self.until(lambda: Key(STOCK, story.name) not in self.witness.pools)
+        await self.until(lambda: Key(STOCK, story.name) not in self.observer.pools)
         left = [
-            each for each in self.witness.stock.values() if each.spec.specName == story.spec_name
+            each for each in self.observer.stock.values() if each.spec.specName == story.spec_name
         ]
         self.demand(not left, f"{story.operation}: its stock outlived it")
 
@@ -213,15 +217,15 @@ class Stage:
         return reason_of(self.unit(name)) == "OperationConflict"
 
 
-class UnitLife:
-    def __init__(self, stage: Stage, story: UnitStory) -> None:
-        self._stage = stage
+class UnitStoryRun:
+    def __init__(self, runner: StoryRunner, story: UnitStory) -> None:
+        self._runner = runner
         self._story = story
-        self._caller = stage.caller(story.operation)
+        self._caller = runner.caller(story.operation)
         self._name = story.unit_name
         self._uid = ""
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         await asyncio.sleep(self._story.begins_at)
         if not await self._create():
             return
@@ -234,7 +238,7 @@ class UnitLife:
 
     async def _create(self) -> bool:
         """Whoever is told that nothing is left comes again, where more stock is to be expected."""
-        story, stage = self._story, self._stage
+        story, runner = self._story, self._runner
         while True:
             if story.doubles:
                 answers = await self._caller.call_both(
@@ -245,37 +249,37 @@ class UnitLife:
             else:
                 answers = (await self._caller.call("POST", UNITS, story.body),) * 2
             if any(self._is_there(each) for each in answers):
-                unit = stage.unit(self._name)
+                unit = runner.unit(self._name)
                 self._uid = unit.metadata.uid if unit else ""
-                stage.note(story.operation, "created")
+                runner.note(story.operation, "created")
                 return True
             if story.spec_name == SCARCE and self._pool_is_used_up():
                 return False
             await asyncio.sleep(5.0)
 
     def _pool_is_used_up(self) -> bool:
-        witness = self._stage.witness
-        pools = [each for each in witness.pools.values() if each.spec.specName == SCARCE]
+        observer = self._runner.observer
+        pools = [each for each in observer.pools.values() if each.spec.specName == SCARCE]
         return any(each.status.consumed >= each.spec.replicas for each in pools)
 
-    def _is_there(self, told: Told) -> bool:
+    def _is_there(self, told: DefiniteAnswer) -> bool:
         """Answered 201 or 200, which holds that the unit exists and is the operation's."""
-        answer, story, stage = told.answer, self._story, self._stage
+        answer, story, runner = told.answer, self._story, self._runner
         if answer.code == "insufficient_capacity":
-            is_true = stage.witness.was_short(story.spec_name, told.sent_at)
-            stage.demand(
+            is_true = runner.observer.was_short(story.spec_name, told.sent_at)
+            runner.demand(
                 is_true, f"{story.operation}: insufficient capacity, though stock is free"
             )
             return False
         if answer.status not in (200, 201):
-            stage.breach(f"{story.operation}: {answer}")
+            runner.breach(f"{story.operation}: {answer}")
             return False
         is_ours = (
             answer.data["operationID"] == story.operation and answer.data["name"] == self._name
         )
-        stage.demand(is_ours, f"{story.operation}: answered with another unit")
-        is_known = self._name in stage.witness.names_of[story.operation]
-        stage.demand(is_known, f"{story.operation}: answered {answer} with a unit that never was")
+        runner.demand(is_ours, f"{story.operation}: answered with another unit")
+        is_known = self._name in runner.observer.names_of[story.operation]
+        runner.demand(is_known, f"{story.operation}: answered {answer} with a unit that never was")
         return True
 
     async def _take(self, step: Step) -> None:
@@ -337,14 +341,14 @@ class UnitLife:
         await self._until_gone()
 
     async def _delete_by_hand(self) -> None:
-        await self._stage.kubectl.delete(GPU_UNITS, Key(INSTANCE, self._name))
+        await self._runner.kubectl.delete(GPU_UNITS, Key(INSTANCE, self._name))
 
-    def _demand_replay(self, told: Told) -> None:
-        unit = self._stage.unit(self._name)
+    def _demand_replay(self, told: DefiniteAnswer) -> None:
+        unit = self._runner.unit(self._name)
         self._demand(told.answer.status == 200, f"replay: {told.answer}")
         self._demand(unit and unit.metadata.uid == self._uid, "replay: the unit is another one")
 
-    def _demand_code(self, code: str, told: Told) -> None:
+    def _demand_code(self, code: str, told: DefiniteAnswer) -> None:
         self._demand(told.answer.code == code, f"{told.answer} instead of {code}")
 
     async def _change(self, **members: Any) -> None:
@@ -360,7 +364,7 @@ class UnitLife:
         while True:
             answer = (await self._caller.call("GET", self._path)).answer
             self._demand(answer.status == 200, f"read: {answer}")
-            unit = self._stage.unit(self._name)
+            unit = self._runner.unit(self._name)
             if answer.status == 200 and answer.data["phase"] == "Ready" and is_ready(unit):
                 return
             await asyncio.sleep(LOOK_SECONDS)
@@ -369,15 +373,15 @@ class UnitLife:
         """This very unit: a create that was still on its way may bring another, for a while."""
 
         def is_gone() -> bool:
-            unit = self._stage.unit(self._name)
+            unit = self._runner.unit(self._name)
             return unit is None or unit.metadata.uid != self._uid
 
-        await self._stage.until(is_gone)
+        await self._runner.until(is_gone)
 
     async def _drop_deployment(self) -> None:
         """And wait for another one."""
         dropped = await self._deployment_but("")
-        await self._stage.kubectl.delete(DEPLOYMENTS, dropped.metadata.key)
+        await self._runner.kubectl.delete(DEPLOYMENTS, dropped.metadata.key)
         await self._deployment_but(dropped.metadata.uid)
 
     async def _deployment_but(self, uid: str) -> Deployment:
@@ -390,12 +394,12 @@ class UnitLife:
     async def _deployment(self) -> Deployment | None:
         key = Key(INSTANCE, f"unit-{self._name}")
         try:
-            return await self._stage.kubectl.get(DEPLOYMENTS, key)
+            return await self._runner.kubectl.get(DEPLOYMENTS, key)
         except NotFoundError:
             return None
 
     async def _until_reason(self, reason: str) -> None:
-        await self._stage.until(lambda: reason_of(self._stage.unit(self._name)) == reason)
+        await self._runner.until(lambda: reason_of(self._runner.unit(self._name)) == reason)
 
     def _demand(self, holds: object, what: str) -> None:
-        self._stage.demand(holds, f"{self._story.operation}: {what}")
+        self._runner.demand(holds, f"{self._story.operation}: {what}")

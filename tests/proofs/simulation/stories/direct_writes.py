@@ -10,44 +10,44 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.hashing import derived_name
-from tests.proofs.simulation.checks.reports import is_ready, reason_of
-from tests.proofs.simulation.checks.witness import INSTANCE, Witness
+from tests.proofs.simulation.checks.cluster_observer import INSTANCE, ClusterObserver
+from tests.proofs.simulation.checks.unit_status import is_ready, reason_of
 from tests.proofs.simulation.stories.script import ENVELOPES, DirectStory, RestoredStory
 
 
-class Ground(Protocol):
+class StoryContext(Protocol):
     """What the stories are lived on."""
 
     @property
     def kubectl(self) -> Client: ...
 
     @property
-    def witness(self) -> Witness: ...
+    def observer(self) -> ClusterObserver: ...
 
     def unit(self, name: str) -> GPUUnit | None: ...
 
     async def until(self, holds: Callable[[], object]) -> None: ...
 
 
-async def write_directly(ground: Ground, story: DirectStory) -> None:
+async def write_directly(context: StoryContext, story: DirectStory) -> None:
     await asyncio.sleep(story.begins_at)
     key = Key(INSTANCE, story.name)
     memory = "not-a-quantity" if story.is_bad else "1Gi"
     spec: JsonObject = {"specName": "direct", "image": "python:3.12", "memory": memory}
-    await _write(ground, story.name, spec, {})
+    await _write(context, story.name, spec, {})
     if story.is_bad:
-        await ground.until(lambda: reason_of(ground.unit(story.name)) == "InvalidSpec")
-        await ground.kubectl.patch(GPU_UNITS, key, {"spec": {"memory": "1Gi"}})
-    await ground.until(lambda: is_ready(ground.unit(story.name)))
+        await context.until(lambda: reason_of(context.unit(story.name)) == "InvalidSpec")
+        await context.kubectl.patch(GPU_UNITS, key, {"spec": {"memory": "1Gi"}})
+    await context.until(lambda: is_ready(context.unit(story.name)))
     if story.is_deleted:
-        await ground.kubectl.delete(GPU_UNITS, key)
+        await context.kubectl.delete(GPU_UNITS, key)
 
 
-async def restore(ground: Ground, story: RestoredStory) -> None:
+async def restore(context: StoryContext, story: RestoredStory) -> None:
     """As from a backup: it starts once what it names, or other stock, is held for it."""
     await asyncio.sleep(story.begins_at)
-    await ground.until(lambda: ground.witness.free("ample"))
-    stock = ground.witness.free("ample")[0]
+    await context.until(lambda: context.observer.free("ample"))
+    stock = context.observer.free("ample")[0]
     source: JsonObject = {
         labels.OPERATION_ID: story.name,
         labels.REQUEST_HASH: derived_name(story.name),
@@ -55,15 +55,17 @@ async def restore(ground: Ground, story: RestoredStory) -> None:
         labels.SOURCE_STOCK_UID: stock.metadata.uid,
     }
     spec: JsonObject = {"specName": "ample", "image": "a:1", **ENVELOPES["ample"]}
-    await _write(ground, story.name, spec, source)
-    await ground.until(lambda: is_ready(ground.unit(story.name)))
+    await _write(context, story.name, spec, source)
+    await context.until(lambda: is_ready(context.unit(story.name)))
 
 
-async def _write(ground: Ground, name: str, spec: JsonObject, annotations: JsonObject) -> None:
+async def _write(
+    context: StoryContext, name: str, spec: JsonObject, annotations: JsonObject
+) -> None:
     body: JsonObject = {
         "apiVersion": GPU_UNITS.api_version,
         "kind": GPU_UNITS.kind,
         "metadata": {"name": name, "annotations": annotations},
         "spec": spec,
     }
-    await ground.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)
+    await context.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpuruntime.kube.transport import Request
-from tests.proofs.simulation.checks.check import check
-from tests.proofs.simulation.faults.kinds import Kind, Planned, Target
+from tests.proofs.simulation.checks.verdict import check
+from tests.proofs.simulation.faults.active_faults import ActiveFaults
+from tests.proofs.simulation.faults.kinds import FaultKind, PlannedFault, Target
 from tests.proofs.simulation.faults.plan import plan_of
-from tests.proofs.simulation.faults.troubles import Troubles
 from tests.proofs.simulation.mutations.catalogue import MUTATIONS
-from tests.proofs.simulation.mutations.planter import Mutation, planted, source_of
+from tests.proofs.simulation.mutations.mutation import Mutation, planted, source_of
 from tests.proofs.simulation.run import simulate
 from tests.proofs.simulation.shrink import shrunk
 
@@ -54,22 +54,25 @@ def test_nor_does_a_run_depend_on_how_a_process_hashes_texts() -> None:
 
 
 def test_a_plan_is_shrunk_to_the_faults_that_matter_together() -> None:
-    plan = [Planned(at=float(number), process="api-0", kind=Kind.KILL) for number in range(20)]
+    plan = [
+        PlannedFault(at=float(number), process="api-0", kind=FaultKind.KILL)
+        for number in range(20)
+    ]
     needed = {plan[3], plan[17]}
     assert shrunk(plan, lambda some: needed <= set(some)) == [plan[3], plan[17]]
 
 
 def test_a_fault_waits_for_the_request_that_it_is_aimed_at() -> None:
-    troubles = Troubles()
-    fault = Planned(
-        at=0.0, process="api-0", kind=Kind.DROPPED, target=Target.CREATE, aim='"name":"one"'
+    active_faults = ActiveFaults()
+    fault = PlannedFault(
+        at=0.0, process="api-0", kind=FaultKind.DROPPED, target=Target.CREATE, aim='"name":"one"'
     )
-    troubles.armed.append(fault)
+    active_faults.armed.append(fault)
     other, meant = (
         Request(method="POST", path="/units", body=f'{{"name":"{name}"}}'.encode())
         for name in ("another", "one")
     )
-    assert [troubles.hit(each) for each in (other, meant, meant)] == [None, fault, None]
+    assert [active_faults.hit(each) for each in (other, meant, meant)] == [None, fault, None]
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.name)

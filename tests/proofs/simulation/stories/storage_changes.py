@@ -12,9 +12,9 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
-from tests.proofs.simulation.checks.witness import INSTANCE
-from tests.proofs.simulation.stories.script import MeddledStory, Meddling
-from tests.proofs.simulation.stories.storages import FILL, STORAGES, Ground
+from tests.proofs.simulation.checks.cluster_observer import INSTANCE
+from tests.proofs.simulation.stories.script import StorageChange, StorageChangeStory
+from tests.proofs.simulation.stories.storages import FILL, STORAGES, StoryContext
 
 LOOK_SECONDS: Final = 1.0
 # Objects tell their age in whole seconds.
@@ -23,32 +23,32 @@ YOUNGER_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 30.0
 
 
-class MeddledLife:
-    def __init__(self, ground: Ground, story: MeddledStory) -> None:
-        self._ground = ground
+class StorageChangeStoryRun:
+    def __init__(self, context: StoryContext, story: StorageChangeStory) -> None:
+        self._context = context
         self._story = story
-        self._caller = ground.caller(story.operation)
+        self._caller = context.caller(story.operation)
         self._key = Key(INSTANCE, story.name)
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         await asyncio.sleep(self._story.begins_at)
         await self._make(self._story.operation)
-        if self._story.meddling is Meddling.JOB_REMOVED:
+        if self._story.change is StorageChange.JOB_REMOVED:
             await self._remove_job()
         last = await self._be_waited_for()
-        match self._story.meddling:
-            case Meddling.DELETED_WHILE_MOUNTED:
+        match self._story.change:
+            case StorageChange.DELETED_WHILE_MOUNTED:
                 await self._delete_while_mounted(last)
-            case Meddling.CLAIM_REMOVED:
+            case StorageChange.CLAIM_REMOVED:
                 await self._remove_claim(last)
-            case Meddling.JOB_REMOVED:
+            case StorageChange.JOB_REMOVED:
                 await self._delete_unit(last)
                 await self._delete()
         if self._story.is_made_again:
             await self._make(f"{self._story.operation}-again")
             await self._mount("again")
             await self._until(lambda: self._holder() == self._name("again"))
-        self._ground.note(self._story.operation, "told")
+        self._context.note(self._story.operation, "told")
 
     async def _make(self, operation: str) -> None:
         """Under its name, whatever had that before."""
@@ -67,13 +67,13 @@ class MeddledLife:
         storage = self._storage()
         assert storage is not None
         job = Key(INSTANCE, storage.status.prepare.jobName)
-        before = self._ground.witness.made[JOBS.kind, str(job)].created
-        await self._ground.kubectl.delete(JOBS, job)
+        before = self._context.observer.made[JOBS.kind, str(job)].created
+        await self._context.kubectl.delete(JOBS, job)
         await asyncio.sleep(PATIENCE_SECONDS)
         after = self._storage()
         is_filled = after is not None and after.status.prepare.phase == StepPhase.SUCCEEDED
         self._demand(is_filled, "filled no more, since its Job is gone")
-        made = self._ground.witness.made[JOBS.kind, str(job)].created
+        made = self._context.observer.made[JOBS.kind, str(job)].created
         self._demand(made == before, "filled once more, since its Job is gone")
 
     async def _be_waited_for(self) -> str:
@@ -94,7 +94,7 @@ class MeddledLife:
         await self._until(lambda: self._holder() not in ("", before))
 
     async def _delete_while_mounted(self, unit: str) -> None:
-        await self._ground.kubectl.delete(GPU_STORAGES, self._key)
+        await self._context.kubectl.delete(GPU_STORAGES, self._key)
         await asyncio.sleep(PATIENCE_SECONDS)
         self._demand(self._holder() == unit, "gone while mounted")
         await self._delete_unit(unit)
@@ -104,10 +104,10 @@ class MeddledLife:
         """What was on it is lost, and never replaced by an empty volume."""
         await self._delete_unit(unit)
         await self._until(lambda: not self._holder())
-        await self._ground.kubectl.delete(VOLUME_CLAIMS, self._key)
+        await self._context.kubectl.delete(VOLUME_CLAIMS, self._key)
         await self._until(lambda: self._reason() == StorageReason.VOLUME_LOST)
         await asyncio.sleep(PATIENCE_SECONDS)
-        made = self._ground.witness.made[VOLUME_CLAIMS.kind, str(self._key)]
+        made = self._context.observer.made[VOLUME_CLAIMS.kind, str(self._key)]
         self._demand(made.created == 1, f"{made.created} claims were made")
         await self._delete()
 
@@ -129,16 +129,16 @@ class MeddledLife:
             "metadata": {"name": self._name(short)},
             "spec": {"specName": "direct", "image": "trainer:1", "storageMounts": mounts},
         }
-        await self._ground.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)
+        await self._context.kubectl.create(GPU_UNITS, body, namespace=INSTANCE)
 
     async def _delete_unit(self, name: str) -> None:
-        await self._ground.kubectl.delete(GPU_UNITS, Key(INSTANCE, name))
+        await self._context.kubectl.delete(GPU_UNITS, Key(INSTANCE, name))
 
     def _name(self, short: str) -> str:
         return f"{self._story.name}-{short}"
 
     def _storage(self) -> GPUStorage | None:
-        return self._ground.witness.storages.get(self._key)
+        return self._context.observer.storages.get(self._key)
 
     def _phase(self) -> str:
         storage = self._storage()
@@ -159,4 +159,4 @@ class MeddledLife:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _demand(self, holds: object, what: str) -> None:
-        self._ground.demand(holds, f"{self._story.operation}: {what}")
+        self._context.demand(holds, f"{self._story.operation}: {what}")

@@ -16,7 +16,7 @@ TICK: Final = 1e-6
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class _Skipping(selectors.SelectSelector):
+class _ImmediateSelector(selectors.SelectSelector):
     """Nothing comes from outside: whoever would wait is at the end of the wait at once."""
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self) -> None:
-        self._skipping = _Skipping()
-        super().__init__(self._skipping)
+        self._virtual_selector = _ImmediateSelector()
+        super().__init__(self._virtual_selector)
 
     def time(self) -> float:
-        return self._skipping.now
+        return self._virtual_selector.now
 
     def call_at(
         self,

@@ -5,8 +5,8 @@ from typing import Final
 
 from gpuruntime.kube.transport import Request
 from tests.faults import WRITES
-from tests.proofs.simulation.faults.kinds import Planned, Target
-from tests.proofs.simulation.faults.stale_lists import Past
+from tests.proofs.simulation.faults.kinds import PlannedFault, Target
+from tests.proofs.simulation.faults.stale_lists import StaleLists
 
 LEASES: Final = "/leases"
 METHODS: Final[Mapping[Target, frozenset[str]]] = {
@@ -20,23 +20,23 @@ METHODS: Final[Mapping[Target, frozenset[str]]] = {
 }
 
 
-class Troubles:
+class ActiveFaults:
     """Of one process, through all of its restarts."""
 
     def __init__(self) -> None:
-        self.armed: list[Planned] = []
-        self.past = Past()
-        self._passed: dict[Planned, int] = {}
+        self.armed: list[PlannedFault] = []
+        self.stale_lists = StaleLists()
+        self._passed: dict[PlannedFault, int] = {}
         self.partitioned_until = 0.0
         self.lease_lost_until = 0.0
         self.watches_refused_until = 0.0
 
     def clear(self) -> None:
         self.armed.clear()
-        self.past.forget()
+        self.stale_lists.forget()
         self.partitioned_until = self.lease_lost_until = self.watches_refused_until = 0.0
 
-    def hit(self, request: Request) -> Planned | None:
+    def hit(self, request: Request) -> PlannedFault | None:
         for fault in self.armed:
             if not _is_meant(fault, request):
                 continue
@@ -52,7 +52,7 @@ def is_list(request: Request) -> bool:
     return request.method == "GET" and any(name == "limit" for name, _ in request.query)
 
 
-def _is_meant(fault: Planned, request: Request) -> bool:
+def _is_meant(fault: PlannedFault, request: Request) -> bool:
     assert fault.target is not None
     if LEASES in request.path or request.method not in METHODS[fault.target]:
         return False

@@ -5,8 +5,8 @@ from functools import lru_cache
 import attrs
 
 from tests.proofs.simulation.checks.comparison import differences
-from tests.proofs.simulation.checks.coverage import Met
-from tests.proofs.simulation.faults.kinds import Planned
+from tests.proofs.simulation.checks.coverage import WriteCoverage
+from tests.proofs.simulation.faults.kinds import PlannedFault
 from tests.proofs.simulation.run import Outcome, simulate
 from tests.proofs.simulation.stories.script import SCRIPTS
 
@@ -16,20 +16,20 @@ class Verdict:
     seed: int
     digest: str
     faults: tuple[str, ...]
-    met: Met = attrs.field(factory=Met)
+    coverage: WriteCoverage = attrs.field(factory=WriteCoverage)
 
     @property
     def is_sound(self) -> bool:
         return not self.faults
 
 
-def check(seed: int, plan: tuple[Planned, ...]) -> Verdict:
+def check(seed: int, plan: tuple[PlannedFault, ...]) -> Verdict:
     outcome = simulate(seed, plan)
     faults = outcome.breaches
     if not faults:
         reference = _undisturbed(seed % SCRIPTS)
         faults = reference.breaches or tuple(differences(outcome, reference))
-    return Verdict(seed, outcome.digest, faults, outcome.met)
+    return Verdict(seed, outcome.digest, faults, outcome.coverage)
 
 
 @lru_cache

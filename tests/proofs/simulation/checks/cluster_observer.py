@@ -28,16 +28,16 @@ from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS, Deployment
-from tests.proofs.simulation.checks.auditing import Auditing
-from tests.proofs.simulation.journal import Journal
+from tests.proofs.simulation.checks.continuous_audit import ContinuousAudit
+from tests.proofs.simulation.event_log import EventLog
 
 STOCK: Final = "runtime-stock"
 INSTANCE: Final = "runtime-instance"
 # Beside a run: their number and order depend on nothing that is promised.
-UNTOLD: Final = frozenset({"Lease", "Event"})
+UNLOGGED: Final = frozenset({"Lease", "Event"})
 
 
-class Tap(Watch):
+class SynchronousWatch(Watch):
     """Told of each change in the same step, as no watch of a client is."""
 
     def __init__(self, hear: Callable[[Change], None]) -> None:
@@ -49,7 +49,7 @@ class Tap(Watch):
 
 
 @attrs.frozen(slots=True)
-class Made:
+class ObjectCounts:
     """How often an object of that name came and went."""
 
     created: int = 0
@@ -60,11 +60,11 @@ class Made:
         return self.created - self.deleted
 
 
-class Witness:
+class ClusterObserver:
     def __init__(
         self,
         server: Server,
-        journal: Journal,
+        event_log: EventLog,
         breach: Callable[[str], None],
         now: Callable[[], float],
     ) -> None:
@@ -72,14 +72,14 @@ class Witness:
         self.stock: dict[Key, GPUUnit] = {}
         self.pools: dict[Key, StockPool] = {}
         self.storages: dict[Key, GPUStorage] = {}
-        self.made: defaultdict[tuple[str, str], Made] = defaultdict(Made)
+        self.made: defaultdict[tuple[str, str], ObjectCounts] = defaultdict(ObjectCounts)
         # The unit names that each operation ever had.
         self.names_of: defaultdict[str, set[str]] = defaultdict(set)
         # When each specName last had no stock unit that anybody could claim, and since when.
         self.last_short: dict[str, float] = {}
         self.last_write = 0.0
         self._now = now
-        self._journal = journal
+        self._event_log = event_log
         self._breach = breach
         # The uids of stock that units ever named.
         self._named: set[str] = set()
@@ -91,7 +91,7 @@ class Witness:
         self._consumers: set[str] = set()
         self._ordinals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._most_replicas: Counter[str] = Counter()
-        self._hearers: dict[str, Callable[[Key, Any, Any], None]] = {
+        self._listeners: dict[str, Callable[[Key, Any, Any], None]] = {
             GPU_UNITS.kind: self._on_unit,
             STOCK_POOLS.kind: self._on_pool,
             GPU_STORAGES.kind: self._on_storage,
@@ -99,9 +99,9 @@ class Witness:
             PODS.kind: self._on_pod,
         }
         # Told of every change of a Pod, in the step that makes it.
-        self.pod_hearers: list[Callable[[Key, Any, Any], None]] = []
+        self.pod_listeners: list[Callable[[Key, Any, Any], None]] = []
         self._models: dict[str, type[Any]] = {each.kind: each.type for each in AUDITED}
-        self.auditing = Auditing(STOCK, breach)
+        self.continuous_audit = ContinuousAudit(STOCK, breach)
         for collection in {
             id(each): each for each in map(server.store.collection, server.registry)
         }.values():
@@ -147,19 +147,19 @@ class Witness:
 
     def _listen(self, collection: Collection) -> None:
         kind = collection.kind.kind
-        collection.watches.add(Tap(lambda change: self._hear(kind, change)))
+        collection.watches.add(SynchronousWatch(lambda change: self._hear(kind, change)))
 
     def _hear(self, kind: str, change: Change) -> None:
         before, after = change.before, change.after
-        if kind not in UNTOLD:
+        if kind not in UNLOGGED:
             self.last_write = self._now()
             verb = "changed" if before and after else "created" if after else "deleted"
             digest = zlib.crc32(after.body) if after else 0
-            self._journal.write(
+            self._event_log.write(
                 "server", f"{change.version} {kind} {change.path} {verb} {digest:08x}"
             )
             made = self.made[kind, change.path]
-            self.made[kind, change.path] = Made(
+            self.made[kind, change.path] = ObjectCounts(
                 made.created + (before is None), made.deleted + (after is None)
             )
         if kind in self._models:
@@ -170,10 +170,10 @@ class Witness:
         assert some is not None
         key, model = Key(some.namespace, some.name), self._models[kind]
         new = _value(change.after, model)
-        self.auditing.note(kind, key, new)
-        hearer = self._hearers.get(kind)
-        if hearer:
-            hearer(key, _value(change.before, model), new)
+        self.continuous_audit.note(kind, key, new)
+        listener = self._listeners.get(kind)
+        if listener:
+            listener(key, _value(change.before, model), new)
 
     def _on_unit(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         held = self.stock if key.namespace == STOCK else self.units
@@ -266,7 +266,7 @@ class Witness:
             self.storages[key] = new
 
     def _on_pod(self, key: Key, old: Any, new: Any) -> None:
-        for hear in self.pod_hearers:
+        for hear in self.pod_listeners:
             hear(key, old, new)
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:

@@ -1,6 +1,6 @@
 """Plants mutations, one at a time, and tells which of them are found, and how soon.
 
-`python -m tests.proofs.simulation.mutations.planting` tries all of them, in two processes,
+`python -m tests.proofs.simulation.mutations` tries all of them, in two processes,
 until all are found or the time is up. It ends with 1 unless each is found.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.proofs.simulation.mutations.campaign import Campaign, Processes
 from tests.proofs.simulation.mutations.catalogue import MUTATIONS
-from tests.proofs.simulation.mutations.finds import Row, as_json, is_well, table, words_of
+from tests.proofs.simulation.mutations.results import Row, as_json, is_well, table, words_of
 
 PROCESSES: Final = 2
 MINUTES: Final = 60.0
@@ -21,7 +21,7 @@ MINUTES: Final = 60.0
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.proofs.simulation.mutations.planting", description=__doc__
+        prog="python -m tests.proofs.simulation.mutations", description=__doc__
     )
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="NAME", help="those that have it in their name"

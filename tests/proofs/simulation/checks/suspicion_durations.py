@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from gpuruntime.audit.breach import Identity, Suspicion
 
 
-class Stretches:
+class SuspicionDurations:
     """Moments are of one clock. One that has ended meanwhile is judged by its end."""
 
     def __init__(self) -> None:

@@ -2,34 +2,34 @@
 
 from tests.proofs.broker_conformance.server import Server
 from tests.proofs.simulation.checks.invocations import NAMES
-from tests.proofs.simulation.faults.kinds import ALL_WORKERS, BROKER, BrokerKind, Planned
+from tests.proofs.simulation.faults.kinds import ALL_WORKERS, BROKER, BrokerFaultKind, PlannedFault
 from tests.proofs.simulation.processes import Fleet
 from tests.proofs.simulation.workers import Workers
 
 
-class Troubled:
+class FaultInjector:
     def __init__(self, fleet: Fleet, workers: Workers, broker: Server) -> None:
         self._fleet = fleet
         self._workers = workers
         self._broker = broker
 
-    def trouble(self, fault: Planned) -> None:
+    def inject(self, fault: PlannedFault) -> None:
         """Its moment has come."""
-        if fault.kind is BrokerKind.CONSUMER_DELETED:
+        if fault.kind is BrokerFaultKind.CONSUMER_DELETED:
             self._delete_consumers()
         elif fault.process == ALL_WORKERS:
-            self._workers.trouble(fault)
+            self._workers.inject(fault)
         elif fault.process == BROKER:
-            for machine in self._fleet.machines.values():
-                machine.trouble(fault)
-            self._workers.trouble(fault)
+            for supervisor in self._fleet.supervisors.values():
+                supervisor.inject(fault)
+            self._workers.inject(fault)
         else:
-            self._fleet.trouble(fault)
+            self._fleet.inject(fault)
 
-    def relieve(self) -> None:
-        for machine in self._fleet.machines.values():
-            machine.relieve()
-        self._workers.troubles.clear()
+    def end_faults(self) -> None:
+        for supervisor in self._fleet.supervisors.values():
+            supervisor.end_faults()
+        self._workers.active_faults.clear()
 
     def _delete_consumers(self) -> None:
         """As somebody might with the broker's own tools."""

@@ -11,10 +11,10 @@ from gpuruntime.informer.store import version_of
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kubernetes.metadata import Key
 from tests.faults import WRITES
-from tests.proofs.simulation.faults.troubles import LEASES
+from tests.proofs.simulation.faults.active_faults import LEASES
 
 
-class Beliefs:
+class CacheChecks:
     """Of one incarnation of a process, asked before each of its requests."""
 
     def __init__(self, name: str, server: Server, breach: Callable[[str], None]) -> None:
@@ -29,7 +29,9 @@ class Beliefs:
         """From before their first list."""
         for informer in informers[len(self._followed) :]:
             self._followed.append(informer)
-            informer.add_handler(_Memory(f"{self._name}, {informer.resource}", self._breach).hear)
+            informer.add_handler(
+                _VersionMonitor(f"{self._name}, {informer.resource}", self._breach).hear
+            )
 
     def lead(self, needed: tuple[Informer[Any], ...], request: Request) -> None:
         """Before its first write a leader knows what there was when it began."""
@@ -43,7 +45,7 @@ class Beliefs:
                 self._breach(f"{self._name} leads, and {what}")
 
 
-class _Memory:
+class _VersionMonitor:
     """The latest version of each object that a handler was told of."""
 
     def __init__(self, where: str, breach: Callable[[str], None]) -> None:

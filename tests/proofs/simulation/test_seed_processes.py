@@ -4,27 +4,27 @@ import os
 
 import pytest
 
-from tests.proofs.simulation.checks.check import Verdict
-from tests.proofs.simulation.faults.kinds import Planned
-from tests.proofs.simulation.series import NO_END, verdicts
+from tests.proofs.simulation.checks.verdict import Verdict
+from tests.proofs.simulation.faults.kinds import PlannedFault
+from tests.proofs.simulation.seed_processes import NO_END, verdicts
 
 SERIES = [[(seed, ()) for seed in (first, first + 2, first + 4)] for first in (0, 1)]
 BAD = 2
 
 
-def raising(seed: int, _: tuple[Planned, ...]) -> Verdict:
+def raising(seed: int, _: tuple[PlannedFault, ...]) -> Verdict:
     if seed == BAD:
         raise KeyError("owner")
     return Verdict(seed, "digest", ())
 
 
-def spinning(seed: int, _: tuple[Planned, ...]) -> Verdict:
+def spinning(seed: int, _: tuple[PlannedFault, ...]) -> Verdict:
     while seed == BAD:
         pass
     return Verdict(seed, "digest", ())
 
 
-def dying(seed: int, _: tuple[Planned, ...]) -> Verdict:
+def dying(seed: int, _: tuple[PlannedFault, ...]) -> Verdict:
     if seed == BAD:
         os._exit(7)
     return Verdict(seed, "digest", ())

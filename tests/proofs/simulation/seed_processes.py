@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tests.proofs.simulation.checks.check import Verdict, check
-from tests.proofs.simulation.faults.kinds import Planned
+from tests.proofs.simulation.checks.verdict import Verdict, check
+from tests.proofs.simulation.faults.kinds import PlannedFault
 
 CORES: Final = 2
 # Of the processor, for one seed: a run takes a few, and maybe an undisturbed one beside it.
@@ -20,8 +20,8 @@ MOST_SECONDS: Final = 60.0
 NO_END: Final = "does not come to its end"
 _STUCK: Final = 99
 
-Case: TypeAlias = tuple[int, tuple[Planned, ...]]
-Check: TypeAlias = Callable[[int, tuple[Planned, ...]], Verdict]
+Case: TypeAlias = tuple[int, tuple[PlannedFault, ...]]
+Check: TypeAlias = Callable[[int, tuple[PlannedFault, ...]], Verdict]
 
 
 @attrs.define
@@ -44,17 +44,17 @@ def verdicts(
         while waiting or running:
             while waiting and len(running) < CORES:
                 left = waiting.popleft()
-                pipe, process = _begun(tuple(left), judge, most_seconds)
+                pipe, process = _started_process(tuple(left), judge, most_seconds)
                 running[pipe] = _Running(process, left)
             ready = wait(list(running))
             for pipe in [each for each in running if each in ready]:
-                yield from _heard(pipe, running, waiting)
+                yield from _received(pipe, running, waiting)
     finally:
         for each in running.values():
             each.process.kill()
 
 
-def _begun(
+def _started_process(
     cases: tuple[Case, ...], judge: Check, most_seconds: float
 ) -> tuple[Connection, Process]:
     ours, theirs = Pipe(duplex=False)
@@ -64,7 +64,7 @@ def _begun(
     return ours, process
 
 
-def _heard(
+def _received(
     pipe: Connection, running: dict[Connection, _Running], waiting: deque[deque[Case]]
 ) -> Iterator[Verdict]:
     series = running[pipe]
@@ -97,7 +97,7 @@ def _try(cases: tuple[Case, ...], judge: Check, most_seconds: float, told: Conne
         told.send(_judged(judge, seed, plan))
 
 
-def _judged(judge: Check, seed: int, plan: tuple[Planned, ...]) -> Verdict:
+def _judged(judge: Check, seed: int, plan: tuple[PlannedFault, ...]) -> Verdict:
     try:
         return judge(seed, plan)
     except Exception:  # noqa: BLE001  # whatever it is, it is told with its seed

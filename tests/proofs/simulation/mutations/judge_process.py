@@ -10,12 +10,14 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tests.proofs.simulation.mutations.catalogue import MUTATIONS
-from tests.proofs.simulation.mutations.finds import MOST_SECONDS, End, Judged
-from tests.proofs.simulation.mutations.planter import plant
+from tests.proofs.simulation.mutations.mutation import plant
+from tests.proofs.simulation.mutations.results import MOST_SECONDS, End, Judged
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.proofs.simulation.mutations.judging")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.proofs.simulation.mutations.judge_process"
+    )
     parser.add_argument("--plant", default="", help="the mutation's name")
     parser.add_argument("--test", default="", help="in the place of seeds")
     parser.add_argument("first", type=int)
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _of_seeds(seeds: range) -> Iterator[Judged]:
-    from tests.proofs.simulation.checks.check import check  # noqa: PLC0415  # only now the mutation is planted
+    from tests.proofs.simulation.checks.verdict import check  # noqa: PLC0415  # only now the mutation is planted
     from tests.proofs.simulation.faults.plan import plan_of  # noqa: PLC0415
 
     for seed in seeds:

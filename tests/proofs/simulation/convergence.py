@@ -6,9 +6,9 @@ from typing import Final
 
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kubernetes.metadata import Key
+from tests.proofs.simulation.checks.cluster_observer import ClusterObserver
 from tests.proofs.simulation.checks.invocations import Invocations
-from tests.proofs.simulation.checks.witness import Witness
-from tests.proofs.simulation.faults.kinds import ACTIVATORS, MANAGERS, Kind, Planned
+from tests.proofs.simulation.faults.kinds import ACTIVATORS, MANAGERS, FaultKind, PlannedFault
 from tests.proofs.simulation.faults.wire import Wire
 from tests.proofs.simulation.processes import Fleet
 
@@ -18,16 +18,16 @@ QUIET_SECONDS: Final = 60.0
 RESTART_SECONDS: Final = 2.0
 
 
-class Rest:
+class ConvergenceCheck:
     def __init__(
         self,
         fleet: Fleet,
-        witness: Witness,
+        observer: ClusterObserver,
         invocations: Invocations,
         breach: Callable[[str], None],
     ) -> None:
         self._fleet = fleet
-        self._witness = witness
+        self._observer = observer
         self._invocations = invocations
         self._breach = breach
 
@@ -50,7 +50,7 @@ class Rest:
         while loop.time() < until:
             await asyncio.sleep(1.0)
             now = self._asked()
-            if now != before or self._witness.last_write > since:
+            if now != before or self._observer.last_write > since:
                 before, since = now, loop.time()
             if loop.time() - since >= 2 * QUIET_SECONDS:
                 return True
@@ -60,7 +60,7 @@ class Rest:
         return [(each.writes, each.lists) for each in self._wires().values()]
 
     def _wires(self) -> dict[str, Wire]:
-        return {name: each.wire for name, each in self._fleet.machines.items() if each.wire}
+        return {name: each.wire for name, each in self._fleet.supervisors.items() if each.wire}
 
     async def _change_leader(self, group: tuple[str, ...]) -> None:
         """Whoever begins to lead looks at everything, and finds nothing to write."""
@@ -70,8 +70,10 @@ class Rest:
             return
         led, written = leader.wire, {wire: wire.writes for wire in self._wires().values()}
         now = asyncio.get_running_loop().time()
-        stop = Planned(at=now, process=leader.name, kind=Kind.STOP, seconds=RESTART_SECONDS)
-        leader.trouble(stop)
+        stop = PlannedFault(
+            at=now, process=leader.name, kind=FaultKind.STOP, seconds=RESTART_SECONDS
+        )
+        leader.inject(stop)
         await asyncio.sleep(QUIET_SECONDS)
         follower = self._fleet.leader_of(group)
         if follower is None or follower.wire is led:
@@ -81,15 +83,17 @@ class Rest:
                 self._breach(f"{name} writes although nothing is left to do")
 
     def _judge(self) -> None:
-        self._witness.auditing.rest()
+        self._observer.continuous_audit.rest()
         if self._fleet.broker:
-            self._invocations.rest(set(self._witness.functions()))
-        for key, pool in self._witness.pools.items():
+            self._invocations.rest(set(self._observer.functions()))
+        for key, pool in self._observer.pools.items():
             self._judge_pool(key, pool)
 
     def _judge_pool(self, key: Key, pool: StockPool) -> None:
-        made = self._witness.ordinals(pool.metadata.uid)
-        living = [each for each in self._witness.stock if each.name.rpartition("-")[0] == key.name]
+        made = self._observer.ordinals(pool.metadata.uid)
+        living = [
+            each for each in self._observer.stock if each.name.rpartition("-")[0] == key.name
+        ]
         if pool.spec.refill == Refill.NEVER and len(made) != pool.spec.replicas:
             self._breach(f"pool {key}: made {len(made)} of {pool.spec.replicas} units")
         if pool.spec.refill == Refill.ALWAYS and pool.status.available != pool.spec.replicas:

@@ -15,8 +15,8 @@ from tests.proofs.simulation.faults.kinds import (
     MANAGERS,
     PROCESSES,
     STANDBY,
-    Kind,
-    Planned,
+    FaultKind,
+    PlannedFault,
     Target,
 )
 from tests.proofs.simulation.stories.script import SCARCE, Release, Script, Step
@@ -25,127 +25,139 @@ from tests.proofs.simulation.stories.script import SCARCE, Release, Script, Step
 SHARE: Final = 0.5
 
 
-def aimed_faults(seed: int, script: Script) -> Iterator[Planned]:
+def aimed_faults(seed: int, script: Script) -> Iterator[PlannedFault]:
     rng = Random(f"{seed} aimed")
     for events in RUNS_OF_EVENTS:
         if rng.random() < SHARE:
             yield from events(rng, script)
 
 
-def _unit_comes_after_its_end(rng: Random, script: Script) -> Iterator[Planned]:
+def _unit_comes_after_its_end(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for unit in script.units:
         if unit.operation == "unit-hasty":
             yield from _at_all(
                 APIS,
                 unit.begins_at,
-                Kind.LANDS_LATE,
+                FaultKind.LANDS_LATE,
                 Target.CREATE,
                 _named(unit.name),
                 rng.uniform(25.0, 55.0),
             )
 
 
-def _claimed_unit_comes_slowly(rng: Random, script: Script) -> Iterator[Planned]:
+def _claimed_unit_comes_slowly(rng: Random, script: Script) -> Iterator[PlannedFault]:
     unit = rng.choice(script.units)
     aim, seconds = _named(unit.unit_name), rng.uniform(5.0, 25.0)
-    yield from _at_all(APIS, unit.begins_at, Kind.SLOW_BEFORE, Target.CREATE, aim, seconds)
+    yield from _at_all(APIS, unit.begins_at, FaultKind.SLOW_BEFORE, Target.CREATE, aim, seconds)
 
 
-def _shrinks_under_claims(rng: Random, script: Script) -> Iterator[Planned]:
-    for rush in script.rushes:
-        for number in range(2, 2 + 2 * rush.replicas):
-            aim = f"gpuunits/{rush.name}-{number}"
+def _shrinks_under_claims(rng: Random, script: Script) -> Iterator[PlannedFault]:
+    for shrinking_pool in script.shrinking_pools:
+        for number in range(2, 2 + 2 * shrinking_pool.replicas):
+            aim = f"gpuunits/{shrinking_pool.name}-{number}"
             seconds = rng.uniform(2.0, 6.0)
             yield from _at_all(
-                MANAGERS, rush.begins_at, Kind.SLOW_BEFORE, Target.DELETE, aim, seconds
+                MANAGERS,
+                shrinking_pool.begins_at,
+                FaultKind.SLOW_BEFORE,
+                Target.DELETE,
+                aim,
+                seconds,
             )
-        for name in rush.units[1:]:
+        for name in shrinking_pool.units[1:]:
             seconds = rng.uniform(8.0, 20.0)
             yield from _at_all(
-                APIS, rush.begins_at, Kind.SLOW_BEFORE, Target.CREATE, _named(name), seconds
+                APIS,
+                shrinking_pool.begins_at,
+                FaultKind.SLOW_BEFORE,
+                Target.CREATE,
+                _named(name),
+                seconds,
             )
 
 
-def _stock_comes_after_its_use(rng: Random, script: Script) -> Iterator[Planned]:
-    for rush in script.rushes:
+def _stock_comes_after_its_use(rng: Random, script: Script) -> Iterator[PlannedFault]:
+    for shrinking_pool in script.shrinking_pools:
         yield from _at_all(
             MANAGERS,
-            rush.begins_at,
-            Kind.LANDS_LATE,
+            shrinking_pool.begins_at,
+            FaultKind.LANDS_LATE,
             Target.CREATE,
-            _named(f"{rush.name}-1"),
+            _named(f"{shrinking_pool.name}-1"),
             rng.uniform(35.0, 55.0),
         )
 
 
-def _ordinal_is_left_out(rng: Random, script: Script) -> Iterator[Planned]:
+def _ordinal_is_left_out(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for seed in script.seeds:
         if seed.replicas > 1:
             ordinal = rng.randrange(1, seed.replicas)
             aim = _named(f"{derived_name(seed.operation)}-{ordinal}")
-            kind = rng.choice((Kind.DROPPED, Kind.REFUSED_500, Kind.UNREACHABLE))
+            kind = rng.choice((FaultKind.DROPPED, FaultKind.REFUSED_500, FaultKind.UNREACHABLE))
             yield from _at_all(MANAGERS, seed.begins_at, kind, Target.CREATE, aim)
 
 
-def _claim_is_not_given_back(_: Random, script: Script) -> Iterator[Planned]:
+def _claim_is_not_given_back(_: Random, script: Script) -> Iterator[PlannedFault]:
     aim = f'"{labels.CLAIMED_BY}":null'
     for namesakes in script.namesakes:
-        yield from _at_all(APIS, namesakes.begins_at, Kind.DROPPED, Target.PATCH, aim)
+        yield from _at_all(APIS, namesakes.begins_at, FaultKind.DROPPED, Target.PATCH, aim)
 
 
-def _hold_ends_late(rng: Random, script: Script) -> Iterator[Planned]:
+def _hold_ends_late(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for storage in script.storages:
         seconds = rng.uniform(10.0, 55.0)
         yield from _at_all(
             MANAGERS,
             storage.begins_at,
-            Kind.LANDS_LATE,
+            FaultKind.LANDS_LATE,
             Target.PATCH,
             '"holder":null',
             seconds,
         )
 
 
-def _blind_one_begins_to_lead(rng: Random, _: Script) -> Iterator[Planned]:
+def _stale_standby_begins_to_lead(rng: Random, _: Script) -> Iterator[PlannedFault]:
     at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 80.0)
-    yield Planned(at=at, process=STANDBY, kind=Kind.WATCHES_LATE, seconds=rng.uniform(40.0, 60.0))
-    end = rng.choice((Kind.STOP, Kind.KILL))
-    yield Planned(at=at + rng.uniform(5.0, 20.0), process=LEADER, kind=end, seconds=10.0)
+    yield PlannedFault(
+        at=at, process=STANDBY, kind=FaultKind.WATCHES_LATE, seconds=rng.uniform(40.0, 60.0)
+    )
+    end = rng.choice((FaultKind.STOP, FaultKind.KILL))
+    yield PlannedFault(at=at + rng.uniform(5.0, 20.0), process=LEADER, kind=end, seconds=10.0)
 
 
-def _news_are_lost(rng: Random, _: Script) -> Iterator[Planned]:
+def _events_are_lost(rng: Random, _: Script) -> Iterator[PlannedFault]:
     """Three times what happens for a while is told by no watch, only by the next list."""
     for _number in range(3):
         at, seconds = rng.uniform(FIRST_SECOND + 5.0, LAST_SECOND - 30.0), rng.uniform(8.0, 25.0)
-        yield Planned(at=at, process=LEADER, kind=Kind.WATCHES_LATE, seconds=seconds)
-        yield Planned(at=at + seconds - 0.1, process=LEADER, kind=Kind.HISTORY_LOST)
+        yield PlannedFault(at=at, process=LEADER, kind=FaultKind.WATCHES_LATE, seconds=seconds)
+        yield PlannedFault(at=at + seconds - 0.1, process=LEADER, kind=FaultKind.HISTORY_LOST)
 
 
-def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[Planned]:
-    yield Planned(
+def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[PlannedFault]:
+    yield PlannedFault(
         at=rng.uniform(LAST_SECOND - 30.0, LAST_SECOND),
         process=rng.choice(PROCESSES),
-        kind=Kind.WATCHES_SILENT,
+        kind=FaultKind.WATCHES_SILENT,
     )
 
 
-def _lists_again(rng: Random, _: Script) -> Iterator[Planned]:
+def _lists_again(rng: Random, _: Script) -> Iterator[PlannedFault]:
     """The past is shown, and a page expires on the way."""
     for process in PROCESSES:
         at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 20.0)
-        yield Planned(at=at, process=process, kind=Kind.LISTS_OF_THE_PAST)
+        yield PlannedFault(at=at, process=process, kind=FaultKind.LISTS_OF_THE_PAST)
         for number in range(2):
             again_at = at + rng.uniform(5.0, 10.0) + 10.0 * number
-            yield Planned(
+            yield PlannedFault(
                 at=again_at,
                 process=process,
-                kind=Kind.PAGE_EXPIRED,
+                kind=FaultKind.PAGE_EXPIRED,
                 target=Target.NEXT_PAGE,
             )
-            yield Planned(at=again_at, process=process, kind=Kind.WATCHES_GONE)
+            yield PlannedFault(at=again_at, process=process, kind=FaultKind.WATCHES_GONE)
 
 
-def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[Planned]:
+def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[PlannedFault]:
     """Of a unit that sleeps: its storage is looked at while there is none."""
     for storage in script.storages:
         if storage.sleeps:
@@ -154,25 +166,25 @@ def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[Planned]
             skip = earlier + 1 + storage.is_replaced
             aim = f'"claimName":"{storage.name}"'
             for process in MANAGERS:
-                yield Planned(
+                yield PlannedFault(
                     at=storage.begins_at,
                     process=process,
-                    kind=Kind.UNREACHABLE,
+                    kind=FaultKind.UNREACHABLE,
                     target=Target.CREATE,
                     skip=skip,
                     aim=aim,
                 )
 
 
-def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[Planned]:
+def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[PlannedFault]:
     """Of a unit that sleeps: its storage is looked at while the Deployment has it yet."""
     for storage in script.storages:
         if storage.release is Release.UNMOUNTED_ASLEEP:
             for process in MANAGERS:
-                yield Planned(
+                yield PlannedFault(
                     at=storage.begins_at,
                     process=process,
-                    kind=Kind.UNREACHABLE,
+                    kind=FaultKind.UNREACHABLE,
                     target=Target.PATCH,
                     # Of going to sleep, and of an earlier sleep.
                     skip=1 + 2 * storage.sleeps,
@@ -180,13 +192,13 @@ def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[Planned]:
                 )
 
 
-def _claimed_unit_is_not_told_of(rng: Random, script: Script) -> Iterator[Planned]:
+def _answer_about_claimed_unit_is_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
     unit = rng.choice(script.units)
     aim = _named(unit.unit_name)
-    yield from _at_all(APIS, unit.begins_at, Kind.ANSWER_LOST, Target.CREATE, aim)
+    yield from _at_all(APIS, unit.begins_at, FaultKind.ANSWER_LOST, Target.CREATE, aim)
 
 
-def _twin_is_refused(rng: Random, script: Script) -> Iterator[Planned]:
+def _twin_is_refused(rng: Random, script: Script) -> Iterator[PlannedFault]:
     """While the request that it doubles is on its way, by the claim that both use."""
     for unit in script.units:
         if unit.doubles:
@@ -194,106 +206,108 @@ def _twin_is_refused(rng: Random, script: Script) -> Iterator[Planned]:
             yield from _at_all(
                 (slow,),
                 unit.begins_at,
-                Kind.SLOW_BEFORE,
+                FaultKind.SLOW_BEFORE,
                 Target.CREATE,
                 aim,
                 rng.uniform(5.0, 25.0),
             )
-            yield from _at_all((refused,), unit.begins_at, Kind.CONFLICT, Target.CREATE, aim)
+            yield from _at_all((refused,), unit.begins_at, FaultKind.CONFLICT, Target.CREATE, aim)
 
 
-def _twins_are_not_told(rng: Random, script: Script) -> Iterator[Planned]:
+def _answers_to_both_twins_are_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
     """Neither of two requests that use one claim hears what became of its create."""
     doubled = [unit for unit in script.units if unit.doubles]
     if doubled:
         unit = rng.choice(doubled)
         aim = _named(unit.unit_name)
-        yield from _at_all(APIS, unit.begins_at, Kind.ANSWER_LOST, Target.CREATE, aim)
+        yield from _at_all(APIS, unit.begins_at, FaultKind.ANSWER_LOST, Target.CREATE, aim)
 
 
-def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Planned]:
+def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for contest in script.contests:
-        yield Planned(
+        yield PlannedFault(
             at=max(FIRST_SECOND, contest.begins_at - rng.uniform(3.0, 20.0)),
             process=rng.choice(APIS),
-            kind=Kind.WATCHES_LATE,
+            kind=FaultKind.WATCHES_LATE,
             seconds=30.0,
         )
 
 
-def _claim_comes_after_its_rival_started(rng: Random, script: Script) -> Iterator[Planned]:
+def _claim_comes_after_its_rival_started(rng: Random, script: Script) -> Iterator[PlannedFault]:
     """The stock that both would have met at is gone by then, and the claim goes on to another."""
     for contest in script.contests:
         _, second = contest.names
         aim, seconds = f"/{second}", rng.uniform(15.0, 28.0)
-        yield from _at_all(APIS, contest.begins_at, Kind.SLOW_BEFORE, Target.PATCH, aim, seconds)
+        yield from _at_all(
+            APIS, contest.begins_at, FaultKind.SLOW_BEFORE, Target.PATCH, aim, seconds
+        )
 
 
-def _stock_comes_after_its_pool(rng: Random, script: Script) -> Iterator[Planned]:
+def _stock_comes_after_its_pool(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for pool in script.pools:
         if pool.is_deleted:
             yield from _at_all(
                 MANAGERS,
                 pool.begins_at,
-                Kind.LANDS_LATE,
+                FaultKind.LANDS_LATE,
                 Target.CREATE,
                 _named(f"{pool.name}-1"),
                 rng.uniform(35.0, 55.0),
             )
 
 
-def _storage_comes_after_its_end(rng: Random, script: Script) -> Iterator[Planned]:
-    for storage in script.meddled:
+def _storage_comes_after_its_end(rng: Random, script: Script) -> Iterator[PlannedFault]:
+    for storage in script.storage_changes:
         if not storage.is_made_again:
             yield from _at_all(
                 APIS,
                 storage.begins_at,
-                Kind.LANDS_LATE,
+                FaultKind.LANDS_LATE,
                 Target.CREATE,
                 _named(storage.name),
                 rng.uniform(48.0, 58.0),
             )
 
 
-def _unit_that_came_back_stays_for_a_while(rng: Random, script: Script) -> Iterator[Planned]:
+def _unit_that_came_back_stays_for_a_while(rng: Random, script: Script) -> Iterator[PlannedFault]:
     for unit in script.units:
         if unit.operation == "unit-hasty":
             aim, seconds = f"gpuunits/{unit.name}", rng.uniform(15.0, 25.0)
             yield from _at_all(
-                MANAGERS, unit.begins_at, Kind.SLOW_BEFORE, Target.DELETE, aim, seconds
+                MANAGERS, unit.begins_at, FaultKind.SLOW_BEFORE, Target.DELETE, aim, seconds
             )
 
 
-def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[Planned]:
+def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[PlannedFault]:
     """Of what was short, so that a late replay may find neither the tombstone nor stock."""
     for unit in script.units:
         if unit.spec_name == SCARCE and Step.LATE_REPLAY in unit.steps:
             for process, skip in product(APIS, range(1, 5)):
-                yield Planned(
+                yield PlannedFault(
                     at=unit.begins_at,
                     process=process,
-                    kind=Kind.UNREACHABLE,
+                    kind=FaultKind.UNREACHABLE,
                     target=Target.READ,
                     skip=skip,
                     aim=f"operation-{operation_digest(unit.operation)}",
                 )
 
 
-def _leader_stops_while_a_create_may_land(rng: Random, script: Script) -> Iterator[Planned]:
-    for rush in script.rushes:
+def _leader_stops_while_a_create_may_land(rng: Random, script: Script) -> Iterator[PlannedFault]:
+    for shrinking_pool in script.shrinking_pools:
         yield from _at_all(
             MANAGERS,
-            rush.begins_at,
-            Kind.LANDS_LATE,
+            shrinking_pool.begins_at,
+            FaultKind.LANDS_LATE,
             Target.CREATE,
-            _named(f"{rush.name}-1"),
+            _named(f"{shrinking_pool.name}-1"),
             rng.uniform(35.0, 55.0),
         )
-        stops_at = rush.begins_at + rng.uniform(3.0, 12.0)
-        yield Planned(at=stops_at, process=LEADER, kind=Kind.STOP, seconds=10.0)
+        stops_at = shrinking_pool.begins_at + rng.uniform(3.0, 12.0)
+        yield PlannedFault(at=stops_at, process=LEADER, kind=FaultKind.STOP, seconds=10.0)
 
 
-RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]] = (
+RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[PlannedFault]], ...]] = (
     _unit_comes_after_its_end,
     _claimed_unit_comes_slowly,
     _shrinks_under_claims,
@@ -301,13 +315,13 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _ordinal_is_left_out,
     _claim_is_not_given_back,
     _hold_ends_late,
-    _blind_one_begins_to_lead,
-    _news_are_lost,
+    _stale_standby_begins_to_lead,
+    _events_are_lost,
     _watch_falls_silent_at_last,
     _lists_again,
     _deployment_comes_late_again,
     _mount_is_taken_out_late,
-    _claimed_unit_is_not_told_of,
+    _answer_about_claimed_unit_is_lost,
     _twin_is_refused,
     _replicas_see_different_stock,
     _stock_comes_after_its_pool,
@@ -316,21 +330,23 @@ RUNS_OF_EVENTS: Final[tuple[Callable[[Random, Script], Iterable[Planned]], ...]]
     _tombstone_cannot_be_read,
     _leader_stops_while_a_create_may_land,
     _claim_comes_after_its_rival_started,
-    _twins_are_not_told,
+    _answers_to_both_twins_are_lost,
 )
 
 
 def _at_all(
     processes: Iterable[str],
     at: float,
-    kind: Kind,
+    kind: FaultKind,
     target: Target,
     aim: str,
     seconds: float = 0.0,
-) -> Iterator[Planned]:
+) -> Iterator[PlannedFault]:
     """Whichever of them it is that sends it."""
     for process in processes:
-        yield Planned(at=at, process=process, kind=kind, target=target, aim=aim, seconds=seconds)
+        yield PlannedFault(
+            at=at, process=process, kind=kind, target=target, aim=aim, seconds=seconds
+        )
 
 
 def _named(name: str) -> str:

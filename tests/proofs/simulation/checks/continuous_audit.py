@@ -18,7 +18,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
-from tests.proofs.simulation.checks.stretches import Stretches
+from tests.proofs.simulation.checks.suspicion_durations import SuspicionDurations
 
 OWN_KINDS: Final = frozenset({GPU_UNITS.kind, STOCK_POOLS.kind, GPU_STORAGES.kind})
 # No story lowers the limit of a function.
@@ -29,7 +29,7 @@ LASTING: Final = frozenset(
 )
 
 
-class Auditing:
+class ContinuousAudit:
     """What may be there for a while is judged at rest; of functions, also by how long it is.
 
     A step is all that is written in one moment: two processes never write in the same one.
@@ -40,7 +40,7 @@ class Auditing:
         self._breach = breach
         self._held: dict[str, dict[Key, Any]] = {each.kind: {} for each in AUDITED}
         self._is_due = False
-        self._stretches = Stretches()
+        self._durations = SuspicionDurations()
 
     def note(self, kind: str, key: Key, value: Any) -> None:
         held = self._held[kind]
@@ -66,7 +66,7 @@ class Auditing:
         self._tell(each for each in found if each.rule in NEVER)
         lasting = [each for each in found if each.rule in LASTING]
         now = asyncio.get_running_loop().time()
-        self._tell(self._stretches.too_long(lasting, now))
+        self._tell(self._durations.too_long(lasting, now))
 
     def _tell(self, found: Iterable[Suspicion]) -> None:
         for each in found:

@@ -17,7 +17,7 @@ class Entry:
         return f"{self.moment:11.6f}  {self.source:<12} {self.text}"
 
 
-class Journal:
+class EventLog:
     """Two runs are the same when their digests are. With `tell`, each line is told at once."""
 
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
