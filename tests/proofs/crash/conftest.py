@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.crash.ledger import counts_of
-from tests.proofs.crash.story import Stage, Undisturbed, live, seed, told
-from tests.proofs.crash.world import MakeWorld, World, nursery, world
+from tests.proofs.crash.comparison import counts_of
+from tests.proofs.crash.unit_story import StoryContext, Undisturbed, live, normalized, seed
+from tests.proofs.crash.world import MakeWorld, World, forking_keeper, world
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import MANIFESTS
 
@@ -35,7 +35,7 @@ def plane(cluster: ControlPlane) -> ControlPlane:
 def make(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeWorld]:
     """From any thread; what a story that failed left running ends with the session."""
     folder = tmp_path_factory.mktemp("worlds")
-    with nursery() as keeper, ExitStack() as stack:
+    with forking_keeper() as keeper, ExitStack() as stack:
 
         def made(name: str) -> World:
             one = world(plane, keeper, folder, name)
@@ -46,7 +46,7 @@ def make(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="session")
-def stage(plane: ControlPlane, make: MakeWorld) -> Stage:
+def context(plane: ControlPlane, make: MakeWorld) -> StoryContext:
     calm = make("calm")
     manager, api = calm.manager(), calm.api()
     seed(calm, api, replicas=1)
@@ -54,16 +54,18 @@ def stage(plane: ControlPlane, make: MakeWorld) -> Stage:
     ends = live(calm, api, 0)
     writes = len(manager.proxy.writes) - before
     calm.close()
-    counts = told(counts_of(plane, [calm])[calm.name])
-    return Stage(plane, make, Undisturbed(ends, counts, writes))
+    counts = normalized(counts_of(plane, [calm])[calm.name])
+    return StoryContext(plane, make, Undisturbed(ends, counts, writes))
 
 
 @pytest.fixture(scope="session")
-def outcomes(request: pytest.FixtureRequest, stage: Stage) -> Iterator[dict[str, Future[Any]]]:
+def outcomes(
+    request: pytest.FixtureRequest, context: StoryContext
+) -> Iterator[dict[str, Future[Any]]]:
     modules = {each.module for each in request.session.items if isinstance(each, pytest.Function)}
     suites = [each for each in modules if hasattr(each, "run_all")]
     with ThreadPoolExecutor(max_workers=len(suites)) as pool:
-        yield {each.__name__: pool.submit(each.run_all, stage) for each in suites}
+        yield {each.__name__: pool.submit(each.run_all, context) for each in suites}
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,16 @@ import pytest
 
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS
-from tests.proofs.crash.ledger import Counts, counts_of
-from tests.proofs.crash.story import Document, Stage, order, seed
-from tests.proofs.crash.world import LATE_SECONDS, Kept, MakeWorld, World, killing, side_by_side
+from tests.proofs.crash.comparison import Counts, counts_of
+from tests.proofs.crash.unit_story import Document, StoryContext, order, seed
+from tests.proofs.crash.world import (
+    LATE_SECONDS,
+    MakeWorld,
+    RestartedRole,
+    World,
+    crash_fault,
+    in_parallel,
+)
 from tests.proofs.real_cluster.proxy import (
     ANSWER_LOST,
     REQUEST_LOST,
@@ -36,16 +43,16 @@ DARK_SECONDS: Final = 1.5
 GATEWAY: Final = Refusal(504)
 HONEST: Final = frozenset({200, 201, 202, 429, 503, 504})
 
-FAULTS: Final[dict[str, Callable[[Kept], Fault]]] = {
+FAULTS: Final[dict[str, Callable[[RestartedRole], Fault]]] = {
     "answer lost": lambda _: ANSWER_LOST,
     "request lost": lambda _: REQUEST_LOST,
     "landing late": lambda _: Fault(lands_after_seconds=LATE_SECONDS),
     "gateway gives up": lambda _: Fault(refusal=GATEWAY),
     "gateway gives up on a done one": lambda _: Fault(refusal=GATEWAY, is_done=True),
-    "dark after it": lambda api: _darkening(api.proxy),
+    "dark after it": lambda api: _going_dark(api.proxy),
 }
-KILLS: Final[dict[str, Callable[[Kept], Fault]]] = {
-    moment: partial(killing, moment=moment) for moment in ("before", "after", "late")
+KILLS: Final[dict[str, Callable[[RestartedRole], Fault]]] = {
+    moment: partial(crash_fault, moment=moment) for moment in ("before", "after", "late")
 }
 
 # What happens, and who is asked then.
@@ -74,13 +81,13 @@ class Runs:
     counts: dict[str, Counts]
 
 
-def run_all(stage: Stage) -> Runs:
+def run_all(context: StoryContext) -> Runs:
     stories = {
-        name: partial(ordered, stage.make, f"cl-{name}", faults, where)
+        name: partial(run_claims, context.make, f"cl-{name}", faults, where)
         for name, (faults, where) in RUNS.items()
     }
-    done = side_by_side(stories)
-    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
+    done = in_parallel(stories)
+    return Runs(done, counts_of(context.plane, [each.world for each in done.values()]))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -109,8 +116,8 @@ def test_each_operation_used_one_stock_unit(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_callers_are_told_the_truth(runs: Runs, name: str) -> None:
-    told = Counter(runs.by_name[name].world.answers)
-    assert {*told} <= HONEST, told
+    statuses = Counter(runs.by_name[name].world.answers)
+    assert {*statuses} <= HONEST, statuses
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -118,8 +125,8 @@ def test_the_audit_finds_nothing(runs: Runs, name: str) -> None:
     assert not runs.by_name[name].breaches
 
 
-def ordered(
-    make: MakeWorld, name: str, faults: dict[str, Callable[[Kept], Fault]], where: str
+def run_claims(
+    make: MakeWorld, name: str, faults: dict[str, Callable[[RestartedRole], Fault]], where: str
 ) -> Run:
     world = make(name)
     world.manager()
@@ -133,7 +140,7 @@ def ordered(
         before = len(asked.proxy.writes)
         unit = f"unit-{case}"
         then = asked if where == "same" else other
-        answer = world.insist(asked, "POST", "/gpu-units", order(unit), then=then)
+        answer = world.retry_until_definite(asked, "POST", "/gpu-units", order(unit), then=then)
         assert answer.status in {200, 201}, answer
         if len(asked.proxy.writes) - before < write:
             untouched.append(f"{write} {fault}")
@@ -158,5 +165,5 @@ def pool_of(world: World) -> Document:
     return pool
 
 
-def _darkening(between: Proxy) -> Fault:
+def _going_dark(between: Proxy) -> Fault:
     return Fault(after=lambda: between.go_dark(DARK_SECONDS), is_answer_lost=True)

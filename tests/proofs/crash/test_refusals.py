@@ -11,9 +11,9 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.proofs.crash.ledger import Counts, State, counts_of, difference
-from tests.proofs.crash.story import Stage, leftovers, live, seed, told
-from tests.proofs.crash.world import World, side_by_side
+from tests.proofs.crash.comparison import Counts, State, counts_of, difference
+from tests.proofs.crash.unit_story import StoryContext, leftovers, live, normalized, seed
+from tests.proofs.crash.world import World, in_parallel
 from tests.proofs.real_cluster.proxy import (
     ANSWER_LOST,
     REQUEST_LOST,
@@ -62,23 +62,25 @@ class Runs:
     counts: dict[str, Counts]
 
 
-def run_all(stage: Stage) -> Runs:
-    done = side_by_side({name: partial(faced, stage, name) for name in FAULTS})
-    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
+def run_all(context: StoryContext) -> Runs:
+    done = in_parallel({name: partial(run_with_fault, context, name) for name in FAULTS})
+    return Runs(done, counts_of(context.plane, [each.world for each in done.values()]))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage, fault: str) -> None:
+def test_each_step_ends_as_in_an_undisturbed_life(
+    runs: Runs, context: StoryContext, fault: str
+) -> None:
     steps = runs.by_fault[fault].steps
-    assert not difference(stage.undisturbed.ends, steps)
+    assert not difference(context.undisturbed.ends, steps)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_everything_was_made_and_removed_exactly_as_often(
-    runs: Runs, stage: Stage, fault: str
+    runs: Runs, context: StoryContext, fault: str
 ) -> None:
-    counts = told(runs.counts[runs.by_fault[fault].world.name])
-    assert counts == stage.undisturbed.counts
+    counts = normalized(runs.counts[runs.by_fault[fault].world.name])
+    assert counts == context.undisturbed.counts
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -91,9 +93,9 @@ def test_the_audit_finds_nothing(runs: Runs, fault: str) -> None:
     assert not runs.by_fault[fault].breaches
 
 
-def faced(stage: Stage, fault: str) -> Run:
-    undisturbed = stage.undisturbed
-    world = stage.make(f"rf-{fault}")
+def run_with_fault(context: StoryContext, fault: str) -> Run:
+    undisturbed = context.undisturbed
+    world = context.make(f"rf-{fault}")
     manager, api = world.manager(), world.api()
     for kept in (manager, api):
         kept.proxy.script = first_of_each(FAULTS[fault](kept.proxy))

@@ -18,9 +18,16 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.volumes import VOLUME_CLAIMS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
-from tests.proofs.crash.ledger import Counts, State, counts_of, difference, removed_once, state_of
-from tests.proofs.crash.story import ENVELOPE, Stage, order
-from tests.proofs.crash.world import Kept, World, killing, side_by_side
+from tests.proofs.crash.comparison import (
+    Counts,
+    State,
+    counts_of,
+    difference,
+    removed_once,
+    state_of,
+)
+from tests.proofs.crash.unit_story import ENVELOPE, StoryContext, order
+from tests.proofs.crash.world import RestartedRole, World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import Fault, Script, Write, nothing
 
 pytestmark = pytest.mark.cluster
@@ -74,15 +81,15 @@ class Runs:
     counts: dict[str, Counts]
 
 
-def run_all(stage: Stage) -> Runs:
-    undisturbed = life(stage, "rq", "", {})
+def run_all(context: StoryContext) -> Runs:
+    undisturbed = life(context, "rq", "", {})
     stories = {
-        moment: partial(life, stage, f"rq-{moment}", moment, undisturbed.ends)
+        moment: partial(life, context, f"rq-{moment}", moment, undisturbed.ends)
         for moment in MOMENTS
     }
-    done = side_by_side(stories)
+    done = in_parallel(stories)
     worlds = [each.world for each in (undisturbed, *done.values())]
-    return Runs(undisturbed, done, counts_of(stage.plane, worlds))
+    return Runs(undisturbed, done, counts_of(context.plane, worlds))
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -123,12 +130,12 @@ def test_the_audit_finds_nothing(runs: Runs, moment: str) -> None:
     assert not runs.disturbed[moment].breaches
 
 
-def life(stage: Stage, name: str, moment: str, ends: dict[str, State]) -> Life:
+def life(context: StoryContext, name: str, moment: str, ends: dict[str, State]) -> Life:
     """Ends with the first step that does not end as it should."""
-    world = stage.make(name)
+    world = context.make(name)
     world.manager()
     api = world.api()
-    fault = killing(api, moment, late_seconds=LATE_SECONDS) if moment else None
+    fault = crash_fault(api, moment, late_seconds=LATE_SECONDS) if moment else None
     seen: dict[str, State] = {}
     writes: dict[str, list[str]] = {}
     deaths: dict[str, list[str]] = {}
@@ -178,8 +185,8 @@ def first_try_of_each(world: World, fault: Fault | None, died: list[str]) -> Scr
     return script
 
 
-def _asked(world: World, api: Kept, step: Step, end: State | None) -> State:
-    answer = world.insist(api, step.method, step.path, step.body)
+def _asked(world: World, api: RestartedRole, step: Step, end: State | None) -> State:
+    answer = world.retry_until_definite(api, step.method, step.path, step.body)
     # What answers a second time that it is not there was done the first time.
     assert answer.status in {200, 201, 202, 204} or (step.method, answer.status) == (
         "DELETE",
@@ -191,7 +198,7 @@ def _asked(world: World, api: Kept, step: Step, end: State | None) -> State:
 
     if end is not None:
         return world.settled(is_over, lambda: state_of(world), end)
-    return world.resting(is_over, lambda: state_of(world))
+    return world.until_stable(is_over, lambda: state_of(world))
 
 
 def _known(world: World, write: Write) -> str:

@@ -16,9 +16,9 @@ from gpuruntime.operations.objects import new_pool, pool_order
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.operations.requests.pools import parse_create_pool
 from gpuruntime.operations.requests.stock import parse_seed_stock
-from tests.proofs.crash.ledger import Counts, State, counts_of, difference, state_of
-from tests.proofs.crash.story import Stage
-from tests.proofs.crash.world import Kept, MakeWorld, World, killing, side_by_side
+from tests.proofs.crash.comparison import Counts, State, counts_of, difference, state_of
+from tests.proofs.crash.unit_story import StoryContext
+from tests.proofs.crash.world import MakeWorld, RestartedRole, World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import Fault, Script, Write, nth
 
 pytestmark = pytest.mark.cluster
@@ -32,13 +32,13 @@ MOST_ALIVE: Final = 2
 MANY: Final = 4
 
 # How a manager is made to die.
-Plan = Callable[[Kept], Script]
+Plan = Callable[[RestartedRole], Script]
 
 
 @attrs.frozen
 class Run:
     world: World
-    manager: Kept
+    manager: RestartedRole
     end: State
     breaches: list[str]
 
@@ -52,16 +52,16 @@ class Runs:
     counts: dict[str, Counts]
 
 
-def run_all(stage: Stage) -> Runs:
-    undisturbed = seeded(stage.make("sd"))
+def run_all(context: StoryContext) -> Runs:
+    undisturbed = seeded(context.make("sd"))
     writes = len(undisturbed.manager.proxy.writes)
     stories = {
-        name: partial(crashed, stage.make, f"sd-{name}", plan, undisturbed.end)
+        name: partial(crashed, context.make, f"sd-{name}", plan, undisturbed.end)
         for name, plan in plans(writes)
     }
-    done = side_by_side(stories)
+    done = in_parallel(stories)
     worlds = [undisturbed.world, *(each.world for each in done.values())]
-    return Runs(undisturbed, done, counts_of(stage.plane, worlds))
+    return Runs(undisturbed, done, counts_of(context.plane, worlds))
 
 
 def test_each_manager_died_where_it_was_told_to(runs: Runs) -> None:
@@ -103,13 +103,13 @@ def plans(writes: int) -> Iterator[tuple[str, Plan]]:
     yield "often", often
 
 
-def once(number: int, moment: str, manager: Kept) -> Script:
-    return nth(number, killing(manager, moment))
+def once(number: int, moment: str, manager: RestartedRole) -> Script:
+    return nth(number, crash_fault(manager, moment))
 
 
-def often(manager: Kept) -> Script:
+def often(manager: RestartedRole) -> Script:
     """Each dies after its second write, the first few of them."""
-    fault = killing(manager, "after")
+    fault = crash_fault(manager, "after")
 
     def script(write: Write) -> Fault | None:
         return fault if write.number % 2 == 0 and manager.kills < MANY else None

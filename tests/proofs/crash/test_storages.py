@@ -19,9 +19,16 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.pods import PODS
-from tests.proofs.crash.ledger import Counts, State, counts_of, difference, removed_once, state_of
-from tests.proofs.crash.story import Stage
-from tests.proofs.crash.world import Kept, World, killing, side_by_side
+from tests.proofs.crash.comparison import (
+    Counts,
+    State,
+    counts_of,
+    difference,
+    removed_once,
+    state_of,
+)
+from tests.proofs.crash.unit_story import StoryContext
+from tests.proofs.crash.world import RestartedRole, World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import Fault, Write
 
 pytestmark = pytest.mark.cluster
@@ -94,12 +101,12 @@ class Runs:
     counts: dict[str, Counts]
 
 
-def run_all(stage: Stage) -> Runs:
-    undisturbed = life(stage, "vol", [], "", {})
+def run_all(context: StoryContext) -> Runs:
+    undisturbed = life(context, "vol", [], "", {})
     stories = {
         f"{moment}-{share}": partial(
             life,
-            stage,
+            context,
             f"vol-{moment}-{share}",
             undisturbed.writes[share::SHARES],
             moment,
@@ -108,9 +115,9 @@ def run_all(stage: Stage) -> Runs:
         for moment in MOMENTS
         for share in range(SHARES)
     }
-    done = side_by_side(stories)
+    done = in_parallel(stories)
     worlds = [each.world for each in (undisturbed, *done.values())]
-    return Runs(undisturbed, done, counts_of(stage.plane, worlds))
+    return Runs(undisturbed, done, counts_of(context.plane, worlds))
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -135,10 +142,10 @@ def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs) -> None:
 
 
 def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
-    expected = told(runs.counts[runs.undisturbed.world.name])
+    expected = normalized(runs.counts[runs.undisturbed.world.name])
     wrong: list[str] = []
     for name, each in runs.disturbed.items():
-        found = told(runs.counts[each.world.name])
+        found = normalized(runs.counts[each.world.name])
         if name.startswith(LATE):
             found = removed_once(found)
         wrong += (
@@ -154,12 +161,12 @@ def test_the_audit_finds_nothing(runs: Runs) -> None:
 
 
 def life(
-    stage: Stage, name: str, deadly: Iterable[str], moment: str, ends: Mapping[str, State]
+    context: StoryContext, name: str, deadly: Iterable[str], moment: str, ends: Mapping[str, State]
 ) -> Life:
     """Ends with the first step that does not end as it should."""
-    world = stage.make(name)
-    manager, api = world.lonely_manager(helpers=HELPERS), world.api()
-    fault = killing(manager, moment, late_seconds=LATE_SECONDS) if moment else None
+    world = context.make(name)
+    manager, api = world.manager_without_election(helpers=HELPERS), world.api()
+    fault = crash_fault(manager, moment, late_seconds=LATE_SECONDS) if moment else None
     deaths = Deaths(name, frozenset(deadly), fault)
     manager.proxy.script = deaths.script
     seen: dict[str, State] = {}
@@ -173,7 +180,9 @@ def life(
     return Life(world, seen, deaths, breaches)
 
 
-def steps(world: World, api: Kept) -> Iterator[tuple[str, Callable[[], None], Callable[[], bool]]]:
+def steps(
+    world: World, api: RestartedRole
+) -> Iterator[tuple[str, Callable[[], None], Callable[[], bool]]]:
     """By what each ends in: what is asked for, and how its end is known."""
     storage, unit = f"/gpu-storages/{NAME}", "/gpu-units/unit"
     ask = partial(_ask, world, api)
@@ -213,7 +222,7 @@ def steps(world: World, api: Kept) -> Iterator[tuple[str, Callable[[], None], Ca
     yield "gone", partial(ask, "DELETE", storage), lambda: not _left(world, NAME)
 
 
-def told(counts: Counts) -> Counts:
+def normalized(counts: Counts) -> Counts:
     """Without what names one run of a prepare."""
     found: Counts = Counter()
     for (verb, kind, name), count in counts.items():
@@ -221,9 +230,9 @@ def told(counts: Counts) -> Counts:
     return found
 
 
-def _ask(world: World, api: Kept, method: str, path: str, body: object = None) -> None:
+def _ask(world: World, api: RestartedRole, method: str, path: str, body: object = None) -> None:
     """What answers a second time that it is done, or not there, was done the first time."""
-    answer = world.insist(api, method, path, body)
+    answer = world.retry_until_definite(api, method, path, body)
     assert answer.status in {200, 201, 204}, answer
 
 
@@ -282,7 +291,7 @@ def _was_first(world: World, method: str, path: str, body: Document) -> bool:
 def _settled(world: World, is_over: Callable[[], bool], end: State | None) -> State:
     if end is not None:
         return world.settled(is_over, lambda: _state(world), end)
-    return world.resting(is_over, lambda: _state(world))
+    return world.until_stable(is_over, lambda: _state(world))
 
 
 def _state(world: World) -> State:

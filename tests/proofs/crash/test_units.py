@@ -11,9 +11,9 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.proofs.crash.ledger import Counts, State, counts_of, difference
-from tests.proofs.crash.story import Stage, leftovers, live, seed, told
-from tests.proofs.crash.world import World, killing, side_by_side
+from tests.proofs.crash.comparison import Counts, State, counts_of, difference
+from tests.proofs.crash.unit_story import StoryContext, leftovers, live, normalized, seed
+from tests.proofs.crash.world import World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import nothing, nth
 
 pytestmark = pytest.mark.cluster
@@ -41,25 +41,25 @@ class Runs:
     counts: dict[str, Counts]
 
 
-def run_all(stage: Stage) -> Runs:
+def run_all(context: StoryContext) -> Runs:
     stories = {
-        f"{moment}-{share}": partial(series, stage, f"un-{moment}-{share}", moment, share)
+        f"{moment}-{share}": partial(series, context, f"un-{moment}-{share}", moment, share)
         for moment in MOMENTS
         for share in range(SHARES)
     }
-    done = side_by_side(stories)
-    return Runs(done, counts_of(stage.plane, [each.world for each in done.values()]))
+    done = in_parallel(stories)
+    return Runs(done, counts_of(context.plane, [each.world for each in done.values()]))
 
 
-def test_the_manager_died_at_every_write(runs: Runs, stage: Stage) -> None:
+def test_the_manager_died_at_every_write(runs: Runs, context: StoryContext) -> None:
     for moment in MOMENTS:
         kills = sum(runs.series[f"{moment}-{share}"].kills for share in range(SHARES))
         # The pool's own status comes and goes by the second: a write of it may be missing.
-        assert kills >= stage.undisturbed.manager_writes - 2, moment
+        assert kills >= context.undisturbed.manager_writes - 2, moment
 
 
-def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage) -> None:
-    ends = stage.undisturbed.ends
+def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, context: StoryContext) -> None:
+    ends = context.undisturbed.ends
     wrong = [
         f"{name}, write {number}, {step}:\n{difference(ends[step], seen)}"
         for name, series in runs.series.items()
@@ -70,12 +70,14 @@ def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, stage: Stage) -> N
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_everything_was_made_and_removed_exactly_as_often(runs: Runs, stage: Stage) -> None:
+def test_everything_was_made_and_removed_exactly_as_often(
+    runs: Runs, context: StoryContext
+) -> None:
     wrong = {}
     for name, series in runs.series.items():
         lives = len(series.stories)
-        expected = {key: times * lives for key, times in stage.undisturbed.counts.items()}
-        found = dict(told(runs.counts[series.world.name]))
+        expected = {key: times * lives for key, times in context.undisturbed.counts.items()}
+        found = dict(normalized(runs.counts[series.world.name]))
         if found != expected:
             wrong[name] = {
                 key: (expected.get(key), found.get(key))
@@ -89,15 +91,15 @@ def test_the_audit_finds_nothing(runs: Runs) -> None:
     assert not {name: each.breaches for name, each in runs.series.items() if each.breaches}
 
 
-def series(stage: Stage, name: str, moment: str, share: int) -> Series:
+def series(context: StoryContext, name: str, moment: str, share: int) -> Series:
     """Ends with the first story that has no write of its number: nobody died in it."""
-    undisturbed, world = stage.undisturbed, stage.make(name)
+    undisturbed, world = context.undisturbed, context.make(name)
     manager, api = world.manager(), world.api()
     seed(world, api, replicas=undisturbed.manager_writes // SHARES + SPARE)
     stories: dict[int, dict[str, State]] = {}
     for number in count(share + 1, SHARES):
         kills = manager.kills
-        manager.proxy.script = nth(number, killing(manager, moment))
+        manager.proxy.script = nth(number, crash_fault(manager, moment))
         stories[number] = live(world, api, number, undisturbed.ends)
         manager.proxy.script = nothing
         if manager.kills == kills or stories[number] != undisturbed.ends:

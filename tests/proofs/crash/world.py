@@ -76,7 +76,7 @@ COLLECTIONS: Final = {
 }
 
 
-class Kept:
+class RestartedRole:
     """A role that is started again whenever it has ended, as a kubelet would."""
 
     def __init__(self, start: Callable[[], Process], between: Proxy) -> None:
@@ -101,7 +101,7 @@ class Kept:
             time.sleep(0.001)
         return True
 
-    def tend(self) -> None:
+    def restart_ended(self) -> None:
         if self.process.has_ended:
             self.process = self._start()
 
@@ -117,7 +117,7 @@ class World:
         self.name = installation.name
         self.namespaces = (installation.stock, installation.instance, installation.system)
         self.answers: list[int] = []
-        self._kept: list[Kept] = []
+        self._kept: list[RestartedRole] = []
         self._stack = stack
         host = installation.plane.url.partition("//")[2]
         tls = ssl.create_default_context(cafile=installation.plane.certificate)
@@ -128,18 +128,20 @@ class World:
         """Its processes and proxies end, and nobody looks at it any more."""
         self._stack.close()
 
-    def manager(self) -> Kept:
+    def manager(self) -> RestartedRole:
         made = self._manager(SETTINGS)
         made.process.said("leading")
         return self._adopt(made)
 
-    def lonely_manager(self, **settings: Any) -> Kept:
+    def manager_without_election(self, **settings: Any) -> RestartedRole:
         """Leads as soon as it has started: nobody waits for a lease to run out."""
         return self._adopt(self._manager({"leaderElection": {"enabled": False}, **settings}))
 
-    def api(self) -> Kept:
+    def api(self) -> RestartedRole:
         between = self._proxy()
-        return self._adopt(Kept(lambda: self.installation.api(server=between.url), between))
+        return self._adopt(
+            RestartedRole(lambda: self.installation.api(server=between.url), between)
+        )
 
     def until(
         self,
@@ -150,15 +152,15 @@ class World:
     ) -> T:
         """Meanwhile whatever has ended is started again."""
 
-        def tended() -> T:
-            self.tend()
+        def restarting() -> T:
+            self.restart_ended()
             return look()
 
-        return until(tended, holds, seconds=seconds, explain=self._tails)
+        return until(restarting, holds, seconds=seconds, explain=self._tails)
 
-    def tend(self) -> None:
+    def restart_ended(self) -> None:
         for kept in self._kept:
-            kept.tend()
+            kept.restart_ended()
 
     def breaches(self) -> list[str]:
         """What the audit by hand finds once nothing is left that may come right by itself."""
@@ -176,13 +178,13 @@ class World:
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
-            self.tend()
+            self.restart_ended()
             if seems() and not self._is_awaiting_a_write() and (seen := look()) == end:
                 return seen
             time.sleep(SETTLE_SECONDS)
         return look()
 
-    def resting(self, seems: Callable[[], bool], look: Callable[[], T]) -> T:
+    def until_stable(self, seems: Callable[[], bool], look: Callable[[], T]) -> T:
         """What is seen once it seems to be the end, and then no longer changes."""
         self.until(seems, bool)
         seen = look()
@@ -192,7 +194,7 @@ class World:
             if seen == before:
                 return seen
 
-    def wait_until_serving(self, at: Kept) -> None:
+    def wait_until_serving(self, at: RestartedRole) -> None:
         def health() -> Any:
             answer = self.ask(at, "GET", "/health")
             return answer.data if answer else {}
@@ -203,7 +205,7 @@ class World:
 
         self.until(health, is_well)
 
-    def ask(self, at: Kept, method: str, path: str, body: object = None) -> Answer | None:
+    def ask(self, at: RestartedRole, method: str, path: str, body: object = None) -> Answer | None:
         """None: the connection died before an answer came."""
         try:
             answer = request(method, at.url + path, body)
@@ -212,8 +214,14 @@ class World:
         self.answers.append(answer.status)
         return answer
 
-    def insist(
-        self, at: Kept, method: str, path: str, body: object = None, *, then: Kept | None = None
+    def retry_until_definite(
+        self,
+        at: RestartedRole,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        then: RestartedRole | None = None,
     ) -> Answer:
         """The same request again until its outcome is known; from the second time on `then`."""
         deadline = time.monotonic() + WAIT_SECONDS
@@ -223,7 +231,7 @@ class World:
                 return answer
             assert time.monotonic() < deadline, f"{method} {path}: {answer}\n{self._tails()}"
             time.sleep(RETRY_SECONDS)
-            self.tend()
+            self.restart_ended()
             at = then or at
 
     def items(self, path: str) -> list[dict[str, Any]]:
@@ -235,14 +243,16 @@ class World:
     def _is_awaiting_a_write(self) -> bool:
         return any(kept.proxy.is_busy for kept in self._kept)
 
-    def _manager(self, settings: Mapping[str, Any]) -> Kept:
+    def _manager(self, settings: Mapping[str, Any]) -> RestartedRole:
         between = self._proxy()
-        return Kept(lambda: self.installation.manager(server=between.url, **settings), between)
+        return RestartedRole(
+            lambda: self.installation.manager(server=between.url, **settings), between
+        )
 
     def _proxy(self) -> Proxy:
         return self._stack.enter_context(proxy(self.plane.url, self.plane.certificate))
 
-    def _adopt(self, kept: Kept) -> Kept:
+    def _adopt(self, kept: RestartedRole) -> RestartedRole:
         self._kept.append(kept)
         self._stack.callback(kept.end)
         return kept
@@ -254,7 +264,7 @@ class World:
 MakeWorld = Callable[[str], World]
 
 
-def killing(kept: Kept, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
+def crash_fault(kept: RestartedRole, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
     """`before` the write reaches the server, `after` it did, or so that it lands `late`."""
     match moment:
         case "before":
@@ -268,10 +278,10 @@ def killing(kept: Kept, moment: str, *, late_seconds: float = LATE_SECONDS) -> F
 
 
 @contextmanager
-def nursery() -> Iterator[Keeper]:
+def forking_keeper() -> Iterator[Keeper]:
     """What it starts ends with the block."""
     folder = Path(tempfile.mkdtemp(prefix="gpuruntime-worlds-"))
-    keeper = Keeper(folder, NOWHERE, program=("-m", "tests.proofs.crash.nursery"))
+    keeper = Keeper(folder, NOWHERE, program=("-m", "tests.proofs.crash.forking_keeper"))
     try:
         yield keeper
     finally:
@@ -283,7 +293,7 @@ def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World
     logs = folder / name
     logs.mkdir()
     installation = Installation(plane, keeper, logs, name)
-    _furnish(installation)
+    _apply_manifests(installation)
     return World(installation, ExitStack())
 
 
@@ -305,7 +315,7 @@ def has_ended(stat: TextIO) -> bool:
     return text.rpartition(") ")[2].startswith(("Z", "X"))
 
 
-def _furnish(installation: Installation) -> None:
+def _apply_manifests(installation: Installation) -> None:
     """As `kubectl apply` of the manifests, without its start and its looks for every world."""
     for document in installation.documents():
         path = COLLECTIONS[document["kind"]].format(document["metadata"].get("namespace"))
@@ -317,7 +327,7 @@ def _furnish(installation: Installation) -> None:
                     raise
 
 
-def side_by_side(stories: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+def in_parallel(stories: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     """Each in a thread of its own; the first failure is raised once all have ended."""
     with ThreadPoolExecutor(max_workers=len(stories)) as pool:
         futures = {name: pool.submit(story) for name, story in stories.items()}

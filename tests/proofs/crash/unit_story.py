@@ -14,8 +14,8 @@ import attrs
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
-from tests.proofs.crash.ledger import Counts, State, state_of
-from tests.proofs.crash.world import Kept, MakeWorld, World
+from tests.proofs.crash.comparison import Counts, State, state_of
+from tests.proofs.crash.world import MakeWorld, RestartedRole, World
 from tests.proofs.real_cluster.controlplane import ControlPlane
 
 Document = dict[str, Any]
@@ -40,7 +40,7 @@ class Undisturbed:
 
 
 @attrs.frozen
-class Stage:
+class StoryContext:
     """What all stories of a run have in common."""
 
     plane: ControlPlane
@@ -48,13 +48,13 @@ class Stage:
     undisturbed: Undisturbed
 
 
-def seed(world: World, api: Kept, replicas: int) -> None:
+def seed(world: World, api: RestartedRole, replicas: int) -> None:
     """Returns when all are ready and recorded."""
     body = {"operationID": "seed", "specName": "g1.1", "replicas": replicas, **ENVELOPE}
-    answer = world.insist(api, "POST", "/operator/stock-units", body)
+    answer = world.retry_until_definite(api, "POST", "/operator/stock-units", body)
     assert answer.status in {200, 202}, answer
     world.until(
-        lambda: world.insist(api, "GET", "/operator/jobs/seed").data,
+        lambda: world.retry_until_definite(api, "GET", "/operator/jobs/seed").data,
         lambda job: job["ready"] == replicas and job["status"] == "succeeded",
     )
 
@@ -70,7 +70,9 @@ def order(name: str) -> Document:
     }
 
 
-def live(world: World, api: Kept, number: int, ends: Mapping[str, State] = {}) -> dict[str, State]:
+def live(
+    world: World, api: RestartedRole, number: int, ends: Mapping[str, State] = {}
+) -> dict[str, State]:
     """What was there after each step.
 
     With `ends` each step waits to show the same, and the first one that does not is the last.
@@ -80,12 +82,12 @@ def live(world: World, api: Kept, number: int, ends: Mapping[str, State] = {}) -
     requests = (("started", "POST", "/gpu-units", order(name), "Ready"), *_changes(path))
     seen: dict[str, State] = {}
     for step, method, where, body, phase in requests:
-        answer = world.insist(api, method, where, body)
+        answer = world.retry_until_definite(api, method, where, body)
         assert answer.status in {200, 201}, answer
         seen[step] = _settled(world, name, phase, ends.get(step))
         if seen[step] != ends.get(step, seen[step]):
             return seen
-    answer = world.insist(api, "DELETE", path)
+    answer = world.retry_until_definite(api, "DELETE", path)
     # What answers a second time that it is not there was done the first time.
     assert answer.status in {204, 404}, answer
     return seen
@@ -98,7 +100,7 @@ def _changes(path: str) -> Iterator[tuple[str, str, str, Document, str]]:
     yield "resumed", "PUT", path, {"suspended": False}, "Ready"
 
 
-def told(counts: Counts) -> Counts:
+def normalized(counts: Counts) -> Counts:
     """By what a name stands for; how much was seeded is no part of a story."""
     found: Counts = Counter()
     for (verb, kind, name), count in counts.items():

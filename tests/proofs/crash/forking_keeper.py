@@ -49,7 +49,7 @@ class Forked:
         return self._code
 
 
-class Nursery(keeper.Keeper):
+class ForkingKeeper(keeper.Keeper):
     def _start(self, argv: list[str], log: Path) -> keeper.Child:
         output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         pid = os.fork()
@@ -77,4 +77,4 @@ def _live(argv: list[str], output: int) -> int:
 
 
 if __name__ == "__main__":
-    keeper.main(Nursery())
+    keeper.main(ForkingKeeper())
