@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.proofs.bench import (
-    besieging,
     claiming,
     creating,
+    embedded_server,
+    idle_manager,
     invoking,
     listing,
-    local_server,
-    managing,
-    resting,
+    slow_callers,
 )
 from tests.proofs.bench.rows import Row
 
@@ -89,13 +88,13 @@ def main() -> int:
         sync_rows,
         event_rows,
         queue_rows,
-        local_server.rows,
+        embedded_server.rows,
         listing.rows,
-        besieging.rows,
+        slow_callers.rows,
         creating.rows,
         claiming.rows,
-        managing.rows,
-        resting.rows,
+        claiming.managed_rows,
+        idle_manager.rows,
         invoking.rows,
     ):
         for row in rows():

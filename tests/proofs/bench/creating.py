@@ -17,9 +17,9 @@ import attrs
 
 from gpuruntime.operations.options import Namespaces
 from tests.proofs.bench.connections import Address, Connection, connections
-from tests.proofs.bench.orders import Pair, add_stock, add_units, ask, pair, spread
-from tests.proofs.bench.product import address_of, furnished_plane, health, replica
+from tests.proofs.bench.product import address_of, health, prepared_plane, replica
 from tests.proofs.bench.rows import Row
+from tests.proofs.bench.unit_requests import Pair, add_stock, add_units, ask, pair, spread
 from tests.proofs.real_cluster.controlplane import ControlPlane
 
 UNITS_THERE = (0, 1_000, 10_000)
@@ -41,7 +41,7 @@ def place_of(there: int) -> Namespaces:
 
 
 @attrs.frozen(kw_only=True)
-class Parties:
+class CreateContext:
     """Whoever is measured, and the raw writes that are left to do."""
 
     plane: Address
@@ -63,35 +63,35 @@ async def timed(work: Awaitable[None]) -> float:
     return time.perf_counter() - begun
 
 
-async def alone(parties: Parties) -> Seconds:
+async def alone(context: CreateContext) -> Seconds:
     """One caller, who asks one after the other."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     async with AsyncExitStack() as stack:
-        (raw,) = await stack.enter_async_context(connections(parties.plane, 1))
+        (raw,) = await stack.enter_async_context(connections(context.plane, 1))
         apis = {
             there: await stack.enter_async_context(connections(address, 1))
-            for there, address in parties.apis.items()
+            for there, address in context.apis.items()
         }
         for _ in range(TURNS):
-            seconds[RAW].append(await timed(parties.write_pair(raw)))
+            seconds[RAW].append(await timed(context.write_pair(raw)))
             for there, (api,) in apis.items():
-                seconds[str(there)].append(await timed(parties.create(api)))
+                seconds[str(there)].append(await timed(context.create(api)))
     return seconds
 
 
-async def together(parties: Parties) -> Seconds:
+async def together(context: CreateContext) -> Seconds:
     """Many callers at once, of the raw writes and then of the api without units."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
 
     async def write(connection: Connection, _: int) -> None:
-        seconds[RAW].append(await timed(parties.write_pair(connection)))
+        seconds[RAW].append(await timed(context.write_pair(connection)))
 
     async def create(connection: Connection, _: int) -> None:
-        seconds["0"].append(await timed(parties.create(connection)))
+        seconds["0"].append(await timed(context.create(connection)))
 
-    async with connections(parties.plane, CALLERS) as raw:
+    async with connections(context.plane, CALLERS) as raw:
         await spread(raw, range(BURST), write)
-    async with connections(parties.apis[0], CALLERS) as api:
+    async with connections(context.apis[0], CALLERS) as api:
         await spread(api, range(BURST), create)
     return seconds
 
@@ -109,10 +109,10 @@ async def measured(plane: ControlPlane) -> tuple[list[Seconds], list[Seconds]]:
                 apis[there] = await stack.enter_async_context(replica(plane.kubeconfig, place))
                 await health(apis[there], "readyStockCount", least=STOCK)
         pairs = [pair(place_of(0), each, f"pair-{each.metadata.name}") for each in bare]
-        parties = Parties(plane=address, apis=apis, pairs=iter(pairs))
+        context = CreateContext(plane=address, apis=apis, pairs=iter(pairs))
         return (
-            [await alone(parties) for _ in range(ROUNDS)],
-            [await together(parties) for _ in range(ROUNDS)],
+            [await alone(context) for _ in range(ROUNDS)],
+            [await together(context) for _ in range(ROUNDS)],
         )
 
 
@@ -132,7 +132,7 @@ def milliseconds(rounds: list[Seconds], name: str) -> float:
 
 
 def rows() -> Iterator[Row]:
-    with furnished_plane(*map(place_of, UNITS_THERE)) as plane:
+    with prepared_plane(*map(place_of, UNITS_THERE)) as plane:
         single, many = asyncio.run(measured(plane))
     raw = milliseconds(single, RAW)
     yield Row(name="claim: two raw writes, p50", value=raw, unit="ms")

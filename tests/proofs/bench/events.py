@@ -18,11 +18,9 @@ from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
-from tests.proofs.bench.pod_server import SENT_AT
-from tests.proofs.bench.pods import PODS
-from tests.proofs.bench.serving import pod_server, transport_to
+from tests.proofs.bench.pod_server import PODS, SENT_AT, pod_server, transport_to
 
-HELD = 2_000
+EXISTING_PODS = 2_000
 
 
 class Reconciles:
@@ -91,7 +89,7 @@ async def library(url: str, seen: Reconciles, *, as_models: bool) -> None:
 
 async def main(variant: str, rate: float, count: int) -> None:
     seen = Reconciles(count)
-    async with pod_server(pods=HELD, events=count, rate=rate) as url:
+    async with pod_server(pods=EXISTING_PODS, events=count, rate=rate) as url:
         started = time.perf_counter()
         if variant == "informer":
             await informer(url, seen)

@@ -30,11 +30,11 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.operations.options import Namespaces
 from tests.proofs.bench.connections import Address, Connection, connections
-from tests.proofs.bench.local_server import DEFINITIONS, send
-from tests.proofs.bench.orders import READY, UNITS, order
+from tests.proofs.bench.embedded_server import DEFINITIONS, send
+from tests.proofs.bench.pod_server import kubeconfig_of
 from tests.proofs.bench.product import replica
 from tests.proofs.bench.rows import Row
-from tests.proofs.bench.serving import kubeconfig_of
+from tests.proofs.bench.unit_requests import READY, UNITS, order
 
 PLACE = Namespaces()
 UNITS_THERE = 10_000
@@ -67,7 +67,7 @@ def empty_server() -> Server:
     return server
 
 
-def furnished_server() -> Server:
+def server_with_units() -> Server:
     server = empty_server()
     for number in range(UNITS_THERE):
         name = f"unit-{number:05}"
@@ -119,8 +119,8 @@ def status(name: str) -> dict[str, Any]:
 
 
 async def run_cluster() -> None:
-    async with serve(furnished_server()) as url:
-        tell(url)
+    async with serve(server_with_units()) as url:
+        print_line(url)
         await asyncio.Event().wait()
 
 
@@ -136,11 +136,11 @@ async def run_static(size: int) -> None:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    tell(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    print_line(f"http://127.0.0.1:{runner.addresses[0][1]}")
     await asyncio.Event().wait()
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -225,7 +225,7 @@ def main(arguments: list[str]) -> None:
             asyncio.run(run_static(int(size)))
         case _:
             for row in rows():
-                tell(str(row))
+                print_line(str(row))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ USER_AGENT = "gpuruntime"
 
 
 @contextmanager
-def furnished_plane(*places: Namespaces) -> Iterator[ControlPlane]:
+def prepared_plane(*places: Namespaces) -> Iterator[ControlPlane]:
     """With everything that the manifests install; the process ends where no binaries are."""
     try:
         folder = binaries.find_or_build()

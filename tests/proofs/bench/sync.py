@@ -21,8 +21,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration, CoreV1Api
 from gpuruntime.informer.informer import Informer
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import Request, Transport
-from tests.proofs.bench.pods import PODS
-from tests.proofs.bench.serving import pod_server, transport_to
+from tests.proofs.bench.pod_server import PODS, pod_server, transport_to
 
 COUNT = 50_000
 # The generated models take so long that a part of the Pods has to do.

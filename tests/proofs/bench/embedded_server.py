@@ -1,4 +1,4 @@
-"""The embedded API server's own speed: `python -m tests.proofs.bench.local_server`.
+"""The embedded API server's own speed: `python -m tests.proofs.bench.embedded_server`.
 
 Over HTTP the server is a process of its own, so that its clients do not use up its core. What
 is measured inside one process counts its processor time, which other work on the machine does
@@ -138,7 +138,7 @@ async def http_writes() -> Spent:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.proofs.bench.local_server",
+        "tests.proofs.bench.embedded_server",
         "serve",
         stdout=asyncio.subprocess.PIPE,
     )

@@ -1,6 +1,6 @@
 """A good caller beside 1,000 that send half of what they say.
 
-    python -m tests.proofs.bench.besieging [slow URL]
+    python -m tests.proofs.bench.slow_callers [slow URL]
 
 The api is a process like any other, before an embedded cluster in this one where nothing happens.
 The slow ones are a process too: half of them send a head byte by byte, the others a body, and
@@ -22,11 +22,11 @@ import yaml
 from gpuruntime.embedded.apiserver.http_listener import serve
 from gpuruntime.operations.options import Namespaces
 from tests.proofs.bench.connections import Address, Connection, connections
-from tests.proofs.bench.listing import empty_server, quietest, tell
-from tests.proofs.bench.orders import UNITS
+from tests.proofs.bench.listing import empty_server, print_line, quietest
+from tests.proofs.bench.pod_server import kubeconfig_of
 from tests.proofs.bench.product import replica
 from tests.proofs.bench.rows import Row
-from tests.proofs.bench.serving import kubeconfig_of
+from tests.proofs.bench.unit_requests import UNITS
 
 PLACE = Namespaces()
 SLOW = 1_000
@@ -52,7 +52,7 @@ async def slow(url: str) -> None:
         for number in range(SLOW):
             tasks.create_task(_again_and_again(url, number))
         await asyncio.sleep(2 * SPREAD_SECONDS)
-        tell("there")
+        print_line("there")
 
 
 async def _again_and_again(url: str, number: int) -> None:
@@ -77,8 +77,8 @@ async def _once(url: str, start: bytes) -> None:
 
 
 @asynccontextmanager
-async def siege(url: str) -> AsyncIterator[None]:
-    command = (sys.executable, "-m", "tests.proofs.bench.besieging", "slow", url)
+async def slow_caller_process(url: str) -> AsyncIterator[None]:
+    command = (sys.executable, "-m", "tests.proofs.bench.slow_callers", "slow", url)
     started = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert started.stdout is not None
     try:
@@ -90,7 +90,7 @@ async def siege(url: str) -> AsyncIterator[None]:
 
 
 @attrs.frozen(kw_only=True)
-class Waits:
+class ResponseTimes:
     """Seconds of each answer, round by round."""
 
     alone: list[list[float]]
@@ -108,13 +108,13 @@ async def asked(good: Connection) -> list[float]:
     return waits
 
 
-async def measured() -> Waits:
-    waits = Waits(alone=[], beside=[])
-    async with besieged_api() as address, connections(address, 1) as (good,):
+async def measured() -> ResponseTimes:
+    waits = ResponseTimes(alone=[], beside=[])
+    async with api_process() as address, connections(address, 1) as (good,):
         await asked(good)
         for _ in range(ROUNDS):
             waits.alone.append(await asked(good))
-        async with siege(address.url):
+        async with slow_caller_process(address.url):
             for _ in range(2 * ROUNDS):
                 waits.beside.append(await asked(good))
                 await asyncio.sleep(PAUSE_OF_ROUNDS_SECONDS)
@@ -125,7 +125,7 @@ async def measured() -> Waits:
 
 
 @asynccontextmanager
-async def besieged_api() -> AsyncIterator[Address]:
+async def api_process() -> AsyncIterator[Address]:
     async with serve(empty_server(), port=0) as url:
         with tempfile.TemporaryDirectory() as folder:
             kubeconfig = Path(folder) / "kubeconfig"
@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> None:
             asyncio.run(slow(url))
         case _:
             for row in rows():
-                tell(str(row))
+                print_line(str(row))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A manager with 10,000 units at rest: `python -m tests.proofs.bench.resting`.
+"""A manager with 10,000 units at rest: `python -m tests.proofs.bench.idle_manager`.
 
 It shares its process with an embedded API server where no controllers run: every unit has its
 children and waits for a Pod that never comes. The processor's time is that of both together.
@@ -19,8 +19,8 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.roles.manager import Manager
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
 from gpuruntime.telemetry.logs import configure
+from tests.proofs.bench.embedded_server import send
 from tests.proofs.bench.listing import PLACE, empty_server, unit
-from tests.proofs.bench.local_server import send
 from tests.proofs.bench.product import until
 from tests.proofs.bench.rows import Row
 
@@ -53,14 +53,14 @@ class Counting:
 
 
 @attrs.frozen(kw_only=True)
-class Rest:
+class IdleMeasurement:
     settling_seconds: float
     share: float
     writes: int
     lists: int
 
 
-def furnished_server() -> Server:
+def server_with_units() -> Server:
     server = empty_server()
     for number in range(UNITS_THERE):
         path = GPU_UNITS.path(namespace=PLACE.instance)
@@ -68,8 +68,8 @@ def furnished_server() -> Server:
     return server
 
 
-async def measured() -> Rest:
-    transport = Counting(InProcessTransport(furnished_server()))
+async def measured() -> IdleMeasurement:
+    transport = Counting(InProcessTransport(server_with_units()))
     listener = OperationsSettings(listen=Address("127.0.0.1", 0))
     manager = Manager(Settings(operations=listener), transport=transport)
     async with asyncio.TaskGroup() as tasks:
@@ -80,7 +80,7 @@ async def measured() -> Rest:
         assert transport.writes > UNITS_THERE, transport.writes
         writes, lists, processor = transport.writes, transport.lists, time.process_time()
         await asyncio.sleep(WINDOW_SECONDS)
-        rest = Rest(
+        rest = IdleMeasurement(
             settling_seconds=settled,
             share=(time.process_time() - processor) / WINDOW_SECONDS,
             writes=transport.writes - writes,
