@@ -22,11 +22,11 @@ from tests.proofs.bench.connections import Address
 from tests.proofs.bench.product import address_of
 from tests.proofs.bench.rows import Row
 from tests.proofs.load import logs, report
+from tests.proofs.load.control_plane import large_options
 from tests.proofs.load.mirrors import Mirrors
-from tests.proofs.load.plane import roomy
 from tests.proofs.load.report import MANAGER, Memory
+from tests.proofs.load.sampling import ObservedProcess, StageSamples, sampled
 from tests.proofs.load.stages import Size, Stages
-from tests.proofs.load.watching import Stretch, Watched, watched
 from tests.proofs.real_cluster import binaries
 from tests.proofs.real_cluster.auditing import audited, told
 from tests.proofs.real_cluster.controlplane import control_plane
@@ -46,34 +46,36 @@ class Run:
         self._mirrors = Mirrors(address_of(made.plane), made)
         apis = [Address(each.process.address) for each in self._product if each.name != MANAGER]
         self._stages = Stages(size, apis, self._mirrors, self._product)
-        self._stretches: list[Stretch] = []
+        self._measured_stages: list[StageSamples] = []
         self.rows: dict[str, list[Row]] = {}
 
     async def carry_out(self) -> None:
-        before = {each.name: (await each.look()).resident_bytes for each in self._product}
-        async with watched("seeding", self._product) as stretch:
+        before = {each.name: (await each.sample()).resident_bytes for each in self._product}
+        async with sampled("seeding", self._product) as stage:
             seeded = await self._stages.seed()
-        self._tell(stretch, report.seeding(stretch, seeded, self._size))
-        async with watched("claiming", self._product) as stretch:
+        self._report(stage, report.seeding(stage, seeded, self._size))
+        async with sampled("claiming", self._product) as stage:
             claimed = await self._stages.claim()
-        self._tell(stretch, report.claiming(stretch, claimed, self._size))
-        async with watched("resting", self._product, look_seconds=inf) as stretch:
+        self._report(stage, report.claiming(stage, claimed, self._size))
+        async with sampled("resting", self._product, sample_seconds=inf) as stage:
             await self._stages.rest()
-        memory = await self._memory(before, stretch)
-        self._tell(stretch, report.resting(stretch, memory))
-        async with watched("deleting", self._product) as stretch:
+        memory = await self._memory(before, stage)
+        self._report(stage, report.resting(stage, memory))
+        async with sampled("deleting", self._product) as stage:
             deleted = await self._stages.delete()
-        self._tell(stretch, report.deleting(stretch, deleted))
+        self._report(stage, report.deleting(stage, deleted))
         breaches = await self._stages.breaches()
         breaches += told(await audited(self._made, watch_seconds=GRACES_SECONDS))
-        self._show("in all", report.soundness(self._stretches, len(breaches), self._grave()))
+        self._show(
+            "in all", report.soundness(self._measured_stages, len(breaches), self._error_count())
+        )
 
     @property
     def missed(self) -> int:
         return sum(row.is_missed for rows in self.rows.values() for row in rows)
 
     @property
-    def said(self) -> dict[str, int]:
+    def logged(self) -> dict[str, int]:
         """Warnings and worse, by process, level and event."""
         return {
             f"{each.name}: {level}: {event}": count
@@ -81,42 +83,42 @@ class Run:
             for (level, event), count in logs.counted(each.process.log).items()
         }
 
-    async def _memory(self, before: Mapping[str, int], stretch: Stretch) -> list[Memory]:
+    async def _memory(self, before: Mapping[str, int], stage: StageSamples) -> list[Memory]:
         wire = {True: await self._mirrors.bytes_of_manager()}
         wire[False] = await self._mirrors.bytes_of_api()
         return [
             Memory(
                 name=name,
-                grown_bytes=stay.looks[-1].resident_bytes - before[name],
+                grown_bytes=process.samples[-1].resident_bytes - before[name],
                 wire_bytes=wire[name == MANAGER],
             )
-            for name, stay in stretch.stays.items()
+            for name, process in stage.processes.items()
         ]
 
-    def _grave(self) -> int:
+    def _error_count(self) -> int:
         counts = [logs.counted(each.process.log) for each in self._product]
         return sum(
             amount
             for counted in counts
             for (level, _), amount in counted.items()
-            if level in logs.GRAVE
+            if level in logs.ERROR_LEVELS
         )
 
-    def _tell(self, stretch: Stretch, rows: Iterable[Row]) -> None:
-        self._stretches.append(stretch)
-        self._show(f"{stretch.name}, {stretch.seconds:.0f} s", rows)
+    def _report(self, stage: StageSamples, rows: Iterable[Row]) -> None:
+        self._measured_stages.append(stage)
+        self._show(f"{stage.name}, {stage.seconds:.0f} s", rows)
 
     def _show(self, title: str, rows: Iterable[Row]) -> None:
         shown = self.rows[title] = list(rows)
         print(f"\n{title}", *shown, sep="\n", flush=True)
 
 
-def started(made: Installation) -> tuple[Watched, ...]:
+def started(made: Installation) -> tuple[ObservedProcess, ...]:
     processes = {MANAGER: made.manager(), "api 1": made.api(), "api 2": made.api()}
     for process in processes.values():
         process.wait_until_ready()
     processes[MANAGER].said("leading")
-    return tuple(Watched(name, process) for name, process in processes.items())
+    return tuple(ObservedProcess(name, process) for name, process in processes.items())
 
 
 def document_of(run: Run, size: Size) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def document_of(run: Run, size: Size) -> dict[str, Any]:
         "load": os.getloadavg(),
         "missed": run.missed,
         "rows": {title: [attrs.asdict(row) for row in rows] for title, rows in run.rows.items()},
-        "said": run.said,
+        "said": run.logged,
     }
 
 
@@ -164,14 +166,16 @@ def main() -> int:
     os.environ.setdefault("GOGC", "400")
     with (
         log_folder(given.logs) as folder,
-        control_plane(programs, folder, roomy(folder, pods=size.stock + size.active)) as plane,
+        control_plane(
+            programs, folder, large_options(folder, pods=size.stock + size.active)
+        ) as plane,
         installation(plane, folder) as made,
     ):
         run = Run(size, made)
         try:
             asyncio.run(run.carry_out())
         finally:
-            for line, count in run.said.items():
+            for line, count in run.logged.items():
                 print(f"{count:>8} times {line}")
             if given.json:
                 given.json.write_text(json.dumps(document_of(run, size), indent=1))

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from tests.proofs.bench.connections import Address, Connection, connections
-from tests.proofs.bench.orders import spread
+from tests.proofs.bench.unit_requests import spread
 
 
 class RefusedError(Exception):
@@ -25,7 +25,7 @@ class Request:
 
 
 @attrs.frozen
-class Served:
+class ServedRequest:
     """One request of a caller."""
 
     status: int
@@ -33,10 +33,10 @@ class Served:
 
 
 @attrs.frozen
-class Rush:
+class BurstResult:
     """All requests of a crowd."""
 
-    served: Sequence[Served]
+    served: Sequence[ServedRequest]
     seconds: float
 
     @property
@@ -53,14 +53,16 @@ class Rush:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-async def rush(apis: Sequence[Address], requests: Sequence[Request], *, callers: int) -> Rush:
+async def send_burst(
+    apis: Sequence[Address], requests: Sequence[Request], *, callers: int
+) -> BurstResult:
     """Each caller asks again as soon as it is answered."""
-    served: list[Served] = []
+    served: list[ServedRequest] = []
 
     async def serve(connection: Connection, request: Request) -> None:
         begun = time.perf_counter()
         answer = await connection.send(request.method, request.path, request.body)
-        served.append(Served(answer.status, time.perf_counter() - begun))
+        served.append(ServedRequest(answer.status, time.perf_counter() - begun))
 
     async with AsyncExitStack() as stack:
         opened = [
@@ -70,7 +72,7 @@ async def rush(apis: Sequence[Address], requests: Sequence[Request], *, callers:
         ]
         begun = time.perf_counter()
         await spread(opened, requests, serve)
-        return Rush(served, time.perf_counter() - begun)
+        return BurstResult(served, time.perf_counter() - begun)
 
 
 async def ask(address: Address, path: str) -> Any:

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-GRAVE = frozenset({"error", "critical"})
+ERROR_LEVELS = frozenset({"error", "critical"})
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from tests.proofs.bench.rows import Row
-from tests.proofs.load.callers import Rush
-from tests.proofs.load.stages import LEASES, REQUESTS, WRITES, Followed, Seeded, Size
-from tests.proofs.load.watching import Stay, Stretch
+from tests.proofs.load.callers import BurstResult
+from tests.proofs.load.sampling import ProcessSamples, StageSamples
+from tests.proofs.load.stages import LEASES, REQUESTS, WRITES, CompletedBurst, Seeded, Size
 
 MANAGER = "manager"
 RECONCILES = "gpuruntime_reconciles_total"
@@ -31,7 +31,7 @@ KEPT_PER_WIRE = 0.9
 # What connections, their buffers and code that ran once take, however little is mirrored.
 WORKING_MB = 64
 # They go by the second or are told beside, not by the unit.
-BESIDE = frozenset({"stockpools.runtime.lokiwager.io", "events", LEASES})
+NOT_PER_UNIT = frozenset({"stockpools.runtime.lokiwager.io", "events", LEASES})
 ENDED = "ended"
 
 
@@ -44,23 +44,23 @@ class Memory:
     wire_bytes: int
 
 
-def seeding(stretch: Stretch, seeded: Seeded, size: Size) -> Iterator[Row]:
+def seeding(stage: StageSamples, seeded: Seeded, size: Size) -> Iterator[Row]:
     yield _number("stock made", size.stock / seeded.created_seconds, "1/s")
     yield _number("stock ready", size.stock / seeded.ready_seconds, "1/s")
-    yield from _writes(stretch, size.stock, WRITES_PER_STOCK)
-    yield from _reconciles(stretch, size.stock)
-    yield from _pools(stretch, size)
-    yield from _health(stretch)
+    yield from _writes(stage, size.stock, WRITES_PER_STOCK)
+    yield from _reconciles(stage, size.stock)
+    yield from _pools(stage, size)
+    yield from _health(stage)
 
 
-def claiming(stretch: Stretch, claimed: Followed, size: Size) -> Iterator[Row]:
-    yield from _rush("claims", claimed.rush, 201)
+def claiming(stage: StageSamples, claimed: CompletedBurst, size: Size) -> Iterator[Row]:
+    yield from _burst("claims", claimed.burst, 201)
     yield _number("units ready", size.active / claimed.seconds, "1/s")
-    yield from _writes(stretch, size.active, WRITES_PER_CLAIM)
-    events = sum(_written(stretch, "events").values()) / size.active
+    yield from _writes(stage, size.active, WRITES_PER_CLAIM)
+    events = sum(_written(stage, "events").values()) / size.active
     yield Row(name="  Events each", value=events, unit="", at_most=EVENTS_PER_CLAIM, tolerance=1)
     per_claim = sum(
-        stretch.total(RECONCILES, controller=each) for each in ("unit", "stock", "deletion")
+        stage.total(RECONCILES, controller=each) for each in ("unit", "stock", "deletion")
     )
     yield Row(
         name="  reconciles each",
@@ -69,18 +69,18 @@ def claiming(stretch: Stretch, claimed: Followed, size: Size) -> Iterator[Row]:
         at_most=RECONCILES_PER_CLAIM,
         tolerance=1,
     )
-    yield from _reconciles(stretch, size.active)
-    yield from _pools(stretch, size)
-    yield from _health(stretch)
+    yield from _reconciles(stage, size.active)
+    yield from _pools(stage, size)
+    yield from _health(stage)
 
 
-def resting(stretch: Stretch, memory: Iterable[Memory]) -> Iterator[Row]:
-    writes = sum(_written(stretch).values())
+def resting(stage: StageSamples, memory: Iterable[Memory]) -> Iterator[Row]:
+    writes = sum(_written(stage).values())
     yield Row(name="writes but Leases", value=writes, unit="", at_most=0)
-    lists = stretch.total(REQUESTS, verb="list")
+    lists = stage.total(REQUESTS, verb="list")
     yield Row(name="lists", value=lists, unit="", at_most=0)
-    for name, stay in stretch.stays.items():
-        share = stay.processor_seconds / stretch.seconds
+    for name, process in stage.processes.items():
+        share = process.processor_seconds / stage.seconds
         yield Row(name=f"{name}: share of a core", value=share, unit="", at_most=REST_SHARE)
     for each in memory:
         wire = each.wire_bytes / 1e6
@@ -91,30 +91,30 @@ def resting(stretch: Stretch, memory: Iterable[Memory]) -> Iterator[Row]:
             unit="MB",
             at_most=KEPT_PER_WIRE * wire + WORKING_MB,
         )
-    yield from _health(stretch)
+    yield from _health(stage)
 
 
-def deleting(stretch: Stretch, deleted: Followed) -> Iterator[Row]:
-    count = len(deleted.rush.served)
-    yield from _rush("deletions", deleted.rush, 204)
+def deleting(stage: StageSamples, deleted: CompletedBurst) -> Iterator[Row]:
+    count = len(deleted.burst.served)
+    yield from _burst("deletions", deleted.burst, 204)
     yield _number("units gone, with their Pods", count / deleted.seconds, "1/s")
-    yield from _writes(stretch, count, WRITES_PER_DELETION)
-    yield from _reconciles(stretch, count)
-    yield from _health(stretch)
+    yield from _writes(stage, count, WRITES_PER_DELETION)
+    yield from _reconciles(stage, count)
+    yield from _health(stage)
 
 
-def soundness(stretches: Iterable[Stretch], breaches: int, grave: int) -> Iterator[Row]:
+def soundness(stages: Iterable[StageSamples], breaches: int, errors: int) -> Iterator[Row]:
     yield Row(name="breaches of the audit", value=breaches, unit="", at_most=0)
-    yield Row(name="errors in the logs", value=grave, unit="", at_most=0)
-    yield from _restarts(stretches)
+    yield Row(name="errors in the logs", value=errors, unit="", at_most=0)
+    yield from _restarts(stages)
 
 
-def _restarts(stretches: Iterable[Stretch]) -> Iterator[Row]:
+def _restarts(stages: Iterable[StageSamples]) -> Iterator[Row]:
     """The server ends each watch after some minutes; whatever else ends one is a fault."""
     counted: Counter[str] = Counter()
-    for stretch in stretches:
-        for stay in stretch.stays.values():
-            found = stay.added.by("gpuruntime_informer_watch_restarts_total", "cause")
+    for stage in stages:
+        for process in stage.processes.values():
+            found = process.added.by("gpuruntime_informer_watch_restarts_total", "cause")
             counted.update({cause: int(count) for (cause,), count in found.items()})
     yield _number("watches that ended in order", counted.pop(ENDED, 0), "")
     for cause, count in counted.items():
@@ -122,19 +122,19 @@ def _restarts(stretches: Iterable[Stretch]) -> Iterator[Row]:
     yield Row(name="watches that broke off", value=counted.total(), unit="", at_most=0)
 
 
-def _rush(what: str, rush: Rush, expected: int) -> Iterator[Row]:
-    yield _number(what, rush.rate, "1/s")
-    yield _number(f"  answered within, p50 of {what}", 1000 * rush.slowest(0.5), "ms")
-    yield _number(f"  answered within, p99 of {what}", 1000 * rush.slowest(0.99), "ms")
-    refused = rush.refused(expected)
+def _burst(what: str, burst: BurstResult, expected: int) -> Iterator[Row]:
+    yield _number(what, burst.rate, "1/s")
+    yield _number(f"  answered within, p50 of {what}", 1000 * burst.slowest(0.5), "ms")
+    yield _number(f"  answered within, p99 of {what}", 1000 * burst.slowest(0.99), "ms")
+    refused = burst.refused(expected)
     yield Row(
         name=f"  answered with another status than {expected}", value=refused, unit="", at_most=0
     )
 
 
-def _writes(stretch: Stretch, count: int, budget: int) -> Iterator[Row]:
+def _writes(stage: StageSamples, count: int, budget: int) -> Iterator[Row]:
     """What was refused tells of a stale view, and is told apart."""
-    written = _written(stretch)
+    written = _written(stage)
     done = {key: value for key, value in written.items() if key[2].startswith("2")}
     refused = {key: value for key, value in written.items() if key not in done}
     each = sum(done.values()) / count
@@ -147,48 +147,48 @@ def _writes(stretch: Stretch, count: int, budget: int) -> Iterator[Row]:
         yield _number(f"  {verb} {resource.partition('.')[0]}: {code}", value / count, "")
 
 
-def _written(stretch: Stretch, resource: str = "") -> dict[tuple[str, str, str], float]:
+def _written(stage: StageSamples, resource: str = "") -> dict[tuple[str, str, str], float]:
     """By verb, resource and code; but for those beside, unless one is asked for."""
     found: dict[tuple[str, str, str], float] = {}
-    for stay in stretch.stays.values():
-        counted = stay.added.by(REQUESTS, "verb", "resource", "code")
+    for process in stage.processes.values():
+        counted = process.added.by(REQUESTS, "verb", "resource", "code")
         for (verb, about, code), value in counted.items():
-            is_wanted = about == resource if resource else about not in BESIDE
+            is_wanted = about == resource if resource else about not in NOT_PER_UNIT
             if verb in WRITES and is_wanted:
                 key = (verb, about, code)
                 found[key] = found.get(key, 0.0) + value
     return found
 
 
-def _reconciles(stretch: Stretch, count: int) -> Iterator[Row]:
-    found = stretch.stays[MANAGER].added.by(RECONCILES, "controller", "outcome")
+def _reconciles(stage: StageSamples, count: int) -> Iterator[Row]:
+    found = stage.processes[MANAGER].added.by(RECONCILES, "controller", "outcome")
     for (controller, outcome), value in sorted(found.items()):
         if controller != "pool":
             yield _number(f"  reconciles each, {controller}: {outcome}", value / count, "")
 
 
-def _pools(stretch: Stretch, size: Size) -> Iterator[Row]:
+def _pools(stage: StageSamples, size: Size) -> Iterator[Row]:
     """Their status is written once a second each, and their marks a few times in all."""
     pools = len(size.pools)
-    written = sum(_written(stretch, "stockpools.runtime.lokiwager.io").values())
-    per_second = written / stretch.seconds / pools
+    written = sum(_written(stage, "stockpools.runtime.lokiwager.io").values())
+    per_second = written / stage.seconds / pools
     yield Row(name="writes a second and pool", value=per_second, unit="1/s", at_most=1)
-    reconciles = stretch.total(RECONCILES, controller="pool") / stretch.seconds / pools
+    reconciles = stage.total(RECONCILES, controller="pool") / stage.seconds / pools
     yield _number("reconciles a second and pool", reconciles, "1/s")
 
 
-def _health(stretch: Stretch) -> Iterator[Row]:
-    for name, stay in stretch.stays.items():
-        yield _number(f"{name}: processor", stay.processor_seconds, "s")
-        yield _number(f"{name}: memory at its peak", stay.peak_bytes / 1e6, "MB")
-        yield _number(f"{name}: memory after", stay.looks[-1].resident_bytes / 1e6, "MB")
-        yield from _loop(name, stay)
-    yield from _queues(stretch.stays[MANAGER])
+def _health(stage: StageSamples) -> Iterator[Row]:
+    for name, process in stage.processes.items():
+        yield _number(f"{name}: processor", process.processor_seconds, "s")
+        yield _number(f"{name}: memory at its peak", process.peak_bytes / 1e6, "MB")
+        yield _number(f"{name}: memory after", process.samples[-1].resident_bytes / 1e6, "MB")
+        yield from _loop(name, process)
+    yield from _queues(stage.processes[MANAGER])
 
 
-def _loop(name: str, stay: Stay) -> Iterator[Row]:
+def _loop(name: str, process: ProcessSamples) -> Iterator[Row]:
     """Histograms tell no more than the bucket in which the longest was."""
-    added = stay.added
+    added = process.added
     lag, held = "gpuruntime_loop_lag_seconds", "gpuruntime_loop_held_seconds"
     yield _number(f"{name}: loop late, p99 ≤", 1000 * added.at_most(lag, 0.99), "ms")
     yield _number(f"{name}: loop late, longest ≤", 1000 * added.at_most(lag, 1), "ms")
@@ -203,7 +203,7 @@ def _loop(name: str, stay: Stay) -> Iterator[Row]:
     yield _number(f"{name}: pause of the collector, longest ≤", pause, "ms")
 
 
-def _queues(manager: Stay) -> Iterator[Row]:
+def _queues(manager: ProcessSamples) -> Iterator[Row]:
     depth, wait = "gpuruntime_workqueue_depth", "gpuruntime_workqueue_wait_seconds"
     for (queue,) in sorted(manager.added.by("gpuruntime_workqueue_adds_total", "queue")):
         yield _number(f"queue {queue}: depth at its peak", manager.peak(depth, queue=queue), "")

@@ -9,13 +9,13 @@ from typing import Any
 
 import attrs
 
-from tests.proofs.bench import orders
+from tests.proofs.bench import unit_requests
 from tests.proofs.bench.connections import Address
 from tests.proofs.load import callers
-from tests.proofs.load.callers import Request, Rush
+from tests.proofs.load.callers import BurstResult, Request
 from tests.proofs.load.mirrors import Mirrors
+from tests.proofs.load.sampling import ObservedProcess
 from tests.proofs.load.scrapes import read
-from tests.proofs.load.watching import Watched
 
 OPERATOR = "/api/v1/operator"
 POLL_SECONDS = 0.5
@@ -57,9 +57,11 @@ class Size:
         """Mixed as the stock is."""
         names = [name for name, size in self.pools.items() for _ in range(size)]
         wanted = Random(0).sample(names, self.active)
-        bodies = [orders.order(unit_name(number), spec) for number, spec in enumerate(wanted)]
+        bodies = [
+            unit_requests.order(unit_name(number), spec) for number, spec in enumerate(wanted)
+        ]
         return [
-            Request(method="POST", path=orders.UNITS, body=json.dumps(body).encode())
+            Request(method="POST", path=unit_requests.UNITS, body=json.dumps(body).encode())
             for body in bodies
         ]
 
@@ -67,7 +69,7 @@ class Size:
     def deletions(self) -> list[Request]:
         """Of every other unit."""
         names = [unit_name(number) for number in range(0, self.active, 2)]
-        return [Request(method="DELETE", path=f"{orders.UNITS}/{name}") for name in names]
+        return [Request(method="DELETE", path=f"{unit_requests.UNITS}/{name}") for name in names]
 
 
 @attrs.frozen
@@ -77,16 +79,20 @@ class Seeded:
 
 
 @attrs.frozen
-class Followed:
+class CompletedBurst:
     """A rush, and when all that it asked for was so in the cluster."""
 
-    rush: Rush
+    burst: BurstResult
     seconds: float
 
 
 class Stages:
     def __init__(
-        self, size: Size, apis: Sequence[Address], mirrors: Mirrors, product: Sequence[Watched]
+        self,
+        size: Size,
+        apis: Sequence[Address],
+        mirrors: Mirrors,
+        product: Sequence[ObservedProcess],
     ) -> None:
         self._size = size
         self._apis = apis
@@ -105,28 +111,28 @@ class Stages:
         await self.quiet()
         return Seeded(created, ready)
 
-    async def claim(self) -> Followed:
+    async def claim(self) -> CompletedBurst:
         begun = time.perf_counter()
-        done = await callers.rush(self._apis, self._size.claims, callers=self._size.callers)
+        done = await callers.send_burst(self._apis, self._size.claims, callers=self._size.callers)
         await self._until("units ready", self._active("ready"), self._size.active)
         seconds = time.perf_counter() - begun
         left = self._size.stock - self._size.active
         await self._until("stock units left", self._stock("total"), left)
         await self.quiet()
-        return Followed(done, seconds)
+        return CompletedBurst(done, seconds)
 
     async def rest(self) -> None:
         await asyncio.sleep(self._size.rest_seconds)
 
-    async def delete(self) -> Followed:
+    async def delete(self) -> CompletedBurst:
         begun, asked = time.perf_counter(), self._size.deletions
-        done = await callers.rush(self._apis, asked, callers=self._size.callers)
+        done = await callers.send_burst(self._apis, asked, callers=self._size.callers)
         left = self._size.active - len(asked)
         await self._until("units left", self._active("total"), left)
         await self._until("Pods left", self._mirrors.active_pods, left)
         seconds = time.perf_counter() - begun
         await self.quiet()
-        return Followed(done, seconds)
+        return CompletedBurst(done, seconds)
 
     async def quiet(self) -> None:
         """No process writes any more."""
@@ -165,8 +171,8 @@ class Stages:
 
     async def _written(self) -> float:
         """Leases apart: whoever leads goes on saying so."""
-        looks = [await each.look() for each in self._product]
-        counted = [read(look.text).by(REQUESTS, "verb", "resource") for look in looks]
+        samples = [await each.sample() for each in self._product]
+        counted = [read(sample.text).by(REQUESTS, "verb", "resource") for sample in samples]
         return sum(
             count
             for each in counted
@@ -174,9 +180,9 @@ class Stages:
             if verb in WRITES and resource != LEASES
         )
 
-    async def _until(self, what: str, look: Callable[[], Awaitable[int]], wanted: int) -> None:
+    async def _until(self, what: str, count: Callable[[], Awaitable[int]], wanted: int) -> None:
         deadline = time.perf_counter() + self._size.patience_seconds
-        while (seen := await look()) != wanted:
+        while (seen := await count()) != wanted:
             if time.perf_counter() > deadline:
                 seconds = self._size.patience_seconds
                 raise TooSlowError(f"{what}: {seen}, not {wanted}, after {seconds:.0f} s")

@@ -14,12 +14,12 @@ from tests.proofs.load.scrapes import Scrape, read
 from tests.proofs.real_cluster.product import Process
 
 # A look costs the process about 10 ms: rare enough to be no load, often enough for a peak.
-LOOK_SECONDS = 2.0
+SAMPLE_SECONDS = 2.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @attrs.frozen
-class Look:
+class Sample:
     """One process at one moment."""
 
     text: str
@@ -28,10 +28,10 @@ class Look:
 
 
 @attrs.frozen
-class Stay:
+class ProcessSamples:
     """One process over one stretch."""
 
-    looks: tuple[Look, ...]
+    samples: tuple[Sample, ...]
     scrapes: tuple[Scrape, ...]
 
     @property
@@ -40,30 +40,30 @@ class Stay:
 
     @property
     def processor_seconds(self) -> float:
-        return self.looks[-1].processor_seconds - self.looks[0].processor_seconds
+        return self.samples[-1].processor_seconds - self.samples[0].processor_seconds
 
     @property
     def peak_bytes(self) -> int:
-        return max(each.resident_bytes for each in self.looks)
+        return max(each.resident_bytes for each in self.samples)
 
     def peak(self, gauge: str, **labels: str) -> float:
         return max(each.most(gauge, **labels) for each in self.scrapes)
 
 
 @attrs.define
-class Stretch:
+class StageSamples:
     """Whole once it has ended."""
 
     name: str
     seconds: float = 0.0
-    stays: dict[str, Stay] = attrs.field(factory=dict)
+    processes: dict[str, ProcessSamples] = attrs.field(factory=dict)
 
     def total(self, name: str, **labels: str) -> float:
         """Added over all processes."""
-        return sum(each.added.total(name, **labels) for each in self.stays.values())
+        return sum(each.added.total(name, **labels) for each in self.processes.values())
 
 
-class Watched:
+class ObservedProcess:
     """The operations listener and the /proc of one process."""
 
     def __init__(self, name: str, process: Process) -> None:
@@ -71,11 +71,11 @@ class Watched:
         self.process = process
         self._address = Address(process.operations)
 
-    async def look(self) -> Look:
+    async def sample(self) -> Sample:
         async with connections(self._address, 1) as (connection,):
             answer = await connection.send("GET", "/metrics")
         folder = Path(f"/proc/{self.process.pid}")
-        return Look(
+        return Sample(
             answer.body.decode(),
             resident_bytes=_resident_bytes((folder / "status").read_text()),
             processor_seconds=_processor_seconds((folder / "stat").read_text()),
@@ -83,32 +83,34 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(
-    name: str, processes: Iterable[Watched], *, look_seconds: float = LOOK_SECONDS
-) -> AsyncIterator[Stretch]:
+async def sampled(
+    name: str, processes: Iterable[ObservedProcess], *, sample_seconds: float = SAMPLE_SECONDS
+) -> AsyncIterator[StageSamples]:
     """Looks at its beginning, at its end, and now and then in between.
 
     What was seen is read only then: to read it takes longer than a caller waits for an answer.
     """
-    stretch = Stretch(name)
-    looks: dict[str, list[Look]] = {each.name: [await each.look()] for each in processes}
+    stage = StageSamples(name)
+    samples: dict[str, list[Sample]] = {each.name: [await each.sample()] for each in processes}
     begun = time.perf_counter()
 
-    async def keep_looking() -> None:
+    async def keep_sampling() -> None:
         while True:
-            await asyncio.sleep(look_seconds)
+            await asyncio.sleep(sample_seconds)
             for each in processes:
-                looks[each.name].append(await each.look())
+                samples[each.name].append(await each.sample())
 
     async with asyncio.TaskGroup() as tasks:
-        looking = tasks.create_task(keep_looking(), name=f"look at {name}")
-        yield stretch
-        looking.cancel()
-    stretch.seconds = time.perf_counter() - begun
+        sampling = tasks.create_task(keep_sampling(), name=f"look at {name}")
+        yield stage
+        sampling.cancel()
+    stage.seconds = time.perf_counter() - begun
     for each in processes:
-        looks[each.name].append(await each.look())
-    for name, seen in looks.items():
-        stretch.stays[name] = Stay(tuple(seen), tuple(read(each.text) for each in seen))
+        samples[each.name].append(await each.sample())
+    for name, seen in samples.items():
+        stage.processes[name] = ProcessSamples(
+            tuple(seen), tuple(read(each.text) for each in seen)
+        )
 
 
 def _resident_bytes(status: str) -> int:

@@ -7,7 +7,7 @@ from tests.proofs.real_cluster.controlplane import Options
 
 PODS_PER_NODE = 1_500
 GPUS_PER_NODE = 2_000
-HANDS = 50
+CONCURRENCY = 50
 # What units need: the others would only take the processor from these.
 CONTROLLERS = (
     "deployment",
@@ -22,7 +22,7 @@ CONTROLLERS = (
 SYNCS = ("deployment", "replicaset", "gc", "service-endpoint")
 
 
-def roomy(folder: Path, *, pods: int) -> Options:
+def large_options(folder: Path, *, pods: int) -> Options:
     """The folder keeps the files that its programs read."""
     return Options(
         nodes=pods // PODS_PER_NODE + 1,
@@ -35,7 +35,7 @@ def roomy(folder: Path, *, pods: int) -> Options:
         ),
         controller_manager_flags=(
             f"--controllers={','.join(f'{each}-controller' for each in CONTROLLERS)}",
-            *(f"--concurrent-{each}-syncs={HANDS}" for each in SYNCS),
+            *(f"--concurrent-{each}-syncs={CONCURRENCY}" for each in SYNCS),
         ),
         kwok_flags=(
             "--v=WARN",
@@ -60,8 +60,8 @@ def _kwok() -> object:
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
         "options": {
-            "podPlayStageParallelism": HANDS,
-            "nodePlayStageParallelism": HANDS,
-            "nodeLeaseParallelism": HANDS,
+            "podPlayStageParallelism": CONCURRENCY,
+            "nodePlayStageParallelism": CONCURRENCY,
+            "nodeLeaseParallelism": CONCURRENCY,
         },
     }
