@@ -45,7 +45,7 @@ async def eventually(
     holds: Callable[[Any], object] = bool,
     *,
     within_seconds: float = 20.0,
-    poll_seconds: float = 0.02,
+    poll_seconds: float = 0.01,
     despite: Errors = (),
     explain: Callable[[], str] = str,
 ) -> Any:
@@ -56,8 +56,9 @@ async def eventually(
     look is cancelled and AssertionError reports the last value or error, with `explain()`.
     """
     last: tuple[object, ...] = ()
+    bound = asyncio.timeout(within_seconds)
     try:
-        async with asyncio.timeout(within_seconds) as bound:
+        async with bound:
             while True:
                 try:
                     seen = look()

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -13,7 +13,8 @@ from gpuruntime.bus.delivery import Delivery, delivery_of
 from gpuruntime.bus.errors import FullError, MissingError, RefusedError, UnavailableError
 from gpuruntime.bus.session import Message
 from gpuruntime.models.encoding.json import JsonObject
-from tests.rooms.bus.broker import FUNCTION, Bus, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Bus
 
 SECOND = 1_000_000_000
 SHORT_WAIT_SECONDS = 0.6
@@ -70,13 +71,6 @@ async def info(made: Bus, function: str = FUNCTION) -> dict[str, Any]:
 async def left(made: Bus) -> int:
     told: Any = await made.jetstream.call(f"STREAM.INFO.{made.names.invocations}")
     return int(told["state"]["messages"])
-
-
-async def becomes(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    """A real broker answers some things before it has done others."""
-    async with asyncio.timeout(5):
-        while await ask() != wanted:  # noqa: ASYNC110  # nobody tells
-            await asyncio.sleep(0.02)
 
 
 async def waiting(made: Bus) -> int:
@@ -160,8 +154,8 @@ async def test_an_ack_takes_the_message_out_of_its_queue(declared: Bus) -> None:
         await opened.ask(batch=2)
         await opened.bodies(2)
         await opened.deliveries[0].ack()
-        await becomes(partial(left, declared), 1)
-        await becomes(partial(in_hand, declared), 1)
+        await eventually(partial(left, declared), equals(1))
+        await eventually(partial(in_hand, declared), equals(1))
         assert (await info(declared))["delivered"]["stream_seq"] == 2
 
 
@@ -217,8 +211,8 @@ async def test_a_late_ack_counts_whichever_delivery_it_is_of(declared: Bus) -> N
         await opened.ask(batch=2)
         await opened.bodies(2)
         await opened.deliveries[0].ack()
-        await becomes(partial(left, declared), 0)
-        await becomes(partial(in_hand, declared), 0)
+        await eventually(partial(left, declared), equals(0))
+        await eventually(partial(in_hand, declared), equals(0))
 
 
 async def test_a_consumer_that_is_made_again_counts_anew_and_takes_old_acks(
@@ -238,7 +232,7 @@ async def test_a_consumer_that_is_made_again_counts_anew_and_takes_old_acks(
         await opened.bodies(2)
         assert (opened.deliveries[1].data, opened.deliveries[1].count) == (b"1", 1)
         await opened.deliveries[0].ack()
-        await becomes(partial(left, declared), 1)
+        await eventually(partial(left, declared), equals(1))
 
 
 async def test_no_more_is_in_hand_than_the_consumer_allows(declared: Bus) -> None:
@@ -276,7 +270,7 @@ async def test_whoever_waits_is_told_that_the_consumer_is_gone(declared: Bus) ->
     stream = declared.names.invocations
     async with inbox(declared) as opened:
         await opened.ask()
-        await becomes(partial(waiting, declared), 1)
+        await eventually(partial(waiting, declared), equals(1))
         await declared.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
         assert await opened.statuses(1) == [409]
         assert opened.words[0].description == "Consumer Deleted"
@@ -287,7 +281,7 @@ async def test_whoever_waits_is_told_that_the_consumer_is_gone(declared: Bus) ->
 async def test_a_request_without_a_listener_takes_nothing(declared: Bus) -> None:
     async with inbox(declared, "inbox.gone") as opened:
         await opened.ask(batch=5)
-        await becomes(partial(waiting, declared), 1)
+        await eventually(partial(waiting, declared), equals(1))
     await send(declared, b"1")
     async with inbox(declared, "inbox.here") as opened:
         await opened.ask()
@@ -336,7 +330,7 @@ async def test_of_records_only_the_last_of_each_stays_and_each_is_told(declared:
     async with declared.connection.listening(changed, told.append):
         for body in (b"1", b"2"):
             await declared.jetstream.publish(names.state("echo", "one"), body)
-        await eventually(lambda: len(told) == 2)
+        await eventually(lambda: len(told), equals(2))
     assert [each.data for each in told] == [b"1", b"2"]
     assert [each.headers["Nats-Last-Sequence"] for each in told] == ["0", "1"]
     state: Any = await declared.jetstream.call(f"STREAM.INFO.{names.states}")

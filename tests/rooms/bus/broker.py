@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from gpuruntime.bus.provisioning import declare_consumer, declare_stream
 from gpuruntime.bus.records import Records
 from gpuruntime.bus.session import open_session
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration, declarations
+from tests.eventually import eventually
 from tests.proofs.real_cluster.processes import Keeper
 from tests.proofs.real_cluster.product import NOWHERE, until
 
@@ -119,13 +120,6 @@ async def first_end(made: Connection) -> None:
     """Of its first try: a session, or a reason why there is none."""
     before = made.problem
     await eventually(lambda: made.problem != before)
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Of what another process brings about: nothing here could wake us."""
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 @attrs.frozen(slots=True)

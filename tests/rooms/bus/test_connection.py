@@ -1,6 +1,7 @@
 import asyncio
 import socket
 import struct
+from operator import not_
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,8 @@ from gpuruntime.bus.errors import (
     UnavailableError,
 )
 from gpuruntime.bus.session import Message, Receive, Session
-from tests.rooms.bus.broker import Broker, broker, connection, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import Broker, broker, connection
 from tests.rooms.bus.identities import Identity, operated
 from tests.rooms.kube.servers import Authority
 
@@ -47,7 +49,7 @@ async def test_it_comes_back_after_a_kill_and_hears_again_what_it_listened_to(ow
     heard: asyncio.Queue[Message] = asyncio.Queue()
     async with connection(own.url) as made, made.listening("a", heard.put_nowait):
         own.kill()
-        await eventually(lambda: not made.is_connected)
+        await eventually(lambda: made.is_connected, not_)
         assert made.problem
         own.start()
         await until_connected(made)
@@ -275,7 +277,7 @@ async def test_the_end_of_a_connection_with_tls_is_noticed_too(tmp_path: Path) -
         async with connection(url, ca_file=str(authority.certificate.file)) as made:
             assert made.is_connected
             started.kill()
-            await eventually(lambda: not made.is_connected)
+            await eventually(lambda: made.is_connected, not_)
             started.start()
             await until_connected(made)
 
@@ -283,7 +285,7 @@ async def test_the_end_of_a_connection_with_tls_is_noticed_too(tmp_path: Path) -
 async def test_a_broker_that_falls_silent_is_given_up(own: Broker) -> None:
     async with connection(own.url, ping_seconds=0.1) as made:
         own.pause()
-        await eventually(lambda: not made.is_connected)
+        await eventually(lambda: made.is_connected, not_)
         own.resume()
         await until_connected(made)
 
@@ -332,7 +334,7 @@ async def test_who_comes_while_others_begin_to_hear_is_heard_and_who_leaves_is_l
     async with connection(NOBODY, opener=opener) as made, made.listening("stays", print):
         async with made.listening("leaves", print):
             sessions[0].ended.set()
-            await eventually(lambda: sessions[1].heard == ["stays"])
+            await eventually(lambda: sessions[1].heard, equals(["stays"]))
         async with made.listening("comes", print):
             await until_connected(made)
             assert sorted({*sessions[1].heard} - {*sessions[1].let_go}) == ["comes", "stays"]

@@ -1,4 +1,5 @@
 import asyncio
+from operator import not_
 
 import pytest
 
@@ -11,7 +12,8 @@ from gpuruntime.bus.errors import (
 )
 from gpuruntime.bus.jetstream import JetStream
 from gpuruntime.models.encoding.json import JsonObject
-from tests.rooms.bus.broker import Broker, Bus, bus, connection, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import Broker, Bus, bus, connection
 
 
 async def stream(jetstream: JetStream, name: str, **config: object) -> None:
@@ -33,7 +35,7 @@ async def test_a_publish_during_an_outage_is_stored_once_when_the_broker_is_back
 ) -> None:
     async with bus(own.url, "outage") as made, asyncio.TaskGroup() as tasks:
         own.kill()
-        await eventually(lambda: not made.connection.is_connected)
+        await eventually(lambda: made.connection.is_connected, not_)
         subject = made.names.invoke("echo")
         stored = tasks.create_task(made.jetstream.publish(subject, b"1", message_id="a"))
         await asyncio.sleep(0)
@@ -46,7 +48,7 @@ async def test_a_publish_during_an_outage_is_stored_once_when_the_broker_is_back
 async def test_a_publish_that_was_never_sent_is_surely_not_stored(own: Broker) -> None:
     async with connection(own.url) as made:
         own.kill()
-        await eventually(lambda: not made.is_connected)
+        await eventually(lambda: made.is_connected, not_)
         with pytest.raises(UnavailableError, match="not stored in"):
             await JetStream(made).publish("a", b"1", message_id="a", within_seconds=0.3)
 
@@ -91,7 +93,7 @@ async def test_no_more_publishes_are_in_flight_than_allowed(shared: Broker) -> N
                 for number in range(9)
             ]
             while not all(publish.done() for publish in publishes):
-                await eventually(lambda: bool(waiting))
+                await eventually(lambda: waiting)
                 await made.publish(waiting.pop(0), b'{"stream":"s","seq":1}')
                 await asyncio.sleep(0.01)
         assert len(seen) == 9

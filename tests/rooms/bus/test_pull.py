@@ -15,7 +15,8 @@ from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.models.encoding.json import JsonValue
 from gpuruntime.telemetry.metrics import Registry
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.bus.test_records import record
 
 QUICK = PullOptions(expires_seconds=1.0, heartbeat_seconds=0.25, pause_seconds=0.1)
@@ -75,11 +76,11 @@ async def redeclare(made: Bus, **settings: JsonValue) -> None:
 async def test_no_more_is_taken_than_there_is_room_for(declared: Bus) -> None:
     await send(declared, b"1", b"2", b"3")
     async with pulling(declared, room=2) as puller:
-        await eventually(lambda: len(puller.taken) == 2)
+        await eventually(lambda: len(puller.taken), equals(2))
         assert await in_hand(declared) == (2, 0)
         puller.room = 3
         puller.pull.wake()
-        await eventually(lambda: len(puller.taken) == 3)
+        await eventually(lambda: len(puller.taken), equals(3))
         assert puller.bodies == [b"1", b"2", b"3"]
 
 
@@ -89,7 +90,7 @@ async def test_messages_go_on_coming_after_a_request_has_run_out(declared: Bus) 
         assert b"bus_pulls_lost_total" not in puller.metrics.text()
         assert await in_hand(declared) == (0, 1)
         await send(declared, b"late")
-        await eventually(lambda: puller.bodies == [b"late"])
+        await eventually(lambda: puller.bodies, equals([b"late"]))
 
 
 async def test_what_is_not_wanted_any_more_is_taken_back_from_the_broker(declared: Bus) -> None:
@@ -103,7 +104,7 @@ async def test_what_is_not_wanted_any_more_is_taken_back_from_the_broker(declare
         assert await in_hand(declared) == (0, 0)
         puller.room = 1
         puller.pull.wake()
-        await eventually(lambda: puller.bodies == [b"1"])
+        await eventually(lambda: puller.bodies, equals([b"1"]))
 
 
 async def test_a_consumer_that_is_deleted_and_made_again_is_asked_again(declared: Bus) -> None:
@@ -111,11 +112,11 @@ async def test_a_consumer_that_is_deleted_and_made_again_is_asked_again(declared
     async with pulling(declared, room=1) as puller:
         await asyncio.sleep(0.1)
         await declared.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
-        await eventually(lambda: bool(puller.pull.problem))
+        await eventually(lambda: puller.pull.problem)
         again = consumer_declaration(declared.names, FUNCTION, ack_wait_seconds=30)
         await declare_consumer(declared.jetstream, stream, again)
         await send(declared, b"1")
-        await eventually(lambda: puller.bodies == [b"1"])
+        await eventually(lambda: puller.bodies, equals([b"1"]))
         assert puller.pull.problem == ""
 
 
@@ -128,7 +129,7 @@ async def test_slots_that_become_free_one_by_one_make_few_requests(declared: Bus
         assert (await in_hand(declared))[1] <= 2
         bodies = [str(number).encode() for number in range(64)]
         await send(declared, *bodies)
-        await eventually(lambda: puller.bodies == bodies)
+        await eventually(lambda: puller.bodies, equals(bodies))
 
 
 async def test_a_request_that_the_broker_dropped_without_a_word_is_made_anew(
@@ -141,7 +142,7 @@ async def test_a_request_that_the_broker_dropped_without_a_word_is_made_anew(
         puller.pull.wake()
         await eventually(lambda: b"bus_pulls_lost_total" in puller.metrics.text())
         await send(declared, b"1", b"2")
-        await eventually(lambda: puller.bodies == [b"1", b"2"])
+        await eventually(lambda: puller.bodies, equals([b"1", b"2"]))
 
 
 async def test_a_silent_broker_is_noticed_by_its_missing_heartbeats(own: Broker) -> None:
@@ -151,14 +152,14 @@ async def test_a_silent_broker_is_noticed_by_its_missing_heartbeats(own: Broker)
         await eventually(lambda: "heartbeats" in puller.pull.problem)
         own.resume()
         await send(made, b"1")
-        await eventually(lambda: puller.bodies == [b"1"])
+        await eventually(lambda: puller.bodies, equals([b"1"]))
 
 
 async def test_pulls_go_on_after_a_kill_of_the_broker(own: Broker) -> None:
     """Which may have forgotten that it gave the first one away, and gives it away again."""
     async with bus(own.url, "killed") as made, pulling(made, room=3) as puller:
         await send(made, b"1")
-        await eventually(lambda: puller.bodies == [b"1"])
+        await eventually(lambda: puller.bodies, equals([b"1"]))
         own.kill()
         own.start()
         await send(made, b"2")
@@ -171,13 +172,13 @@ async def test_a_message_that_is_given_back_comes_again_and_one_that_is_done_doe
 ) -> None:
     await send(declared, b"1", b"2")
     async with pulling(declared, room=2) as puller:
-        await eventually(lambda: len(puller.taken) == 2)
+        await eventually(lambda: len(puller.taken), equals(2))
         first, second = puller.taken
         await first.ack()
         await second.give_back(delay_seconds=0.05)
         puller.room = 3
         puller.pull.wake()
-        await eventually(lambda: len(puller.taken) == 3)
+        await eventually(lambda: len(puller.taken), equals(3))
         assert puller.taken[2].data == b"2"
         assert puller.taken[2].sequence == second.sequence
         assert puller.taken[2].count == 2
@@ -187,13 +188,13 @@ async def test_a_message_that_is_kept_is_not_given_to_another(shared: Broker) ->
     async with bus(shared.url, "kept", ack_wait_seconds=0.5) as made:
         await send(made, b"1")
         async with pulling(made, room=1) as holder:
-            await eventually(lambda: len(holder.taken) == 1)
+            await eventually(lambda: len(holder.taken), equals(1))
             async with pulling(made, room=1) as other:
                 for _ in range(8):
                     await holder.taken[0].keep()
                     await asyncio.sleep(0.15)
                 assert not other.taken
-                await eventually(lambda: other.bodies == [b"1"])
+                await eventually(lambda: other.bodies, equals([b"1"]))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import asyncio
 from datetime import UTC, datetime
+from operator import not_
 from random import Random
 from typing import Never
 
@@ -11,7 +12,8 @@ from gpuruntime.bus.jetstream import JetStream, StoredMessage
 from gpuruntime.bus.messages import Record
 from gpuruntime.bus.records import ConflictError, Records
 from gpuruntime.models.kinds.invocations import State
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -72,7 +74,7 @@ async def test_a_write_whose_answer_is_lost_is_known_by_its_token(own: Broker) -
             written = tasks.create_task(made.records.write(record("a"), expected=0))
             await asyncio.sleep(0.1)
             await made.connection.session._client.close()
-            await eventually(lambda: not made.connection.is_connected)
+            await eventually(lambda: made.connection.is_connected, not_)
             own.resume()
         assert written.result() == await made.records.read(FUNCTION, "a")
 

@@ -21,7 +21,8 @@ from gpuruntime.bus.provisioning import declare_consumer, declare_stream
 from gpuruntime.bus.session import Message
 from gpuruntime.bus.streams import consumer_declaration, declarations
 from gpuruntime.bus.user_jwts import Mint, SigningOptions
-from tests.rooms.bus.broker import SMALL, Broker, broker, connection, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import SMALL, Broker, broker, connection
 from tests.rooms.bus.identities import Identity, operated
 
 NAMES = Names("runtime")
@@ -173,7 +174,7 @@ async def test_a_worker_does_its_work_with_what_it_was_given(land: Land) -> None
         inbox = session.new_inbox()
         await session.subscribe(inbox, heard.append)
         await session.publish(NAMES.next_invocation(MINE), b'{"batch": 1}', reply=inbox)
-        await eventually(lambda: bool(heard))
+        await eventually(lambda: heard)
         assert heard[0].subject == NAMES.invoke(MINE)
         assert (await stored(JetStream(owner)))[MINE] == 1
         await worker.request(heard[0].reply, b"+ACK", within_seconds=2.0)
@@ -183,7 +184,7 @@ async def test_a_worker_does_its_work_with_what_it_was_given(land: Land) -> None
             # What the broker answers comes after it has heard of the listener.
             await own.last(NAMES.states, NAMES.state(MINE, "1"))
             await owner.publish(control, b"{}")
-            await eventually(lambda: heard[-1].subject == control)
+            await eventually(lambda: heard[-1].subject, equals(control))
 
 
 async def test_a_worker_touches_nothing_of_another_function(land: Land) -> None:

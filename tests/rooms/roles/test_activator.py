@@ -16,9 +16,10 @@ from gpuruntime.models.kubernetes.cluster import LEASES
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import Settings, load
+from tests.eventually import equals, eventually
 from tests.faults import FaultyTransport
 from tests.proofs.real_cluster.product import request, until
-from tests.rooms.bus.broker import Broker, Bus, bus, eventually
+from tests.rooms.bus.broker import Broker, Bus, bus
 from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Cluster, Document
 from tests.rooms.roles.programs import Programs, said
 
@@ -91,10 +92,10 @@ async def test_of_two_only_the_leader_acts_and_the_other_goes_on_after_it(
         first, second = (Replica(cluster, made, tmp_path, seed) for seed in (1, 2))
         declare(cluster, "one")
         leading = tasks.create_task(first.run())
-        await eventually(lambda: workers(cluster) == ["one-w-1"])
+        await eventually(lambda: workers(cluster), equals(["one-w-1"]))
         standing_by = tasks.create_task(second.run())
         declare(cluster, "two")
-        await eventually(lambda: workers(cluster) == ["one-w-1", "two-w-1"])
+        await eventually(lambda: workers(cluster), equals(["one-w-1", "two-w-1"]))
         assert second.written == []
         leases = cluster.objects(LEASES, SYSTEM)
         assert [lease["metadata"]["name"] for lease in leases] == ["gpuruntime-activator"]

@@ -15,6 +15,7 @@ from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.dev.dev import install
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
 from gpuruntime.settings.serverless import NatsSettings
+from tests.eventually import eventually
 from tests.rooms.bus.broker import Broker
 from tests.rooms.bus.fixtures import own
 
@@ -57,22 +58,17 @@ async def asked(api: Api, method: str, path: str, body: object = None) -> tuple[
 
 
 async def until_connected(api: Api, *, is_there: bool) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            _, view = await asked(api, "GET", "/api/v1/health")
-            assert view["data"]["status"] == "ok"
-            if view["data"]["queueConnected"] is is_there:
-                return
-            await asyncio.sleep(0.05)
+    async def health() -> Any:
+        _, view = await asked(api, "GET", "/api/v1/health")
+        assert view["data"]["status"] == "ok"
+        return view["data"]
+
+    await eventually(health, lambda seen: seen["queueConnected"] is is_there)
 
 
 async def until_accepted(api: Api) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            status, _ = await asked(api, "GET", f"{INVOCATIONS}/one?serverlessRequestID=echo")
-            if status == 200:
-                return
-            await asyncio.sleep(0.02)
+    path = f"{INVOCATIONS}/one?serverlessRequestID=echo"
+    await eventually(lambda: asked(api, "GET", path), lambda seen: seen[0] == 200)
 
 
 async def test_a_broker_that_comes_and_goes_is_told_and_harms_nothing_else(own: Broker) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import urllib.error
 import urllib.request
 from contextlib import AbstractContextManager
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from gpuruntime.settings.access import TlsSettings
 from gpuruntime.settings.schema import Settings, load
 from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
+from tests.eventually import eventually
 from tests.proofs.real_cluster.product import Process, until
 from tests.rooms.api.service import INVOCATIONS, STORAGES, UNITS, service
-from tests.rooms.bus.broker import SMALL, Broker, broker, eventually
+from tests.rooms.bus.broker import SMALL, Broker, broker
 from tests.rooms.kube.servers import Authority
 from tests.rooms.operations.cluster import INSTANCE, Cluster
 from tests.rooms.reconcilers.test_telling import crashing
@@ -279,7 +281,7 @@ async def test_what_a_function_is_called_with_is_told_to_nobody(shared: Broker) 
             asyncio.TaskGroup() as tasks,
         ):
             running = tasks.create_task(queue.run())
-            await eventually(lambda: not queue.problem)
+            await eventually(lambda: queue.problem, not_)
             await api.create("f", name="echo", serverless={"requestID": "echo"})
             path = f"{INVOCATIONS}/one?serverlessRequestID=echo"
             answers = [

@@ -13,7 +13,8 @@ from gpuruntime.roles.results import ResultsRole
 from gpuruntime.serverless import results as results_package
 from gpuruntime.settings.results import PostgresSettings, ResultsSettings, StoreKind
 from gpuruntime.settings.schema import load
-from tests.rooms.bus.broker import Broker, bus, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import Broker, bus
 from tests.rooms.roles.programs import Programs
 from tests.rooms.roles.test_worker import readiness
 from tests.rooms.serverless.results.test_follower import record, soon, state_of
@@ -84,6 +85,6 @@ async def test_without_a_database_it_ends_what_is_over_and_stops_on_a_signal(
         assert readiness(process) == "ok"
         await made.records.write(record("late", deadlineAt=soon(0.2)), expected=0)
         await made.records.write(record("done", State.SUCCEEDED), expected=0)
-        await eventually(lambda: process.metric("gpuruntime_results_expired_total") == 1)
+        await eventually(lambda: process.metric("gpuruntime_results_expired_total"), equals(1))
         assert await state_of(made, "late") is State.EXPIRED
         assert process.stop() == 0

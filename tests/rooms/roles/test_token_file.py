@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import re
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gpuruntime.roles import token_file
 from gpuruntime.roles.token_file import TokenFile, read_tokens
 from gpuruntime.strict.yaml_documents import mapping_of
 from gpuruntime.telemetry.metrics import Registry
-from tests.rooms.bus.broker import eventually
+from tests.eventually import equals, eventually
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
@@ -118,9 +119,9 @@ async def test_a_changed_file_holds_without_a_restart_and_a_broken_one_does_not(
             assert list(file.principals()) == [bytes.fromhex(OTHER)]
 
             remove(tmp_path)
-            await eventually(lambda: len(logs) == 3)
+            await eventually(lambda: len(logs), equals(3))
             written(tmp_path, entry(digest=OTHER))
-            await eventually(lambda: not is_broken())
+            await eventually(is_broken, not_)
 
             written(tmp_path, entry())
             await eventually(lambda: list(file.principals()) == [bytes.fromhex(DIGEST)])

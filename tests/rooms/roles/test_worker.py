@@ -25,8 +25,9 @@ from gpuruntime.roles.worker import REREAD_SECONDS, WorkerRole, worker_options_o
 from gpuruntime.settings.schema import Settings, load
 from gpuruntime.worker.framework import framework
 from gpuruntime.worker.worker import Worker
+from tests.eventually import eventually
 from tests.proofs.real_cluster.product import Process, request, until
-from tests.rooms.bus.broker import FUNCTION, Broker, bus, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, bus
 from tests.rooms.roles.programs import Programs
 from tests.rooms.worker.invocations import accept
 from tests.rooms.worker.workers import Ledger, ended, until_empty
@@ -182,7 +183,7 @@ async def test_a_worker_that_was_paused_beyond_the_ack_wait_has_its_late_result_
         ):
             paused = start(program, shared.url, "paused", where)
             await accept(made, "a")
-            await eventually(lambda: bool(slow.starts))
+            await eventually(lambda: slow.starts)
             os.kill(paused.pid, signal.SIGSTOP)
             slow.gate.set()
             start(program, shared.url, "paused", other, "w2")

@@ -24,6 +24,7 @@ from gpuruntime.framework.calls import Call, CallError
 from gpuruntime.framework.server import serving
 from gpuruntime.models.kinds.functions import Framework as Where
 from gpuruntime.models.kinds.invocations import State
+from tests.eventually import eventually
 from tests.proofs.real_cluster.product import Process
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.roles.programs import Programs, programs
@@ -122,12 +123,7 @@ class Fleet:
 
 async def insist(ask: Callable[[], Awaitable[object]]) -> None:
     """A broker that was just killed answers in a moment."""
-    async with asyncio.timeout(60):
-        while True:
-            with suppress(BusError):
-                await ask()
-                return
-            await asyncio.sleep(0.1)
+    await eventually(ask, lambda _: True, within_seconds=60, poll_seconds=0.1, despite=BusError)
 
 
 async def call(made: Bus, name: str) -> None:

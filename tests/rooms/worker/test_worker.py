@@ -21,7 +21,8 @@ from gpuruntime.bus.streams import consumer_declaration
 from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.worker.attempt import Attempt
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.bus.test_pull import pulling
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
 from tests.rooms.worker.invocations import accept, send, turn
@@ -77,7 +78,7 @@ async def test_no_more_calls_run_at_a_time_than_the_function_allows(declared: Bu
     for number in range(6):
         await accept(declared, f"i{number}")
     async with working(declared, ledger.handle, concurrency=2) as worker:
-        await eventually(lambda: len(ledger.starts) == 2)
+        await eventually(lambda: len(ledger.starts), equals(2))
         await asyncio.sleep(0.3)
         assert len(ledger.starts) == worker.busy == 2
         ledger.gate.set()
@@ -131,9 +132,7 @@ async def test_what_ended_otherwise_meanwhile_leaves_no_dead_letter(
     async with working(declared, fail, max_attempts=1):
         await accept(declared, "bad")
         await until_empty(declared)
-        async with asyncio.timeout(10):
-            while await left_in(declared, declared.names.dead_letters):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await eventually(lambda: left_in(declared, declared.names.dead_letters), equals(0))
     assert (await ended(declared, "bad")).state is end
 
 
@@ -187,7 +186,7 @@ async def test_a_copy_of_a_running_invocation_is_dropped_and_disturbs_nothing(
     ledger.gate.clear()
     async with working(declared, ledger.handle), working(declared, ledger.handle, "w2"):
         sent = await accept(declared, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         await send(declared, sent, message_id="a copy")
         await until_empty(declared, but=1)
         ledger.gate.set()
@@ -271,10 +270,10 @@ async def test_a_running_invocation_that_is_cancelled_is_broken_off_at_once(
     ledger.gate.clear()
     async with working(declared, ledger.handle) as worker:
         await accept(declared, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         started = time.monotonic()
         await cancel(declared, "a")
-        await eventually(lambda: worker.busy == 0)
+        await eventually(lambda: worker.busy, equals(0))
         assert time.monotonic() - started < ACK_WAIT_SECONDS / 3
         await until_empty(declared)
         assert time.monotonic() - started < ACK_WAIT_SECONDS
@@ -286,7 +285,7 @@ async def test_an_order_to_cancel_what_is_not_cancelled_changes_nothing(declared
     ledger.gate.clear()
     async with working(declared, ledger.handle):
         await accept(declared, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         await order(declared, ControlCommand.CANCEL, name="a")
         await declared.connection.publish(declared.names.control(FUNCTION, "w1"), b"nonsense")
         await asyncio.sleep(0.2)
@@ -303,13 +302,13 @@ async def test_a_result_of_an_attempt_that_another_has_taken_over_is_refused(
     second.gate.clear()
     async with working(declared, first.handle) as slow:
         await accept(declared, "a")
-        await eventually(lambda: bool(first.starts))
+        await eventually(lambda: first.starts)
         async with working(declared, second.handle, "w2", concurrency=5):
-            await eventually(lambda: slow.busy == 1)
+            await eventually(lambda: slow.busy, equals(1))
             await redeclare(declared)
-            await eventually(lambda: bool(second.starts))
+            await eventually(lambda: second.starts)
             first.gate.set()
-            await eventually(lambda: slow.busy == 0)
+            await eventually(lambda: slow.busy, equals(0))
             assert (await declared.records.read(FUNCTION, "a")).record.state is State.RUNNING  # type: ignore[union-attr]  # it is there
             second.gate.set()
             record = await ended(declared, "a")
@@ -325,12 +324,12 @@ async def test_a_message_that_comes_again_to_the_worker_that_runs_it_is_not_run_
     ledger.gate.clear()
     async with working(declared, ledger.handle, concurrency=2) as worker:
         await accept(declared, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         (attempt,) = worker._attempts.values()
         first = attempt.delivery
         await redeclare(declared)
         await accept(declared, "b")
-        await eventually(lambda: len(ledger.starts) == 2)
+        await eventually(lambda: len(ledger.starts), equals(2))
         assert attempt.delivery is not first
         ledger.gate.set()
         assert (await ended(declared, "a")).attempt == 1
@@ -345,7 +344,7 @@ async def test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_w
     ledger.gate.clear()
     async with working(declared, ledger.handle) as worker:
         await accept(declared, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         time.sleep(1.2 * ACK_WAIT_SECONDS)  # noqa: ASYNC251 - nothing of this process may run
         await eventually(lambda: worker.busy == 0 or len(ledger.starts) == 2)
         ledger.gate.set()
@@ -359,7 +358,7 @@ async def test_a_drain_lets_work_in_hand_end_and_takes_nothing_more(declared: Bu
     ledger.gate.clear()
     async with working(declared, ledger.handle, drain_seconds=10.0) as worker:
         await accept(declared, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(worker.drain())
             await eventually(lambda: worker.state is WorkerState.DRAINING)
@@ -379,7 +378,7 @@ async def test_work_that_outlasts_the_drain_is_given_back_at_once_without_using_
     slow.gate.clear()
     async with working(declared, slow.handle, max_attempts=1) as worker:
         await accept(declared, "a")
-        await eventually(lambda: bool(slow.starts))
+        await eventually(lambda: slow.starts)
         await worker.drain()
         assert worker.busy == 0
         async with working(declared, quick.handle, "w2", max_attempts=1):
@@ -394,7 +393,7 @@ async def test_an_attempt_that_is_released_before_its_call_gives_its_message_bac
     ledger = Ledger()
     async with pulling(declared, room=1) as holder:
         await accept(declared, "a")
-        await eventually(lambda: bool(holder.taken))
+        await eventually(lambda: holder.taken)
         async with working(declared, ledger.handle) as worker:
             attempt = Attempt(worker._tools, holder.taken[0])
             attempt.release()
@@ -420,9 +419,9 @@ async def test_what_a_worker_has_in_hand_is_told_soon_and_not_for_each_call(
         await until_empty(declared)
         ledger.gate.clear()
         await accept(declared, "held")
-        await eventually(lambda: beats[-1].busy == 1)
+        await eventually(lambda: beats[-1].busy, equals(1))
         ledger.gate.set()
-        await eventually(lambda: beats[-1].busy == 0)
+        await eventually(lambda: beats[-1].busy, equals(0))
     assert len(beats) < 20
 
 
@@ -458,7 +457,7 @@ async def test_a_worker_tells_how_it_stands_until_it_is_drained(declared: Bus) -
         await eventually(lambda: any(beat.state is WorkerState.READY for beat in beats))
         ledger.gate.clear()
         await accept(declared, "a")
-        await eventually(lambda: beats[-1].busy == 1)
+        await eventually(lambda: beats[-1].busy, equals(1))
         await order(declared, ControlCommand.DRAIN)
         await eventually(lambda: beats[-1].state is WorkerState.DRAINING)
         ledger.gate.set()
@@ -477,7 +476,7 @@ async def test_an_order_to_drain_for_an_earlier_worker_of_the_name_changes_nothi
         assert (await ended(declared, "a")).state is State.SUCCEEDED
         assert worker.state is WorkerState.READY
         await order(declared, ControlCommand.DRAIN, uid="second")
-        await eventually(lambda: worker.state is WorkerState.DRAINED)
+        await eventually(lambda: worker.state, equals(WorkerState.DRAINED))
 
 
 @pytest.mark.parametrize(("own", "told"), [("", "first"), ("second", "")])
@@ -488,7 +487,7 @@ async def test_where_one_of_the_two_knows_no_uid_an_order_to_drain_counts(
         await accept(declared, "a")
         await ended(declared, "a")
         await order(declared, ControlCommand.DRAIN, uid=told)
-        await eventually(lambda: worker.state is WorkerState.DRAINED)
+        await eventually(lambda: worker.state, equals(WorkerState.DRAINED))
 
 
 async def test_nothing_is_taken_while_the_framework_is_not_well(declared: Bus) -> None:
@@ -519,7 +518,7 @@ async def test_a_result_is_written_when_the_broker_is_back(own: Broker) -> None:
         working(made, ledger.handle, ack_wait_seconds=10.0),
     ):
         await accept(made, "a")
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         own.kill()
         ledger.gate.set()
         own.start()

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from gpuruntime.models.kinds.functions import Framework as Where
 from gpuruntime.worker.framework import framework
 from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.worker import Worker
+from tests.eventually import equals, eventually
 from tests.rooms.bus.broker import FUNCTION, Bus, connection
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
 
@@ -93,13 +94,14 @@ async def running(url: str, names: Names, chosen: WorkerOptions) -> AsyncIterato
 
 async def ended(made: Bus, name: str, *, within_seconds: float = 20.0) -> Record:
     """Its record as soon as that is terminal."""
-    async with asyncio.timeout(within_seconds):
-        while True:
-            with suppress(UnavailableError):
-                stored = await made.records.read(FUNCTION, name)
-                if stored is not None and stored.record.state.is_terminal:
-                    return stored.record
-            await asyncio.sleep(0.02)
+    stored = await eventually(
+        lambda: made.records.read(FUNCTION, name),
+        lambda seen: seen is not None and seen.record.state.is_terminal,
+        within_seconds=within_seconds,
+        despite=UnavailableError,
+    )
+    assert stored is not None
+    return stored.record
 
 
 async def left_in_stream(made: Bus) -> int:
@@ -112,6 +114,4 @@ async def left_in(made: Bus, stream: str) -> int:
 
 
 async def until_empty(made: Bus, *, but: int = 0) -> None:
-    async with asyncio.timeout(20):
-        while await left_in_stream(made) != but:  # noqa: ASYNC110 - the broker tells nobody
-            await asyncio.sleep(0.02)
+    await eventually(lambda: left_in_stream(made), equals(but))

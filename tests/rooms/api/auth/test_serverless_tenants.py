@@ -4,14 +4,16 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from itertools import count
+from operator import not_
 
 import attrs
 import pytest_asyncio
 
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.tokens import TokenGuard
+from tests.eventually import eventually
 from tests.rooms.api.service import INVOCATIONS, UNITS, Answer, Service, service, unit_order
-from tests.rooms.bus.broker import SMALL, Broker, eventually
+from tests.rooms.bus.broker import SMALL, Broker
 from tests.rooms.bus.fixtures import own, shared
 from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.calling.ingress import queue_of, wall_clock
@@ -56,7 +58,7 @@ async def tenants(shared: Broker) -> AsyncIterator[Tenants]:
             assert (await made.call(who, "POST", UNITS, order)).status == 201
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(queue.run())
-            await eventually(lambda: not queue.problem)
+            await eventually(lambda: queue.problem, not_)
             yield made
             running.cancel()
 

@@ -10,6 +10,7 @@ import pytest
 from gpuruntime.api.auth.access import Principal, Role
 from gpuruntime.api.auth.tokens import TokenGuard
 from gpuruntime.api.files.limits import FileLimits
+from tests.eventually import equals, eventually
 from tests.rooms.api.files.test_storage_files import error_of
 from tests.rooms.api.files.upstream import (
     CUT,
@@ -53,9 +54,9 @@ def endless(each: bytes, *, every_seconds: float = 0.0) -> Script:
 
 
 async def assert_let_go(upstream: Upstream, *, within_seconds: float = 5.0) -> None:
-    async with asyncio.timeout(within_seconds):
-        while upstream.open:  # noqa: ASYNC110 - it is the other side's end
-            await asyncio.sleep(0.1)
+    await eventually(
+        lambda: upstream.open, equals(0), within_seconds=within_seconds, poll_seconds=0.1
+    )
 
 
 def assert_cut(received: bytes, *, begun: bytes) -> None:
@@ -309,8 +310,7 @@ async def test_slow_callers_hold_up_nobody_else_and_more_than_the_most_are_429()
     async with filing(limits=limits) as (api, upstream), asyncio.TaskGroup() as tasks:
         upstream.script = saying(CHUNKED + b"1\r\na\r\n", then=idle)
         slow = [tasks.create_task(send(api, request())) for _ in range(limits.at_once)]
-        while upstream.open < limits.at_once:  # noqa: ASYNC110 - it is the other side's count
-            await asyncio.sleep(0.1)
+        await eventually(lambda: upstream.open, equals(limits.at_once))
         received = await send(api, request())
         assert (statuses(received), error_of(received)["code"]) == ([429], "too_many_requests")
         assert (await api.call("GET", "/api/v1/health")).status == 200
@@ -338,8 +338,7 @@ async def test_one_caller_cannot_take_the_places_of_all() -> None:
     ):
         upstream.script = saying(CHUNKED + b"1\r\na\r\n", then=idle)
         slow = [tasks.create_task(send(api, asking("greedy"))) for _ in range(2)]
-        while upstream.open < len(slow):  # noqa: ASYNC110 - it is the other side's count
-            await asyncio.sleep(0.1)
+        await eventually(lambda: upstream.open, equals(len(slow)))
         received = await send(api, asking("greedy"))
         assert (statuses(received), error_of(received)["code"]) == ([429], "too_many_requests")
         assert "greedy has 2 files on their way" in error_of(received)["message"]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from itertools import count
+from operator import not_
 from typing import Any
 
 import attrs
@@ -14,8 +15,9 @@ import pytest_asyncio
 from gpuruntime.bus.messages import Invocation, Record, read
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.serverless.broker import BrokerLink
+from tests.eventually import eventually
 from tests.rooms.api.service import INVOCATIONS, WELL, Answer, Service, service
-from tests.rooms.bus.broker import FUNCTION, SMALL, Broker, eventually
+from tests.rooms.bus.broker import FUNCTION, SMALL, Broker
 from tests.rooms.bus.fixtures import own, shared
 from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.calling.ingress import declare_function, queue_of, wall_clock
@@ -62,9 +64,7 @@ class Site:
         )
 
     async def until_queued(self, name: str = "one") -> None:
-        async with asyncio.timeout(10):
-            while await self.queue.records.read(FUNCTION, name) is None:  # noqa: ASYNC110 - a look
-                await asyncio.sleep(0.01)
+        await eventually(lambda: self.queue.records.read(FUNCTION, name))
 
 
 @pytest_asyncio.fixture
@@ -77,7 +77,7 @@ async def site(shared: Broker) -> AsyncIterator[Site]:
         asyncio.TaskGroup() as tasks,
     ):
         running = tasks.create_task(queue.run())
-        await eventually(lambda: not queue.problem)
+        await eventually(lambda: queue.problem, not_)
         yield Site(api=api, queue=queue)
         running.cancel()
 
@@ -249,7 +249,7 @@ async def test_a_full_queue_is_told_with_a_time_to_come_back(shared: Broker) -> 
         asyncio.TaskGroup() as tasks,
     ):
         running = tasks.create_task(queue.run())
-        await eventually(lambda: not queue.problem)
+        await eventually(lambda: queue.problem, not_)
         site = Site(api=api, queue=queue)
         assert (await site.invoke()).status == 202
         full = await site.invoke("two")

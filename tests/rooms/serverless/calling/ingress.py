@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from operator import not_
 from random import Random
 from typing import Any
 
@@ -26,7 +27,8 @@ from gpuruntime.serverless.calling.service import (
     service_of,
 )
 from gpuruntime.serverless.results.store import ResultReader
-from tests.rooms.bus.broker import FUNCTION, SMALL, Bus, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import FUNCTION, SMALL, Bus
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Replica, replica
 
 
@@ -100,7 +102,7 @@ async def site(
         )
         made = service_of(means, ServiceOptions(namespace=INSTANCE))
         running = tasks.create_task(made.run())
-        await eventually(lambda: not queue.problem)
+        await eventually(lambda: queue.problem, not_)
         consumer = consumer_declaration(queue.names, FUNCTION, ack_wait_seconds=ack_wait_seconds)
         await declare_consumer(queue.jetstream, queue.names.invocations, consumer)
         bus = Bus(url, queue.connection, queue.jetstream, queue.names, queue.records)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import count, pairwise
+from operator import not_
 from random import Random
 from typing import Any
 
@@ -30,7 +31,8 @@ from gpuruntime.serverless.errors import (
     QueueFullError,
     UnknownOutcomeError,
 )
-from tests.rooms.bus.broker import FUNCTION, SMALL, Broker, broker, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import FUNCTION, SMALL, Broker, broker
 from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.calling.ingress import (
     Site,
@@ -141,7 +143,7 @@ async def test_an_id_is_never_for_another_request(api: Site, members: dict[str, 
 
 async def test_ids_are_of_one_function_alone(api: Site) -> None:
     declare_function(api.cluster, "other")
-    await eventually(lambda: bool(api.replica.units.store.by_index("function", "other")))
+    await eventually(lambda: api.replica.units.store.by_index("function", "other"))
     await accept(api)
     other = await accept(api, serverlessRequestID="other", payload=2)
     assert not other.is_duplicate
@@ -258,12 +260,12 @@ async def test_a_function_that_is_going_takes_nothing(api: Site) -> None:
 async def test_without_a_broker_it_is_told_at_once_and_heals_with_it(own: Broker) -> None:
     async with site(own.url, "away") as api:
         own.kill()
-        await eventually(lambda: bool(api.ingress.queue.problem))
+        await eventually(lambda: api.ingress.queue.problem)
         with pytest.raises(QueueAwayError, match="cannot be reached"):
             async with asyncio.timeout(1):
                 await accept(api)
         own.start()
-        await eventually(lambda: not api.ingress.queue.problem)
+        await eventually(lambda: api.ingress.queue.problem, not_)
         assert not (await accept(api)).is_duplicate
 
 
@@ -273,7 +275,7 @@ async def test_a_broker_that_lost_its_streams_gets_them_again(own: Broker) -> No
             await api.bus.jetstream.call(f"STREAM.DELETE.{stream}")
         own.kill()
         own.start()
-        await eventually(lambda: not api.ingress.queue.problem)
+        await eventually(lambda: api.ingress.queue.problem, not_)
         assert not (await accept(api)).is_duplicate
 
 
@@ -335,7 +337,7 @@ async def test_a_record_whose_answer_is_lost_can_be_sent_again(own: Broker) -> N
                 await api.ingress.acceptance.accept(named)
         finally:
             own.resume()
-        await eventually(lambda: not api.ingress.queue.problem)
+        await eventually(lambda: api.ingress.queue.problem, not_)
         await api.ingress.acceptance.accept(named)
         assert len(await api.messages()) == 1
 

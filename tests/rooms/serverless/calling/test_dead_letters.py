@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import count
+from operator import not_
 from typing import Any
 
 import attrs
@@ -26,7 +27,8 @@ from gpuruntime.serverless.errors import (
     InvocationConflictError,
     QueueFullError,
 )
-from tests.rooms.bus.broker import FUNCTION, SMALL, Broker, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import FUNCTION, SMALL, Broker
 from tests.rooms.serverless.calling.ingress import Site, asked, site, wall_clock
 from tests.rooms.serverless.calling.test_acceptance import fill_records
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
@@ -218,7 +220,7 @@ async def test_a_long_page_is_asked_for_at_once(api: Site) -> None:
     heard = api.bus.connection.listening("$JS.API.>", lambda told: asked_for.append(told.subject))
     async with heard:
         assert len(await names_of(api)) == 40
-        await eventually(lambda: bool(asked_for))
+        await eventually(lambda: asked_for)
     assert len(asked_for) == 1
 
 
@@ -345,7 +347,7 @@ async def test_a_function_that_is_gone_keeps_its_letters(api: Site) -> None:
     letter = await die(api)
     path = "/apis/runtime.lokiwager.io/v1alpha1/namespaces/runtime-instance/gpuunits/unit-of-echo"
     api.cluster.call("DELETE", path)
-    await eventually(lambda: not api.replica.units.store.values())
+    await eventually(api.replica.units.store.values, not_)
     with pytest.raises(FunctionNotFoundError):
         await redrive(api, letter)
     assert await names_of(api) == ["one"]

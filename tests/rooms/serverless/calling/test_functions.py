@@ -1,6 +1,5 @@
 """Functions: found by name, and listed by name with what the queue and the status say."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 
@@ -12,8 +11,9 @@ from gpuruntime.models.kinds.invocations import State
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.operations.errors import ClusterUnavailableError
 from gpuruntime.serverless.errors import FunctionNotFoundError, QueueAwayError
+from tests.eventually import equals, eventually
 from tests.faults import DROPPED
-from tests.rooms.bus.broker import FUNCTION, Broker, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.serverless.calling.ingress import Site, asked, declare_function, site
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
@@ -41,7 +41,7 @@ async def test_a_known_function_is_found_without_the_cluster(api: Site) -> None:
 
 async def test_a_worker_declares_no_function(api: Site) -> None:
     declare_function(api.cluster, "lost", workerOf={"name": "gone", "uid": "1"})
-    await eventually(lambda: len(api.replica.units.store) == 2)
+    await eventually(lambda: len(api.replica.units.store), equals(2))
     with pytest.raises(FunctionNotFoundError):
         await api.ingress.functions.find("lost")
     assert await names_of(api) == [FUNCTION]
@@ -66,7 +66,7 @@ async def test_what_waits_and_what_runs_is_told_of_each_function(api: Site) -> N
     async with working(api.bus, ledger.handle):
         for name in ("one", "two", "three"):
             await api.ingress.acceptance.accept(asked(name))
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         page = await api.ingress.functions.page(limit=10, after="")
         ledger.gate.set()
         for name in ("one", "two", "three"):
@@ -82,9 +82,7 @@ async def test_what_waits_for_its_next_attempt_is_queued_and_waits(api: Site) ->
 
     async with working(api.bus, fail):
         await api.ingress.acceptance.accept(asked())
-        async with asyncio.timeout(10):
-            while not await has_failed(api):  # noqa: ASYNC110 - the broker tells nobody
-                await asyncio.sleep(0.01)
+        await eventually(lambda: has_failed(api))
         (function,) = (await api.ingress.functions.page(limit=10, after="")).functions
     assert (function.queued, function.running) == (1, 0)
     assert function.oldest_wait_seconds > 0
@@ -103,9 +101,7 @@ async def test_what_workers_have_in_hand_is_told_however_many_there_are(api: Sit
     async with working(api.bus, ledger.handle, name="unit-of-echo", concurrency=20):
         for number in range(20):
             await api.ingress.acceptance.accept(asked(f"n{number}"))
-        async with asyncio.timeout(10):
-            while await running(api) != 20:  # noqa: ASYNC110 - the broker tells nobody
-                await asyncio.sleep(0.05)
+        await eventually(lambda: running(api), equals(20))
         ledger.gate.set()
         await until_empty(api.bus)
     assert await running(api) == 0
@@ -137,7 +133,7 @@ async def test_pages_go_by_name_and_show_only_owners(api: Site) -> None:
         "spec": {"specName": "g1.1", "image": "x", "serverless": {"requestID": "a"}},
     }
     api.cluster.call("POST", GPU_UNITS.path(namespace=INSTANCE), again)
-    await eventually(lambda: len(api.replica.units.store) == 5)
+    await eventually(lambda: len(api.replica.units.store), equals(5))
     assert await names_of(api) == ["_c", "a", "b", FUNCTION]
     first = await api.ingress.functions.page(limit=2, after="")
     assert first.next == "a"
@@ -147,6 +143,6 @@ async def test_pages_go_by_name_and_show_only_owners(api: Site) -> None:
 async def test_functions_are_not_listed_without_a_broker(own: Broker) -> None:
     async with site(own.url, "nobroker") as api:
         own.kill()
-        await eventually(lambda: bool(api.ingress.queue.problem))
+        await eventually(lambda: api.ingress.queue.problem)
         with pytest.raises(QueueAwayError):
             await api.ingress.functions.page(limit=10, after="")

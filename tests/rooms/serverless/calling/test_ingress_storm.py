@@ -8,7 +8,8 @@ import attrs
 
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.errors import QueueAwayError, QueueFullError, UnknownOutcomeError
-from tests.rooms.bus.broker import SMALL, Broker, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import SMALL, Broker
 from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.calling.ingress import Site, asked, declare_function, site
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
+from operator import not_
 from typing import Any
 
 import attrs
@@ -26,7 +27,8 @@ from gpuruntime.serverless.errors import (
     UnknownOutcomeError,
 )
 from gpuruntime.telemetry.metrics import Registry
-from tests.rooms.bus.broker import FUNCTION, Broker, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker
 from tests.rooms.serverless.calling.ingress import Site, asked, site, wall_clock
 from tests.rooms.worker.conftest import ACK_WAIT_SECONDS
 from tests.rooms.worker.workers import Ledger, ended, until_empty, working
@@ -57,9 +59,7 @@ async def turned(api: Site, name: str = "one", **changes: Any) -> StoredRecord:
 
 
 async def until_accepted(api: Site, name: str = "one") -> None:
-    async with asyncio.timeout(10):
-        while not await api.state(name):  # noqa: ASYNC110 - another task writes it
-            await asyncio.sleep(0.01)
+    await eventually(lambda: api.state(name))
 
 
 # Read.
@@ -248,9 +248,9 @@ async def test_a_call_that_outlives_its_broker_is_answered_by_the_next_one(own: 
         waiting = tasks.create_task(call(api))
         await until_accepted(api)
         own.kill()
-        await eventually(lambda: bool(api.ingress.queue.problem))
+        await eventually(lambda: api.ingress.queue.problem)
         own.start()
-        await eventually(lambda: not api.ingress.queue.problem)
+        await eventually(lambda: api.ingress.queue.problem, not_)
         await turned(api, state=State.SUCCEEDED)
         async with asyncio.timeout(5):
             assert (await waiting).record.state is State.SUCCEEDED
@@ -285,9 +285,9 @@ async def test_a_running_invocation_is_broken_off(api: Site) -> None:
     ledger.gate.clear()
     async with working(api.bus, ledger.handle) as worker:
         await api.ingress.acceptance.accept(asked())
-        await eventually(lambda: bool(ledger.starts))
+        await eventually(lambda: ledger.starts)
         await api.ingress.invocations.cancel(FUNCTION, "one")
-        await eventually(lambda: worker.busy == 0)
+        await eventually(lambda: worker.busy, equals(0))
     assert (await read(api)).record.state is State.CANCELLED
     await until_empty(api.bus)
 
@@ -318,7 +318,7 @@ async def test_of_many_cancels_one_wins(api: Site) -> None:
 async def test_nothing_is_cancelled_or_read_without_a_broker(own: Broker) -> None:
     async with site(own.url, "gone") as api:
         own.kill()
-        await eventually(lambda: bool(api.ingress.queue.problem))
+        await eventually(lambda: api.ingress.queue.problem)
         with pytest.raises(QueueAwayError):
             await read(api)
         with pytest.raises(QueueAwayError):

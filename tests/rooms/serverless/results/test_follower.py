@@ -20,7 +20,8 @@ from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.results.follower import Results, ResultsOptions
 from gpuruntime.serverless.results.store_state import StoreState
 from gpuruntime.telemetry.metrics import Registry
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, connection, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, connection
 from tests.rooms.serverless.results.results import Shelf
 
 QUICK = ResultsOptions(
@@ -103,9 +104,7 @@ async def unanswered(made: Bus) -> tuple[int, int] | None:
 
 
 async def all_done(made: Bus, *, but: int = 0) -> None:
-    async with asyncio.timeout(20):
-        while await unanswered(made) != (but, 0):  # noqa: ASYNC110 - the broker tells nobody
-            await asyncio.sleep(0.05)
+    await eventually(lambda: unanswered(made), equals((but, 0)))
 
 
 async def state_of(made: Bus, name: str) -> State | None:
@@ -142,7 +141,7 @@ async def test_what_ends_in_time_is_kept_as_it_ended(declared: Bus) -> None:
         ended = await declared.records.write(
             record("a", State.SUCCEEDED, deadlineAt=soon(0)), expected=queued.revision
         )
-        await eventually(lambda: shelf.kept == {(FUNCTION, "a"): ended})
+        await eventually(lambda: shelf.kept, equals({(FUNCTION, "a"): ended}))
         await asyncio.sleep(1.5)
         assert one.count("expired") == 0
         assert await state_of(declared, "a") is State.SUCCEEDED
@@ -153,7 +152,7 @@ async def test_without_a_store_the_end_stays_in_the_stream_alone(declared: Bus) 
     async with replica(declared) as one:
         await declared.records.write(record("a", State.FAILED), expected=0)
         await declared.records.write(record("b", deadlineAt=soon(0.2)), expected=0)
-        await eventually(lambda: one.count("expired") == 1)
+        await eventually(lambda: one.count("expired"), equals(1))
         await all_done(declared)
         assert await state_of(declared, "a") is State.FAILED
         assert await state_of(declared, "b") is State.EXPIRED
@@ -164,7 +163,7 @@ async def test_without_a_store_the_end_stays_in_the_stream_alone(declared: Bus) 
 async def test_an_end_by_the_deadline_stays_in_the_stream_for_its_time(declared: Bus) -> None:
     async with replica(declared) as one:
         await declared.records.write(record("a", deadlineAt=soon(0)), expected=0)
-        await eventually(lambda: one.count("expired") == 1)
+        await eventually(lambda: one.count("expired"), equals(1))
         told = await declared.jetstream.call(
             f"STREAM.MSG.GET.{declared.names.states}",
             {"last_by_subj": declared.names.state(FUNCTION, "a")},
@@ -182,11 +181,11 @@ async def test_what_comes_while_the_store_is_away_is_kept_when_it_is_back(declar
         for number in range(30):
             await declared.records.write(record(f"i{number}", State.SUCCEEDED), expected=0)
         await declared.records.write(record("late", deadlineAt=soon(0.5)), expected=0)
-        await eventually(lambda: one.count("expired") == 1)
+        await eventually(lambda: one.count("expired"), equals(1))
         assert one.results.not_ready == "no database"
         assert not shelf.kept
         shelf.away = ""
-        await eventually(lambda: len(shelf.kept) == 31)
+        await eventually(lambda: len(shelf.kept), equals(31))
         await all_done(declared)
         assert one.results.not_ready == ""
 
@@ -201,10 +200,10 @@ async def test_what_a_killed_replica_had_in_hand_comes_to_another(declared: Bus)
     async with replica(declared, Slow()) as one:
         for number in range(10):
             await declared.records.write(record(f"i{number}", State.SUCCEEDED), expected=0)
-        await eventually(lambda: one.results.in_hand == 10)
+        await eventually(lambda: one.results.in_hand, equals(10))
     assert not shelf.kept
     async with replica(declared, shelf):
-        await eventually(lambda: len(shelf.kept) == 10)
+        await eventually(lambda: len(shelf.kept), equals(10))
         await all_done(declared)
 
 
@@ -214,11 +213,11 @@ async def test_everything_once_more_changes_nothing(declared: Bus) -> None:
     async with replica(declared, shelf) as one:
         await declared.records.write(record("a", State.SUCCEEDED), expected=0)
         await declared.records.write(record("b", deadlineAt=soon(0.1)), expected=0)
-        await eventually(lambda: len(shelf.kept) == 2)
+        await eventually(lambda: len(shelf.kept), equals(2))
         await all_done(declared)
         before = dict(shelf.kept)
         await declared.jetstream.call(f"CONSUMER.DELETE.{declared.names.states}.{RESULTS}")
-        await eventually(lambda: one.count("known") == 2)
+        await eventually(lambda: one.count("known"), equals(2))
         await all_done(declared)
         assert shelf.kept == before
         assert one.count("expired") == 1
@@ -232,9 +231,9 @@ async def test_work_goes_on_when_the_broker_comes_back(own: Broker) -> None:
         own.kill()
         await eventually(lambda: one.results.not_ready != "")
         own.start()
-        await eventually(lambda: one.count("expired") == 1)
-        await eventually(lambda: one.results.not_ready == "")
-        await eventually(lambda: len(shelf.kept) == 1)
+        await eventually(lambda: one.count("expired"), equals(1))
+        await eventually(lambda: one.results.not_ready, equals(""))
+        await eventually(lambda: len(shelf.kept), equals(1))
 
 
 async def test_a_replica_waits_for_streams_that_nobody_has_declared_yet(own: Broker) -> None:
@@ -252,7 +251,7 @@ async def test_a_replica_waits_for_streams_that_nobody_has_declared_yet(own: Bro
             running = tasks.create_task(early.run())
             await eventually(lambda: "an api or an activator makes it" in early.not_ready)
             async with bus(own.url, "early"):
-                await eventually(lambda: early.not_ready == "")
+                await eventually(lambda: early.not_ready, equals(""))
             running.cancel()
 
 
@@ -266,7 +265,7 @@ async def test_a_record_that_speaks_of_anothers_invocation_is_nobodys(declared: 
         for name, said in (("x", forged), ("y", overdue)):
             subject = declared.names.state("hostile", name)
             await declared.jetstream.publish(subject, encode(said), message_id=name)
-        await eventually(lambda: one.count("unreadable") == 2)
+        await eventually(lambda: one.count("unreadable"), equals(2))
         assert not shelf.kept
         assert await declared.records.read(FUNCTION, "victim") == victim
 
@@ -277,7 +276,7 @@ async def test_a_record_that_is_none_stops_nothing(declared: Bus) -> None:
         subject = declared.names.state(FUNCTION, "odd")
         await declared.jetstream.publish(subject, b"\xff{", message_id="odd")
         await declared.records.write(record("a", State.SUCCEEDED), expected=0)
-        await eventually(lambda: len(shelf.kept) == 1)
+        await eventually(lambda: len(shelf.kept), equals(1))
         await all_done(declared)
         assert one.count("unreadable") == 1
 
@@ -292,7 +291,7 @@ async def test_a_long_body_is_handed_to_the_store_part_by_part(declared: Bus) ->
         await declared.records.write(spoken, expected=0)
         lost = attrs.evolve(spoken, invocationID="lost")
         await declared.records.write(lost, expected=0)
-        await eventually(lambda: len(shelf.kept) == 2)
+        await eventually(lambda: len(shelf.kept), equals(2))
         assert b"".join(shelf.bodies[(FUNCTION, "long")]) == body
         assert shelf.bodies[(FUNCTION, "lost")] == []
 
@@ -321,9 +320,9 @@ async def test_the_message_of_what_expires_leaves_its_queue_and_no_other_one_doe
         for name, sequence in (("own", own), ("mistaken", other), ("gone", 99)):
             running = record(name, State.RUNNING, sequence=sequence, deadlineAt=soon(-1))
             await declared.records.write(running, expected=0)
-        await eventually(lambda: one.count("expired") == 3)
+        await eventually(lambda: one.count("expired"), equals(3))
         await all_done(declared)
-        await eventually(lambda: one.results.in_hand == 0)
+        await eventually(lambda: one.results.in_hand, equals(0))
     told = await declared.jetstream.call(f"STREAM.INFO.{declared.names.invocations}")
     state = told["state"]
     assert isinstance(state, dict)
@@ -343,7 +342,7 @@ async def test_a_replica_that_is_told_to_stop_ends_what_it_has_and_takes_no_more
     shelf = Gated()
     async with replica(declared, shelf) as one, asyncio.TaskGroup() as tasks:
         await declared.records.write(record("a", State.SUCCEEDED), expected=0)
-        await eventually(lambda: one.results.in_hand == 1)
+        await eventually(lambda: one.results.in_hand, equals(1))
         draining = tasks.create_task(one.results.drain())
         await asyncio.sleep(0.5)
         await declared.records.write(record("b", State.SUCCEEDED), expected=0)
@@ -373,5 +372,5 @@ async def test_never_more_is_in_hand_than_there_is_room_for(declared: Bus) -> No
     for number in range(3 * count):
         await declared.records.write(record(f"i{number}", State.SUCCEEDED), expected=0)
     async with replica(declared, shelf):
-        await eventually(lambda: len(shelf.kept) == 3 * count)
+        await eventually(lambda: len(shelf.kept), equals(3 * count))
     assert 2 <= shelf.most <= count

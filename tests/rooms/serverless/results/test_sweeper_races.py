@@ -22,7 +22,8 @@ from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.serverless.errors import AlreadyFinishedError, ServerlessError
 from gpuruntime.worker.outcome_writer import OutcomeWriter
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus
 from tests.rooms.serverless.calling.ingress import Site, asked, site
 from tests.rooms.serverless.conftest import PREFIXES
 from tests.rooms.serverless.results.results import Shelf

@@ -4,7 +4,8 @@ import asyncio
 
 from gpuruntime.bus.session import Message
 from gpuruntime.models.kinds.invocations import FailureClass, State
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.serverless.fleet import Fleet, fleet
 from tests.rooms.worker.invocations import accept
 from tests.rooms.worker.workers import ended, left_in_stream, until_empty
@@ -20,10 +21,8 @@ async def hears(made: Fleet) -> None:
 
 
 async def until_no_consumer(made: Bus) -> None:
-    async with asyncio.timeout(9):
-        verb = f"CONSUMER.NAMES.{made.names.invocations}"
-        while (await made.jetstream.call(verb))["total"]:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.02)
+    verb = f"CONSUMER.NAMES.{made.names.invocations}"
+    await eventually(lambda: made.jetstream.call(verb), lambda seen: not seen["total"])
 
 
 async def test_a_wake_brings_the_first_worker_long_before_the_next_look(declared: Bus) -> None:
@@ -54,7 +53,7 @@ async def test_idle_workers_drain_by_order_and_go(declared: Bus) -> None:
         await accept(declared, "one")
         await wake(declared)
         await ended(declared, "one")
-        await eventually(lambda: made.scaled.workers == [])
+        await eventually(lambda: made.scaled.workers, equals([]))
         assert made.node.started == ["echo-w-1"]
 
 
@@ -65,16 +64,16 @@ async def test_a_worker_that_drains_ends_what_it_has_in_hand(declared: Bus) -> N
         await hears(made)
         await accept(declared, "long")
         await wake(declared)
-        await eventually(lambda: bool(made.ledger.starts))
+        await eventually(lambda: made.ledger.starts)
         made.scaled.change(suspended=True)
-        await eventually(lambda: made.scaled.draining == ["echo-w-1"])
+        await eventually(lambda: made.scaled.draining, equals(["echo-w-1"]))
         await accept(declared, "waits")
         await asyncio.sleep(2)
         assert made.scaled.workers == ["echo-w-1"]
         made.ledger.gate.set()
         record = await ended(declared, "long")
         assert (record.state, record.attempt) == (State.SUCCEEDED, 1)
-        await eventually(lambda: made.scaled.workers == [])
+        await eventually(lambda: made.scaled.workers, equals([]))
         assert made.ledger.started == [("long", 1)]
         made.scaled.change(suspended=False)
         assert (await ended(declared, "waits")).state is State.SUCCEEDED
@@ -89,7 +88,7 @@ async def test_an_order_to_drain_is_given_again_until_the_worker_is_gone(declare
         await hears(made)
         await accept(declared, "long")
         await wake(declared)
-        await eventually(lambda: bool(made.ledger.starts))
+        await eventually(lambda: made.ledger.starts)
         made.scaled.change(suspended=True)
         await eventually(lambda: len(orders) >= 3)
         assert made.scaled.workers == ["echo-w-1"]
@@ -105,7 +104,7 @@ async def test_a_burst_gets_as_many_workers_as_it_may_and_each_runs_once(declare
         for number in range(12):
             await accept(declared, f"i{number}")
             await wake(declared)
-        await eventually(lambda: len(made.ledger.starts) == 6)
+        await eventually(lambda: len(made.ledger.starts), equals(6))
         assert made.scaled.workers == ["echo-w-1", "echo-w-2", "echo-w-3"]
         made.ledger.gate.set()
         await until_empty(declared)
@@ -116,7 +115,7 @@ async def test_a_deleted_consumer_is_made_again_and_the_work_goes_on(declared: B
     async with fleet(declared) as made:
         made.scaled.declare(minAvailableCount=1)
         await hears(made)
-        await eventually(lambda: len(made.node.started) == 1)
+        await eventually(lambda: len(made.node.started), equals(1))
         stream = declared.names.invocations
         await declared.jetstream.call(f"CONSUMER.DELETE.{stream}.{FUNCTION}")
         await accept(declared, "one")
@@ -174,7 +173,7 @@ async def test_what_runs_when_its_function_goes_is_left_to_its_worker(declared: 
         await hears(made)
         await accept(declared, "runs")
         await wake(declared)
-        await eventually(lambda: bool(made.ledger.starts))
+        await eventually(lambda: made.ledger.starts)
         await accept(declared, "waits")
         made.scaled.delete(FUNCTION)
         waits = await ended(declared, "waits", within_seconds=9)
@@ -186,7 +185,7 @@ async def test_what_runs_when_its_function_goes_is_left_to_its_worker(declared: 
 async def test_functions_go_on_after_the_broker_was_away(own: Broker) -> None:
     async with bus(own.url, "away") as declared, fleet(declared) as made:
         made.scaled.declare(minAvailableCount=1)
-        await eventually(lambda: len(made.node.started) == 1)
+        await eventually(lambda: len(made.node.started), equals(1))
         await hears(made)
         own.kill()
         await eventually(lambda: made.scaled.activator.readings.of(FUNCTION) is None)
@@ -202,7 +201,7 @@ async def test_the_status_tells_how_long_the_oldest_waits(declared: Bus) -> None
     await asyncio.sleep(1.1)
     async with fleet(declared, stock=0) as made:
         made.scaled.declare()
-        await eventually(lambda: made.scaled.status().get("depth") == 1)
+        await eventually(lambda: made.scaled.status().get("depth"), equals(1))
         assert made.scaled.status()["oldestWaitSeconds"] >= 1
         assert made.scaled.status()["reason"] == "insufficient_capacity"
         activator = made.scaled.activator

@@ -10,7 +10,8 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds.functions import MOST_WORKERS
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.scaling.consumers import Consumers
-from tests.rooms.bus.broker import FUNCTION, Bus, eventually
+from tests.eventually import eventually
+from tests.rooms.bus.broker import FUNCTION, Bus
 from tests.rooms.worker.invocations import accept
 from tests.rooms.worker.workers import ended, working
 
@@ -130,7 +131,7 @@ async def test_the_broker_tells_of_a_deleted_consumer_on_the_subject_for_it(
     lost = declared.names.lost_consumers
     async with declared.connection.listening(lost, lambda message: told.append(message.subject)):
         await delete(declared, "one")
-        await eventually(lambda: bool(told))
+        await eventually(lambda: told)
     assert told[0].rpartition(".")[2] == "one"
 
 

@@ -8,7 +8,8 @@ import pytest
 from gpuruntime.bus.errors import UnavailableError
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.scaling.queue_depths import LOOKS, Backlog, DepthPoller, Depths
-from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus, eventually
+from tests.eventually import equals, eventually
+from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.bus.test_pull import in_hand, pulling
 from tests.rooms.worker.invocations import accept, turn
 
@@ -110,7 +111,7 @@ async def test_what_waits_for_its_next_attempt_does_not_run(declared: Bus) -> No
     await accept(declared, "tired")
     after = datetime.now(UTC)
     async with pulling(declared, room=1) as puller:
-        await eventually(lambda: len(puller.taken) == 1)
+        await eventually(lambda: len(puller.taken), equals(1))
         await puller.taken[0].give_back(delay_seconds=60)
         puller.room = 0
         await accept(declared, "new")
@@ -124,7 +125,7 @@ async def test_what_runs_is_known_before_its_worker_tells_of_it(declared: Bus) -
     async with pulling(declared, room=3) as puller:
         for name in ("one", "two", "three"):
             await accept(declared, name)
-        await eventually(lambda: len(puller.taken) == 3)
+        await eventually(lambda: len(puller.taken), equals(3))
         for name in ("one", "two"):
             await turn(declared, name, state=State.RUNNING)
         backlog = await depths_of(declared).backlog(FUNCTION, busy=1)
@@ -137,7 +138,7 @@ async def test_what_runs_is_known_before_its_worker_tells_of_it(declared: Bus) -
 async def test_no_more_runs_than_was_delivered_whatever_workers_say(declared: Bus) -> None:
     await accept(declared, "one")
     async with pulling(declared, room=1) as puller:
-        await eventually(lambda: len(puller.taken) == 1)
+        await eventually(lambda: len(puller.taken), equals(1))
         assert (await depths_of(declared).backlog(FUNCTION, busy=1_000)).running == 1
 
 
@@ -146,7 +147,7 @@ async def test_a_look_at_what_waits_costs_little_however_much_runs(declared: Bus
     for number in range(count):
         await accept(declared, f"n{number}")
     async with pulling(declared, room=count) as puller:
-        await eventually(lambda: len(puller.taken) == count)
+        await eventually(lambda: len(puller.taken), equals(count))
         for number in range(count):
             await turn(declared, f"n{number}", state=State.RUNNING)
         asked_for: list[str] = []
@@ -233,7 +234,7 @@ async def test_a_look_that_is_asked_for_comes_at_once(declared: Bus) -> None:
         await send(declared)
         readings.look()
         async with asyncio.timeout(1):
-            await eventually(lambda: readings.of(FUNCTION) == 1)
+            await eventually(lambda: readings.of(FUNCTION), equals(1))
 
 
 async def test_while_there_is_work_it_looks_every_two_seconds(declared: Bus) -> None:
@@ -241,7 +242,7 @@ async def test_while_there_is_work_it_looks_every_two_seconds(declared: Bus) -> 
     async with reading(Told(declared)) as readings:
         await send(declared)
         async with asyncio.timeout(4):
-            await eventually(lambda: readings.of(FUNCTION) == 2)
+            await eventually(lambda: readings.of(FUNCTION), equals(2))
 
 
 async def test_without_a_broker_nothing_is_known_until_it_is_back(own: Broker) -> None:
@@ -251,4 +252,4 @@ async def test_without_a_broker_nothing_is_known_until_it_is_back(own: Broker) -
         readings.look()
         await eventually(lambda: readings.of(FUNCTION) is None)
         own.start()
-        await eventually(lambda: readings.of(FUNCTION) == 0)
+        await eventually(lambda: readings.of(FUNCTION), equals(0))
