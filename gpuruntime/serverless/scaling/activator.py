@@ -25,11 +25,10 @@ from gpuruntime.serverless.cleanup.orphans import Orphans
 from gpuruntime.serverless.cleanup.takeovers import Takeovers
 from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers
-from gpuruntime.serverless.scaling.events import COMPONENT
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
 from gpuruntime.serverless.scaling.queue_depths import DepthPoller, Depths
 from gpuruntime.serverless.scaling.reconciler import Scaler
-from gpuruntime.serverless.scaling.status import FunctionStatus
+from gpuruntime.serverless.scaling.status import COMPONENT, FunctionStatus
 from gpuruntime.serverless.scaling.triggers import FunctionTriggers
 from gpuruntime.serverless.scaling.worker_units import WorkerUnits
 from gpuruntime.serverless.scaling.workers import functions_in

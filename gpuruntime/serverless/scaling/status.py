@@ -11,19 +11,23 @@ import structlog
 from gpuruntime.bus.errors import BusError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.event_notes import tell
+from gpuruntime.kube.event_notes import Note, tell
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.functions import ServerlessStatus
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.lookup.caches import Cache
-from gpuruntime.serverless.scaling.events import function_note
 from gpuruntime.serverless.scaling.history import FunctionHistory
-from gpuruntime.serverless.scaling.plan import Observed, Plan, status_of
+from gpuruntime.serverless.scaling.plan import Observed, Plan, Shortage, status_of
 from gpuruntime.serverless.scaling.queue_depths import Depths
 
 log = structlog.get_logger()
 
+COMPONENT: Final = "gpuruntime-activator"
+ENDED: Final = Note("ShortageEnded", "no worker is missing for a reason of that kind any more")
+_OF_THE_UNIT: Final = frozenset(
+    {"", Shortage.SUSPENDED, Shortage.NO_TEMPLATE, Shortage.INVALID, Shortage.NO_QUEUE}
+)
 # What only says how much there is to do is told, and asked for, so often at most.
 PERIOD_SECONDS: Final = 10.0
 
@@ -102,3 +106,31 @@ class FunctionStatus:
 def _in_outline(status: ServerlessStatus) -> ServerlessStatus:
     """Without what changes with every call."""
     return attrs.evolve(status, busyWorkers=0, depth=0, oldestWaitSeconds=0)
+
+
+def function_note(
+    before: ServerlessStatus | None, after: ServerlessStatus, *, spec_name: str
+) -> Note | None:
+    """What the step from one status to the next has to tell."""
+    old, new = before.reason if before else "", after.reason
+    if new == old:
+        return None
+    if new in _OF_THE_UNIT:
+        return None if old in _OF_THE_UNIT or new else ENDED
+    return _shortage(new, spec_name)
+
+
+def _shortage(reason: str, spec_name: str) -> Note:
+    match reason:
+        case Shortage.CAPACITY:
+            words = f"workers are missing: no ready stock of {spec_name} is left"
+            return Note("InsufficientCapacity", words, is_warning=True)
+        case Shortage.WORKER_FAILED:
+            words = "a worker's container fails: until one is ready no further stock is claimed"
+            return Note("WorkerFailed", words, is_warning=True)
+        case Shortage.WORKER_LOST:
+            words = "a worker has no node that takes it, or one that is silent"
+            return Note("WorkerLost", words, is_warning=True)
+        case _:
+            words = f"workers are missing: a claim of stock ended with {reason}"
+            return Note("ClaimFailed", words, is_warning=True)

@@ -3,8 +3,8 @@
 import pytest
 
 from gpuruntime.models.kinds.functions import ServerlessStatus
-from gpuruntime.serverless.scaling.events import ENDED, function_note
 from gpuruntime.serverless.scaling.plan import Shortage
+from gpuruntime.serverless.scaling.status import ENDED, function_note
 
 SHORTAGES = ("insufficient_capacity", "worker_failed", "worker_lost", "service_unavailable")
 OF_THE_UNIT = ("", "suspended", "no_worker_template", "invalid_spec", "queue_unknown")
