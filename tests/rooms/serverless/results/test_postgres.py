@@ -12,11 +12,12 @@ import pytest_asyncio
 from gpuruntime.bus.errors import MissingError
 from gpuruntime.models.kinds.invocations import FailureClass, State
 from gpuruntime.serverless.results.postgres import (
+    STEPS,
     PostgresOptions,
     PostgresResults,
+    migrate,
     postgres_results,
 )
-from gpuruntime.serverless.results.postgres_schema import STEPS, migrate
 from gpuruntime.serverless.results.store import StoreAwayError, StoreRefusedError
 from tests.rooms.bus.broker import FUNCTION
 from tests.rooms.serverless.results.database import (
