@@ -7,11 +7,12 @@ from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.index import SnapshotIndex
 from gpuruntime.audit.pools import waits_for_a_name
 from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPUUnit
 
 # A leader that follows another one begins the grace anew, and frees a claim after a live look.
-DOUBT_SECONDS: Final = 2 * provenance.GRACE_SECONDS
+DOUBT_SECONDS: Final = 2 * GRACE_SECONDS
 # The record of an ordinal waits for a request's life, and once more after a lost answer.
 CONSUME_SECONDS: Final = 300.0
 _MARKS = ", ".join(provenance.CLAIM_MARKS)

@@ -6,6 +6,7 @@ from typing import Final
 from gpuruntime.audit.breach import Finding, reference_to
 from gpuruntime.audit.index import SnapshotIndex, Tally
 from gpuruntime.models.kinds import labels, provenance
+from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kinds.reasons import ConditionType, PoolReason
 from gpuruntime.models.kinds.units import GPUUnit
@@ -138,7 +139,7 @@ def _pool_of_source(unit: GPUUnit, facts: SnapshotIndex) -> StockPool | None:
     is_first = bool(provenance.operation_of(pool)) and (
         facts.snapshot.tombstones is not None and pool.metadata.name not in facts.buried_pools
     )
-    margin = 0.0 if is_first else provenance.GRACE_SECONDS
+    margin = 0.0 if is_first else GRACE_SECONDS
     return pool if (born - made).total_seconds() > margin else None
 
 

@@ -2,6 +2,8 @@
 
 import attrs
 
+from gpuruntime.models.kinds.claim_timing import ATTEMPT_SECONDS, CREATE_BOUND_SECONDS
+
 
 @attrs.frozen(kw_only=True, slots=True)
 class Namespaces:
@@ -22,5 +24,5 @@ class Options:
 
     namespaces: Namespaces = Namespaces()
     retention_seconds: float = 86_400.0
-    create_bound_seconds: float = 30.0
-    attempt_seconds: float = 60.0
+    create_bound_seconds: float = CREATE_BOUND_SECONDS
+    attempt_seconds: float = ATTEMPT_SECONDS

@@ -13,8 +13,6 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.names import is_dns_label
 from gpuruntime.models.kubernetes.timestamps import moment_of, rfc3339_micro
 
-# Above the longest time from a claim to the end of its create, whoever sent them.
-GRACE_SECONDS: Final = 90.0
 CLAIM_MARKS: Final = (
     labels.CLAIMED_BY,
     labels.CLAIM_ATTEMPT,

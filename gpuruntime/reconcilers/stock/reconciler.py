@@ -11,6 +11,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.event_notes import Note, tell
 from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.kinds import provenance
+from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
@@ -109,7 +110,7 @@ class StockReconciler:
         if known != claim:
             since = loop_time
             self._doubts[stock.metadata.key] = (claim, since)
-        return since + provenance.GRACE_SECONDS - loop_time
+        return since + GRACE_SECONDS - loop_time
 
     def _claimant(self, stock: GPUUnit) -> GPUUnit | None:
         key = provenance.claimant_of(stock)
@@ -148,7 +149,7 @@ class StockReconciler:
         self._caches.stock.write_through(freed)
         claimant = provenance.claimant_of(stock) or "nobody"
         log.info("claim freed after its grace", claimant=str(claimant))
-        grace = f"{provenance.GRACE_SECONDS:.0f} s"
+        grace = f"{GRACE_SECONDS:.0f} s"
         text = f"no unit came of the claim for {claimant} in {grace}: free again"
         tell(self._recorder, GPU_UNITS, stock, Note("ClaimFreed", text, is_warning=True))
 

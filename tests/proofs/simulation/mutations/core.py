@@ -96,7 +96,7 @@ CORE: Final = (
     ),
     Mutation(
         "a grace shorter than a request",
-        "gpuruntime.models.kinds.provenance",
+        "gpuruntime.models.kinds.claim_timing",
         "GRACE_SECONDS: Final = 90.0",
         "GRACE_SECONDS: Final = 2.0",
     ),
