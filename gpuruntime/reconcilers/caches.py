@@ -25,7 +25,6 @@ UNIT: Final = "unit"
 STORAGE: Final = "storage"
 HOLDER: Final = "holder"
 SOURCE_POOL: Final = "source-pool"
-WORKER_OF: Final = "worker-of"
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -96,9 +95,3 @@ def by_source_pool(unit: GPUUnit) -> Iterator[str]:
     source = provenance.source_of(unit)
     if source is not None:
         yield source.name.rpartition("-")[0]
-
-
-def by_template(unit: GPUUnit) -> Iterator[str]:
-    """The index WORKER_OF: the uid of the template that a worker was made from."""
-    if unit.spec.serverless is not None and unit.spec.serverless.workerOf is not None:
-        yield unit.spec.serverless.workerOf.uid

@@ -41,12 +41,10 @@ from gpuruntime.reconcilers.caches import (
     SOURCE_POOL,
     STORAGE,
     UNIT,
-    WORKER_OF,
     Caches,
     by_holder,
     by_source_pool,
     by_storage,
-    by_template,
     by_unit,
 )
 from gpuruntime.reconcilers.options import UnitOptions
@@ -92,7 +90,7 @@ class Informers:
                 **caches.UNIT_INDEXES,
                 SOURCE_POOL: by_source_pool,
                 WAITING: by_wait,
-                WORKER_OF: by_template,
+                caches.WORKER_OF: caches.by_template,
             },
         )
         self.pools: Informer[StockPool] = self._of(

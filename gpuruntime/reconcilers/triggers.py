@@ -16,7 +16,7 @@ from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.lookup import caches
-from gpuruntime.reconcilers.caches import WORKER_OF
+from gpuruntime.operations.lookup.caches import WORKER_OF
 from gpuruntime.reconcilers.informers import Informers
 from gpuruntime.reconcilers.predicates import (
     WAITING,

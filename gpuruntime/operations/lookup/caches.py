@@ -25,6 +25,7 @@ SOURCE_UID: Final = "source-uid"
 FUNCTION: Final = "function"
 POOL: Final = "pool"
 STORAGE: Final = "storage"
+WORKER_OF: Final = "worker-of"
 
 
 class Store(Protocol[ReadT_co]):
@@ -110,6 +111,15 @@ def _by_function(unit: GPUUnit) -> Iterator[str]:
 def _by_storage(unit: GPUUnit) -> Iterator[str]:
     for mount in unit.spec.storageMounts:
         yield mount.name
+
+
+def by_template(unit: GPUUnit) -> Iterator[str]:
+    """Index WORKER_OF: the uid of the template that a worker was created from.
+
+    Only processes that look up the workers of a template add it to UNIT_INDEXES.
+    """
+    if unit.spec.serverless and unit.spec.serverless.workerOf:
+        yield unit.spec.serverless.workerOf.uid
 
 
 def free_with(spec_name: str, image: str) -> str:

@@ -19,7 +19,7 @@ from gpuruntime.models.kinds.functions import Serverless
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.errors import OperationsError
-from gpuruntime.operations.lookup.caches import FREE, FUNCTION, Cache
+from gpuruntime.operations.lookup.caches import FREE, FUNCTION, WORKER_OF, Cache
 from gpuruntime.operations.lookup.repository import owner_of
 from gpuruntime.serverless.cleanup.takeovers import Takeovers
 from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
@@ -40,7 +40,7 @@ from gpuruntime.serverless.scaling.plan import (
 from gpuruntime.serverless.scaling.queue_depths import DepthPoller
 from gpuruntime.serverless.scaling.status import FunctionStatus
 from gpuruntime.serverless.scaling.worker_units import WorkerUnits
-from gpuruntime.serverless.scaling.workers import WORKER_OF, strays_of
+from gpuruntime.serverless.scaling.workers import strays_of
 
 log = structlog.get_logger()
 

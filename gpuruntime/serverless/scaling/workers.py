@@ -6,17 +6,17 @@ from typing import Final
 
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.metadata import Key
-from gpuruntime.operations.lookup.caches import FUNCTION, UNIT_INDEXES, Cache, UnitIndexes
+from gpuruntime.operations.lookup.caches import (
+    FUNCTION,
+    UNIT_INDEXES,
+    WORKER_OF,
+    Cache,
+    UnitIndexes,
+    by_template,
+)
 from gpuruntime.operations.lookup.repository import owner_of
 
-# By the uid of the template that they were made from, and by the function that they serve.
-WORKER_OF: Final = "worker-of"
 SERVING: Final = "serving"
-
-
-def _by_template(unit: GPUUnit) -> Iterator[str]:
-    if unit.spec.serverless and unit.spec.serverless.workerOf:
-        yield unit.spec.serverless.workerOf.uid
 
 
 def _by_service(unit: GPUUnit) -> Iterator[str]:
@@ -41,13 +41,13 @@ def strays_of(
     That one is there, and owns no function any more; what a unit leaves that is gone, the
     cluster collects.
     """
-    by_template: defaultdict[tuple[Key, str], list[GPUUnit]] = defaultdict(list)
+    workers_of: defaultdict[tuple[Key, str], list[GPUUnit]] = defaultdict(list)
     for worker in units.store.by_index(SERVING, function):
         owner = worker.spec.serverless.workerOf if worker.spec.serverless else None
         if owner is not None:
             key = Key(worker.metadata.namespace, owner.name)
-            by_template[key, owner.uid].append(worker)
-    for (key, uid), workers in by_template.items():
+            workers_of[key, owner.uid].append(worker)
+    for (key, uid), workers in workers_of.items():
         template = units.store.get(key)
         is_there = template is not None and template.metadata.uid == uid
         if template is not None and is_there and not _owns_a_function(template, units):
@@ -61,4 +61,4 @@ def _owns_a_function(unit: GPUUnit, units: Cache[GPUUnit]) -> bool:
     return owner is not None and owner.metadata.uid == unit.metadata.uid
 
 
-INDEXES: Final[UnitIndexes] = {**UNIT_INDEXES, WORKER_OF: _by_template, SERVING: _by_service}
+INDEXES: Final[UnitIndexes] = {**UNIT_INDEXES, WORKER_OF: by_template, SERVING: _by_service}
