@@ -39,10 +39,10 @@ from gpuruntime.reconcilers.unit.status import (
     is_serving,
     look_again_seconds,
     running_verdict,
+    stages_of,
     status_of,
     waiting_verdict,
 )
-from gpuruntime.reconcilers.unit.timings import stages_of
 
 log = structlog.get_logger()
 

@@ -1,6 +1,8 @@
 """The status of a unit as a function of what was observed of it."""
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 import attrs
@@ -56,6 +58,9 @@ ALL_HELD: Final = "every storage is ready, and held by this unit"
 ON_ITS_WAY: Final = "the Pod is on its way"
 # A unit that takes over a seat waits for it so long without a word: the stock has to end first.
 PATIENCE_SECONDS: Final = 5.0
+TOTAL: Final = "total"
+# Each stage ends with one moment of the timeline; the first one begins with the acceptance.
+STAGES: Final = ("claim", "create", "schedule", "start", "ready")
 
 
 def running_verdict(
@@ -252,3 +257,31 @@ def _started_at(pod: Pod | None) -> datetime | None:
     running = [each.state.running for each in pod.status.containerStatuses] if pod else []
     moments = [each.startedAt for each in running if each and each.startedAt]
     return max(moments, default=None)
+
+
+def stages_of(timeline: Timeline) -> Mapping[str, float]:
+    """In seconds, of what is known; a stage whose beginning is not known counts to the next one.
+
+    The moments are of several clocks, and some are of whole seconds: none is told below 0.
+    """
+    known = [(stage, moment) for stage, moment in _moments(timeline) if moment is not None]
+    if not known:
+        return {}
+    taken = {stage: _seconds(since, until) for (_, since), (stage, until) in pairwise(known)}
+    return {**taken, TOTAL: _seconds(known[0][1], known[-1][1])}
+
+
+def _moments(timeline: Timeline) -> Iterator[tuple[str, datetime | None]]:
+    yield "", timeline.acceptedAt
+    ends = (
+        timeline.claimedAt,
+        timeline.createdAt,
+        timeline.scheduledAt,
+        timeline.startedAt,
+        timeline.readyAt,
+    )
+    yield from zip(STAGES, ends, strict=True)
+
+
+def _seconds(since: datetime, until: datetime) -> float:
+    return max((until - since).total_seconds(), 0.0)

@@ -11,7 +11,7 @@ from gpuruntime.models.kinds.invocations import Mode, State
 from gpuruntime.models.kinds.phases import PoolPhase, StoragePhase, UnitPhase
 from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.counts import StockState
-from gpuruntime.reconcilers.unit.timings import STAGES, TOTAL
+from gpuruntime.reconcilers.unit.status import STAGES, TOTAL
 from gpuruntime.serverless.errors import ServerlessError
 from gpuruntime.telemetry import function_metrics, label_values
 from gpuruntime.telemetry.catalogue import CATALOGUE

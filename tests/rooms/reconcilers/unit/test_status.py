@@ -10,7 +10,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.phases import UnitPhase
 from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.templates import Port, Template
-from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus
+from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, Timeline
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.pods import (
@@ -32,6 +32,7 @@ from gpuruntime.reconcilers.unit.status import (
     Verdict,
     look_again_seconds,
     running_verdict,
+    stages_of,
     status_of,
     stopped_verdict,
 )
@@ -291,3 +292,46 @@ def test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known() -> No
     assert told(unit(status=ready), UnitReason.DEPLOYMENT_READY, kept=SERVING) == ready
     asleep = told(unit(status=ready), UnitReason.SCALED_TO_ZERO, kept=deployment())
     assert asleep.nodeName == ""
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+WHOLE = Timeline(
+    acceptedAt=at(0),
+    claimedAt=at(0.5),
+    createdAt=at(2),
+    scheduledAt=at(3),
+    startedAt=at(603),
+    readyAt=at(610),
+)
+
+
+def test_each_stage_is_from_the_end_of_the_one_before() -> None:
+    assert stages_of(WHOLE) == {
+        "claim": 0.5,
+        "create": 1.5,
+        "schedule": 1,
+        "start": 600,
+        "ready": 7,
+        "total": 610,
+    }
+
+
+def test_a_unit_that_nobody_claimed_is_told_from_its_creation() -> None:
+    stages = stages_of(attrs.evolve(WHOLE, acceptedAt=None, claimedAt=None))
+    assert stages == {"schedule": 1, "start": 600, "ready": 7, "total": 608}
+
+
+def test_what_is_not_known_counts_to_the_next_stage() -> None:
+    stages = stages_of(attrs.evolve(WHOLE, scheduledAt=None, startedAt=None))
+    assert stages == {"claim": 0.5, "create": 1.5, "ready": 608, "total": 610}
+
+
+def test_clocks_that_differ_make_no_time_below_nothing() -> None:
+    assert stages_of(attrs.evolve(WHOLE, createdAt=at(0)))["create"] == 0
+
+
+def test_a_timeline_without_a_moment_has_no_stage() -> None:
+    assert stages_of(Timeline()) == {}
