@@ -18,7 +18,11 @@ STOCK: Final = "gpuruntime.operations.claim.stock"
 DELETION: Final = "gpuruntime.operations.deletion"
 UNIT: Final = "gpuruntime.reconcilers.unit.reconciler"
 HANDOFF: Final = "gpuruntime.reconcilers.stock.reconciler"
+INVENTORY: Final = "gpuruntime.reconcilers.stock.inventory"
+REFILL: Final = "gpuruntime.reconcilers.stock.refill"
+RETIREMENT: Final = "gpuruntime.reconcilers.stock.retirement"
 POOL: Final = "gpuruntime.reconcilers.stock.pool"
+DISSOLUTION: Final = "gpuruntime.reconcilers.stock.dissolution"
 SEEDING: Final = "gpuruntime.reconcilers.stock.seeding"
 RUNNING: Final = "gpuruntime.reconcilers.unit.runner"
 MANAGER: Final = "gpuruntime.roles.manager"
@@ -88,12 +92,12 @@ COURSES: Final = (
     Course(UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._of_unit),
     Course(HANDOFF, "StockReconciler._sit_out", ("_live_claimant", "_free"), leaders._of_claims),
     Course(
-        POOL,
-        "PoolReconciler._carry_out",
-        ("make", "_report", "_remove", "_retirement_seconds"),
+        REFILL,
+        "PoolRefill.refill",
+        ("make", "report", "remove", "retire"),
         leaders._of_pool,
     ),
-    Course(POOL, "PoolReconciler._report", ("_patch",), leaders._of_pool),
+    Course(REFILL, "PoolRefill.report", ("patch",), leaders._of_pool),
     Course(MANAGER, "Manager.drain", ("drain",), leaders._hand_over),
 )
 
@@ -118,11 +122,11 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
         Verb.SHRINK,
     ),
     (SEEDING, Write("Seeder._create_or_get", "create", frozenset())): (Verb.MAKE,),
-    (POOL, Write("PoolReconciler._patch", "patch", frozenset({"resource_version"}))): (
+    (INVENTORY, Write("PoolInventory.patch", "patch", frozenset({"resource_version"}))): (
         Verb.RECORD,
     ),
     # Writes that decide nothing about who has which stock.
-    (POOL, Write("PoolReconciler._retirement_seconds", "delete", frozenset({"uid"}))): (),
+    (RETIREMENT, Write("PoolRetirement.retire", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper.drop", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper._patch", "patch", frozenset({"resource_version"}))): (),
 }
@@ -139,7 +143,20 @@ def test_a_step_of_the_product_goes_the_course_that_the_model_knows(course: Cour
 
 
 def test_every_write_of_the_protocol_is_a_write_of_the_model_with_its_guard() -> None:
-    modules = (CLAIMS, STOCK, UNIT, RUNNING, CHILDREN, HANDOFF, SEEDING, POOL)
+    modules = (
+        CLAIMS,
+        STOCK,
+        UNIT,
+        RUNNING,
+        CHILDREN,
+        HANDOFF,
+        SEEDING,
+        INVENTORY,
+        REFILL,
+        RETIREMENT,
+        POOL,
+        DISSOLUTION,
+    )
     assert {(module, each) for module in modules for each in writes(module)} == set(WRITES)
     assert {verb for verbs in WRITES.values() for verb in verbs} == set(Verb)
 

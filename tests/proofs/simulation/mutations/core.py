@@ -127,8 +127,8 @@ CORE: Final = (
     ),
     Mutation(
         "an ordinal is recorded while its create is on its way",
-        "gpuruntime.reconcilers.stock.pool",
-        "is_settled = not self._unsettled_seconds(pool)",
+        "gpuruntime.reconcilers.stock.refill",
+        "is_settled = not self._inventory.unsettled_seconds(pool)",
         "is_settled = True",
     ),
     Mutation(
@@ -221,8 +221,8 @@ CORE: Final = (
     ),
     Mutation(
         "a pool goes while a create of its stock may land",
-        "gpuruntime.reconcilers.stock.pool",
-        "        left = self._unsettled_seconds(pool) if stock.highest > seeded else 0.0",
+        "gpuruntime.reconcilers.stock.dissolution",
+        "        left = self.inventory.unsettled_seconds(pool) if stock.highest > seeded else 0.0",
         "        left = 0.0",
     ),
     Mutation(
