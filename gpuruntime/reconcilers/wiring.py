@@ -16,8 +16,9 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
-from gpuruntime.operations.claim.stock import StockClaims
-from gpuruntime.operations.tombstones import Tombstones
+from gpuruntime.operations.lookup.caches import Caches as ReadCaches
+from gpuruntime.operations.operations import stock_claims_of, tombstones_of
+from gpuruntime.operations.options import Namespaces, OperationContext, Options
 from gpuruntime.reconcilers.children.keeper import ChildKeeper, LiveT
 from gpuruntime.reconcilers.events import COMPONENT
 from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
@@ -65,12 +66,8 @@ class Reconcilers:
             meter=around.meter,
         )
         self._grave_queue: WorkQueue[Key] = WorkQueue("deletion", meter=around.meter)
-        self._tombstones = Tombstones(
-            around.client,
-            namespace=around.options.system_namespace,
-            retention_seconds=around.retention_seconds,
-            now=around.now,
-        )
+        self._operation_context = self._make_operation_context()
+        self._tombstones = tombstones_of(self._operation_context)
         self.recorder = EventRecorder(
             around.client,
             component=COMPONENT,
@@ -153,6 +150,30 @@ class Reconcilers:
                 tasks.create_task(controller.drain(), name="drain")
         await self.recorder.settle(SETTLE_SECONDS)
 
+    def _make_operation_context(self) -> OperationContext:
+        """The manager claims stock and writes tombstones as the API does."""
+        around, caches = self._around, self._caches
+        return OperationContext(
+            client=around.client,
+            caches=ReadCaches(
+                stock=caches.stock,
+                units=caches.units,
+                pools=caches.pools,
+                storages=caches.storages,
+            ),
+            options=Options(
+                namespaces=Namespaces(
+                    stock=around.options.stock_namespace,
+                    instance=around.options.instance_namespace,
+                    system=around.options.system_namespace,
+                ),
+                retention_seconds=around.retention_seconds,
+            ),
+            now=around.now,
+            rng=around.rng,
+            meter=around.meter,
+        )
+
     def _make_controllers(self) -> tuple[Controller[Key], ...]:
         around, caches = self._around, self._caches
         runner = self._runner()
@@ -161,22 +182,13 @@ class Reconcilers:
         holds = StorageHolders(
             around.client, caches, writes=writes, starts=starts, term=around.term
         )
-        claims = StockClaims(
-            around.client,
-            stock=caches.stock,
-            units=caches.units,
-            namespace=around.options.stock_namespace,
-            now=around.now,
-            rng=around.rng,
-            meter=around.meter,
-        )
         unit = UnitReconciler(
             client=around.client,
             caches=caches,
             runner=runner,
             reclaimer=StockReclaimer(
                 client=around.client,
-                claims=claims,
+                claims=stock_claims_of(self._operation_context),
                 units=caches.units,
                 recorder=self.recorder,
             ),
