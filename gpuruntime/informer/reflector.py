@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, assert_never
 import structlog
 
 from gpuruntime.concurrency.batches import batches
-from gpuruntime.concurrency.gc_pause import paused_collector
+from gpuruntime.concurrency.garbage_collection import paused_collector
 from gpuruntime.informer.recovery import (
     Empty,
     EventReceived,

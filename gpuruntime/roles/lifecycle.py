@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from gpuruntime.concurrency.gc_freeze import Survivors
+from gpuruntime.concurrency.garbage_collection import FrozenSurvivors
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.kube.errors import LeadershipLostError
 from gpuruntime.telemetry.loop_passes import MeasuredLoop
@@ -131,7 +131,7 @@ def run_to_exit(make: Callable[[], Role], *, grace_seconds: float) -> int:
             role = make()
         except (ConfigurationError, ClusterRequiredError) as error:
             return exit_code_of(error)
-        with Survivors():
+        with FrozenSurvivors():
             return await Lifecycle(role, grace_seconds=grace_seconds).run()
 
     with asyncio.Runner(loop_factory=MeasuredLoop) as runner:

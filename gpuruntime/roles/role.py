@@ -7,11 +7,12 @@ from importlib.metadata import version
 
 import structlog
 
+from gpuruntime.concurrency.garbage_collection import GarbagePauses
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.listener import operations_listener
 from gpuruntime.telemetry.loop_passes import MeasuredLoop
 from gpuruntime.telemetry.metrics import Registry
-from gpuruntime.telemetry.reporter import GarbagePauses, measure_loop_lag, report_status
+from gpuruntime.telemetry.reporter import measure_loop_lag, report_status
 
 log = structlog.get_logger()
 
@@ -33,7 +34,11 @@ async def standing(
     _tell_of_itself(registry, not_ready)
     loop = asyncio.get_running_loop()
     held = loop.longest_pass().take if isinstance(loop, MeasuredLoop) else None
-    with GarbagePauses(registry, loop.time) as pauses:
+
+    def record_pause(generation: str, seconds: float) -> None:
+        registry.observe("gc_pause_seconds", seconds, generation=generation)
+
+    with GarbagePauses(record_pause, clock=loop.time) as pauses:
         async with (
             operations_listener(
                 host=address.host,
