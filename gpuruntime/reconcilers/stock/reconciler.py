@@ -8,7 +8,8 @@ import structlog
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder, Note, tell
+from gpuruntime.kube.event_notes import Note, tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool

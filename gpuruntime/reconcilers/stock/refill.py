@@ -7,7 +7,8 @@ from math import inf
 from typing import Final
 
 from gpuruntime.controller.controller import Result
-from gpuruntime.kube.events import EventRecorder, tell
+from gpuruntime.kube.event_notes import tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.reasons import PoolReason

@@ -13,7 +13,8 @@ import structlog
 
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder, tell
+from gpuruntime.kube.event_notes import tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.reasons import StorageReason

@@ -6,7 +6,8 @@ import attrs
 import structlog
 
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.events import EventRecorder, Note, tell
+from gpuruntime.kube.event_notes import Note, tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit

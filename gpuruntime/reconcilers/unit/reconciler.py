@@ -9,7 +9,8 @@ import structlog
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder, Note, tell
+from gpuruntime.kube.event_notes import Note, tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.tombstones import Tombstone

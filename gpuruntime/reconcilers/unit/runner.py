@@ -10,7 +10,8 @@ import structlog
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder, tell
+from gpuruntime.kube.event_notes import tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject

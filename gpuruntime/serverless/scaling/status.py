@@ -11,7 +11,8 @@ import structlog
 from gpuruntime.bus.errors import BusError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.events import EventRecorder, Note, tell
+from gpuruntime.kube.event_notes import Note, tell
+from gpuruntime.kube.events import EventRecorder
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.functions import ServerlessStatus
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
