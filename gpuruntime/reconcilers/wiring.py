@@ -16,9 +16,10 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import Caches as ReadCaches
 from gpuruntime.operations.operations import stock_claims_of, tombstones_of
-from gpuruntime.operations.options import Namespaces, OperationContext, Options
+from gpuruntime.operations.options import Namespaces, Options
 from gpuruntime.reconcilers.children.keeper import ChildKeeper, LiveT
 from gpuruntime.reconcilers.events import COMPONENT
 from gpuruntime.reconcilers.functions.worker_secrets import WorkerSecrets
