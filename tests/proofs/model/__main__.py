@@ -21,9 +21,9 @@ def _explore_all() -> bool:
     for scope in SCOPES:
         report = explore(scope)
         extent = "complete" if report.is_complete else "cut off"
-        _say(f"{scope.title:<26}{_size(report)}, {extent}")
+        _print_line(f"{scope.title:<26}{_size(report)}, {extent}")
         for breach, trace in report.found.items():
-            _tell(breach, trace)
+            _print_trace(breach, trace)
         is_sound = is_sound and report.is_complete and not report.found
     return is_sound
 
@@ -32,28 +32,28 @@ def _leave_out_each(*, shows_traces: bool) -> bool:
     is_needed = True
     for clause, need in NEEDS.items():
         report = without(clause)
-        _say(f"\nwithout: {clause}\n  {need.scope}: {_size(report)}")
+        _print_line(f"\nwithout: {clause}\n  {need.scope}: {_size(report)}")
         if need.breach not in report.found:
-            _say("  nothing breaks")
+            _print_line("  nothing breaks")
             is_needed = False
         elif shows_traces:
-            _tell(need.breach, report.found[need.breach])
+            _print_trace(need.breach, report.found[need.breach])
         else:
-            _say(f"  {need.breach}, in {len(report.found[need.breach])} steps")
+            _print_line(f"  {need.breach}, in {len(report.found[need.breach])} steps")
     return is_needed
 
 
 def _size(report: Report) -> str:
-    return f"{report.worlds:>6} worlds, {report.depth:>2} steps deep, {report.seconds:>4.1f} s"
+    return f"{report.states:>6} worlds, {report.depth:>2} steps deep, {report.seconds:>4.1f} s"
 
 
-def _tell(breach: str, trace: Sequence[str]) -> None:
-    _say(f"  {breach}:")
+def _print_trace(breach: str, trace: Sequence[str]) -> None:
+    _print_line(f"  {breach}:")
     for number, step in enumerate(trace, 1):
-        _say(f"  {number:>3}. {step}")
+        _print_line(f"  {number:>3}. {step}")
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

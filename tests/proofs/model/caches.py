@@ -10,85 +10,89 @@ from itertools import product
 from typing import NamedTuple
 
 from tests.proofs.model.clauses import Clause
-from tests.proofs.model.world import (
+from tests.proofs.model.state import (
     LEADER,
+    CachePosition,
     Move,
-    Place,
-    Roster,
     Scope,
-    Shelf,
+    State,
     Step,
-    World,
+    StockByOrdinal,
+    UnitsByName,
     replaced,
 )
 
 
 class Seen(NamedTuple):
-    shelf: Shelf
-    roster: Roster
+    stock_by_ordinal: StockByOrdinal
+    units_by_name: UnitsByName
     seeded: int
 
 
-def glimpses(world: World, reader: int) -> Iterator[tuple[World, Seen]]:
+def views(state: State, reader: int) -> Iterator[tuple[State, Seen]]:
     """Whatever the reader's caches may show, with the world in which they have come so far."""
-    place = world.places[reader]
-    lengths = (len(world.stock), len(world.units), len(world.pool))
-    spans = [range(begin, end) for begin, end in zip(place, lengths, strict=True)]
+    position = state.positions[reader]
+    lengths = (len(state.stock), len(state.units), len(state.pool))
+    spans = [range(begin, end) for begin, end in zip(position, lengths, strict=True)]
     for numbers in product(*spans):
-        now = Place(*numbers)
-        seen = Seen(world.stock[now.stock], world.units[now.units], world.pool[now.pool])
-        yield world._replace(places=replaced(world.places, reader, now)), seen
+        now = CachePosition(*numbers)
+        seen = Seen(state.stock[now.stock], state.units[now.units], state.pool[now.pool])
+        yield state._replace(positions=replaced(state.positions, reader, now)), seen
 
 
 def oldest(reader: int, moves: Iterable[Move]) -> Iterator[Move]:
-    kept: dict[Move, list[Place]] = {}
-    for label, world in moves:
-        place = world.places[reader]
-        bare = (label, world._replace(places=replaced(world.places, reader, Place())))
-        places = kept.setdefault(bare, [])
-        if not any(all(x <= y for x, y in zip(each, place, strict=True)) for each in places):
-            places.append(place)
-            yield label, world
+    kept: dict[Move, list[CachePosition]] = {}
+    for label, state in moves:
+        position = state.positions[reader]
+        bare = (
+            label,
+            state._replace(positions=replaced(state.positions, reader, CachePosition())),
+        )
+        positions = kept.setdefault(bare, [])
+        if not any(all(x <= y for x, y in zip(each, position, strict=True)) for each in positions):
+            positions.append(position)
+            yield label, state
 
 
-def caught_up(world: World, reader: int) -> World:
-    return world._replace(places=replaced(world.places, reader, _end(world)))
+def caught_up(state: State, reader: int) -> State:
+    return state._replace(positions=replaced(state.positions, reader, _end(state)))
 
 
-def trimmed(world: World, scope: Scope) -> World:
+def without_seen_history(state: State, scope: Scope) -> State:
     """Forgets what no reader has yet to see, so that equal worlds are equal values."""
-    end = _end(world)
-    places = tuple(
-        place if _reads(world, scope, reader) else end for reader, place in enumerate(world.places)
+    end = _end(state)
+    positions = tuple(
+        position if _reads(state, scope, reader) else end
+        for reader, position in enumerate(state.positions)
     )
-    places = tuple(
-        place._replace(pool=end.pool) if reader < LEADER else place
-        for reader, place in enumerate(places)
+    positions = tuple(
+        position._replace(pool=end.pool) if reader < LEADER else position
+        for reader, position in enumerate(positions)
     )
-    cut = Place(*(min(column) for column in zip(*places, strict=True)))
-    return world._replace(
-        stock=world.stock[cut.stock :],
-        units=world.units[cut.units :],
-        pool=world.pool[cut.pool :],
-        places=tuple(
-            Place(each.stock - cut.stock, each.units - cut.units, each.pool - cut.pool)
-            for each in places
+    cut = CachePosition(*(min(column) for column in zip(*positions, strict=True)))
+    return state._replace(
+        stock=state.stock[cut.stock :],
+        units=state.units[cut.units :],
+        pool=state.pool[cut.pool :],
+        positions=tuple(
+            CachePosition(each.stock - cut.stock, each.units - cut.units, each.pool - cut.pool)
+            for each in positions
         ),
     )
 
 
-def _end(world: World) -> Place:
-    return Place(len(world.stock) - 1, len(world.units) - 1, len(world.pool) - 1)
+def _end(state: State) -> CachePosition:
+    return CachePosition(len(state.stock) - 1, len(state.units) - 1, len(state.pool) - 1)
 
 
-def _reads(world: World, scope: Scope, reader: int) -> bool:
+def _reads(state: State, scope: Scope, reader: int) -> bool:
     """Whether what it has seen so far can still matter."""
     if reader < LEADER:
         return any(
             attempt.step is not Step.DONE and order.replica == reader
-            for attempt, order in zip(world.attempts, scope.orders, strict=True)
+            for attempt, order in zip(state.attempts, scope.orders, strict=True)
         )
     number = reader - LEADER
-    if number >= scope.leaders or number < world.leader:
+    if number >= scope.leaders or number < state.leader:
         return False
-    return number == world.leader or not scope.keeps(Clause.RELIST)
+    return number == state.leader or not scope.keeps(Clause.RELIST)

@@ -6,21 +6,21 @@ replica that crashes is an attempt that gives up.
 
 from collections.abc import Iterable, Iterator
 
-from tests.proofs.model.caches import Seen, glimpses, oldest
+from tests.proofs.model.api_server import describe
+from tests.proofs.model.caches import Seen, oldest, views
 from tests.proofs.model.clauses import Clause
-from tests.proofs.model.landing import told
-from tests.proofs.model.world import (
+from tests.proofs.model.state import (
     NAMES,
     Attempt,
     Move,
     Order,
     Request,
     Scope,
+    State,
     Step,
     Stock,
     Unit,
     Verb,
-    World,
 )
 
 # Steps in which an answer is awaited, and the write that it answers.
@@ -32,41 +32,41 @@ AWAITING = {
 }
 
 
-def moves(world: World, scope: Scope) -> Iterator[Move]:
-    for number, attempt in enumerate(world.attempts):
+def moves(state: State, scope: Scope) -> Iterator[Move]:
+    for number, attempt in enumerate(state.attempts):
         caller = Caller(scope, number)
         match attempt.step:
             case Step.REPLAY:
-                if caller.has_turn(world):
-                    yield from caller.replay(world)
+                if caller.has_turn(state):
+                    yield from caller.replay(state)
             case Step.LIST:
-                yield from caller.list(world)
+                yield from caller.list(state)
             case Step.CLAIMED:
-                yield caller.create(world)
-                yield caller.crash(world)
+                yield caller.create(state)
+                yield caller.crash(state)
             case Step.LOOK:
-                yield caller.look(world)
-                yield caller.crash(world)
+                yield caller.look(state)
+                yield caller.crash(state)
             case Step.DONE:
                 continue
             case _:
-                yield from caller.lose_answer(world)
+                yield from caller.lose_answer(state)
 
 
-def heard(world: World, request: Request, scope: Scope, *, is_done: bool) -> Iterator[Move]:
+def after_answer(state: State, request: Request, scope: Scope, *, is_done: bool) -> Iterator[Move]:
     """The attempt goes on with the answer to its request."""
     caller = Caller(scope, request.sender)
     match request.verb:
         case Verb.CLAIM if is_done:
-            yield caller.won(world, request)
+            yield caller.won(state, request)
         case Verb.CLAIM:
-            yield from caller.missed(world, request)
+            yield from caller.missed(state, request)
         case Verb.RESTAMP:
-            yield caller.restamped(world, request, is_done=is_done)
+            yield caller.restamped(state, request, is_done=is_done)
         case Verb.CREATE:
-            yield caller.created(world) if is_done else caller.stumbled(world)
+            yield caller.created(state) if is_done else caller.stumbled(state)
         case _:
-            yield caller.ended(world)
+            yield caller.ended(state)
 
 
 class Caller:
@@ -76,10 +76,10 @@ class Caller:
         self._order: Order = scope.orders[number]
         self._who = f"attempt {number + 1}"
 
-    def has_turn(self, world: World) -> bool:
+    def has_turn(self, state: State) -> bool:
         """One process runs one attempt of an operation at a time."""
         for number, (other, order) in enumerate(
-            zip(world.attempts, self._scope.orders, strict=True)
+            zip(state.attempts, self._scope.orders, strict=True)
         ):
             is_peer = (order.operation, order.replica) == (
                 self._order.operation,
@@ -90,276 +90,278 @@ class Caller:
                 return False
         return True
 
-    def replay(self, world: World) -> Iterator[Move]:
-        attempt = self._mine(world)
+    def replay(self, state: State) -> Iterator[Move]:
+        attempt = self._mine(state)
         if not attempt.round:
-            is_late = any(name == self._order.operation for name, _ in world.past.ended)
-            world = world.put_attempt(self._number, attempt._replace(is_late=is_late))
+            is_late = any(name == self._order.operation for name, _ in state.history.ended)
+            state = state.put_attempt(self._number, attempt._replace(is_late=is_late))
         yield from oldest(
             self._order.replica,
             (
                 move
-                for view, seen in glimpses(world, self._order.replica)
+                for view, seen in views(state, self._order.replica)
                 for move in self._replay_on(view, seen)
             ),
         )
 
-    def _replay_on(self, world: World, seen: Seen) -> Iterator[Move]:
-        cached = [each for each in seen.roster if each and self._is_of_operation(each)]
-        live = world.roster[self._order.name]
+    def _replay_on(self, state: State, seen: Seen) -> Iterator[Move]:
+        cached = [each for each in seen.units_by_name if each and self._is_of_operation(each)]
+        live = state.units_by_name[self._order.name]
         is_there = live is not None and self._is_ours(live)
-        is_expected = bool(cached) or bool(self._mine(world).round)
+        is_expected = bool(cached) or bool(self._mine(state).round)
         if cached and not any(self._is_ours(each) for each in cached):
-            yield self._done(world, "conflict", "sees another unit of its operation")
-        elif is_expected and self._is_buried(world) and not (is_there and self._trusts_units):
-            yield self._done(world, "finished", "finds a tombstone, its unit gone or come back")
+            yield self._done(state, "conflict", "sees another unit of its operation")
+        elif is_expected and self._has_tombstone(state) and not (is_there and self._trusts_units):
+            yield self._done(state, "finished", "finds a tombstone, its unit gone or come back")
         elif is_expected and is_there:
-            yield self._done(world, "replayed", "finds its unit", live)
-        elif not self._mine(world).round and self._is_taken(seen, live):
-            yield self._done(world, "taken", "finds its name taken")
+            yield self._done(state, "replayed", "finds its unit", live)
+        elif not self._mine(state).round and self._is_taken(seen, live):
+            yield self._done(state, "taken", "finds its name taken")
         else:
-            yield from self._claim_on(world, seen)
+            yield from self._claim_on(state, seen)
 
     def _is_taken(self, seen: Seen, live: Unit | None) -> bool:
-        is_cached = seen.roster[self._order.name] is not None
+        is_cached = seen.units_by_name[self._order.name] is not None
         return is_cached and live is not None and not self._is_of_operation(live)
 
-    def _claim_on(self, world: World, seen: Seen) -> Iterator[Move]:
-        attempt = self._mine(world)
-        for ordinal, stock in enumerate(seen.shelf):
+    def _claim_on(self, state: State, seen: Seen) -> Iterator[Move]:
+        attempt = self._mine(state)
+        for ordinal, stock in enumerate(seen.stock_by_ordinal):
             if not stock or not stock.mark or stock.mark.operation != self._order.operation:
                 continue
             if stock.mark.body != self._order.body:
-                yield self._done(world, "conflict", "sees its operation's claim for another body")
+                yield self._done(state, "conflict", "sees its operation's claim for another body")
                 return
             if (stock.uid, stock.version) not in attempt.passed:
-                yield self._reuse_unfinished(world, ordinal, stock)
+                yield self._reuse_unfinished(state, ordinal, stock)
                 return
-        attempt = attempt._replace(sees_tombstone=self._is_buried(world))
-        yield from self._pick(world.put_attempt(self._number, attempt), seen, "begins")
+        attempt = attempt._replace(sees_tombstone=self._has_tombstone(state))
+        yield from self._pick(state.put_attempt(self._number, attempt), seen, "begins")
 
-    def _reuse_unfinished(self, world: World, ordinal: int, stock: Stock) -> Move:
-        if self._is_buried(world):
-            return self._done(world, "finished", "finds the tombstone")
-        return self._reuse(world, ordinal, stock)
+    def _reuse_unfinished(self, state: State, ordinal: int, stock: Stock) -> Move:
+        if self._has_tombstone(state):
+            return self._done(state, "finished", "finds the tombstone")
+        return self._reuse(state, ordinal, stock)
 
-    def _reuse(self, world: World, ordinal: int, stock: Stock) -> Move:
+    def _reuse(self, state: State, ordinal: int, stock: Stock) -> Move:
         if self._scope.keeps(Clause.RESTAMP):
-            return self._send(world, Step.RESTAMP, ordinal, stock, "re-uses its operation's claim")
-        attempt = self._mine(world)._replace(stock=ordinal, uid=stock.uid, version=stock.version)
-        return self._hold(world, attempt, "goes on with its operation's claim", is_owned=False)
+            return self._send(state, Step.RESTAMP, ordinal, stock, "re-uses its operation's claim")
+        attempt = self._mine(state)._replace(stock=ordinal, uid=stock.uid, version=stock.version)
+        return self._hold(state, attempt, "goes on with its operation's claim", is_owned=False)
 
-    def _pick(self, world: World, seen: Seen, why: str) -> Iterator[Move]:
-        passed = {uid for uid, version in self._mine(world).passed if not version}
-        named = {unit.source for unit in seen.roster if unit}
+    def _pick(self, state: State, seen: Seen, why: str) -> Iterator[Move]:
+        passed = {uid for uid, version in self._mine(state).passed if not version}
+        named = {unit.source for unit in seen.units_by_name if unit}
         candidates = [
             (ordinal, stock)
-            for ordinal, stock in enumerate(seen.shelf)
+            for ordinal, stock in enumerate(seen.stock_by_ordinal)
             if stock and not stock.mark and stock.uid not in passed | named
-            if ordinal not in self._reserved(world)
+            if ordinal not in self._reserved(state)
         ]
         first = self._number if not self._scope.keeps(Clause.SAME_START) else 0
         if self._scope.is_ordered and candidates:
             candidates = [candidates[first % len(candidates)]]
         for ordinal, stock in candidates:
-            yield self._send(world, Step.CLAIM, ordinal, stock, why)
+            yield self._send(state, Step.CLAIM, ordinal, stock, why)
         if not candidates and self._scope.keeps(Clause.LISTED):
-            attempt = self._mine(world)._replace(step=Step.LIST)
+            attempt = self._mine(state)._replace(step=Step.LIST)
             label = self._says(f"{why}, its cache shows no free stock")
-            yield label, world.put_attempt(self._number, attempt)
+            yield label, state.put_attempt(self._number, attempt)
         elif not candidates:
-            yield self._without_stock(world, named)
+            yield self._without_stock(state, named)
 
-    def list(self, world: World) -> Iterator[Move]:
+    def list(self, state: State) -> Iterator[Move]:
         """Consistent; after the writes of this process that are in flight."""
-        if self._reserved(world):
+        if self._reserved(state):
             return
-        for ordinal, stock in enumerate(world.shelf):
+        for ordinal, stock in enumerate(state.stock_by_ordinal):
             is_own = stock and stock.mark and stock.mark.operation == self._order.operation
             if stock and stock.mark and is_own and self._scope.keeps(Clause.OWN_IN_LIST):
                 is_same = stock.mark.body == self._order.body
                 yield (
-                    self._reuse(world, ordinal, stock)
+                    self._reuse(state, ordinal, stock)
                     if is_same
-                    else self._done(world, "conflict", "lists a claim for another body")
+                    else self._done(state, "conflict", "lists a claim for another body")
                 )
                 return
         yield from oldest(
             self._order.replica,
             (
                 move
-                for view, seen in glimpses(world, self._order.replica)
+                for view, seen in views(state, self._order.replica)
                 for move in self._claim_listed(view, seen)
             ),
         )
 
-    def _claim_listed(self, world: World, seen: Seen) -> Iterator[Move]:
-        named = {unit.source for unit in seen.roster if unit}
+    def _claim_listed(self, state: State, seen: Seen) -> Iterator[Move]:
+        named = {unit.source for unit in seen.units_by_name if unit}
         free = [
             (ordinal, stock)
-            for ordinal, stock in enumerate(world.shelf)
+            for ordinal, stock in enumerate(state.stock_by_ordinal)
             if stock and not stock.mark and stock.uid not in named
         ]
         for ordinal, stock in free:
-            yield self._send(world, Step.CLAIM, ordinal, stock, "lists")
+            yield self._send(state, Step.CLAIM, ordinal, stock, "lists")
         if not free:
-            yield self._without_stock(world, named)
+            yield self._without_stock(state, named)
 
-    def _without_stock(self, world: World, named: set[int]) -> Move:
-        unit = world.roster[self._order.name]
+    def _without_stock(self, state: State, named: set[int]) -> Move:
+        unit = state.units_by_name[self._order.name]
         is_there = unit is not None and self._is_ours(unit)
-        if self._mine(world).sees_tombstone and not (is_there and self._trusts_units):
-            return self._done(world, "finished", "has no stock, and finds the tombstone")
+        if self._mine(state).sees_tombstone and not (is_there and self._trusts_units):
+            return self._done(state, "finished", "has no stock, and finds the tombstone")
         if is_there and self._scope.keeps(Clause.OWN_IN_LIST):
-            return self._done(world, "replayed", "has no stock, and finds its unit", unit)
-        if any(stock and not stock.mark and stock.uid not in named for stock in world.shelf):
-            world = world.fault("an attempt is told that there is no stock while there is some")
-        marks = [stock.mark for stock in world.shelf if stock and stock.mark]
+            return self._done(state, "replayed", "has no stock, and finds its unit", unit)
+        if any(
+            stock and not stock.mark and stock.uid not in named for stock in state.stock_by_ordinal
+        ):
+            state = state.fault("an attempt is told that there is no stock while there is some")
+        marks = [stock.mark for stock in state.stock_by_ordinal if stock and stock.mark]
         has_claim = any(
             (mark.operation, mark.body) == (self._order.operation, self._order.body)
             for mark in marks
         )
         if has_claim or is_there:
-            world = world.fault("an attempt is told that there is no stock while it has its own")
-        return self._done(world, "no stock", "finds no stock")
+            state = state.fault("an attempt is told that there is no stock while it has its own")
+        return self._done(state, "no stock", "finds no stock")
 
-    def won(self, world: World, request: Request) -> Move:
-        stock = world.shelf[request.target]
+    def won(self, state: State, request: Request) -> Move:
+        stock = state.stock_by_ordinal[request.target]
         version = stock.version if stock else 0
-        attempt = self._mine(world)._replace(version=version)
-        return self._hold(world, attempt, "holds the claim", is_owned=True)
+        attempt = self._mine(state)._replace(version=version)
+        return self._hold(state, attempt, "holds the claim", is_owned=True)
 
-    def _hold(self, world: World, attempt: Attempt, why: str, *, is_owned: bool) -> Move:
+    def _hold(self, state: State, attempt: Attempt, why: str, *, is_owned: bool) -> Move:
         """What was read of the tombstone meanwhile decides whether there is to be a unit."""
         attempt = attempt._replace(step=Step.CLAIMED, is_owned=is_owned, sent=None)
-        world = world.put_attempt(self._number, attempt)
+        state = state.put_attempt(self._number, attempt)
         if attempt.sees_tombstone:
-            return self._release(world, "finished", "finds the tombstone")
-        return self._says(why), world
+            return self._release(state, "finished", "finds the tombstone")
+        return self._says(why), state
 
-    def missed(self, world: World, request: Request) -> Iterator[Move]:
+    def missed(self, state: State, request: Request) -> Iterator[Move]:
         """The claim was refused: a look at the stock tells how it goes on."""
-        stock = world.shelf[request.target]
+        stock = state.stock_by_ordinal[request.target]
         looks = self._scope.keeps(Clause.LOOK_AFTER_CONFLICT)
         if looks and stock and stock.uid == request.uid:
             if stock.mark is None:
-                yield self._send(world, Step.CLAIM, request.target, stock, "sees it still free")
+                yield self._send(state, Step.CLAIM, request.target, stock, "sees it still free")
                 return
             if stock.mark.operation == self._order.operation:
                 yield (
-                    self._reuse(world, request.target, stock)
+                    self._reuse(state, request.target, stock)
                     if stock.mark.body == self._order.body
-                    else self._done(world, "conflict", "meets a claim for another body")
+                    else self._done(state, "conflict", "meets a claim for another body")
                 )
                 return
-        attempt = self._mine(world)
+        attempt = self._mine(state)
         attempt = attempt._replace(
             step=Step.LIST, sent=None, passed=tuple(sorted({*attempt.passed, (request.uid, 0)}))
         )
-        world = world.put_attempt(self._number, attempt)
+        state = state.put_attempt(self._number, attempt)
         yield from oldest(
             self._order.replica,
             (
                 move
-                for view, seen in glimpses(world, self._order.replica)
+                for view, seen in views(state, self._order.replica)
                 for move in self._pick(view, seen, "goes on to the next")
             ),
         )
 
-    def restamped(self, world: World, request: Request, *, is_done: bool) -> Move:
-        attempt = self._mine(world)
+    def restamped(self, state: State, request: Request, *, is_done: bool) -> Move:
+        attempt = self._mine(state)
         if is_done:
             attempt = attempt._replace(version=request.version + 1)
-            return self._hold(world, attempt, "has taken the claim over", is_owned=False)
+            return self._hold(state, attempt, "has taken the claim over", is_owned=False)
         passed = tuple(sorted({*attempt.passed, (request.uid, request.version)}))
-        return self._start_over(world, attempt._replace(passed=passed))
+        return self._start_over(state, attempt._replace(passed=passed))
 
-    def _start_over(self, world: World, attempt: Attempt) -> Move:
+    def _start_over(self, state: State, attempt: Attempt) -> Move:
         again = Attempt(round=1, is_late=attempt.is_late, passed=attempt.passed)
-        return self._says("starts over"), world.put_attempt(self._number, again)
+        return self._says("starts over"), state.put_attempt(self._number, again)
 
-    def create(self, world: World) -> Move:
-        attempt = self._mine(world)
+    def create(self, state: State) -> Move:
+        attempt = self._mine(state)
         request = Request(Verb.CREATE, self._number, attempt.stock, attempt.uid)
         attempt = attempt._replace(step=Step.CREATE, sent=request)
-        label = self._says(f"sends {told(request, self._scope)}")
-        return label, world.put_attempt(self._number, attempt).send(request)
+        label = self._says(f"sends {describe(request, self._scope)}")
+        return label, state.put_attempt(self._number, attempt).send(request)
 
-    def created(self, world: World) -> Move:
-        unit = world.roster[self._order.name]
-        return self._done(world, "created", "has its unit", unit)
+    def created(self, state: State) -> Move:
+        unit = state.units_by_name[self._order.name]
+        return self._done(state, "created", "has its unit", unit)
 
-    def stumbled(self, world: World) -> Move:
+    def stumbled(self, state: State) -> Move:
         """AlreadyExists: what has the name is read next."""
-        attempt = self._mine(world)._replace(step=Step.LOOK, sent=None)
-        return self._says("finds its name in use"), world.put_attempt(self._number, attempt)
+        attempt = self._mine(state)._replace(step=Step.LOOK, sent=None)
+        return self._says("finds its name in use"), state.put_attempt(self._number, attempt)
 
-    def refused(self, world: World) -> Move:
-        return self._release(world, "refused", "is refused")
+    def refused(self, state: State) -> Move:
+        return self._release(state, "refused", "is refused")
 
-    def look(self, world: World) -> Move:
-        unit, attempt = world.roster[self._order.name], self._mine(world)
+    def look(self, state: State) -> Move:
+        unit, attempt = state.units_by_name[self._order.name], self._mine(state)
         if unit is None:
-            return self._start_over(world, attempt)
+            return self._start_over(state, attempt)
         if not self._is_ours(unit):
             why = "conflict" if self._is_of_operation(unit) else "taken"
-            return self._release(world, why, "reads another's unit")
-        return self._answer(world, unit)
+            return self._release(state, why, "reads another's unit")
+        return self._answer(state, unit)
 
-    def _answer(self, world: World, unit: Unit) -> Move:
-        if unit.source == self._mine(world).uid:
-            return self._done(world, "replayed", "reads its unit", unit)
-        return self._release(world, "replayed", "reads its unit on another stock", unit)
+    def _answer(self, state: State, unit: Unit) -> Move:
+        if unit.source == self._mine(state).uid:
+            return self._done(state, "replayed", "reads its unit", unit)
+        return self._release(state, "replayed", "reads its unit on another stock", unit)
 
-    def lose_answer(self, world: World) -> Iterator[Move]:
+    def lose_answer(self, state: State) -> Iterator[Move]:
         """After a create the unit is looked for by name; else the attempt has failed."""
-        attempt = self._mine(world)
+        attempt = self._mine(state)
         if attempt.step is Step.RELEASE:
-            yield self._done(world, attempt.answer, "hears nothing of its release")
+            yield self._done(state, attempt.answer, "hears nothing of its release")
             return
-        yield self.crash(world)
+        yield self.crash(state)
         if attempt.step is not Step.CREATE:
             return
-        unit = world.roster[self._order.name]
+        unit = state.units_by_name[self._order.name]
         if unit and self._is_ours(unit):
-            yield self._answer(world, unit)
+            yield self._answer(state, unit)
         elif not self._scope.keeps(Clause.UNKNOWN_KEPT):
-            yield self._release(world, "unknown", "does not know whether it has a unit")
+            yield self._release(state, "unknown", "does not know whether it has a unit")
 
-    def crash(self, world: World) -> Move:
-        return self._done(world, "unknown", "gives up, or crashes")
+    def crash(self, state: State) -> Move:
+        return self._done(state, "unknown", "gives up, or crashes")
 
-    def ended(self, world: World) -> Move:
-        return self._done(world, self._mine(world).answer, "has released")
+    def ended(self, state: State) -> Move:
+        return self._done(state, self._mine(state).answer, "has released")
 
-    def _release(self, world: World, answer: str, why: str, unit: Unit | None = None) -> Move:
-        attempt = self._mine(world)
+    def _release(self, state: State, answer: str, why: str, unit: Unit | None = None) -> Move:
+        attempt = self._mine(state)
         if not attempt.is_owned and self._scope.keeps(Clause.OWNED_RELEASE):
-            return self._done(world, answer, f"{why}, and leaves the claim it re-used", unit)
+            return self._done(state, answer, f"{why}, and leaves the claim it re-used", unit)
         request = Request(Verb.RELEASE, self._number, attempt.stock, attempt.uid, attempt.version)
         attempt = attempt._replace(
             step=Step.RELEASE, answer=answer, found=unit.uid if unit else 0, sent=request
         )
-        label = self._says(f"{why}, sends {told(request, self._scope)}")
-        return label, world.put_attempt(self._number, attempt).send(request)
+        label = self._says(f"{why}, sends {describe(request, self._scope)}")
+        return label, state.put_attempt(self._number, attempt).send(request)
 
-    def _send(self, world: World, step: Step, ordinal: int, stock: Stock, why: str) -> Move:
+    def _send(self, state: State, step: Step, ordinal: int, stock: Stock, why: str) -> Move:
         request = Request(AWAITING[step], self._number, ordinal, stock.uid, stock.version)
-        attempt = self._mine(world)._replace(
+        attempt = self._mine(state)._replace(
             step=step, stock=ordinal, uid=stock.uid, version=stock.version, sent=request
         )
-        label = self._says(f"{why}, sends {told(request, self._scope)}")
-        return label, world.put_attempt(self._number, attempt).send(request)
+        label = self._says(f"{why}, sends {describe(request, self._scope)}")
+        return label, state.put_attempt(self._number, attempt).send(request)
 
-    def _done(self, world: World, answer: str, why: str, unit: Unit | None = None) -> Move:
-        was = self._mine(world)
+    def _done(self, state: State, answer: str, why: str, unit: Unit | None = None) -> Move:
+        was = self._mine(state)
         found = unit.uid if unit else was.found
         attempt = Attempt(step=Step.DONE, is_late=was.is_late, answer=answer, found=found)
-        return self._says(f"{why}: {answer}"), world.put_attempt(self._number, attempt)
+        return self._says(f"{why}: {answer}"), state.put_attempt(self._number, attempt)
 
-    def _reserved(self, world: World) -> set[int]:
+    def _reserved(self, state: State) -> set[int]:
         """What other attempts of this process are writing to."""
-        pairs: Iterable[tuple[int, Attempt]] = enumerate(world.attempts)
+        pairs: Iterable[tuple[int, Attempt]] = enumerate(state.attempts)
         return {
             attempt.stock
             for number, attempt in pairs
@@ -372,9 +374,9 @@ class Caller:
     def _trusts_units(self) -> bool:
         return not self._scope.keeps(Clause.TOMBSTONE_DECIDES)
 
-    def _is_buried(self, world: World) -> bool:
+    def _has_tombstone(self, state: State) -> bool:
         return self._scope.keeps(Clause.LIVE_TOMBSTONE) and any(
-            operation == self._order.operation for operation, _, _ in world.tombstones
+            operation == self._order.operation for operation, _, _ in state.tombstones
         )
 
     def _is_of_operation(self, unit: Unit) -> bool:
@@ -383,8 +385,8 @@ class Caller:
     def _is_ours(self, unit: Unit) -> bool:
         return (unit.operation, unit.body) == (self._order.operation, self._order.body)
 
-    def _mine(self, world: World) -> Attempt:
-        return world.attempts[self._number]
+    def _mine(self, state: State) -> Attempt:
+        return state.attempts[self._number]
 
     def _says(self, what: str) -> str:
         order = self._order

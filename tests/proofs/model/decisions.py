@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tests.proofs.model.clauses import Clause
-from tests.proofs.model.world import Scope, Stock, Unit
+from tests.proofs.model.state import Scope, Stock, Unit
 
 
 class Gate(StrEnum):
@@ -16,7 +16,7 @@ class Gate(StrEnum):
     CLAIM_AGAIN = "ClaimAgain"
 
 
-class Fate(StrEnum):
+class Resolution(StrEnum):
     REST = "Rest"
     CONSUME = "Consume"
     AWAIT_RECORD = "AwaitRecord"
@@ -29,7 +29,7 @@ class Situation(NamedTuple):
     unit: Unit
     name: int
     rivals: tuple[tuple[int, Unit], ...]
-    is_buried: bool
+    has_tombstone: bool
     stock: Stock | None
     is_unsettled: bool
 
@@ -38,7 +38,7 @@ def gate(given: Situation, scope: Scope) -> Gate:
     unit = given.unit
     if unit.has_started:
         return Gate.START
-    if given.is_buried and scope.keeps(Clause.TOMBSTONE_GATE):
+    if given.has_tombstone and scope.keeps(Clause.TOMBSTONE_GATE):
         return Gate.REMOVE
     me = (given.name, unit)
     if min((me, *given.rivals), key=lambda each: _precedence(each, scope)) != me:
@@ -62,19 +62,19 @@ def is_held_for(stock: Stock | None, name: int, unit: Unit) -> bool:
     )
 
 
-def fate(stock: Stock, claimant: Unit | None, scope: Scope, *, is_recorded: bool) -> Fate:
+def resolve(stock: Stock, claimant: Unit | None, scope: Scope, *, is_recorded: bool) -> Resolution:
     """`claimant` is what bears the name that the claim names."""
     if stock.mark is None:
-        return Fate.REST
+        return Resolution.REST
     if claimant is None or is_doubtful(stock, claimant):
-        return Fate.DOUBT
+        return Resolution.DOUBT
     if claimant.has_lost and not scope.keeps(Clause.LOSER_KEEPS_CLAIM):
-        return Fate.DOUBT
+        return Resolution.DOUBT
     if not claimant.has_started and scope.keeps(Clause.STARTED_CONSUMES):
-        return Fate.REST
+        return Resolution.REST
     if is_recorded or not scope.keeps(Clause.RECORDED_CONSUMES):
-        return Fate.CONSUME
-    return Fate.AWAIT_RECORD
+        return Resolution.CONSUME
+    return Resolution.AWAIT_RECORD
 
 
 def is_doubtful(stock: Stock, claimant: Unit | None) -> bool:
@@ -93,14 +93,16 @@ class Plan(NamedTuple):
 
 
 def plan(
-    scope: Scope, seeded: int, shelf: tuple[Stock | None, ...], taken: Collection[int]
+    scope: Scope, seeded: int, stock_by_ordinal: tuple[Stock | None, ...], taken: Collection[int]
 ) -> Plan:
     """`taken` are the ordinals that active units name."""
-    living = {ordinal for ordinal, stock in enumerate(shelf, 1) if stock}
+    living = {ordinal for ordinal, stock in enumerate(stock_by_ordinal, 1) if stock}
     used = {seeded, *taken, *living}
     highest = max(used)
     gaps = [each for each in range(seeded + 1, highest) if each not in used]
-    free = [ordinal for ordinal, stock in enumerate(shelf, 1) if stock and not stock.mark]
+    free = [
+        ordinal for ordinal, stock in enumerate(stock_by_ordinal, 1) if stock and not stock.mark
+    ]
     missing = scope.replicas - (len(free) if scope.is_refilled else highest - len(gaps))
     surplus = max(0, -missing) if scope.is_refilled else 0
     makes = [*gaps, highest + 1][: max(0, missing)]

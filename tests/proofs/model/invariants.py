@@ -4,26 +4,26 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.proofs.model.decisions import is_held_for
-from tests.proofs.model.world import Scope, Step, Unit, World
+from tests.proofs.model.state import Scope, State, Step, Unit
 
 
-def breaches(world: World, scope: Scope) -> tuple[str, ...]:
+def breaches(state: State, scope: Scope) -> tuple[str, ...]:
     """At any moment."""
-    found = (*world.past.faults, *_of_units(world, scope), *_of_answers(world, scope))
+    found = (*state.history.faults, *_of_units(state, scope), *_of_answers(state, scope))
     if scope.is_ordered and _has_twins(
-        stock.mark.operation for stock in world.shelf if stock and stock.mark
+        stock.mark.operation for stock in state.stock_by_ordinal if stock and stock.mark
     ):
         return (*found, "a retry takes a second stock unit")
     return found
 
 
-def unfinished(world: World, scope: Scope) -> tuple[str, ...]:
+def unfinished(state: State, scope: Scope) -> tuple[str, ...]:
     """Where no move is left: every claim has come to its end, and every unit to its own."""
-    return (*_idle_claims(world), *_idle_units(world)) if scope.leaders else ()
+    return (*_idle_claims(state), *_idle_units(state)) if scope.leaders else ()
 
 
-def _of_units(world: World, scope: Scope) -> Iterator[str]:
-    units = [unit for unit in world.roster if unit]
+def _of_units(state: State, scope: Scope) -> Iterator[str]:
+    units = [unit for unit in state.units_by_name if unit]
     started = [unit for unit in units if unit.has_started]
     if _has_twins(unit.source for unit in started):
         yield "two started units live from one stock unit"
@@ -31,42 +31,44 @@ def _of_units(world: World, scope: Scope) -> Iterator[str]:
         yield "two started units carry one operation"
     if any(unit.is_late for unit in started):
         yield "a unit of a finished operation starts"
-    if not scope.has_hand:
+    if not scope.has_manual_release:
         named = {unit.source for unit in units if not unit.is_late}
-        if any(stock and not stock.mark and stock.uid in named for stock in world.shelf):
+        if any(
+            stock and not stock.mark and stock.uid in named for stock in state.stock_by_ordinal
+        ):
             yield "stock is free while a unit names it"
 
 
-def _of_answers(world: World, scope: Scope) -> Iterator[str]:
-    for attempt, order in zip(world.attempts, scope.orders, strict=True):
+def _of_answers(state: State, scope: Scope) -> Iterator[str]:
+    for attempt, order in zip(state.attempts, scope.orders, strict=True):
         if attempt.step is not Step.DONE or not attempt.found:
             continue
         if attempt.is_late:
             yield "a finished operation is answered"
-        unit = world.roster[order.name]
+        unit = state.units_by_name[order.name]
         is_there = unit is not None and unit.uid == attempt.found
-        if not is_there and (order.operation, order.name) not in world.past.ended:
+        if not is_there and (order.operation, order.name) not in state.history.ended:
             yield "a caller was told of a unit that is not there"
 
 
-def _idle_claims(world: World) -> Iterator[str]:
-    for stock in world.shelf:
+def _idle_claims(state: State) -> Iterator[str]:
+    for stock in state.stock_by_ordinal:
         if stock is None or stock.mark is None:
             continue
-        unit = world.roster[stock.mark.name]
+        unit = state.units_by_name[stock.mark.name]
         is_kept = unit is not None and unit.source == stock.uid and unit.has_lost
         if not is_kept:
             yield "a claim is neither consumed nor freed"
 
 
-def _idle_units(world: World) -> Iterator[str]:
-    for name, unit in enumerate(world.roster):
-        if unit and not unit.has_started and not unit.has_lost and _holds(world, name, unit):
+def _idle_units(state: State) -> Iterator[str]:
+    for name, unit in enumerate(state.units_by_name):
+        if unit and not unit.has_started and not unit.has_lost and _holds(state, name, unit):
             yield "a unit that holds its stock never starts"
 
 
-def _holds(world: World, name: int, unit: Unit) -> bool:
-    return any(is_held_for(stock, name, unit) for stock in world.shelf)
+def _holds(state: State, name: int, unit: Unit) -> bool:
+    return any(is_held_for(stock, name, unit) for stock in state.stock_by_ordinal)
 
 
 def _has_twins(values: Iterator[str] | Iterator[int]) -> bool:

@@ -3,60 +3,60 @@
 from collections.abc import Iterator
 
 from tests.proofs.model.clauses import Clause
-from tests.proofs.model.world import NAMES, Move, Scope, Unit, Verb, World, replaced
+from tests.proofs.model.state import NAMES, Move, Scope, State, Unit, Verb, replaced
 
 GONE = -1
 
 
-def moves(world: World, scope: Scope) -> Iterator[Move]:
+def moves(state: State, scope: Scope) -> Iterator[Move]:
     for number, name in enumerate(scope.deleted):
-        yield from _deletion(world, scope, number, name)
-    if world.touches:
-        yield from _touches(world)
-    if world.has_hand:
-        yield from _clearings(world)
+        yield from _deletion(state, scope, number, name)
+    if state.touches:
+        yield from _touches(state)
+    if state.has_manual_release:
+        yield from _clearings(state)
 
 
-def _deletion(world: World, scope: Scope, number: int, name: int) -> Iterator[Move]:
+def _deletion(state: State, scope: Scope, number: int, name: int) -> Iterator[Move]:
     """Through the API: two writes, between which anything may happen."""
-    unit, state = world.roster[name], world.buried[number]
-    if unit is None or state == GONE:
+    unit, progress = state.units_by_name[name], state.buried[number]
+    if unit is None or progress == GONE:
         return
-    if state == 0 and scope.keeps(Clause.TOMBSTONE_FIRST):
-        buried = _buried(world, name, unit)
+    if progress == 0 and scope.keeps(Clause.TOMBSTONE_FIRST):
+        buried = _buried(state, name, unit)
         yield (
             f"a deletion of unit {NAMES[name]} writes its tombstone",
-            buried._replace(buried=replaced(world.buried, number, unit.uid)),
+            buried._replace(buried=replaced(state.buried, number, unit.uid)),
         )
-    elif state in (0, unit.uid):
-        ended = world.past.ended | {(unit.operation, name)}
-        gone = world.put_unit(name, None)._replace(past=world.past._replace(ended=ended))
+    elif progress in (0, unit.uid):
+        ended = state.history.ended | {(unit.operation, name)}
+        gone = state.put_unit(name, None)._replace(history=state.history._replace(ended=ended))
         yield (
             f"the deletion of unit {NAMES[name]} lands",
-            gone._replace(buried=replaced(world.buried, number, GONE)),
+            gone._replace(buried=replaced(state.buried, number, GONE)),
         )
 
 
-def _buried(world: World, name: int, unit: Unit) -> World:
-    return world._replace(tombstones=world.tombstones | {(unit.operation, name, unit.uid)})
+def _buried(state: State, name: int, unit: Unit) -> State:
+    return state._replace(tombstones=state.tombstones | {(unit.operation, name, unit.uid)})
 
 
-def _touches(world: World) -> Iterator[Move]:
-    for ordinal, stock in enumerate(world.shelf):
+def _touches(state: State) -> Iterator[Move]:
+    for ordinal, stock in enumerate(state.stock_by_ordinal):
         if stock and not stock.mark:
-            touched = world.put_stock(ordinal, stock._replace(version=stock.version + 1))
+            touched = state.put_stock(ordinal, stock._replace(version=stock.version + 1))
             label = f"stock {ordinal + 1} gets a new version"
-            yield label, touched._replace(touches=world.touches - 1)
+            yield label, touched._replace(touches=state.touches - 1)
 
 
-def _clearings(world: World) -> Iterator[Move]:
+def _clearings(state: State) -> Iterator[Move]:
     """Under a unit that has not started, and is not about to."""
-    starting = {each.target for each in world.requests if each.verb is Verb.START}
-    for ordinal, stock in enumerate(world.shelf):
-        unit = world.roster[stock.mark.name] if stock and stock.mark else None
+    starting = {each.target for each in state.requests if each.verb is Verb.START}
+    for ordinal, stock in enumerate(state.stock_by_ordinal):
+        unit = state.units_by_name[stock.mark.name] if stock and stock.mark else None
         if not stock or not stock.mark or not unit or unit.has_started:
             continue
         if stock.mark.name not in starting:
             freed = stock._replace(version=stock.version + 1, mark=None)
             label = f"somebody clears the claim of stock {ordinal + 1} by hand"
-            yield label, world.put_stock(ordinal, freed)._replace(has_hand=False)
+            yield label, state.put_stock(ordinal, freed)._replace(has_manual_release=False)

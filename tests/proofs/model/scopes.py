@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.proofs.model.world import Order, Scope
+from tests.proofs.model.state import Order, Scope
 
 FIRST: Final = Order("op1", "body1", 0, 0)
 RETRY: Final = Order("op1", "body1", 0, 1)
@@ -132,7 +132,7 @@ SCOPES: Final = (
         workers=2,
         deleted=(0,),
     ),
-    Scope("hand", (FIRST, OTHER), has_hand=True),
+    Scope("hand", (FIRST, OTHER), has_manual_release=True),
 )
 
 BY_TITLE: Final = {scope.title: scope for scope in SCOPES}

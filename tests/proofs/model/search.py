@@ -6,45 +6,45 @@ from collections.abc import Iterator
 import attrs
 
 from tests.proofs.model import callers, leaders, operators
-from tests.proofs.model.caches import trimmed
+from tests.proofs.model.api_server import apply, describe, guard_holds
+from tests.proofs.model.caches import without_seen_history
 from tests.proofs.model.invariants import breaches, unfinished
-from tests.proofs.model.landing import fits, landed, told
-from tests.proofs.model.world import FROM_LEADER, Move, Request, Scope, Verb, World, beginning
+from tests.proofs.model.state import FROM_LEADER, Move, Request, Scope, State, Verb, initial_state
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Report:
     """`found` has a trace for each breach; it is complete where no limit ended the search."""
 
-    worlds: int
+    states: int
     depth: int
     seconds: float
     is_complete: bool
     found: dict[str, tuple[str, ...]]
 
 
-Origin = tuple[World, str] | None
+Origin = tuple[State, str] | None
 
 
 def explore(scope: Scope, *, limit: int = 400_000, stops_at_breach: bool = False) -> Report:
     started = time.monotonic()
-    first = _settled(beginning(scope), scope)
-    origins: dict[World, Origin] = {first: None}
+    first = _settled(initial_state(scope), scope)
+    origins: dict[State, Origin] = {first: None}
     found: dict[str, tuple[str, ...]] = {}
     depth, frontier = 0, [first]
     while frontier and len(origins) < limit and not (found and stops_at_breach):
         reached = []
-        for world in frontier:
-            broken = _judge(world, scope, origins, found)
+        for state in frontier:
+            broken = _judge(state, scope, origins, found)
             if broken:
                 continue
-            for label, following in successors(world, scope):
+            for label, following in successors(state, scope):
                 if following not in origins:
-                    origins[following] = (world, label)
+                    origins[following] = (state, label)
                     reached.append(following)
         depth, frontier = depth + 1, reached
     return Report(
-        worlds=len(origins),
+        states=len(origins),
         depth=depth,
         seconds=time.monotonic() - started,
         is_complete=not frontier,
@@ -52,77 +52,77 @@ def explore(scope: Scope, *, limit: int = 400_000, stops_at_breach: bool = False
     )
 
 
-def successors(world: World, scope: Scope) -> Iterator[Move]:
-    for label, following in _moves(world, scope):
+def successors(state: State, scope: Scope) -> Iterator[Move]:
+    for label, following in _moves(state, scope):
         yield label, _settled(following, scope)
 
 
 def _judge(
-    world: World, scope: Scope, origins: dict[World, Origin], found: dict[str, tuple[str, ...]]
+    state: State, scope: Scope, origins: dict[State, Origin], found: dict[str, tuple[str, ...]]
 ) -> bool:
     """Nothing is looked for behind a breach."""
-    broken = breaches(world, scope)
-    if not broken and next(_moves(world, scope), None) is None:
-        broken = unfinished(world, scope)
+    broken = breaches(state, scope)
+    if not broken and next(_moves(state, scope), None) is None:
+        broken = unfinished(state, scope)
     for each in broken:
-        found.setdefault(each, trace(world, origins))
+        found.setdefault(each, trace(state, origins))
     return bool(broken)
 
 
-def trace(world: World, origins: dict[World, Origin]) -> tuple[str, ...]:
+def trace(state: State, origins: dict[State, Origin]) -> tuple[str, ...]:
     steps = []
-    while origin := origins[world]:
-        world, label = origin
+    while origin := origins[state]:
+        state, label = origin
         steps.append(label)
     return tuple(reversed(steps))
 
 
-def _moves(world: World, scope: Scope) -> Iterator[Move]:
-    yield from callers.moves(world, scope)
-    yield from leaders.moves(world, scope)
-    yield from operators.moves(world, scope)
-    for request in sorted(world.requests):
-        yield from _landings(world, request, scope)
+def _moves(state: State, scope: Scope) -> Iterator[Move]:
+    yield from callers.moves(state, scope)
+    yield from leaders.moves(state, scope)
+    yield from operators.moves(state, scope)
+    for request in sorted(state.requests):
+        yield from _landings(state, request, scope)
 
 
-def _landings(world: World, request: Request, scope: Scope) -> Iterator[Move]:
-    label = told(request, scope)
-    is_awaited = _is_awaited(world, request)
+def _landings(state: State, request: Request, scope: Scope) -> Iterator[Move]:
+    label = describe(request, scope)
+    is_awaited = _is_awaited(state, request)
     if not is_awaited:
-        yield f"{label} never lands", world._replace(requests=world.requests - {request})
-    for after, is_done in landed(world, request, scope):
+        yield f"{label} never lands", state._replace(requests=state.requests - {request})
+    for after, is_done in apply(state, request, scope):
         said = f"{label} lands" if is_done else f"{label} is refused by its guard"
         if not is_awaited:
             yield said, after
         elif request.sender >= FROM_LEADER:
-            yield said, leaders.heard(after, request)
+            yield said, leaders.after_answer(after, request)
         else:
-            for more, heard in callers.heard(after, request, scope, is_done=is_done):
-                yield f"{said}; {more}", heard
+            for more, after_answer in callers.after_answer(after, request, scope, is_done=is_done):
+                yield f"{said}; {more}", after_answer
     if is_awaited and request.verb is Verb.CREATE and scope.has_refusals:
-        yield from _refusal(world, request, scope)
+        yield from _refusal(state, request, scope)
 
 
-def _refusal(world: World, request: Request, scope: Scope) -> Iterator[Move]:
-    refused = world._replace(requests=world.requests - {request})
-    more, heard = callers.Caller(scope, request.sender).refused(refused)
-    yield f"{told(request, scope)} is refused for good; {more}", heard
+def _refusal(state: State, request: Request, scope: Scope) -> Iterator[Move]:
+    refused = state._replace(requests=state.requests - {request})
+    more, after_answer = callers.Caller(scope, request.sender).refused(refused)
+    yield f"{describe(request, scope)} is refused for good; {more}", after_answer
 
 
-def _is_awaited(world: World, request: Request) -> bool:
+def _is_awaited(state: State, request: Request) -> bool:
     if request.sender >= FROM_LEADER:
-        return request in world.awaits
-    return world.attempts[request.sender].sent == request
+        return request in state.awaits
+    return state.attempts[request.sender].sent == request
 
 
-def _settled(world: World, scope: Scope) -> World:
+def _settled(state: State, scope: Scope) -> State:
     """A request that nobody awaits and that its guard will always refuse changes nothing."""
     kept = frozenset(
-        each for each in world.requests if _is_awaited(world, each) or _may_fit(world, each, scope)
+        each for each in state.requests if _is_awaited(state, each) or _may_fit(state, each, scope)
     )
-    return trimmed(world._replace(requests=kept), scope)
+    return without_seen_history(state._replace(requests=kept), scope)
 
 
-def _may_fit(world: World, request: Request, scope: Scope) -> bool:
+def _may_fit(state: State, request: Request, scope: Scope) -> bool:
     """Names and ordinals may be free again; versions and uids never come back."""
-    return request.verb in (Verb.CREATE, Verb.MAKE) or fits(world, request, scope)
+    return request.verb in (Verb.CREATE, Verb.MAKE) or guard_holds(state, request, scope)

@@ -19,9 +19,16 @@ from gpuruntime.reconcilers.unit import start_plan
 from gpuruntime.reconcilers.unit.start_plan import Candidate, Term
 from tests.proofs.model import leaders
 from tests.proofs.model.callers import Caller
-from tests.proofs.model.decisions import Fate, Gate, Situation, fate, gate, plan
-from tests.proofs.model.product import key_of, pool_of, stock_of, tombstone_of, unit_of, wanted_of
-from tests.proofs.model.world import (
+from tests.proofs.model.decisions import Gate, Resolution, Situation, gate, plan, resolve
+from tests.proofs.model.product_objects import (
+    key_of,
+    pool_of,
+    stock_of,
+    tombstone_of,
+    unit_of,
+    wanted_of,
+)
+from tests.proofs.model.state import (
     FROM_LEADER,
     Attempt,
     Mark,
@@ -29,12 +36,12 @@ from tests.proofs.model.world import (
     Order,
     Request,
     Scope,
+    State,
     Step,
     Stock,
     Unit,
     Verb,
-    World,
-    beginning,
+    initial_state,
 )
 
 OURS: Final = Order("op1", "body1", 0, 0)
@@ -75,8 +82,8 @@ def situations() -> list[Situation]:
         a_stock(operation="op1", name=1),
     ]
     return [
-        Situation(unit, 0, others, is_buried, held, is_unsettled)
-        for unit, others, is_buried, held, is_unsettled in product(
+        Situation(unit, 0, others, has_tombstone, held, is_unsettled)
+        for unit, others, has_tombstone, held, is_unsettled in product(
             units, rivals, BOOLS, stock, BOOLS
         )
     ]
@@ -90,7 +97,7 @@ def test_the_gate_opens_to_the_same_units() -> None:
                 Candidate(unit=unit_of(each, name), has_started=each.has_started)
                 for name, each in given.rivals
             ),
-            tombstone=tombstone_of("op1", 0, 9) if given.is_buried else None,
+            tombstone=tombstone_of("op1", 0, 9) if given.has_tombstone else None,
             stock=stock_of(given.stock, 1) if given.stock else None,
             unsettled_seconds=60.0 if given.is_unsettled else 0.0,
         )
@@ -109,21 +116,25 @@ def test_a_claimed_stock_unit_comes_to_the_same_end() -> None:
         found = claim_resolution_plan.resolve(
             stock_of(held, 1), unit_of(claimant, 0) if claimant else None, is_recorded=recorded
         )
-        assert type(found).__name__ == fate(held, claimant, SCOPE, is_recorded=recorded)
+        assert type(found).__name__ == resolve(held, claimant, SCOPE, is_recorded=recorded)
 
 
 @pytest.mark.parametrize("is_refilled", BOOLS)
 def test_a_pool_makes_removes_and_records_the_same_ordinals(*, is_refilled: bool) -> None:
-    places: tuple[Stock | None, ...] = (None, a_stock(), a_stock(operation="op1"))
+    positions: tuple[Stock | None, ...] = (None, a_stock(), a_stock(operation="op1"))
     ordinals = (1, 2, 3)
-    for shelf, seeded, replicas in product(product(places, repeat=3), range(4), range(4)):
+    for stock_by_ordinal, seeded, replicas in product(
+        product(positions, repeat=3), range(4), range(4)
+    ):
         for taken in (pair for size in range(2) for pair in combinations(ordinals, size)):
             scope = Scope("pool", (), replicas=replicas, is_refilled=is_refilled)
             pool = pool_of(scope, seeded)
-            living = [stock_of(each, number) for number, each in enumerate(shelf, 1) if each]
+            living = [
+                stock_of(each, number) for number, each in enumerate(stock_by_ordinal, 1) if each
+            ]
             takers = [unit_of(a_unit(source=each * 10 + 1), 0) for each in taken]
             stock = pool_plan.take_stock(pool, living, takers)
-            found, ours = pool_plan.plan(pool, stock), plan(scope, seeded, shelf, taken)
+            found, ours = pool_plan.plan(pool, stock), plan(scope, seeded, stock_by_ordinal, taken)
             assert next(iter(found.creates), None) == ours.make
             assert {each.metadata.name for each in found.removes} == {
                 f"p-{each}" for each in ours.removes
@@ -131,12 +142,12 @@ def test_a_pool_makes_removes_and_records_the_same_ordinals(*, is_refilled: bool
             assert pool_plan.recordable(pool, stock) == ours.recordable
 
 
-def an_attempt(step: Step, verb: Verb, *, unit: Unit | None) -> World:
+def an_attempt(step: Step, verb: Verb, *, unit: Unit | None) -> State:
     request = Request(verb, 0, 0, STOCK_UID, 1)
     attempt = Attempt(
         step=step, uid=STOCK_UID, version=2, is_owned=True, sent=request, is_late=False
     )
-    return beginning(SCOPE)._replace(units=((unit,),)).put_attempt(0, attempt)
+    return initial_state(SCOPE)._replace(units=((unit,),)).put_attempt(0, attempt)
 
 
 def outcome_of(move: Move) -> tuple[str, bool]:
@@ -172,14 +183,14 @@ UNITS: Final = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_what_stands_in_the_way_of_a_create_is_answered_alike(unit: Unit) -> None:
-    world = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
+    state = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
     move = claim_plan.next_move(Found(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
-    assert outcome_of(Caller(SCOPE, 0).look(world)) == expected(move)
+    assert outcome_of(Caller(SCOPE, 0).look(state)) == expected(move)
 
 
 def test_an_attempt_starts_over_where_the_unit_in_its_way_is_gone() -> None:
-    world = an_attempt(Step.LOOK, Verb.CREATE, unit=None)
-    _, after = Caller(SCOPE, 0).look(world)
+    state = an_attempt(Step.LOOK, Verb.CREATE, unit=None)
+    _, after = Caller(SCOPE, 0).look(state)
     move = claim_plan.next_move(claim_plan.Absent(None), wanted_of(OURS), str(STOCK_UID))
     assert isinstance(move, StartOver)
     assert after.attempts[0].step is Step.REPLAY
@@ -187,10 +198,10 @@ def test_an_attempt_starts_over_where_the_unit_in_its_way_is_gone() -> None:
 
 @pytest.mark.parametrize("unit", [None, *UNITS])
 def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> None:
-    world = an_attempt(Step.CREATE, Verb.CREATE, unit=unit)
+    state = an_attempt(Step.CREATE, Verb.CREATE, unit=unit)
     seen = Found(unit_of(unit, 0), LOSS) if unit else claim_plan.Absent(LOSS)
     move = claim_plan.next_move(seen, wanted_of(OURS), str(STOCK_UID))
-    assert expected(move) in map(outcome_of, Caller(SCOPE, 0).lose_answer(world))
+    assert expected(move) in map(outcome_of, Caller(SCOPE, 0).lose_answer(state))
 
 
 @pytest.mark.parametrize(
@@ -198,9 +209,9 @@ def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> 
     [None, a_stock(), a_stock(uid=12), *(a_stock(operation=each) for each in ("op1", "op2"))],
 )
 def test_a_refused_claim_goes_on_alike(stock: Stock | None) -> None:
-    world = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))
+    state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))
     request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
-    steps = {after.attempts[0].step for _, after in Caller(SCOPE, 0).missed(world, request)}
+    steps = {after.attempts[0].step for _, after in Caller(SCOPE, 0).missed(state, request)}
     seen: claim_plan.Seen = claim_plan.Elsewhere()
     if stock:
         live = stock_of(stock, 1)
@@ -221,10 +232,10 @@ def test_a_claim_of_ones_own_operation_for_another_body_ends_the_attempt() -> No
     with pytest.raises(OperationConflictError):
         claim_plan.seen_after_patch(live, str(STOCK_UID), "mine", wanted_of(order))
     scope = SCOPE._replace(orders=(order,))
-    world = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)
-    world = world._replace(stock=((a_stock(operation="op1"),),))
+    state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)
+    state = state._replace(stock=((a_stock(operation="op1"),),))
     request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
-    ((_, after),) = Caller(scope, 0).missed(world, request)
+    ((_, after),) = Caller(scope, 0).missed(state, request)
     assert after.attempts[0].answer == "conflict"
 
 
@@ -233,24 +244,28 @@ def test_a_lease_is_given_back_alike() -> None:
     for is_own, is_earlier in product(BOOLS, BOOLS):
         senders = [1] * is_own + [0] * is_earlier
         requests = frozenset(Request(Verb.MAKE, FROM_LEADER + each, 0) for each in senders)
-        world = beginning(scope)._replace(leader=1, requests=requests)
+        state = initial_state(scope)._replace(leader=1, requests=requests)
         term = Term(age_seconds=1.0 if is_earlier else 61.0, is_clean=False)
         found = term.ends_clean(doubt_seconds=1.0 if is_own else 61.0)
-        assert found == leaders._may_give_back(world, scope)
+        assert found == leaders._may_give_back(state, scope)
 
 
 def test_a_term_that_was_given_reckons_with_its_own_writes_alone() -> None:
     scope = Scope("hand-over", (), leaders=2, hands_over=True)
     earlier = frozenset({Request(Verb.START, FROM_LEADER, 0)})
-    for is_given in BOOLS:
-        world = beginning(scope)._replace(leader=1, requests=earlier, is_given=is_given)
-        term = Term(age_seconds=1.0, is_clean=is_given)
-        assert bool(term.unsettled_seconds) == leaders._may_start_yet(world, scope)
+    for lease_was_given in BOOLS:
+        state = initial_state(scope)._replace(
+            leader=1, requests=earlier, lease_was_given=lease_was_given
+        )
+        term = Term(age_seconds=1.0, is_clean=lease_was_given)
+        assert bool(term.unsettled_seconds) == leaders._may_start_yet(state, scope)
 
 
 def test_the_decisions_have_the_same_names() -> None:
     assert {each.__name__ for each in get_args(start_plan.Gate)} == set(Gate)
-    assert {each.__name__ for each in get_args(claim_resolution_plan.Resolution)} == set(Fate)
+    assert {each.__name__ for each in get_args(claim_resolution_plan.Resolution)} == set(
+        Resolution
+    )
 
 
 def test_a_stock_unit_is_held_for_the_claimant_that_its_mark_names() -> None:

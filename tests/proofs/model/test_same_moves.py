@@ -1,17 +1,20 @@
 """The model makes the product's moves: whoever changes one of them finds the other here."""
 
-from collections.abc import Callable
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
 from typing import Final, NamedTuple, TypeAlias
 
 import pytest
 
 from tests.proofs.model import leaders, operators
+from tests.proofs.model.api_server import guard_holds
 from tests.proofs.model.callers import Caller
-from tests.proofs.model.landing import fits
 from tests.proofs.model.scopes import BY_TITLE
 from tests.proofs.model.search import successors
-from tests.proofs.model.source import Write, awaited, writes
-from tests.proofs.model.world import Request, Step, Verb, beginning
+from tests.proofs.model.state import Request, Step, Verb, initial_state
 
 CLAIMS: Final = "gpuruntime.operations.claim.protocol"
 STOCK: Final = "gpuruntime.operations.claim.stock"
@@ -28,7 +31,18 @@ RUNNING: Final = "gpuruntime.reconcilers.unit.runner"
 MANAGER: Final = "gpuruntime.roles.manager"
 CHILDREN: Final = "gpuruntime.reconcilers.children.keeper"
 
+WRITE_VERBS: Final = frozenset({"create", "patch", "delete"})
+GUARDS: Final = frozenset({"uid", "resource_version"})
+
 Moves: TypeAlias = Callable[..., object]
+
+
+class Write(NamedTuple):
+    """A write of a client, with the names of the arguments that guard it."""
+
+    function: str
+    verb: str
+    guards: frozenset[str]
 
 
 class Course(NamedTuple):
@@ -174,23 +188,23 @@ def test_a_guard_of_the_model_refuses_what_that_of_the_product_does(
     verb: Verb, write: Write
 ) -> None:
     scope = BY_TITLE["touched"]
-    world = beginning(scope)
-    stock = world.shelf[0]
+    state = initial_state(scope)
+    stock = state.stock_by_ordinal[0]
     assert stock is not None
     seen = Request(verb, 0, 0, stock.uid, stock.version)
-    assert fits(world, seen, scope)
-    assert not fits(world, seen._replace(uid=stock.uid + 1), scope)
-    is_guarded = not fits(world, seen._replace(version=stock.version + 1), scope)
+    assert guard_holds(state, seen, scope)
+    assert not guard_holds(state, seen._replace(uid=stock.uid + 1), scope)
+    is_guarded = not guard_holds(state, seen._replace(version=stock.version + 1), scope)
     assert is_guarded == ("resource_version" in write.guards)
 
 
 def test_an_attempt_that_nobody_disturbs_takes_the_steps_in_the_product_s_order() -> None:
     scope = BY_TITLE["touched"]._replace(leaders=0, touches=0)
-    world, steps = beginning(scope), [Step.REPLAY]
+    state, steps = initial_state(scope), [Step.REPLAY]
     while steps[-1] is not Step.DONE:
-        ways = [each for label, each in successors(world, scope) if "gives up" not in label]
-        world = ways[0]
-        steps.append(world.attempts[0].step)
+        ways = [each for label, each in successors(state, scope) if "gives up" not in label]
+        state = ways[0]
+        steps.append(state.attempts[0].step)
     unknown = {"_mounted", "_create_template"}
     course = [step for step in awaited(CLAIMS, "ClaimAttempt._round") if step not in unknown]
     assert [step for step in steps if step in course] == course
@@ -199,3 +213,48 @@ def test_an_attempt_that_nobody_disturbs_takes_the_steps_in_the_product_s_order(
 def test_a_deletion_writes_the_tombstone_before_it_deletes() -> None:
     steps = awaited(DELETION, "Deletions.delete")
     assert steps.index("write") < steps.index("delete")
+
+
+def awaited(module: str, function: str) -> tuple[str, ...]:
+    """The names of the calls that the function awaits, in the order in which they stand."""
+    found = [
+        each for each in ast.walk(_functions(module)[function]) if isinstance(each, ast.Await)
+    ]
+    found.sort(key=lambda each: (each.lineno, each.col_offset))
+    calls = [each.value for each in found if isinstance(each.value, ast.Call)]
+    return tuple(_name(each) for each in calls)
+
+
+def writes(module: str) -> Iterator[Write]:
+    """Whatever the module's functions write through a client."""
+    for name, function in _functions(module).items():
+        for each in ast.walk(function):
+            if isinstance(each, ast.Call) and _is_write(each):
+                guards = GUARDS & {keyword.arg for keyword in each.keywords if keyword.arg}
+                yield Write(name, _name(each), guards)
+
+
+@cache
+def _functions(module: str) -> dict[str, ast.AsyncFunctionDef | ast.FunctionDef]:
+    """By name, those of a class behind the name of the class."""
+    tree = ast.parse(inspect.getsource(import_module(module)))
+    found = {}
+    for node in tree.body:
+        owner = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(each, ast.AsyncFunctionDef | ast.FunctionDef):
+                found[owner + each.name] = each
+    return found
+
+
+def _is_write(call: ast.Call) -> bool:
+    target = call.func
+    return (
+        isinstance(target, ast.Attribute)
+        and target.attr in WRITE_VERBS
+        and ast.unparse(target.value).rpartition(".")[2].strip("_") == "client"
+    )
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)

@@ -48,7 +48,7 @@ class Scope(NamedTuple):
     lost_answers: int = 0
     has_refusals: bool = False
     has_ties: bool = False
-    has_hand: bool = False
+    has_manual_release: bool = False
     is_ordered: bool = False
     clauses: frozenset[Clause] = ALL
 
@@ -87,8 +87,8 @@ class Unit(NamedTuple):
     has_lost: bool = False
 
 
-Shelf: TypeAlias = tuple[Stock | None, ...]  # by ordinal
-Roster: TypeAlias = tuple[Unit | None, ...]  # by name
+StockByOrdinal: TypeAlias = tuple[Stock | None, ...]  # by ordinal
+UnitsByName: TypeAlias = tuple[Unit | None, ...]  # by name
 
 
 class Verb(StrEnum):
@@ -152,7 +152,7 @@ class Attempt(NamedTuple):
     sent: Request | None = None
 
 
-class Place(NamedTuple):
+class CachePosition(NamedTuple):
     """How far a reader's caches have come, kind by kind."""
 
     stock: int = 0
@@ -160,7 +160,7 @@ class Place(NamedTuple):
     pool: int = 0
 
 
-class Past(NamedTuple):
+class History(NamedTuple):
     """What no object remembers, kept to judge by."""
 
     made: tuple[int, ...]
@@ -172,77 +172,77 @@ class Past(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
-class World(NamedTuple):
+class State(NamedTuple):
     """Each kind as its history, newest last, as far as some reader has yet to see it."""
 
-    stock: tuple[Shelf, ...]
-    units: tuple[Roster, ...]
+    stock: tuple[StockByOrdinal, ...]
+    units: tuple[UnitsByName, ...]
     pool: tuple[int, ...]
     tombstones: frozenset[tuple[str, int, int]]
-    places: tuple[Place, ...]
+    positions: tuple[CachePosition, ...]
     attempts: tuple[Attempt, ...]
-    past: Past
+    history: History
     requests: frozenset[Request] = frozenset()
     leader: int = 0
     # Whether who leads was given the lease: then no write of an earlier leader is reckoned with.
-    is_given: bool = False
+    lease_was_given: bool = False
     awaits: frozenset[Request] = frozenset()
     buried: tuple[int, ...] = ()
     touches: int = 0
     lost_answers: int = 0
-    has_hand: bool = False
+    has_manual_release: bool = False
 
     @property
-    def shelf(self) -> Shelf:
+    def stock_by_ordinal(self) -> StockByOrdinal:
         return self.stock[-1]
 
     @property
-    def roster(self) -> Roster:
+    def units_by_name(self) -> UnitsByName:
         return self.units[-1]
 
     @property
     def seeded(self) -> int:
         return self.pool[-1]
 
-    def put_stock(self, ordinal: int, stock: Stock | None) -> "World":
-        return self._replace(stock=(*self.stock, replaced(self.shelf, ordinal, stock)))
+    def put_stock(self, ordinal: int, stock: Stock | None) -> "State":
+        return self._replace(stock=(*self.stock, replaced(self.stock_by_ordinal, ordinal, stock)))
 
-    def put_unit(self, name: int, unit: Unit | None) -> "World":
-        return self._replace(units=(*self.units, replaced(self.roster, name, unit)))
+    def put_unit(self, name: int, unit: Unit | None) -> "State":
+        return self._replace(units=(*self.units, replaced(self.units_by_name, name, unit)))
 
-    def put_attempt(self, number: int, attempt: Attempt) -> "World":
+    def put_attempt(self, number: int, attempt: Attempt) -> "State":
         return self._replace(attempts=replaced(self.attempts, number, attempt))
 
-    def send(self, request: Request) -> "World":
+    def send(self, request: Request) -> "State":
         return self._replace(requests=self.requests | {request})
 
-    def fault(self, text: str) -> "World":
-        return self._replace(past=self.past._replace(faults=(*self.past.faults, text)))
+    def fault(self, text: str) -> "State":
+        return self._replace(history=self.history._replace(faults=(*self.history.faults, text)))
 
 
-Move: TypeAlias = tuple[str, World]
+Move: TypeAlias = tuple[str, State]
 
 
 def replaced(values: tuple[ValueT, ...], index: int, value: ValueT) -> tuple[ValueT, ...]:
     return (*values[:index], value, *values[index + 1 :])
 
 
-def beginning(scope: Scope) -> World:
-    shelf = tuple(
+def initial_state(scope: Scope) -> State:
+    stock_by_ordinal = tuple(
         Stock(uid=ordinal * 10 + 11, version=1, mark=None) if ordinal < scope.stock else None
         for ordinal in range(scope.ordinals)
     )
     names = max((order.name for order in scope.orders), default=0) + 1
-    return World(
-        stock=(shelf,),
+    return State(
+        stock=(stock_by_ordinal,),
         units=((None,) * names,),
         pool=(scope.seeded,),
         tombstones=frozenset(),
-        places=(Place(),) * (LEADER + max(2, scope.leaders)),
+        positions=(CachePosition(),) * (LEADER + max(2, scope.leaders)),
         attempts=(Attempt(),) * len(scope.orders),
-        past=Past(made=tuple(int(each is not None) for each in shelf)),
+        history=History(made=tuple(int(each is not None) for each in stock_by_ordinal)),
         buried=(0,) * len(scope.deleted),
         touches=scope.touches,
         lost_answers=scope.lost_answers,
-        has_hand=scope.has_hand,
+        has_manual_release=scope.has_manual_release,
     )

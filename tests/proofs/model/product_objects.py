@@ -11,7 +11,7 @@ from gpuruntime.models.kinds.units import GPUUnit, GPUUnitSpec, GPUUnitStatus, T
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import Key, ObjectMeta
 from gpuruntime.operations.claim.plan import Wanted
-from tests.proofs.model.world import NAMES, Mark, Order, Scope, Stock, Unit
+from tests.proofs.model.state import NAMES, Mark, Order, Scope, Stock, Unit
 
 BEGUN: Final = datetime(2025, 1, 1, tzinfo=UTC)
 READY: Final = Condition(type="Ready", status="True")
