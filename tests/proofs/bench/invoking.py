@@ -15,11 +15,12 @@ import aiohttp
 
 from gpuruntime.framework import echo
 from gpuruntime.framework.server import DEFAULTS
+from tests.eventually import eventually_blocking
 from tests.proofs.bench.bare_calls import AT_ONCE, Front, Worker, connect
 from tests.proofs.bench.rows import Row
 from tests.proofs.function_chain.chain import chain
 from tests.proofs.real_cluster.processes import Keeper
-from tests.proofs.real_cluster.product import NOWHERE, Caller, until
+from tests.proofs.real_cluster.product import NOWHERE, Caller
 from tests.rooms.bus.broker import FUNCTION, Broker, broker, bus
 from tests.rooms.roles.programs import Programs, programs
 
@@ -66,9 +67,9 @@ def echo_and_bare_loop(folder: Path, url: str) -> Iterator[tuple[Path, str]]:
 
     try:
         start("echo", "gpuruntime.framework.echo", "--socket", str(socket))
-        until(socket.is_socket, bool)
+        eventually_blocking(socket.is_socket)
         start("front", "tests.proofs.bench.bare_calls", "front", url)
-        port = until(lambda: log.exists() and log.read_text().strip(), bool)
+        port = eventually_blocking(lambda: log.exists() and log.read_text().strip())
         start("bare-worker", "tests.proofs.bench.bare_calls", "worker", url, str(socket))
         yield socket, f"http://127.0.0.1:{port}"
     finally:

@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Final, TextIO, TypeVar
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.auditing import audited, told
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.processes import Keeper
@@ -31,7 +32,6 @@ from tests.proofs.real_cluster.product import (
     Process,
     ProcessError,
     request,
-    until,
 )
 from tests.proofs.real_cluster.proxy import Fault, Proxy, proxy
 
@@ -156,7 +156,7 @@ class World:
             self.restart_ended()
             return look()
 
-        return until(restarting, holds, seconds=seconds, explain=self._tails)
+        return eventually_blocking(restarting, holds, within_seconds=seconds, explain=self._tails)
 
     def restart_ended(self) -> None:
         for kept in self._kept:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.proofs.real_cluster.product import Answer, Caller, request, until
+from tests.eventually import eventually_blocking
+from tests.proofs.real_cluster.product import Answer, Caller, request
 from tests.rooms.roles.programs import Programs, programs, said
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -83,5 +84,5 @@ def test_the_bad_unit_is_failed_until_it_is_mended(dev: tuple[str, Caller]) -> N
         found["spec"]["memory"] = "16Gi"
         return request("PUT", where, found)
 
-    until(mend, lambda answer: answer.status == 200)
+    eventually_blocking(mend, lambda answer: answer.status == 200)
     caller.until("/gpu-units/bad", lambda unit: unit["phase"] == "Ready")

@@ -10,13 +10,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import not_
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.eventually import eventually_blocking
 from tests.proofs.function_chain import function as counted
-from tests.proofs.real_cluster.product import Caller, Process, request, until
+from tests.proofs.real_cluster.product import Caller, Process, request
 from tests.rooms.bus.broker import Broker, broker
 from tests.rooms.roles.programs import Programs, programs
 from tests.rooms.serverless.results.database import PASSWORD, Database, database
@@ -146,7 +148,7 @@ class Chain:
         return [each["name"] for each in units if each["name"].startswith(f"{name}-w-")]
 
     def until_none(self, name: str, *, seconds: float = 60) -> None:
-        until(lambda: self.workers(name), lambda left: not left, seconds=seconds)
+        eventually_blocking(lambda: self.workers(name), not_, within_seconds=seconds)
 
 
 @contextmanager

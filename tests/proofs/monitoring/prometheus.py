@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import yaml
 
+from tests.eventually import eventually_blocking
 from tests.proofs.monitoring import binaries
 from tests.proofs.monitoring.rules import groups
-from tests.proofs.real_cluster.product import until
 
 SCRAPE_SECONDS = 1
 # The port of its own choice; other lines repeat what it was asked for.
@@ -76,7 +76,7 @@ def prometheus(folder: Path, targets: Mapping[str, str]) -> Iterator[Prometheus]
             stderr=output,
         )
     try:
-        where = until(lambda: LISTENS.search(log.read_text()), bool, explain=log.read_text)
+        where = eventually_blocking(lambda: LISTENS.search(log.read_text()), explain=log.read_text)
         assert where
         yield Prometheus(f"http://{where[1]}")
     finally:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import equals, eventually_blocking
 from tests.proofs.monitoring.prometheus import Prometheus, prometheus
 from tests.proofs.monitoring.promql import parse
 from tests.proofs.monitoring.rules import Alert, alerts, queries
-from tests.proofs.real_cluster.product import Caller, Process, until
+from tests.proofs.real_cluster.product import Caller, Process
 from tests.rooms.roles.programs import programs
 
 pytestmark = pytest.mark.cluster
@@ -65,20 +66,20 @@ def scraped() -> Iterator[Prometheus]:
         targets = {f"role-{number}": each for number, each in enumerate(addresses)}
         assert len(targets) == 4, "manager, api, activator, results"
         made = stack.enter_context(prometheus(folder, targets))
-        until(lambda: made.ask("count(gpuruntime_build_info)"), bool)
+        eventually_blocking(lambda: made.ask("count(gpuruntime_build_info)"))
         work(dev)
         for _ in range(3):
             call(Caller(dev.address))
-        until(lambda: made.ask("gpuruntime_serverless_dead_letters"), bool)
-        until(
-            lambda: made.ask("rate(gpuruntime_serverless_invocations_ended_total[1m]) > 0"), bool
+        eventually_blocking(lambda: made.ask("gpuruntime_serverless_dead_letters"))
+        eventually_blocking(
+            lambda: made.ask("rate(gpuruntime_serverless_invocations_ended_total[1m]) > 0")
         )
         yield made
 
 
 def test_the_rules_are_evaluated_without_an_error(scraped: Prometheus) -> None:
     wanted = {alert.name: "ok" for alert in alerts()}
-    until(scraped.rules, lambda healths: healths == wanted)
+    eventually_blocking(scraped.rules, equals(wanted))
 
 
 @pytest.mark.parametrize("text", sorted({query.expression for query in queries()}))
@@ -87,7 +88,7 @@ def test_a_query_of_the_dashboard_has_an_answer(scraped: Prometheus, text: str) 
     if is_silent(text):
         scraped.ask(text)
     else:
-        until(lambda: scraped.ask(text), bool, seconds=10)
+        eventually_blocking(lambda: scraped.ask(text), within_seconds=10)
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)

@@ -5,9 +5,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from tests.eventually import eventually_blocking
 from tests.proofs.product.audit import Request, requests_since, wait_until_quiet, writes_since
 from tests.proofs.product.crowd import SMALL, crowd, order, seed, wait_until_running
-from tests.proofs.real_cluster.product import Caller, Installation, Process, until
+from tests.proofs.real_cluster.product import Caller, Installation, Process
 
 UNITS = 200
 CALLERS = 16
@@ -48,7 +49,7 @@ class Fleet:
 
     def wait_until_reconciled(self, since: float) -> None:
         """All its units, and nothing comes of it any more."""
-        until(self.reconciles, lambda count: count >= since + UNITS)
+        eventually_blocking(self.reconciles, lambda count: count >= since + UNITS)
         self.wait_until_quiet()
 
     def wait_until_quiet(self) -> None:

@@ -8,11 +8,13 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from operator import not_
 from typing import Any, Final
 
 from gpuruntime.manifests import kustomization
 from gpuruntime.models.kinds import labels
-from tests.proofs.real_cluster.product import MANIFESTS, Caller, Installation, until
+from tests.eventually import equals, eventually_blocking
+from tests.proofs.real_cluster.product import MANIFESTS, Caller, Installation
 from tests.proofs.real_cluster.proxy import Fault, Proxy, Refusal, Script, Write
 
 API_VERSION = f"{labels.GROUP}/v1alpha1"
@@ -108,7 +110,11 @@ class Rarely:
         return next((each for each in found if each["metadata"]["name"] == name), None)
 
     def gone(self, kind: str, namespace: str, name: str, seconds: float = 60.0) -> None:
-        until(lambda: self.there(kind, namespace, name), lambda one: one is None, seconds=seconds)
+        eventually_blocking(
+            lambda: self.there(kind, namespace, name),
+            lambda one: one is None,
+            within_seconds=seconds,
+        )
 
     def ready(self, name: str) -> Any:
         return self.caller.until(f"/gpu-units/{name}", lambda view: view["phase"] == "Ready")
@@ -128,7 +134,7 @@ class Rarely:
         self.caller.get("/gpu-units/nobody?lifecycle=stock")
         for kind, child in (("service", "unit-web"), ("deployment", "unit-web")):
             self.kubectl("-n", self.made.instance, "delete", kind, child)
-            until(lambda: self.there(f"{kind}s", self.made.instance, child), bool)  # noqa: B023
+            eventually_blocking(lambda: self.there(f"{kind}s", self.made.instance, child))  # noqa: B023
         self.caller.put("/gpu-units/web", {"template": {"ports": []}})
         self.gone("services", self.made.instance, "unit-web")
         assert self.caller.put("/gpu-units/web", {"suspended": True}).status == 200
@@ -138,10 +144,10 @@ class Rarely:
         body = {"operationID": "disk", "name": "disk", "size": "1Gi", "prepare": FILL}
         served = {**body, "accessor": {"enabled": True}}
         assert self.caller.post("/gpu-storages", served).status in MADE
-        until(lambda: self.made.objects("jobs", self.made.instance), bool)
+        eventually_blocking(lambda: self.made.objects("jobs", self.made.instance))
         assert self.caller.put("/gpu-storages/disk", {"size": "2Gi"}).status == 200
         server = "storage-accessor-disk"
-        until(lambda: self.there("deployments", self.made.instance, server), bool)
+        eventually_blocking(lambda: self.there("deployments", self.made.instance, server))
         off = {"accessor": {"enabled": False}}
         assert self.caller.put("/gpu-storages/disk", off).status == 200
         self.gone("deployments", self.made.instance, server)
@@ -215,9 +221,9 @@ class Rarely:
         [deployment, *_] = self.made.objects("deployments", self.made.stock)
         name = deployment["metadata"]["name"]
         self.kubectl("-n", self.made.stock, "scale", f"deployment/{name}", "--replicas=0")
-        until(
+        eventually_blocking(
             lambda: self.there("deployments", self.made.stock, name)["spec"]["replicas"],
-            lambda replicas: replicas == 1,
+            equals(1),
         )
 
     def stock_fails_twice_for_one_reason(self) -> None:
@@ -241,10 +247,10 @@ class Rarely:
         self.claim("last", specName="rare.3")
         self.gone("stockpools", self.made.stock, pool, LATE_SECONDS)
         maps = f"/api/v1/namespaces/{self.made.system}/configmaps"
-        until(
+        eventually_blocking(
             lambda: self._buried(self.made.plane.request("GET", maps)["items"], "once"),
-            lambda found: not found,
-            seconds=LATE_SECONDS,
+            not_,
+            within_seconds=LATE_SECONDS,
         )
 
     def callers_are_looked_up(self) -> None:
@@ -269,7 +275,7 @@ class Rarely:
                 with error:
                     return error.code
 
-        until(status, lambda found: found == 403)
+        eventually_blocking(status, equals(403))
 
     def a_function_has_a_worker_whose_login_is_edited(self) -> None:
         """The next leader looks again; what an earlier worker of the name left goes first."""
@@ -294,8 +300,8 @@ class Rarely:
         }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(left))
         self.apply("GPUUnit", self.made.instance, "echo", function("echo", minAvailableCount=1))
-        until(lambda: self.there("gpuunits", self.made.instance, seat), bool)
-        until(lambda: self._deletes_of(secret), bool)
+        eventually_blocking(lambda: self.there("gpuunits", self.made.instance, seat))
+        eventually_blocking(lambda: self._deletes_of(secret))
         free = json.dumps({"metadata": {"finalizers": None}})
         at = ("-n", self.made.instance)
         self.kubectl(*at, "patch", "secret", secret, "--type=merge", "-p", free)
@@ -305,7 +311,7 @@ class Rarely:
         version = self.there("secrets", self.made.instance, secret)["metadata"]["resourceVersion"]
         assert self.manager.stop() == 0
         self.start_manager()
-        until(
+        eventually_blocking(
             lambda: self.there("secrets", self.made.instance, secret)["metadata"],
             lambda metadata: metadata["resourceVersion"] != version,
         )
@@ -323,12 +329,12 @@ class Rarely:
             unit = self.there("gpuunits", self.made.instance, "mounting")
             return str(unit.get("status", {}).get("serverless", {}).get("reason", ""))
 
-        lacking = until(reason, bool)
+        lacking = eventually_blocking(reason)
         for is_suspended, told in ((True, "suspended"), (False, lacking)):
             change = json.dumps({"spec": {"suspended": is_suspended}})
             unit = ("-n", self.made.instance, "gpuunit", "mounting")
             self.kubectl("patch", *unit, "--type=merge", "-p", change)
-            until(reason, lambda found: found == told)  # noqa: B023
+            eventually_blocking(reason, equals(told))
 
     def _deletes_of(self, secret: str) -> list[Any]:
         return [
@@ -367,9 +373,9 @@ class Rarely:
 
     def _until_stock(self, pod: dict[str, Any], phase: str) -> None:
         name = pod["metadata"]["labels"][labels.UNIT]
-        until(
+        eventually_blocking(
             lambda: self.there("gpuunits", self.made.stock, name)["status"]["phase"],
-            lambda found: found == phase,
+            equals(phase),
         )
 
 

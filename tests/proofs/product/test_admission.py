@@ -6,12 +6,14 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from operator import not_
 from typing import Any
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.proofs.real_cluster.product import Installation, installation, until
+from tests.proofs.real_cluster.product import Installation, installation
 
 pytestmark = pytest.mark.cluster
 
@@ -95,7 +97,7 @@ class Admitted:
                 lambda: self.status("editor", "gpuunits/seat", nodeName=mark)
             )
 
-        until(is_enforced, bool)
+        eventually_blocking(is_enforced)
 
 
 def refused(act: Callable[[], None]) -> bool:
@@ -211,7 +213,7 @@ def test_the_garbage_collector_finds_nothing_in_its_way(admitted: Admitted) -> N
         admitted.patch(api, f"gpuunits/{name}", CLAIM)
     admitted.create("editor", "next", ownerReferences=[{**owner, "blockOwnerDeletion": False}])
     plane.kubectl("-n", stock, "delete", "gpuunit", "seat", "--cascade=foreground")
-    until(lambda: admitted.made.objects("gpuunits", stock), lambda found: not found)
+    eventually_blocking(lambda: admitted.made.objects("gpuunits", stock), not_)
 
 
 def test_the_end_of_a_namespace_takes_a_claimed_unit_along(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.proofs.real_cluster.product import MANIFESTS, Installation, until
+from tests.eventually import equals, eventually_blocking
+from tests.proofs.real_cluster.product import MANIFESTS, Installation
 
 pytestmark = pytest.mark.cluster
 
@@ -99,7 +100,7 @@ def test_the_cluster_says_who_calls_and_what_they_may(
 
     assert status(api.address, "/gpu-units", ours) == 503, "the api may not ask yet"
     allow_reviews(made)
-    until(lambda: status(api.address, "/gpu-units", ours), lambda found: found == 200)
+    eventually_blocking(lambda: status(api.address, "/gpu-units", ours), equals(200))
     assert status(api.address, "/gpu-units?lifecycle=stock", ours) == 403
     assert status(api.address, "/gpu-units/any", ours) == 403
     assert status(api.address, "/operator/stockpools", ours) == 403

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.product.conftest import Product, running
 from tests.proofs.product.crowd import (
     SMALL,
@@ -22,7 +23,7 @@ from tests.proofs.product.crowd import (
 )
 from tests.proofs.real_cluster.controlplane import ControlPlane, Options, fake_node
 from tests.proofs.real_cluster.fixtures import started
-from tests.proofs.real_cluster.product import Answer, installation, until
+from tests.proofs.real_cluster.product import Answer, installation
 
 pytestmark = pytest.mark.cluster
 
@@ -144,7 +145,7 @@ async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pendin
     wait_until_running(full.caller, "full.1", SEATS)
     assert all(nodes_of_pods(full, full.made.instance, "full.1"))
     # The garbage collector takes the other Pods, and may take its time.
-    left = until(
+    left = eventually_blocking(
         lambda: nodes_of_pods(full, full.made.stock, "full.1"), lambda pods: len(pods) == FURTHER
     )
     assert left == [""] * FURTHER

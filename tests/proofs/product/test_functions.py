@@ -4,12 +4,14 @@ Nothing runs in the Pods there: a worker never speaks, so that one that is told 
 """
 
 from collections.abc import Callable, Iterator
+from operator import not_
 from typing import Any
 
 import attrs
 import pytest
 
-from tests.proofs.real_cluster.product import Caller, Installation, Process, until
+from tests.eventually import equals, eventually_blocking
+from tests.proofs.real_cluster.product import Caller, Installation, Process
 from tests.rooms.bus.broker import Broker, broker
 
 pytestmark = pytest.mark.cluster
@@ -76,12 +78,12 @@ def test_a_function_gets_its_workers_and_gives_them_back_with_the_rights_it_has(
 ) -> None:
     assert functions.caller.post("/gpu-units", FUNCTION).status == 201
     explain = functions.activator.tail
-    until(
+    eventually_blocking(
         functions.workers,
-        lambda found: found == {"echo-w-1": "Ready", "echo-w-2": "Ready"},
+        equals({"echo-w-1": "Ready", "echo-w-2": "Ready"}),
         explain=explain,
     )
-    status = until(
+    status = eventually_blocking(
         functions.status,
         lambda status: status.get("serverless", {}).get("readyWorkers") == 2,
         explain=explain,
@@ -91,8 +93,8 @@ def test_a_function_gets_its_workers_and_gives_them_back_with_the_rights_it_has(
 
     less = {"serverless": {**TWO, "minAvailableCount": 1}}
     assert functions.caller.put("/gpu-units/echo", less).status == 200
-    until(functions.workers, lambda found: found == {"echo-w-1": "Ready"}, explain=explain)
+    eventually_blocking(functions.workers, equals({"echo-w-1": "Ready"}), explain=explain)
 
     assert functions.caller.delete("/gpu-units/echo").status == 204
-    until(functions.workers, lambda found: not found, explain=explain)
+    eventually_blocking(functions.workers, not_, explain=explain)
     assert "forbidden" not in functions.activator.log.read_text().lower()

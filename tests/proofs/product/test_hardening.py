@@ -30,8 +30,9 @@ from tests.dry_runs import (
     secret_of,
     written_once,
 )
+from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
-from tests.proofs.real_cluster.product import Installation, installation, until
+from tests.proofs.real_cluster.product import Installation, installation
 
 pytestmark = pytest.mark.cluster
 
@@ -80,7 +81,7 @@ def made(
     with installation(cluster, tmp_path_factory.mktemp(NAME), NAME) as one:
         apply(one, SANDBOX, *levels)
         for level in OPTIONS:
-            until(lambda: has_account(one, namespace_of(level)), bool)  # noqa: B023  # called at once
+            eventually_blocking(lambda: has_account(one, namespace_of(level)))  # noqa: B023  # called at once
         yield one
 
 
@@ -179,9 +180,13 @@ def test_a_quota_and_the_strictest_level_let_in_all_that_the_product_runs(
     made.manager(podSecurity="restricted", nats=broker).wait_until_ready()
     apply(made, *orders(made))
     for kind, count in (("gpuunits", 2), ("gpustorages", 2)):
-        until(lambda: ready(made, kind), lambda names: len(names) == count)  # noqa: B023  # called at once
-    until(lambda: made.objects("stockpools", made.stock), lambda seen: available(seen) == 2)
-    until(lambda: made.objects("deployments", made.instance), lambda seen: serving(seen) == 3)
+        eventually_blocking(lambda: ready(made, kind), lambda names: len(names) == count)  # noqa: B023  # called at once
+    eventually_blocking(
+        lambda: made.objects("stockpools", made.stock), lambda seen: available(seen) == 2
+    )
+    eventually_blocking(
+        lambda: made.objects("deployments", made.instance), lambda seen: serving(seen) == 3
+    )
     for namespace, pods in ((made.stock, "2"), (made.instance, "3")):
         refused = [
             each["message"]
@@ -189,7 +194,7 @@ def test_a_quota_and_the_strictest_level_let_in_all_that_the_product_runs(
             if each["reason"] == "FailedCreate"
         ]
         assert refused == []
-        until(lambda: pods_counted(made, namespace), lambda count: count == pods)  # noqa: B023  # called at once
+        eventually_blocking(lambda: pods_counted(made, namespace), equals(pods))  # noqa: B023  # called at once
     (secret,) = made.objects("secrets", made.instance)
     assert secret["metadata"]["name"] == "unit-echo-w-1"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.product.conftest import Product, running
 from tests.proofs.product.crowd import (
     Crowd,
@@ -20,7 +21,7 @@ from tests.proofs.product.crowd import (
     wait_until_sound,
 )
 from tests.proofs.real_cluster.controlplane import ControlPlane
-from tests.proofs.real_cluster.product import Answer, installation, until
+from tests.proofs.real_cluster.product import Answer, installation
 
 pytestmark = pytest.mark.cluster
 
@@ -221,4 +222,4 @@ def pods_behind(product: Product, service: str) -> set[str]:
             if end["conditions"]["ready"]
         }
 
-    return until(ready, bool)
+    return eventually_blocking(ready)

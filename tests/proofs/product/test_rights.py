@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.product.rarely import API_VERSION, STORIES, Rarely
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.proofs.real_cluster.product import installation, until
+from tests.proofs.real_cluster.product import installation
 from tests.proofs.real_cluster.proxy import Proxy, proxy
 from tests.rooms.bus.broker import broker
 from tests.rooms.manifests import rights
@@ -111,4 +112,4 @@ def test_a_child_that_holds_up_its_owner_needs_a_right_of_its_own(
         except ControlPlaneError as error:
             return str(error)
 
-    until(refusal, lambda said: "cannot set blockOwnerDeletion" in said)
+    eventually_blocking(refusal, lambda said: "cannot set blockOwnerDeletion" in said)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.product.conftest import Product, running
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.fixtures import started
-from tests.proofs.real_cluster.product import Caller, Installation, installation, request, until
+from tests.proofs.real_cluster.product import Caller, Installation, installation, request
 
 pytestmark = pytest.mark.cluster
 
@@ -110,11 +111,11 @@ def test_a_control_plane_that_goes_away_is_told_and_comes_back(own_product: Prod
     plane.start("kube-apiserver")
     plane.wait_until_ready()
     caller.until("/health", lambda health: health["kubernetesConnected"])
-    made = until(
+    made = eventually_blocking(
         lambda: caller.post("/gpu-units", unit("late")), lambda answer: answer.status in (200, 201)
     )
     caller.until("/gpu-units/late", lambda unit: unit["phase"] == "Ready")
-    left = until(
+    left = eventually_blocking(
         lambda: caller.get("/gpu-units?lifecycle=stock").data, lambda stock: len(stock) == 1
     )
     assert left[0]["name"] != made.data["sourceStock"]["name"]

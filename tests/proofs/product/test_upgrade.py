@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.product.fleet import Fleet
 from tests.proofs.product.newer import LABEL
-from tests.proofs.real_cluster.product import until
 
 pytestmark = pytest.mark.cluster
 
@@ -35,7 +35,9 @@ def change(fleet: Fleet, name: str) -> None:
     key = fleet.key(name)
     old = fleet.pods()[key]
     assert fleet.caller.put(f"/gpu-units/{name}", {"image": "python:3.13"}).status == 200
-    until(lambda: fleet.pods().get(key, set()), lambda new: len(new) == 1 and not new & old)
+    eventually_blocking(
+        lambda: fleet.pods().get(key, set()), lambda new: len(new) == 1 and not new & old
+    )
     fleet.caller.until(f"/gpu-units/{name}", lambda unit: unit["phase"] == "Ready")
     fleet.wait_until_quiet()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import equals, eventually_blocking
 from tests.proofs.product.conftest import Product
-from tests.proofs.real_cluster.product import until
 from tests.walkthrough import STOCK, UNIT
 
 pytestmark = pytest.mark.cluster
@@ -55,7 +55,7 @@ def the_pod_of(product: Product, name: str) -> dict[str, Any]:
         items: list[dict[str, Any]] = json.loads(found)["items"]
         return [each for each in items if "deletionTimestamp" not in each["metadata"]]
 
-    return until(pods, lambda found: len(found) == 1)[0]
+    return eventually_blocking(pods, lambda found: len(found) == 1)[0]
 
 
 def apply(product: Product, document: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready(product: Produ
     assert first.post("/operator/stock-units", {**STOCK, "replicas": 3}).status == 409
     job = second.until("/operator/jobs/stock-g1-demo-001", lambda job: job["ready"] == 2)
     assert (job["status"], job["created"], job["type"]) == ("succeeded", 2, "seed_stock_units")
-    stock = until(
+    stock = eventually_blocking(
         lambda: second.get("/gpu-units?lifecycle=stock&specName=g1.1").data,
         lambda stock: [each["phase"] for each in stock] == ["Ready"] * 2,
     )
@@ -90,7 +90,7 @@ def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready(product: Produ
     assert view["accessURL"] == (
         "http://unit-demo-instance.runtime-instance.svc.cluster.local:8080"
     )
-    left = until(
+    left = eventually_blocking(
         lambda: second.get("/gpu-units?lifecycle=stock&specName=g1.1").data,
         lambda stock: len(stock) == 1,
     )
@@ -135,13 +135,13 @@ def test_a_pool_refills_what_was_claimed(product: Product) -> None:
     )
     assert view["phase"] == "Ready"
     assert product.caller.delete("/operator/stockpools/warm").status == 204
-    until(
+    eventually_blocking(
         lambda: product.made.objects("gpuunits", product.made.stock),
         lambda stock: not [each for each in stock if each["spec"]["specName"] == "g3.1"],
     )
-    until(
+    eventually_blocking(
         lambda: product.caller.get("/operator/stockpools/warm").status,
-        lambda status: status == 404,
+        equals(404),
     )
     assert ready(product, "from-pool")["phase"] == "Ready"
     late = product.caller.post("/operator/stockpools", pool)
@@ -232,13 +232,13 @@ def test_a_deleted_unit_takes_its_children_along_and_its_operation_is_over(
 ) -> None:
     started(product, "g9.1", "gone")
     assert product.caller.delete("/gpu-units/gone").status == 204
-    until(
+    eventually_blocking(
         lambda: product.callers[1].get("/gpu-units/gone"),
         lambda answer: answer.status == 404 and answer.code == "gpuunit_not_found",
     )
     late = product.callers[1].post("/gpu-units", unit_of("g9.1", "gone"))
     assert (late.status, late.code) == (409, "operation_finished")
-    until(
+    eventually_blocking(
         lambda: product.kubectl("get", "deploy,svc", "-n", product.made.instance, "-o", "name"),
         lambda names: "unit-gone" not in names,
     )
@@ -247,7 +247,7 @@ def test_a_deleted_unit_takes_its_children_along_and_its_operation_is_over(
 def test_an_operation_is_over_after_kubectl_deleted_its_unit_too(product: Product) -> None:
     started(product, "g10.1", "taken")
     product.kubectl("delete", "gpuunit", "taken", "-n", product.made.instance)
-    until(
+    eventually_blocking(
         lambda: product.caller.post("/gpu-units", unit_of("g10.1", "taken")),
         lambda late: late.status == 409 and late.code == "operation_finished",
     )
@@ -258,15 +258,15 @@ def test_children_that_somebody_changed_or_removed_come_back(product: Product) -
     child, namespace = "unit-mended", product.made.instance
     product.kubectl("delete", "service", child, "-n", namespace)
     product.kubectl("scale", "deployment", child, "--replicas=0", "-n", namespace)
-    until(
+    eventually_blocking(
         lambda: product.kubectl("get", "svc", "-n", namespace, "-o", "name"),
         lambda names: f"service/{child}" in names,
     )
-    until(
+    eventually_blocking(
         lambda: product.kubectl(
             "get", "deploy", child, "-n", namespace, "-o", "jsonpath={.spec.replicas}"
         ),
-        lambda replicas: replicas == "1",
+        equals("1"),
     )
     ready(product, "mended")
 

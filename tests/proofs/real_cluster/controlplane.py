@@ -28,7 +28,7 @@ POLL_SECONDS = 0.1
 HOST_PATH_ROOT = Path("/tmp/hostpath_pv")
 
 
-class ControlPlaneError(Exception):
+class ControlPlaneError(subprocess.SubprocessError):
     """A program ended, or was not ready in time; the message carries the tail of its log."""
 
 

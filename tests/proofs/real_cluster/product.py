@@ -10,7 +10,6 @@ import secrets
 import signal
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +22,8 @@ import attrs
 import yaml
 
 from gpuruntime.manifests import kustomization
-from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
+from tests.eventually import equals, eventually_blocking
+from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.processes import Keeper, tail_of
 
 T = TypeVar("T")
@@ -97,18 +97,20 @@ class Process:
         return self.exit_code()
 
     def exit_code(self) -> int:
-        code = until(lambda: self._keeper.poll(self.name), lambda code: code is not None)
+        code = eventually_blocking(
+            lambda: self._keeper.poll(self.name), lambda code: code is not None
+        )
         assert code is not None
         return code
 
     def said(self, event: str) -> dict[str, Any]:
         """The last log line with this event, once there is one."""
-        lines = until(lambda: self._lines(event), bool, explain=lambda: self._why(event))
+        lines = eventually_blocking(lambda: self._lines(event), explain=lambda: self._why(event))
         return lines[-1]
 
     def wait_until_ready(self) -> None:
         url = f"{self.operations}/readyz"
-        until(lambda: request("GET", url).status, lambda status: status == 200, explain=self.tail)
+        eventually_blocking(lambda: request("GET", url).status, equals(200), explain=self.tail)
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over all series that have these labels."""
@@ -260,10 +262,10 @@ class Caller:
         self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
     ) -> Any:
         """The data of the first answer for which it holds."""
-        answer = until(
+        answer = eventually_blocking(
             lambda: self.get(path),
             lambda answer: answer.status == 200 and holds(answer.data),
-            seconds=seconds,
+            within_seconds=seconds,
         )
         return answer.data
 
@@ -300,28 +302,6 @@ def request(method: str, url: str, body: object = None) -> Answer:
     except urllib.error.HTTPError as error:
         with error:
             return _answer(error.code, error.headers.items(), error.read())
-
-
-def until(
-    look: Callable[[], T],
-    holds: Callable[[T], bool],
-    *,
-    seconds: float = WAIT_SECONDS,
-    explain: Callable[[], str] = lambda: "",
-) -> T:
-    """What was seen when it held; a look that could not be had is taken again."""
-    deadline = time.monotonic() + seconds
-    last: T | Exception
-    while True:
-        try:
-            if holds(seen := look()):
-                return seen
-            last = seen
-        except (ControlPlaneError, OSError) as error:
-            last = error
-        if time.monotonic() > deadline:
-            raise ProcessError(f"not in {seconds:.0f} s; last seen: {last!r}\n{explain()}")
-        time.sleep(POLL_SECONDS)
 
 
 def _answer(status: int, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
 
-from tests.proofs.real_cluster.product import WAIT_SECONDS, Answer, Caller, until
+from tests.eventually import eventually_blocking
+from tests.proofs.real_cluster.product import WAIT_SECONDS, Answer, Caller
 
 # The outcome is unknown, or nobody was there: the same operation may be sent again.
 AGAIN = frozenset({429, 502, 503, 504})
@@ -32,10 +33,10 @@ class PatientCaller:
         self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
     ) -> Any:
         """The data of the first answer for which it holds."""
-        answer = until(
+        answer = eventually_blocking(
             lambda: self.get(path),
             lambda answer: answer.status == 200 and holds(answer.data),
-            seconds=seconds,
+            within_seconds=seconds,
         )
         return answer.data
 

@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Mapping
+from operator import not_
 from pathlib import Path
 from typing import Any
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.proofs.real_cluster.product import MANIFESTS, until
+from tests.proofs.real_cluster.product import MANIFESTS
 from tests.proofs.real_node import overlay, pods
 from tests.proofs.real_node.caller import PatientCaller
 from tests.proofs.real_node.overlay import SYSTEM, Part
@@ -46,7 +48,7 @@ class Deployment:
         for base in bases or ("control-plane",):
             for role in overlay.BASES[base]:
                 self._wait_for_rollout(role)
-        until(lambda: pods.answers(f"{ADDRESS}/api/v1/health"), bool)
+        eventually_blocking(lambda: pods.answers(f"{ADDRESS}/api/v1/health"))
 
     def _wait_for_rollout(self, role: str) -> None:
         target = ("-n", SYSTEM, f"deployment/gpuruntime-{role}")
@@ -69,7 +71,7 @@ class Deployment:
     def leader(self) -> str:
         """The Pod that holds the lease, if one does."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/gpuruntime-manager"
-        lease = until(lambda: self.plane.request("GET", path), bool)
+        lease = eventually_blocking(lambda: self.plane.request("GET", path))
         return str(lease["spec"].get("holderIdentity", ""))
 
     def exec(self, pod: str, *command: str) -> str:
@@ -98,7 +100,7 @@ class Deployment:
             self.plane.kubectl("delete", kinds, "--all", "-n", namespace, "--wait=false")
             force = ("--all", "--force", "--grace-period=0", "--wait=false")
             self.plane.kubectl("delete", "pods", *force, "-n", namespace)
-        until(lambda: self.pods_of(INSTANCE) + self.pods_of(STOCK), lambda left: not left)
+        eventually_blocking(lambda: self.pods_of(INSTANCE) + self.pods_of(STOCK), not_)
 
     def ready(self, name: str) -> dict[str, Any]:
         view: dict[str, Any] = self.caller.until(

@@ -13,9 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.processes import Keeper, tail_of
-from tests.proofs.real_cluster.product import until
 from tests.proofs.real_node import configuration
 from tests.proofs.real_node.configuration import NAME, Layout
 
@@ -103,7 +103,9 @@ class Node:
                 raise NodeError(f"{name} ended with {code}:\n{tail_of(self._log(name))}")
             return condition()
 
-        until(has_come, bool, seconds=START_SECONDS, explain=lambda: tail_of(self._log(name)))
+        eventually_blocking(
+            has_come, within_seconds=START_SECONDS, explain=lambda: tail_of(self._log(name))
+        )
 
     def _has_runtime(self) -> bool:
         try:

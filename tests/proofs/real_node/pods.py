@@ -4,8 +4,8 @@ import json
 import urllib.request
 from typing import Any
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.proofs.real_cluster.product import until
 from tests.proofs.real_node.stock_images import BUSYBOX, PYTHON
 
 WAIT_SECONDS = 30.0
@@ -51,14 +51,16 @@ def status(plane: ControlPlane, name: str, namespace: str = "default") -> dict[s
 
 
 def wait_for_phase(plane: ControlPlane, name: str, phase: str) -> dict[str, Any]:
-    return until(
-        lambda: status(plane, name), lambda seen: seen["phase"] == phase, seconds=WAIT_SECONDS
+    return eventually_blocking(
+        lambda: status(plane, name),
+        lambda seen: seen["phase"] == phase,
+        within_seconds=WAIT_SECONDS,
     )
 
 
 def ask(url: str) -> str:
     """From the node itself, which hears later than the API server that a Pod is ready."""
-    return until(lambda: _answer(url), bool, seconds=WAIT_SECONDS)
+    return eventually_blocking(lambda: _answer(url), within_seconds=WAIT_SECONDS)
 
 
 def answers(url: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuruntime.reconcilers.unit import status as unit_status
-from tests.proofs.real_cluster.product import until
+from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_node.deployment import INSTANCE, RESTS, Deployment
 from tests.proofs.real_node.images import Image
 from tests.proofs.real_node.node import Node
@@ -94,14 +94,14 @@ def test_a_failure_is_told_as_soon_as_the_kubelet_tells_it_and_mended_by_a_put(
 ) -> None:
     failing.claim(SPEC, cleared, image=image, template=template)
     selector = f"runtime.lokiwager.io/unit={cleared}"
-    until(
+    eventually_blocking(
         lambda: json.dumps([pod["status"] for pod in failing.pods_of(INSTANCE, selector)]),
         lambda told: heard in told,
     )
-    seen = until(
+    seen = eventually_blocking(
         lambda: condition(failing, cleared),
         lambda one: heard in one["message"] and said in one["message"],
-        seconds=PATIENCE_SECONDS,
+        within_seconds=PATIENCE_SECONDS,
         explain=lambda: json.dumps(condition(failing, cleared)),
     )
     assert (seen["status"], seen["reason"]) == ("False", "PodStartupFailed")
@@ -135,16 +135,16 @@ def test_too_few_gpus_are_told_in_the_scheduler_s_words_until_there_are_enough(
 def missing(product: Deployment) -> Iterator[Deployment]:
     """With a unit that says which storage it lacks."""
     apply_unit(product, "mounting", storageMounts=[{"name": "late", "mountPath": "/models"}])
-    seen = until(
+    seen = eventually_blocking(
         lambda: condition(product, "mounting"),
         lambda one: "storage late does not exist" in one["message"],
-        seconds=PATIENCE_SECONDS,
+        within_seconds=PATIENCE_SECONDS,
     )
     assert (seen["status"], seen["reason"]) == ("False", "StorageNotReady")
     assert product.pods_of(INSTANCE, "runtime.lokiwager.io/unit=mounting") == []
     yield product
     assert product.caller.delete("/gpu-units/mounting").status == 204
-    until(lambda: product.caller.get("/gpu-units/mounting").status, lambda status: status == 404)
+    eventually_blocking(lambda: product.caller.get("/gpu-units/mounting").status, equals(404))
 
 
 def test_a_storage_that_is_not_there_is_named_until_nobody_asks_for_it(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
+from operator import not_
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ import pytest
 
 from gpuruntime.bus.messages import Record, read
 from gpuruntime.models.kinds.invocations import State
-from tests.proofs.real_cluster.product import until
+from tests.eventually import eventually_blocking
 from tests.proofs.real_node import enclosure
 from tests.proofs.real_node.configuration import POD_CIDR
 from tests.proofs.real_node.deployment import INSTANCE, MANAGER, Deployment
@@ -151,7 +152,9 @@ def test_the_moments_of_call_and_worker_follow_each_other_and_add_up(called: Cal
 
 
 def test_the_result_is_a_row_of_the_database(called: Called, stored: Database) -> None:
-    row = until(lambda: asyncio.run(row_of(stored, "first")), lambda found: found is not None)
+    row = eventually_blocking(
+        lambda: asyncio.run(row_of(stored, "first")), lambda found: found is not None
+    )
     assert row
     record = read(row, Record)
     assert (record.state, record.workerName) == (State.SUCCEEDED, WORKER)
@@ -164,7 +167,7 @@ def test_at_rest_the_function_has_no_worker_again(called: Called, functions: Dep
         "/gpu-units?lifecycle=instance", lambda units: [one["name"] for one in units] == ["echo"]
     )[0]
     assert unit["phase"] == "Ready"
-    until(lambda: functions.pods_of(INSTANCE), lambda left: not left)
+    eventually_blocking(lambda: functions.pods_of(INSTANCE), not_)
     [view] = functions.caller.get("/serverless/functions").data
     assert (view["workers"]["desired"], view["workers"]["ready"]) == (0, 0)
     assert functions.caller.get("/operator/audit").data["breaches"] == []

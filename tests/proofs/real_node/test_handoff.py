@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.real_cluster.product import until
+from tests.eventually import eventually_blocking
 from tests.proofs.real_node.deployment import INSTANCE, RESTS, STOCK, Deployment
 from tests.proofs.real_node.images import Image
 from tests.proofs.real_node.node import GPUS, Node
@@ -46,7 +46,7 @@ def gpus_in_use(product: Deployment) -> int:
 def claim_patiently(product: Deployment, name: str) -> None:
     body = {"operationID": f"unit-{name}", "name": name, "specName": "crowd.1"}
     wanted = {**body, "image": BUSYBOX, "template": RESTS}
-    until(
+    eventually_blocking(
         lambda: product.caller.post("/gpu-units", wanted).status,
         lambda status: status in (200, 201),
     )
@@ -95,7 +95,9 @@ def test_a_claim_from_a_warm_pool_starts_without_a_pull(
     empty.caller.until("/operator/stockpools/warm", lambda seen: seen["available"] == 1)
     empty.claim("warm.1", "warmed", image=WARM, template=RESTS)
     assert empty.ready("warmed")["image"] == WARM
-    told = until(lambda: events_of(empty, "warmed"), lambda events: "Pulled" in events)
+    told = eventually_blocking(
+        lambda: events_of(empty, "warmed"), lambda events: "Pulled" in events
+    )
     assert "already present on machine" in told["Pulled"]
     assert "Pulling" not in told
 

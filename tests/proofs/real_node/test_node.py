@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
-from tests.proofs.real_cluster.product import until
 from tests.proofs.real_node import pods
 from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.stock_images import BUSYBOX
@@ -30,7 +30,7 @@ def server(plane: ControlPlane, client: pods.Client) -> str:
     pods.wait_for_phase(plane, "server", "Running")
     found = plane.request("GET", "/api/v1/namespaces/default/services/server")
     address = str(found["spec"]["clusterIP"])
-    until(lambda: pods.answers(f"http://{address}:8080"), bool)
+    eventually_blocking(lambda: pods.answers(f"http://{address}:8080"))
     return address
 
 
@@ -66,7 +66,9 @@ def test_a_pod_gets_its_gpus_and_one_that_wants_too_many_waits(
     pods.apply(plane, pods.pod("half", "sleep", "1d", image=BUSYBOX, **wanted))
     pods.wait_for_phase(plane, "half", "Running")
     pods.apply(plane, pods.pod("too-many", "sleep", "1d", image=BUSYBOX, **wanted))
-    seen = until(lambda: pods.status(plane, "too-many"), lambda seen: bool(seen.get("conditions")))
+    seen = eventually_blocking(
+        lambda: pods.status(plane, "too-many"), lambda seen: bool(seen.get("conditions"))
+    )
     assert "Insufficient nvidia.com/gpu" in seen["conditions"][0]["message"]
     plane.kubectl("delete", "pod", "half", "too-many")
 
@@ -84,10 +86,10 @@ def test_a_process_that_takes_more_memory_than_its_limit_is_killed(
 def test_an_image_that_nobody_brought_fails_at_once(plane: ControlPlane, real_node: Node) -> None:
     del real_node
     pods.apply(plane, pods.pod("unknown", "run", image="nowhere.example/none:1"))
-    seen = until(
+    seen = eventually_blocking(
         lambda: pods.status(plane, "unknown"),
         lambda seen: "waiting" in json.dumps(seen) and "ImagePull" in json.dumps(seen),
-        seconds=10,
+        within_seconds=10,
     )
     assert "no such host" in json.dumps(seen)
     plane.kubectl("delete", "pod", "unknown")
@@ -101,6 +103,6 @@ def test_pods_stay_when_a_program_of_the_node_is_killed(
     real_node.kill(program)
     real_node.start(program)
     real_node.wait_until_ready()
-    until(lambda: pods.answers("http://server.default.svc.cluster.local:8080"), bool)
-    until(lambda: client.answers(f"http://{server}:8080"), bool)
+    eventually_blocking(lambda: pods.answers("http://server.default.svc.cluster.local:8080"))
+    eventually_blocking(lambda: client.answers(f"http://{server}:8080"))
     assert pods.status(plane, "server")["containerStatuses"][0]["containerID"] == before

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.proofs.real_cluster.product import until
+from tests.eventually import eventually_blocking
 from tests.proofs.real_node import pods
 from tests.proofs.real_node.deployment import ADDRESS, INSTANCE, Deployment
 from tests.proofs.real_node.load import load
@@ -38,9 +38,9 @@ def unharmed(steady: Deployment) -> Iterator[Deployment]:
     before = pod_of(steady)
     yield steady
     url = str(steady.ready(STEADY)["accessURL"])
-    until(lambda: pods.answers(url), bool)
+    eventually_blocking(lambda: pods.answers(url))
     assert pod_of(steady) == before
-    until(
+    eventually_blocking(
         lambda: steady.caller.get("/operator/audit"),
         lambda report: report.status == 200 and report.data["breaches"] == [],
     )
@@ -85,7 +85,7 @@ def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
         if leader.startswith(pod["metadata"]["name"])
     )
     unharmed.plane.kubectl("delete", "pod", pod, "-n", SYSTEM, "--force", "--grace-period=0")
-    until(unharmed.leader, lambda name: bool(name) and name != leader)
+    eventually_blocking(unharmed.leader, lambda name: bool(name) and name != leader)
     unharmed.seed("led.1", 1, memory="64Mi")
     unharmed.claim("led.1", "after-leader", image=PYTHON, template=TEMPLATE)
     unharmed.ready("after-leader")
@@ -95,7 +95,7 @@ def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
 def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deployment) -> None:
     before = unharmed.plane.audit_size()
     with load(ADDRESS, "killed") as running:
-        until(lambda: len(running.names), lambda count: count > 10)
+        eventually_blocking(lambda: len(running.names), lambda count: count > 10)
         pod = unharmed.pods("api")[0]["metadata"]["name"]
         unharmed.plane.kubectl("delete", "pod", pod, "-n", SYSTEM, "--force", "--grace-period=0")
         unharmed.wait_until_rolled_out()
@@ -106,7 +106,7 @@ def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deploymen
 def test_a_rolling_update_fails_no_request(unharmed: Deployment) -> None:
     before = unharmed.plane.audit_size()
     with load(ADDRESS, "rolled") as running:
-        until(lambda: len(running.names), lambda count: count > 10)
+        eventually_blocking(lambda: len(running.names), lambda count: count > 10)
         unharmed.plane.kubectl("rollout", "restart", "-n", SYSTEM, "deployment/gpuruntime-api")
         unharmed.wait_until_rolled_out()
     assert running.failures == []

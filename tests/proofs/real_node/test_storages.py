@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.proofs.real_cluster.product import until
+from tests.eventually import eventually_blocking
 from tests.proofs.real_node import pods
 from tests.proofs.real_node.configuration import NAME
 from tests.proofs.real_node.deployment import ADDRESS, Deployment
@@ -95,7 +95,7 @@ def reader(product: Deployment, name: str) -> str:
 
 def file(path: str, data: bytes | None = None) -> bytes:
     """Through the API; ready is what the kubelet says, and kube-proxy hears of it later."""
-    answer = until(lambda: ask_for(path, data), lambda answer: answer.status < 500)
+    answer = eventually_blocking(lambda: ask_for(path, data), lambda answer: answer.status < 500)
     assert answer.status < 300, answer
     return answer.body
 

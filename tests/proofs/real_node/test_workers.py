@@ -3,14 +3,16 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from operator import not_
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuruntime.models.kinds.invocations import State
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
-from tests.proofs.real_cluster.product import Installation, installation, until
+from tests.proofs.real_cluster.product import Installation, installation
 from tests.proofs.real_node import enclosure
 from tests.proofs.real_node.images import Image
 from tests.proofs.real_node.node import Node
@@ -107,7 +109,7 @@ async def test_a_worker_reaches_a_socket_of_whichever_user_and_drains_before_it_
         made.manager(podSecurity=level, podDefaults=small, nats=nats).wait_until_ready()
         async with bus(queue.url, level) as queued:
             declare(made, unprivileged)
-            until(lambda: seen(made), lambda told: told.startswith("Ready"))
+            eventually_blocking(lambda: seen(made), lambda told: told.startswith("Ready"))
             await accept(queued, "short", payload=0)
             first = await ended(queued, "short")
             assert (first.state, bytes(first.body)) == (State.SUCCEEDED, str(uid).encode())
@@ -116,7 +118,7 @@ async def test_a_worker_reaches_a_socket_of_whichever_user_and_drains_before_it_
             made.plane.kubectl("delete", "gpuunit", "echo-w-1", "-n", made.instance)
             last = await ended(queued, "long")
             assert (last.state, last.attempt) == (State.SUCCEEDED, 1)
-        until(lambda: made.objects("pods", made.instance), lambda left: not left)
+        eventually_blocking(lambda: made.objects("pods", made.instance), not_)
 
 
 async def until_running(queued: Bus, name: str) -> None:

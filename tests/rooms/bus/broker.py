@@ -23,9 +23,9 @@ from gpuruntime.bus.provisioning import declare_consumer, declare_stream
 from gpuruntime.bus.records import Records
 from gpuruntime.bus.session import open_session
 from gpuruntime.bus.streams import StreamOptions, consumer_declaration, declarations
-from tests.eventually import eventually
+from tests.eventually import equals, eventually, eventually_blocking
 from tests.proofs.real_cluster.processes import Keeper
-from tests.proofs.real_cluster.product import NOWHERE, until
+from tests.proofs.real_cluster.product import NOWHERE
 
 FUNCTION = "echo"
 LOOPBACK = "127.0.0.1"
@@ -58,7 +58,7 @@ class Broker:
         argv = [_program(), "-c", str(config), "--ports_file_dir", str(self.folder)]
         self._pid = self._keeper.start(self._name, argv, self.folder / "broker.log")
         ports = self.folder / f"nats-server_{self._pid}.ports"
-        told = until(lambda: _read(ports), bool, explain=self._tail)
+        told = eventually_blocking(lambda: _read(ports), explain=self._tail)
         self._port = int(told["nats"][0].rpartition(":")[2])
 
     def kill(self) -> None:
@@ -68,7 +68,7 @@ class Broker:
         """Returns when it stands still: the signal takes its time."""
         os.kill(self._pid, signal.SIGSTOP)
         stat = Path(f"/proc/{self._pid}/stat")
-        until(lambda: stat.read_text().rpartition(")")[2].split()[0], lambda state: state == "T")
+        eventually_blocking(lambda: stat.read_text().rpartition(")")[2].split()[0], equals("T"))
 
     def resume(self) -> None:
         os.kill(self._pid, signal.SIGCONT)

@@ -15,7 +15,7 @@ import pytest
 from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.framework.echo import echo
 from gpuruntime.framework.server import serving
-from tests.proofs.real_cluster.product import until
+from tests.eventually import eventually_blocking
 from tests.rooms.framework.sockets import client, framework, serving_to
 
 CALL = {"version": "v1", "invocationID": "one", "attempt": 2, "payload": {"a": [1, None]}}
@@ -180,7 +180,7 @@ def test_the_echo_module_serves_until_sigterm_and_exits_0() -> None:
         argv = [sys.executable, "-m", "gpuruntime.framework.echo", "--socket", where.socketPath]
         process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
         try:
-            until(lambda: asked(where.socketPath), lambda told: b"200 OK" in told)
+            eventually_blocking(lambda: asked(where.socketPath), lambda told: b"200 OK" in told)
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0
         finally:

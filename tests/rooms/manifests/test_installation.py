@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from gpuruntime.manifests import overlays
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.proofs.real_cluster.fixtures import started
-from tests.proofs.real_cluster.product import until
 from tests.rooms.manifests.overlays import MANIFESTS, documents
 
 pytestmark = pytest.mark.cluster
@@ -85,7 +85,7 @@ def test_the_server_has_nothing_to_say_against_the_policies(full: ControlPlane) 
             each["metadata"]["name"]: each.get("status", {}).get("typeChecking") for each in found
         }
 
-    seen = until(checks, lambda found: None not in found.values())
+    seen = eventually_blocking(checks, lambda found: None not in found.values())
     assert seen == {"gpuruntime-claims": {}, "gpuruntime-status": {}}
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.processes import Keeper
-from tests.proofs.real_cluster.product import NOWHERE, Process, until
+from tests.proofs.real_cluster.product import NOWHERE, Process
 
 ANY_PORT = "127.0.0.1:0"
 # The last line that dev says when everything is up.
@@ -68,7 +69,7 @@ def said(process: Process, word: str) -> str:
 
 def wait_for(process: Process, words: str) -> str:
     """The log as soon as these words are in it."""
-    text = until(
+    text = eventually_blocking(
         process.log.read_text,
         lambda text: words in text or process.has_ended,
         explain=process.tail,

@@ -16,9 +16,9 @@ from gpuruntime.models.kubernetes.cluster import LEASES
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import Settings, load
-from tests.eventually import equals, eventually
+from tests.eventually import equals, eventually, eventually_blocking
 from tests.faults import FaultyTransport
-from tests.proofs.real_cluster.product import request, until
+from tests.proofs.real_cluster.product import request
 from tests.rooms.bus.broker import Broker, Bus, bus
 from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Cluster, Document
 from tests.rooms.roles.programs import Programs, said
@@ -120,7 +120,7 @@ def test_the_program_scales_on_a_cluster_and_stops_on_a_signal(
     activator = program.start(
         "activator", "--kubeconfig", kubeconfig, nats={"url": shared.url, "subjectPrefix": prefix}
     )
-    status = until(
+    status = eventually_blocking(
         lambda: request("GET", server + path).document.get("status", {}),
         lambda status: "serverless" in status,
         explain=activator.tail,

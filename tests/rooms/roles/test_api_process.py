@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_cluster.processes import reserved_port
-from tests.proofs.real_cluster.product import Answer, Caller, Process, request, until
+from tests.proofs.real_cluster.product import Answer, Caller, Process, request
 from tests.rooms.roles.programs import Programs, programs, said
 
 DEAD = "http://127.0.0.1:1"
@@ -86,7 +87,7 @@ def test_without_a_cluster_it_starts_says_why_and_heals_by_itself(
     with programs(tmp_path) as program:
         server = yaml.safe_load(program.cluster().read_text())["clusters"][0]["cluster"]["server"]
         api = program.start("api")
-        view = until(lambda: health(api), lambda view: bool(view["kubernetesError"]))
+        view = eventually_blocking(lambda: health(api), lambda view: bool(view["kubernetesError"]))
         assert view["status"] == "degraded"
         assert "~/.kube/config: no such file" in view["kubernetesError"]
         assert not view["kubernetesConnected"]
@@ -96,7 +97,7 @@ def test_without_a_cluster_it_starts_says_why_and_heals_by_itself(
 
         path.parent.mkdir()
         kubeconfig(path, server)
-        view = until(lambda: health(api), lambda view: view["status"] == "ok")
+        view = eventually_blocking(lambda: health(api), lambda view: view["status"] == "ok")
         assert view["kubernetesConnected"]
         assert view["cacheSynced"]
         assert view["kubernetesError"] == ""
@@ -109,7 +110,7 @@ def test_when_the_cluster_goes_away_it_stays_ready_and_says_so(program: Programs
     api = program.start("api", "--kubeconfig", said(cluster, "kubeconfig"))
     api.wait_until_ready()
     cluster.kill()
-    view = until(lambda: health(api), lambda view: not view["kubernetesConnected"])
+    view = eventually_blocking(lambda: health(api), lambda view: not view["kubernetesConnected"])
     assert view["status"] == "degraded"
     assert view["kubernetesError"]
     assert view["cacheSynced"], "what was read last still stands"
@@ -187,7 +188,7 @@ def test_callers_are_asked_who_they_are_and_a_new_file_of_tokens_holds(
     assert _status(api, "first") == 503, "known, and there is no cluster"
     assert (_status(api, ""), _status(api, "second")) == (401, 401)
     tokens.write_text(_tokens("second"))
-    until(lambda: _status(api, "second"), lambda status: status == 503)
+    eventually_blocking(lambda: _status(api, "second"), equals(503))
     assert _status(api, "first") == 401
 
 
@@ -212,9 +213,9 @@ def test_on_sigterm_work_in_hand_ends_and_new_work_is_not_taken(program: Program
         assert b"200 OK" in idle.recv(4096)
         os.kill(cluster.pid, signal.SIGSTOP)
         busy.sendall(HEALTH.replace(b"health", b"gpu-units/nobody"))
-        until(lambda: health(api)["status"], lambda status: status == "ok")
+        eventually_blocking(lambda: health(api)["status"], equals("ok"))
         os.kill(api.pid, signal.SIGTERM)
-        until(lambda: readiness(api), lambda answer: answer.status == 503)
+        eventually_blocking(lambda: readiness(api), lambda answer: answer.status == 503)
         with pytest.raises(ConnectionRefusedError):
             connection(api)
         assert idle.recv(4096) == b"", "nobody waits for who asks nothing"
@@ -236,6 +237,6 @@ def test_a_second_signal_ends_it_at_once(program: Programs) -> None:
     api = program.start("api", "--kube-mode", "off")
     with half_a_request(api):
         os.kill(api.pid, signal.SIGTERM)
-        until(lambda: readiness(api), lambda answer: answer.status == 503)
+        eventually_blocking(lambda: readiness(api), lambda answer: answer.status == 503)
         os.kill(api.pid, signal.SIGTERM)
         assert api.exit_code() == 128 + signal.SIGTERM

@@ -27,8 +27,8 @@ from gpuruntime.settings.access import TlsSettings
 from gpuruntime.settings.schema import Settings, load
 from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
-from tests.eventually import eventually
-from tests.proofs.real_cluster.product import Process, until
+from tests.eventually import eventually, eventually_blocking
+from tests.proofs.real_cluster.product import Process
 from tests.rooms.api.service import INVOCATIONS, STORAGES, UNITS, service
 from tests.rooms.bus.broker import SMALL, Broker, broker
 from tests.rooms.kube.servers import Authority
@@ -132,7 +132,9 @@ def test_roles_that_are_refused_on_every_side_tell_no_secret(
             },
         )
         for role in (api, results, activator, worker):
-            until(role.log.read_text, lambda text: "broker lost" in text, explain=role.tail)
+            eventually_blocking(
+                role.log.read_text, lambda text: "broker lost" in text, explain=role.tail
+            )
         answers = [
             asked(f"{api.address}/api/v1/{path}", f"{CANARY}-caller", body)
             for path in ("health", "gpu-units", "operator/audit")

@@ -14,7 +14,8 @@ import yaml
 
 from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.conftest import SEED
-from tests.proofs.real_cluster.product import Process, request, until
+from tests.eventually import eventually_blocking
+from tests.proofs.real_cluster.product import Process, request
 from tests.rooms.bus.broker import broker
 from tests.rooms.operations.cluster import READY
 from tests.rooms.roles.programs import Programs
@@ -94,7 +95,7 @@ def test_no_request_gets_an_answer_that_the_document_does_not_promise(
         *("api", "--kubeconfig", str(kubeconfig)), nats={"url": queue}, auth=asking(program)
     )
     api.wait_until_ready()
-    until(lambda: health_of(api), lambda health: health["queueConnected"])
+    eventually_blocking(lambda: health_of(api), lambda health: health["queueConnected"])
     config = program.folder / "schemathesis.toml"
     config.write_text(CONFIG)
     ended = subprocess.run(

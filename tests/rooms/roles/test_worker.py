@@ -25,8 +25,8 @@ from gpuruntime.roles.worker import REREAD_SECONDS, WorkerRole, worker_options_o
 from gpuruntime.settings.schema import Settings, load
 from gpuruntime.worker.framework import framework
 from gpuruntime.worker.worker import Worker
-from tests.eventually import eventually
-from tests.proofs.real_cluster.product import Process, request, until
+from tests.eventually import eventually, eventually_blocking
+from tests.proofs.real_cluster.product import Process, request
 from tests.rooms.bus.broker import FUNCTION, Broker, bus
 from tests.rooms.roles.programs import Programs
 from tests.rooms.worker.invocations import accept
@@ -205,7 +205,7 @@ def test_it_is_ready_once_its_framework_is_and_until_it_is_drained(
     program: Programs, shared: Broker, where: Where
 ) -> None:
     process = start(program, shared.url, "ready", where)
-    until(lambda: readiness(process), lambda told: "framework" in told)
+    eventually_blocking(lambda: readiness(process), lambda told: "framework" in told)
     with echo(where):
         process.wait_until_ready()
         assert request("GET", f"{process.operations}/drain").status == 200

@@ -10,7 +10,8 @@ import pytest
 from gpuruntime.embedded.processes.programs import Program
 from gpuruntime.settings.schema import HelperSettings
 from tests import file_server
-from tests.proofs.real_cluster.product import Caller, until
+from tests.eventually import equals, eventually_blocking
+from tests.proofs.real_cluster.product import Caller
 from tests.rooms.roles.dev.test_dev import SIMULATED, calling
 from tests.rooms.roles.programs import Programs
 
@@ -47,7 +48,7 @@ def test_files_are_served_by_a_program_on_the_path(program: Programs, tmp_path: 
     changed = {"accessor": {"enabled": True, "writable": False}}
     assert caller.put("/gpu-storages/models", changed).status == 200
     assert asked(dev.address, "PUT", "/b.txt", b"hello")[0] == 405
-    until(lambda: asked(dev.address, path="/a.txt"), lambda told: told == (200, b"hello"))
+    eventually_blocking(lambda: asked(dev.address, path="/a.txt"), equals((200, b"hello")))
 
     assert caller.put("/gpu-storages/models", {"accessor": None}).status == 200
     assert asked(dev.address, path="/a.txt")[0] == 409

@@ -7,13 +7,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import datetime
+from operator import not_
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.proofs.real_cluster.product import Caller, request, until
+from tests.eventually import eventually_blocking
+from tests.proofs.real_cluster.product import Caller, request
 from tests.rooms.roles.programs import Programs, programs, said
 
 STOCK = {"operationID": "stock", "specName": "f1", "memory": "16Gi", "gpu": 1, "replicas": 12}
@@ -150,8 +152,8 @@ def test_a_worker_that_nobody_needs_goes_with_its_processes(dev: Dev) -> None:
     dev.declare("brief", idleTimeoutSeconds=1)
     worker = dev.call("brief")["workerName"]
     number = dev.number_of(worker, "runtime")
-    until(lambda: dev.workers_of("brief"), lambda workers: not workers)
-    until(lambda: is_running(number), lambda runs: not runs)
+    eventually_blocking(lambda: dev.workers_of("brief"), not_)
+    eventually_blocking(lambda: is_running(number), not_)
     assert dev.call("brief")["body"] == PAYLOAD, "and the next one comes when it is needed"
 
 
@@ -197,4 +199,4 @@ def test_the_processes_of_workers_end_with_dev(tmp_path: Path, number: int) -> N
         worker = dev.call("echo")["workerName"]
         left = [dev.number_of(worker, name) for name in ("worker", "runtime")]
         os.kill(dev.process.pid, number)
-        until(lambda: [pid for pid in left if is_running(pid)], lambda running: not running)
+        eventually_blocking(lambda: [pid for pid in left if is_running(pid)], not_)

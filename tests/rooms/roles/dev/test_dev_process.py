@@ -6,12 +6,14 @@ import signal
 import socket
 import subprocess
 import time
+from operator import not_
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.proofs.real_cluster.product import Caller, Process, until
+from tests.eventually import eventually_blocking
+from tests.proofs.real_cluster.product import Caller, Process
 from tests.rooms.roles.programs import ANY_PORT, Programs, said
 
 GRACE_SECONDS = 10.0
@@ -104,4 +106,4 @@ def test_a_signal_ends_it_within_the_grace_whoever_is_listening(
         assert dev.exit_code() == 0
         assert time.monotonic() - began < GRACE_SECONDS
     assert "Traceback" not in dev.log.read_text()
-    until(kubeconfig.exists, lambda is_there: not is_there)
+    eventually_blocking(kubeconfig.exists, not_)

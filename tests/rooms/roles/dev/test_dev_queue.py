@@ -3,13 +3,14 @@
 import io
 import os
 import signal
+from operator import not_
 from pathlib import Path
 
 import pytest
 
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev.broker import broker
-from tests.proofs.real_cluster.product import until
+from tests.eventually import eventually_blocking
 from tests.rooms.roles.dev.test_dev import running
 from tests.rooms.roles.dev.test_dev import said as said_in
 from tests.rooms.roles.programs import Programs, said
@@ -44,8 +45,8 @@ def test_the_queue_and_its_folder_go_with_dev(program: Programs, number: int) ->
     queue, folder = queue_of(dev.pid), Path(said(dev, "kubeconfig")).parent
     assert (folder / "nats").exists()
     os.kill(dev.pid, number)
-    until(lambda: is_running(queue), lambda runs: not runs)
-    until(folder.exists, lambda is_there: not is_there)
+    eventually_blocking(lambda: is_running(queue), not_)
+    eventually_blocking(folder.exists, not_)
 
 
 def test_the_end_of_the_queue_ends_dev_and_is_told(program: Programs) -> None:

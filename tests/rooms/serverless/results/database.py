@@ -11,14 +11,16 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from operator import not_
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import attrs
 
+from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_cluster.processes import Keeper
-from tests.proofs.real_cluster.product import NOWHERE, until
+from tests.proofs.real_cluster.product import NOWHERE
 
 URL_VARIABLE = "GPURUNTIME_TEST_POSTGRES_URL"
 USER = "gpuruntime"
@@ -97,9 +99,9 @@ class Database:
 
     def wait(self) -> None:
         argv = [str(program("pg_isready")), "-q", "-h", str(self.folder)]
-        until(
+        eventually_blocking(
             lambda: subprocess.run(argv, check=False).returncode,
-            lambda code: code == 0,
+            equals(0),
             explain=self._tail,
         )
 
@@ -109,9 +111,9 @@ class Database:
             return
         self._is_up = False
         self._keeper.kill(self._name)
-        until(
+        eventually_blocking(
             lambda: any(folder == self._data for _, folder in _working_folders()),
-            lambda are_left: not are_left,
+            not_,
         )
 
     def pause(self) -> None:
