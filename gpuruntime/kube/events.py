@@ -6,10 +6,10 @@ finds them by involvedObject. Losing one is allowed and counted; holding up a re
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import datetime
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 from structlog import get_logger
@@ -27,7 +27,6 @@ from gpuruntime.kube.errors import (
     UnavailableError,
     UnreachableError,
 )
-from gpuruntime.kube.token_buckets import TokenBuckets
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
@@ -76,6 +75,36 @@ class _Sent:
     key: Key
     version: str
     count: int
+
+
+@attrs.define(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class TokenBuckets:
+    """Token buckets by key. The bucket unused for longest makes room for a new, full one."""
+
+    def __init__(self, *, burst: int, seconds_per_token: float, capacity: int) -> None:
+        self._burst = burst
+        self._seconds_per_token = seconds_per_token
+        self._capacity = capacity
+        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+
+    def take(self, key: Hashable, moment: float) -> bool:
+        """False when there is no token left; the moments are of one monotonic clock."""
+        bucket = self._buckets.setdefault(key, _Bucket(self._burst, moment))
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > self._capacity:
+            self._buckets.popitem(last=False)
+        gained = (moment - bucket.filled_at) / self._seconds_per_token
+        bucket.tokens = min(self._burst, bucket.tokens + gained)
+        bucket.filled_at = moment
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
 
 
 def reference_to(resource: Resource[ObjectT], metadata: ObjectMeta) -> ObjectReference:
@@ -228,6 +257,23 @@ class EventRecorder:
 
     def _drop(self, cause: str, amount: int = 1) -> None:
         self._meter.count("events_dropped_total", amount, cause=cause)
+
+
+@attrs.frozen(slots=True)
+class Note:
+    """Told again, it is counted: what changes from time to time does not belong in its words."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+def record_note(
+    recorder: EventRecorder, resource: Resource[Any], about: KubernetesObject, note: Note
+) -> None:
+    """Never waits: the Event is sent when there is time."""
+    reference = reference_to(resource, about.metadata)
+    recorder.record(reference, note.reason, note.message, is_warning=note.is_warning)
 
 
 def shortened(message: str) -> str:

@@ -6,7 +6,7 @@ A claim that goes well is told once, by its unit's Ready; stock is told of only 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gpuruntime.kube.event_notes import Note
+from gpuruntime.kube.events import Note
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.pools import StockPool, StockPoolStatus
 from gpuruntime.models.kinds.reasons import ConditionType, PoolReason, StorageReason, UnitReason

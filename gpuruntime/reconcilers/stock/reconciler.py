@@ -8,8 +8,7 @@ import structlog
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.event_notes import Note, tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note, record_note
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
@@ -151,7 +150,7 @@ class StockReconciler:
         log.info("claim freed after its grace", claimant=str(claimant))
         grace = f"{GRACE_SECONDS:.0f} s"
         text = f"no unit came of the claim for {claimant} in {grace}: free again"
-        tell(self._recorder, GPU_UNITS, stock, Note("ClaimFreed", text, is_warning=True))
+        record_note(self._recorder, GPU_UNITS, stock, Note("ClaimFreed", text, is_warning=True))
 
     async def _delete(self, stock: GPUUnit, why: str) -> None:
         self._doubts.pop(stock.metadata.key, None)

@@ -7,8 +7,7 @@ from math import inf
 from typing import Final
 
 from gpuruntime.controller.controller import Result
-from gpuruntime.kube.event_notes import tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, record_note
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.pools import STOCK_POOLS, StockPool
 from gpuruntime.models.kinds.reasons import PoolReason
@@ -82,7 +81,7 @@ class PoolRefill:
         self._reported[pool.metadata.key] = loop_time
         note = pool_note(pool, status)
         if note is not None:
-            tell(self._recorder, STOCK_POOLS, pool, note)
+            record_note(self._recorder, STOCK_POOLS, pool, note)
         return written, None
 
     def forget(self, key: Key) -> None:

@@ -13,8 +13,7 @@ import structlog
 
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.event_notes import tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, record_note
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.reasons import StorageReason
@@ -148,7 +147,7 @@ class StorageReconciler:
             storage, {"status": codec.to_json(status)}, subresource="status"
         )
         for note in storage_notes(storage, status):
-            tell(self.recorder, GPU_STORAGES, storage, note)
+            record_note(self.recorder, GPU_STORAGES, storage, note)
         return written
 
     async def _rest(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Result | None:

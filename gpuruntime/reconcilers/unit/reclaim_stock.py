@@ -6,8 +6,7 @@ import attrs
 import structlog
 
 from gpuruntime.kube.client import Client
-from gpuruntime.kube.event_notes import Note, tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note, record_note
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
@@ -60,7 +59,7 @@ class StockReclaimer:
         self.units.write_through(named)
         log.info("lost claim replaced", stock=str(stock.metadata.key))
         note = Note("ClaimReplaced", f"claims stock {stock.metadata.key}")
-        tell(self.recorder, GPU_UNITS, unit, note)
+        record_note(self.recorder, GPU_UNITS, unit, note)
 
 
 def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:

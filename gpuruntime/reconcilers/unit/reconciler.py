@@ -9,8 +9,7 @@ import structlog
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.event_notes import Note, tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note, record_note
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.reasons import UnitReason
 from gpuruntime.models.kinds.tombstones import Tombstone
@@ -195,7 +194,9 @@ class UnitReconciler:
             return
         log.warning("unit of a finished operation removed", uid=unit.metadata.uid)
         text = f"operation {provenance.operation_of(unit)} has ended: its unit is removed"
-        tell(self.recorder, GPU_UNITS, unit, Note("OperationFinished", text, is_warning=True))
+        record_note(
+            self.recorder, GPU_UNITS, unit, Note("OperationFinished", text, is_warning=True)
+        )
 
     async def _hold(self, unit: GPUUnit, reason: UnitReason, message: str) -> None:
         await self.runner.report(unit, Verdict(reason=reason, message=message))

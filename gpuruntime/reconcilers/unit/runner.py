@@ -10,8 +10,7 @@ import structlog
 from gpuruntime.controller.controller import DONE, Result
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.event_notes import tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, record_note
 from gpuruntime.meter import Meter, NullMeter
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.encoding.json import JsonObject
@@ -211,7 +210,7 @@ class Runner:
             log.info("phase changed", phase=str(status.phase), reason=str(verdict.reason))
         note = unit_note(unit, status, is_stock=self._is_stock(key))
         if note is not None:
-            tell(self.recorder, GPU_UNITS, unit, note)
+            record_note(self.recorder, GPU_UNITS, unit, note)
 
     def _measure_start(self, before: Timeline, now: Timeline) -> None:
         """Once in the life of a unit: its timeline tells the first start alone."""

@@ -11,8 +11,7 @@ import structlog
 from gpuruntime.bus.errors import BusError
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import NotFoundError
-from gpuruntime.kube.event_notes import Note, tell
-from gpuruntime.kube.events import EventRecorder
+from gpuruntime.kube.events import EventRecorder, Note, record_note
 from gpuruntime.models.encoding import codec
 from gpuruntime.models.kinds.functions import ServerlessStatus
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
@@ -69,7 +68,7 @@ class FunctionStatus:
         memory.told_at = loop.time()
         note = function_note(before, memory.status, spec_name=template.spec.specName)
         if note is not None:
-            tell(self.recorder, GPU_UNITS, template, note)
+            record_note(self.recorder, GPU_UNITS, template, note)
         return again
 
     async def _write(self, template: GPUUnit, status: ServerlessStatus) -> None:

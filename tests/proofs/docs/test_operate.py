@@ -14,7 +14,11 @@ def test_every_exit_code_is_there() -> None:
 
 def test_the_events_worth_an_alert_are_events() -> None:
     source = "".join(path.read_text() for path in (ROOT / "gpuruntime").rglob("*.py"))
-    (line,) = (each for each in OPERATE.prose.splitlines() if each.startswith("These events deserve an alert"))
+    (line,) = (
+        each
+        for each in OPERATE.prose.splitlines()
+        if each.startswith("These events deserve an alert")
+    )
     fields = {"rule", "remedy"}
     events = [each for each in SPAN.findall(line) if each not in fields]
     assert events

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.kube.event_notes import Note
+from gpuruntime.kube.events import Note
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.pools import StockPool, StockPoolSpec, StockPoolStatus
 from gpuruntime.models.kinds.reasons import PoolReason, StorageReason, UnitReason
