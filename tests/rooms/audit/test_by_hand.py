@@ -18,6 +18,7 @@ from gpuruntime.roles.audit import SETTLE_SECONDS, as_json, as_table, audit
 from gpuruntime.roles.cluster_connection import NoCluster
 from gpuruntime.roles.dev.dev import kubeconfig_of
 from gpuruntime.settings.schema import Settings
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE, STOCK, replica
 from tests.rooms.reconcilers.world import World, living, managing, phase_of, quiet, until
 
@@ -99,7 +100,7 @@ async def test_a_cluster_at_work_is_clean_in_both_forms() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=2)
-        await until(lambda: phase_of(world.pool()) == "Ready")
+        await until(lambda: phase_of(world.pool()), equals("Ready"))
         async with replica(world) as api:
             await api.create("one", name="one")
         await quiet(world)

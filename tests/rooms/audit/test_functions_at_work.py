@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import not_
 
 import attrs
 import pytest
 
 from gpuruntime.bus.messages import WorkerState
 from gpuruntime.reconcilers.options import SidecarOptions
+from tests.eventually import equals
 from tests.rooms.audit.onlooker import Onlooker
 from tests.rooms.reconcilers.world import OPTIONS, World, living, managing, phase_of, until
 from tests.rooms.serverless.scaling.scaled import Scaled, scaled
@@ -24,7 +26,7 @@ async def working(*, stock: int = 6) -> AsyncIterator[tuple[Scaled, Onlooker]]:
     onlooker = Onlooker(world.server)
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_pool(replicas=stock)
-        await until(lambda: phase_of(world.pool()) == "Ready")
+        await until(lambda: phase_of(world.pool()), equals("Ready"))
         async with scaled(world) as made:
             yield made, onlooker
 
@@ -60,7 +62,7 @@ async def test_a_function_is_scaled_changed_suspended_and_deleted_without_an_ala
         await made.hold(30, echo=1)
         assert len(made.workers) == 1
         made.delete("echo")
-        await until(lambda: not made.workers)
+        await until(lambda: made.workers, not_)
         await asyncio.sleep(400)
         assert onlooker.looks > 100
         onlooker.assert_clean()

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.reconcilers.unit.start_plan import Term
+from tests.eventually import equals
 from tests.faults import ANSWER_LOST
 from tests.rooms.audit.onlooker import Onlooker
 from tests.rooms.operations.cluster import INSTANCE, STOCK, replica
@@ -20,7 +21,7 @@ DISTURBED_WRITES = range(1, 19, 4)
 
 async def seeded(world: World, *, replicas: int = 3, refill: str = "Always") -> None:
     world.add_pool(replicas=replicas, refill=refill)
-    await until(lambda: phase_of(world.pool()) == "Ready")
+    await until(lambda: phase_of(world.pool()), equals("Ready"))
     await quiet(world)
 
 
@@ -49,7 +50,7 @@ async def test_a_rival_a_lost_claim_and_deletions_by_hand_raise_no_alarm() -> No
         marks = world.provenance("p-2", operation="one")
         world.add_unit("rival", annotations=marks, **envelope)
         world.claim_by_hand("p-3", "nobody", operation="three")
-        await until(lambda: len(world.units) == 2)
+        await until(lambda: len(world.units), equals(2))
         assert await api.create("two", name="two") in ("201 two", "insufficient_capacity")
         await asyncio.sleep(200)
         for name in ("one", "rival"):

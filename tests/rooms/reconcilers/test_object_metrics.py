@@ -1,8 +1,11 @@
 """What the leader tells of all objects, in a world where they come and go."""
 
+from operator import not_
+
 import pytest
 
 from gpuruntime.models.kinds.pools import STOCK_POOLS
+from tests.eventually import equals
 from tests.rooms.operations.cluster import STOCK
 from tests.rooms.reconcilers.world import Manager, World, becomes, living, managing, quiet, until
 
@@ -22,7 +25,7 @@ async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> Non
     world.add_unit("stranger", specName="nobodys")
     async with living(world), managing(world) as manager:
         census = manager.reconcilers.census
-        await until(lambda: census.stock_units()["g2", "available"] == 3)
+        await until(census.stock_units["g2", "available"], equals(3))
         await becomes(world, "stranger", "Ready")
         spec = world.pool()["spec"]["specName"]
         assert census.stock_units() == {
@@ -38,7 +41,7 @@ async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> Non
         assert census.stock_wanted() == {(spec,): 2, ("g2",): 0}
         told = {row: count for row, count in census.units().items() if count}
         assert told == {("other", "Ready"): 1}
-        await until(lambda: census.pools()["Ready",] == 2)
+        await until(lambda: census.pools()["Ready",], equals(2))
         assert census.storages() == {("Pending",): 0, ("Ready",): 0, ("Failed",): 0}
 
 
@@ -47,9 +50,9 @@ async def test_a_spec_that_no_pool_has_any_more_is_told_no_more() -> None:
     world.add_pool(replicas=1)
     async with living(world), managing(world) as manager:
         census = manager.reconcilers.census
-        await until(lambda: bool(census.stock_units()))
+        await until(census.stock_units)
         world.delete(STOCK_POOLS, STOCK, "p")
-        await until(lambda: not census.stock_units())
+        await until(census.stock_units, not_)
         assert census.stock_wanted() == {}
 
 
@@ -59,7 +62,7 @@ async def test_the_stages_of_a_unit_are_measured_once_when_it_is_first_ready() -
     world.add_unit("unit")
     async with living(world), managing(world) as manager:
         await becomes(world, "unit", "Ready")
-        await until(lambda: bool(stages(manager)))
+        await until(lambda: stages(manager))
         measured = stages(manager)
         assert measured["unit_stage_seconds ready"] == 1
         assert measured["unit_stage_seconds total"] == 1

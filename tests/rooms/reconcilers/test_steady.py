@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from operator import not_
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.children.drift import APPLIED
 from gpuruntime.reconcilers.options import PodDefaults, UnitOptions
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import (
     OPTIONS,
@@ -79,7 +81,7 @@ async def test_another_version_of_the_template_restarts_nothing_until_a_spec_cha
             assert manager.reconciles("unit") == 20
             assert versions(world) == before
             world.change(names[0], image="changed")
-            await until(lambda: zone_of(world, names[0]) == "a")
+            await until(lambda: zone_of(world, names[0]), equals("a"))
             await becomes(world, names[0], "Ready")
             await asyncio.sleep(5)
             assert changed(world, before) == {names[0]}
@@ -88,7 +90,7 @@ async def test_another_version_of_the_template_restarts_nothing_until_a_spec_cha
             await asyncio.sleep(30)
             assert versions(world) == rolled
             world.change(names[0], image="again")
-            await until(lambda: not zone_of(world, names[0]))
+            await until(lambda: zone_of(world, names[0]), not_)
 
 
 def zone_of(world: World, unit: str) -> str:

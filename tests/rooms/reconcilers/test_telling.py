@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from gpuruntime.models.kubernetes.cluster import EVENTS, PRIORITY_CLASSES
 from gpuruntime.models.kubernetes.pods import PODS
+from tests.eventually import equals
 from tests.faults import refused
 from tests.rooms.api.service import UNITS, service
 from tests.rooms.operations.cluster import INSTANCE, STOCK, replica
@@ -41,7 +42,7 @@ async def test_a_unit_tells_of_its_way_in_the_events_of_the_api() -> None:
     world.troubles["demo"] = crashing("no weights")
     async with living(world), managing(world), service(world) as api:
         world.add_pool(replicas=1, refill="Never")
-        await until(lambda: phase_of(world.pool()) == "Ready")
+        await until(lambda: phase_of(world.pool()), equals("Ready"))
         await quiet(world)
         await api.create("one", name="demo")
         await becomes(world, "demo", "Failed")
@@ -80,7 +81,7 @@ async def test_a_pool_is_told_of_once_whatever_is_claimed_from_it() -> None:
     world = World()
     async with living(world), managing(world), replica(world) as api:
         world.add_pool(replicas=2)
-        await until(lambda: phase_of(world.pool()) == "Ready")
+        await until(lambda: phase_of(world.pool()), equals("Ready"))
         assert (await api.create(name="demo")).startswith("201")
         await until(lambda: "p-3" in world.stock_names and len(world.stock_names) == 2)
         await quiet(world)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from operator import not_
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from gpuruntime.reconcilers.tombstones import (
     bury,
 )
 from gpuruntime.workqueue.queue import WorkQueue
+from tests.eventually import equals
 from tests.faults import UNREACHABLE, refused
 from tests.rooms.operations.cluster import INSTANCE, SYSTEM, Replica, clock, replica
 from tests.rooms.reconcilers.world import World, becomes, living, managing, quiet, until
@@ -125,10 +127,10 @@ async def test_a_unit_deleted_by_anybody_is_remembered_for_the_retention_and_no_
         world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
         await becomes(world, "demo", "Ready")
         world.delete(GPU_UNITS, INSTANCE, "demo")
-        await until(lambda: len(buried(world)) == 1)
+        await until(lambda: len(buried(world)), equals(1))
         await asyncio.sleep(90)
         assert len(buried(world)) == 1
-        await until(lambda: not buried(world), seconds=2 * SWEEP_SECONDS)
+        await until(lambda: buried(world), not_, seconds=2 * SWEEP_SECONDS)
 
 
 async def test_a_sweep_that_fails_is_made_up_for_by_the_next() -> None:
@@ -138,8 +140,8 @@ async def test_a_sweep_that_fails_is_made_up_for_by_the_next() -> None:
         world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
         await becomes(world, "demo", "Ready")
         world.delete(GPU_UNITS, INSTANCE, "demo")
-        await until(lambda: len(buried(world)) == 1)
-        await until(lambda: not buried(world), seconds=3 * SWEEP_SECONDS)
+        await until(lambda: len(buried(world)), equals(1))
+        await until(lambda: buried(world), not_, seconds=3 * SWEEP_SECONDS)
 
 
 async def test_a_tombstone_written_anew_during_a_sweep_counts_from_then() -> None:
@@ -186,9 +188,9 @@ async def test_a_standby_that_begins_to_lead_buries_what_the_leader_could_not() 
         assert buried(world) == []
         assert standby.transport.written() == []
         turn.set()
-        await until(lambda: len(buried(world)) == 1)
+        await until(lambda: len(buried(world)), equals(1))
         world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
-        await until(lambda: not world.units)
+        await until(lambda: world.units, not_)
 
 
 async def test_a_standby_that_begins_to_lead_asks_nothing_about_what_was_buried() -> None:
@@ -198,7 +200,7 @@ async def test_a_standby_that_begins_to_lead_asks_nothing_about_what_was_buried(
             world.add_unit("demo", annotations={labels.OPERATION_ID: "op"})
             await becomes(world, "demo", "Ready")
             delete_by_hand(world)
-            await until(lambda: len(buried(world)) == 1)
+            await until(lambda: len(buried(world)), equals(1))
             await asyncio.sleep(1)
         turn.set()
         await quiet(world)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -29,9 +29,12 @@ from gpuruntime.reconcilers.informers import ReconcilerContext
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
+from tests.eventually import equals, eventually
 from tests.faults import WRITES, FaultyTransport
 from tests.rooms.informer.harness import CountingMeter
 from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM, Cluster, Document, clock
+
+T = TypeVar("T")
 
 STEP_SECONDS = 0.2
 OPTIONS = UnitOptions()
@@ -376,15 +379,15 @@ async def living(world: World) -> AsyncIterator[None]:
         life.cancel()
 
 
-async def until(is_so: Callable[[], bool], *, seconds: float = 300.0) -> None:
-    """Fails where it does not come true in so many virtual seconds."""
-    async with asyncio.timeout(seconds):
-        while not is_so():  # noqa: ASYNC110  # virtual time costs nothing
-            await asyncio.sleep(STEP_SECONDS)
+async def until(
+    look: Callable[[], T], holds: Callable[[T], object] = bool, *, seconds: float = 300.0
+) -> None:
+    """Poll at each step of the world, for so many virtual seconds."""
+    await eventually(look, holds, within_seconds=seconds, poll_seconds=STEP_SECONDS)
 
 
 async def becomes(world: World, unit: str, phase: str, *, seconds: float = 300.0) -> None:
-    await until(lambda: phase_of(world.unit(unit)) == phase, seconds=seconds)
+    await until(lambda: phase_of(world.unit(unit)), equals(phase), seconds=seconds)
 
 
 async def quiet(world: World, *, seconds: float = 5.0) -> None:

@@ -15,6 +15,7 @@ from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import LeaderElectionSettings
+from tests.eventually import equals
 from tests.faults import ANSWER_LOST, FaultyTransport
 from tests.rooms.operations.cluster import STOCK, SYSTEM, clock
 from tests.rooms.reconcilers.world import World, until
@@ -52,7 +53,7 @@ async def leading(world: World) -> AsyncIterator[FaultyTransport]:
         process = Process(identity="second", now=clock, rng=Random(3))
         manager = Manager(settings, transport=transport, process=process)
         running = tasks.create_task(manager.run())
-        await until(lambda: holder(world) == "second")
+        await until(lambda: holder(world), equals("second"))
         await asyncio.sleep(1)
         yield transport
         await manager.drain()
@@ -102,6 +103,6 @@ async def test_a_leader_keeps_the_lease_while_a_write_of_its_own_may_land(
     async with leading(world) as transport:
         transport.on("POST", GPU_UNITS.path(namespace=STOCK), ANSWER_LOST)
         world.add_pool()
-        await until(lambda: bool(world.objects(GPU_UNITS, STOCK)))
+        await until(lambda: world.objects(GPU_UNITS, STOCK))
         await asyncio.sleep(seconds)
     assert holder(world) == left

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import World, living, managing, reason_of, until
 
@@ -17,7 +18,7 @@ async def test_a_child_of_somebody_else_is_looked_at_again_without_a_write() -> 
     async with living(world), managing(world) as manager:
         add_foreign_deployment(world)
         world.add_unit("demo")
-        await until(lambda: reason_of(world.unit("demo")) == "DeploymentSyncFailed")
+        await until(lambda: reason_of(world.unit("demo")), equals("DeploymentSyncFailed"))
         await asyncio.sleep(1)
         before, looks = manager.transport.written(), manager.reconciles("unit")
         await until(lambda: manager.reconciles("unit") > looks + 2)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from operator import not_
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from gpuruntime.models.kubernetes.secrets import SECRETS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.functions.worker_secrets import LOOK_SECONDS, RETRY_SECONDS
 from gpuruntime.reconcilers.options import SidecarOptions, UnitOptions
+from tests.eventually import equals
 from tests.faults import Fault, refused
 from tests.rooms.operations.cluster import INSTANCE, clock
 from tests.rooms.reconcilers.world import (
@@ -103,7 +105,7 @@ async def test_without_a_broker_no_worker_starts() -> None:
     world = World()
     async with living(world), managing(world):
         begin(world)
-        await until(lambda: reason_of(world.unit("demo-w-1")) == "QueueUnknown")
+        await until(lambda: reason_of(world.unit("demo-w-1")), equals("QueueUnknown"))
         assert world.objects(DEPLOYMENTS, INSTANCE) == world.objects(SECRETS, INSTANCE) == []
 
 
@@ -127,7 +129,7 @@ async def test_a_login_that_is_missing_is_named_and_found_once_it_is_there(tmp_p
     world = World()
     async with living(world), managing(world, options=with_files(tokenFile=str(token))):
         begin(world)
-        await until(lambda: reason_of(world.unit("demo-w-1")) == "WorkerSyncFailed")
+        await until(lambda: reason_of(world.unit("demo-w-1")), equals("WorkerSyncFailed"))
         assert f"cannot read {token}" in message_of(world.unit("demo-w-1"))
         token.write_text("sesame")
         await becomes(world, "demo-w-1", "Ready")
@@ -205,7 +207,7 @@ async def test_somebody_elses_secret_of_the_name_is_left_alone() -> None:
     world.call("POST", SECRETS.path(namespace=INSTANCE), foreign)
     async with living(world), managing(world, options=FUNCTIONS):
         begin(world)
-        await until(lambda: reason_of(world.unit("demo-w-1")) == "WorkerSyncFailed")
+        await until(lambda: reason_of(world.unit("demo-w-1")), equals("WorkerSyncFailed"))
         assert "Secret runtime-instance/unit-demo-w-1 has no owner" in message_of(
             world.unit("demo-w-1")
         )
@@ -226,7 +228,7 @@ async def test_another_image_of_the_worker_restarts_nobody() -> None:
             await quiet(world)
             assert world.deployment("demo-w-1")["spec"] == before
             world.delete(GPU_UNITS, INSTANCE, "demo-w-1")
-            await until(lambda: not world.objects(DEPLOYMENTS, INSTANCE))
+            await until(lambda: world.objects(DEPLOYMENTS, INSTANCE), not_)
             begin(world)
             await becomes(world, "demo-w-1", "Ready")
         template = world.deployment("demo-w-1")["spec"]["template"]

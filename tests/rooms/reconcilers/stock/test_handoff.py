@@ -1,6 +1,7 @@
 """Claims that come to a good end, to none, or to another one."""
 
 import asyncio
+from operator import not_
 
 import pytest
 
@@ -8,6 +9,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.reconcilers.unit.start_plan import Term
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE, STOCK, notes, replica
 from tests.rooms.reconcilers.world import (
     World,
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.looptime
 
 async def seeded(world: World, count: int = 1) -> None:
     world.add_pool(replicas=count, refill="Never")
-    await until(lambda: world.pool().get("status", {}).get("available") == count)
+    await until(lambda: world.pool().get("status", {}).get("available"), equals(count))
     await quiet(world)
 
 
@@ -56,7 +58,7 @@ async def test_a_mark_that_names_nobody_is_freed_and_told_of_as_such() -> None:
     async with living(world), managing(world):
         await seeded(world)
         world.claim_by_hand("p-1", "a/b", operation="lost")
-        await until(lambda: not claim_of(world, "p-1"), seconds=95)
+        await until(lambda: claim_of(world, "p-1"), not_, seconds=95)
         await quiet(world)
     assert world.told("p-1", STOCK) == [
         "ClaimFreed: no unit came of the claim for nobody in 90 s: free again"
@@ -68,8 +70,8 @@ async def test_stock_that_cannot_be_carried_out_is_freed_as_well() -> None:
     world.add_stock_unit("odd", memory="much", is_ready=False)
     world.claim_by_hand("odd", "nobody", operation="lost")
     async with living(world), managing(world):
-        await until(lambda: reason_of(world.stock("odd")) == "InvalidSpec")
-        await until(lambda: not claim_of(world, "odd"), seconds=95)
+        await until(lambda: reason_of(world.stock("odd")), equals("InvalidSpec"))
+        await until(lambda: claim_of(world, "odd"), not_, seconds=95)
 
 
 async def test_a_doubtful_claim_does_not_keep_its_stock_from_being_looked_at() -> None:
@@ -79,7 +81,7 @@ async def test_a_doubtful_claim_does_not_keep_its_stock_from_being_looked_at() -
         world.add_pool(replicas=1)
         await until(lambda: "p-1" in world.stock_names)
         world.claim_by_hand("p-1", "nobody", operation="lost")
-        await until(lambda: reason_of(world.stock("p-1")) == "PodUnschedulable", seconds=20)
+        await until(lambda: reason_of(world.stock("p-1")), equals("PodUnschedulable"), seconds=20)
 
 
 async def test_a_new_attempt_begins_a_grace_of_its_own() -> None:
@@ -91,7 +93,7 @@ async def test_a_new_attempt_begins_a_grace_of_its_own() -> None:
         world.claim_by_hand("p-1", "nobody", operation="lost", **{labels.CLAIM_ATTEMPT: "2"})
         await asyncio.sleep(80)
         assert claim_of(world, "p-1")
-        await until(lambda: not claim_of(world, "p-1"), seconds=12)
+        await until(lambda: claim_of(world, "p-1"), not_, seconds=12)
 
 
 async def test_a_new_leader_begins_the_grace_anew() -> None:
@@ -104,7 +106,7 @@ async def test_a_new_leader_begins_the_grace_anew() -> None:
         async with managing(world):
             await asyncio.sleep(80)
             assert claim_of(world, "p-1")
-            await until(lambda: not claim_of(world, "p-1"), seconds=12)
+            await until(lambda: claim_of(world, "p-1"), not_, seconds=12)
 
 
 async def test_a_unit_that_comes_at_the_end_of_the_grace_keeps_its_claim() -> None:
@@ -120,7 +122,7 @@ async def test_a_unit_that_comes_at_the_end_of_the_grace_keeps_its_claim() -> No
         assert claim_of(world, "p-1")
         manager.transport.release_watches()
         await becomes(world, "demo", "Ready")
-        await until(lambda: not world.stock_names)
+        await until(lambda: world.stock_names, not_)
 
 
 async def test_a_unit_whose_stock_is_gone_waits_for_other_stock_and_takes_it() -> None:
@@ -131,13 +133,13 @@ async def test_a_unit_whose_stock_is_gone_waits_for_other_stock_and_takes_it() -
         envelope = {name: world.stock("p-1")["spec"][name] for name in ("cpu", "memory", "gpu")}
         world.delete(GPU_UNITS, STOCK, "p-1")
         world.add_unit("demo", annotations=marks, **envelope)
-        await until(lambda: reason_of(world.unit("demo")) == "ClaimLost")
+        await until(lambda: reason_of(world.unit("demo")), equals("ClaimLost"))
         assert message_of(world.unit("demo")).startswith("stock runtime-stock/p-1 is gone; no ")
         assert phase_of(world.unit("demo")) == "Progressing"
         world.add_pool("q", replicas=1)
         await becomes(world, "demo", "Ready", seconds=30)
         assert notes(world.unit("demo"))[labels.SOURCE_STOCK] == f"{STOCK}/q-1"
-        await until(lambda: world.stock_names == ["q-2"])
+        await until(lambda: world.stock_names, equals(["q-2"]))
         await quiet(world)
     told = [each.partition(":")[0] for each in world.told("demo")]
     assert sorted(told) == ["ClaimLost", "ClaimReplaced", "DeploymentReady"]
@@ -186,7 +188,7 @@ async def test_a_unit_under_the_name_of_a_finished_operation_is_removed() -> Non
         world.delete(GPU_UNITS, INSTANCE, "demo")
         await quiet(world)
         world.add_unit("demo", annotations=marks)
-        await until(lambda: not world.units)
+        await until(lambda: world.units, not_)
         await quiet(world)
     assert "OperationFinished: operation op has ended: its unit is removed" in world.told("demo")
     assert world.objects(PODS, INSTANCE) == []
@@ -207,10 +209,10 @@ async def test_a_unit_does_not_follow_other_stock_of_the_name_that_its_own_had()
         await seeded(world)
         assert (await api.create("one", name="demo")).startswith("201")
         await becomes(world, "demo", "Ready")
-        await until(lambda: not world.stock_names)
+        await until(lambda: world.stock_names, not_)
         world.nodes["p-1"] = "node-2"
         world.add_stock_unit("p-1", is_ready=False)
-        await until(lambda: world.stock("p-1").get("status", {}).get("nodeName") == "node-2")
+        await until(lambda: world.stock("p-1").get("status", {}).get("nodeName"), equals("node-2"))
         world.change("demo", image="other")
         await until(lambda: "other" in repr(world.deployment("demo")))
     assert preferred_node(world, "demo") == ["node-1"]

@@ -7,6 +7,7 @@ import pytest
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import SERVICES
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE, STOCK
 from tests.rooms.reconcilers.world import World, becomes, living, managing, phase_of, until
 
@@ -28,7 +29,7 @@ async def test_children_of_stock_that_was_deleted_are_not_made_again() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_pool(replicas=1)
-        await until(lambda: phase_of(world.pool()) == "Ready")
+        await until(lambda: phase_of(world.pool()), equals("Ready"))
         manager.transport.hold_watches("/gpuunits")
         world.delete(GPU_UNITS, STOCK, "p-1")
         await asyncio.sleep(10)
@@ -42,5 +43,5 @@ async def test_a_child_that_somebody_deleted_is_made_again() -> None:
         await becomes(world, "demo", "Ready")
         world.delete(SERVICES, INSTANCE, "unit-demo")
         world.delete(DEPLOYMENTS, INSTANCE, "unit-demo")
-        await until(lambda: world.names(SERVICES, INSTANCE) == ["unit-demo"])
-        await until(lambda: world.names(DEPLOYMENTS, INSTANCE) == ["unit-demo"])
+        await until(lambda: world.names(SERVICES, INSTANCE), equals(["unit-demo"]))
+        await until(lambda: world.names(DEPLOYMENTS, INSTANCE), equals(["unit-demo"]))

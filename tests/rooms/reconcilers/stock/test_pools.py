@@ -1,6 +1,7 @@
 """Pools on the embedded server: what they seed, keep, give up and leave behind."""
 
 import asyncio
+from operator import not_
 
 import pytest
 
@@ -8,6 +9,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.faults import Fault, FaultyTransport, landing_late
 from tests.rooms.operations.cluster import STOCK, replica
 from tests.rooms.reconcilers.world import (
@@ -51,15 +53,15 @@ async def test_a_never_pool_made_anew_seeds_in_full_beside_what_was_taken_before
     world = World()
     async with living(world), managing(world), replica(world) as api:
         world.add_pool(replicas=2, refill="Never")
-        await until(lambda: available(world) == 2)
+        await until(lambda: available(world), equals(2))
         for name in ("a", "b"):
             assert (await api.create(name, name=name)).startswith("201")
             await becomes(world, name, "Ready")
-        await until(lambda: not world.stock_names)
+        await until(lambda: world.stock_names, not_)
         world.delete(STOCK_POOLS, STOCK, "p")
-        await until(lambda: not pools(world))
+        await until(lambda: pools(world), not_)
         world.add_pool(replicas=2, refill="Never")
-        await until(lambda: available(world) == 2)
+        await until(lambda: available(world), equals(2))
         assert world.stock_names == ["p-1", "p-2"]
 
 
@@ -68,9 +70,9 @@ async def test_a_never_pool_never_seeds_again_whoever_leads() -> None:
     async with living(world):
         async with managing(world), replica(world) as api:
             world.add_pool(replicas=2, refill="Never")
-            await until(lambda: available(world) == 2)
+            await until(lambda: available(world), equals(2))
             assert (await api.create("a", name="a")).startswith("201")
-            await until(lambda: len(world.stock_names) == 1)
+            await until(lambda: len(world.stock_names), equals(1))
             world.delete(GPU_UNITS, STOCK, world.stock_names[0])
             await quiet(world)
         async with managing(world):
@@ -85,7 +87,7 @@ async def test_a_refill_pool_makes_what_was_claimed_under_a_new_ordinal() -> Non
     world = World()
     async with living(world), managing(world), replica(world) as api:
         world.add_pool(replicas=2)
-        await until(lambda: available(world) == 2)
+        await until(lambda: available(world), equals(2))
         assert (await api.create("a", name="a")).startswith("201")
         await becomes(world, "a", "Ready")
         await until(lambda: "p-3" in world.stock_names and available(world) == 2)
@@ -115,7 +117,7 @@ async def test_a_lowered_pool_gives_up_the_newest_unready_first_and_no_claimed_o
         await asyncio.sleep(10)
         assert world.stock_names == ["p-1", "p-2", "p-4", "p-5"]
         set_pool(world, replicas=1)
-        await until(lambda: len(world.stock_names) == 2)
+        await until(lambda: len(world.stock_names), equals(2))
         assert world.stock_names == ["p-1", "p-5"]
 
 
@@ -123,15 +125,15 @@ async def test_a_deleted_pool_takes_along_what_nobody_claimed_in_time() -> None:
     world = World()
     async with living(world), managing(world) as manager, replica(world) as api:
         world.add_pool(replicas=3, refill="Never")
-        await until(lambda: available(world) == 3)
+        await until(lambda: available(world), equals(3))
         manager.transport.hold_watches()
         assert (await api.create("a", name="a")).startswith("201")
         (taken,) = [each["metadata"]["name"] for each in world.claimed]
         world.delete(STOCK_POOLS, STOCK, "p")
         manager.transport.release_watches()
-        await until(lambda: not pools(world))
+        await until(lambda: pools(world), not_)
         await becomes(world, "a", "Ready")
-        await until(lambda: not world.stock_names)
+        await until(lambda: world.stock_names, not_)
         assert world.unit("a")["metadata"]["annotations"]["runtime.lokiwager.io/source-stock"] == (
             f"{STOCK}/{taken}"
         )
@@ -142,11 +144,11 @@ async def test_a_create_that_lands_while_its_pool_goes_makes_no_ordinal_twice() 
     async with living(world), managing(world) as manager:
         manager.transport.on("POST", "gpuunits", landing_late(30.0))
         world.add_pool(refill="Never")
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         world.delete(STOCK_POOLS, STOCK, "p")
         await asyncio.sleep(40)
         assert world.stock_names == ["p-1"]
-        await until(lambda: not pools(world), seconds=30)
+        await until(lambda: pools(world), not_, seconds=30)
         await quiet(world, seconds=60)
         assert world.stock_names == []
         assert world.made(GPU_UNITS)["POST"] == 1
@@ -156,13 +158,13 @@ async def test_what_a_pool_that_goes_has_recorded_waits_for_no_create() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_pool()
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         manager.transport.on("POST", "gpuunits", landing_late(30.0))
         set_pool(world, replicas=2)
-        await until(lambda: available(world) == 2)
+        await until(lambda: available(world), equals(2))
         world.delete(STOCK_POOLS, STOCK, "p")
-        await until(lambda: world.stock_names == ["p-2"], seconds=1)
-        await until(lambda: not pools(world), seconds=90)
+        await until(lambda: world.stock_names, equals(["p-2"]), seconds=1)
+        await until(lambda: pools(world), not_, seconds=90)
         assert world.stock_names == []
 
 
@@ -170,13 +172,13 @@ async def test_a_second_envelope_of_a_spec_name_seeds_nothing_until_the_first_is
     world = World()
     async with living(world), managing(world):
         world.add_pool("old")
-        await until(lambda: available(world, "old") == 1)
+        await until(lambda: available(world, "old"), equals(1))
         world.add_pool("new", gpu=2)
-        await until(lambda: reason_of(world.pool("new")) == "SpecConflict")
+        await until(lambda: reason_of(world.pool("new")), equals("SpecConflict"))
         assert (phase_of(world.pool("new")), world.stock_names) == ("Failed", ["old-1"])
         assert "pool old gives g1.1 another envelope" in message_of(world.pool("new"))
         world.delete(STOCK_POOLS, STOCK, "old")
-        await until(lambda: available(world, "new") == 1, seconds=10)
+        await until(lambda: available(world, "new"), equals(1), seconds=10)
         assert world.stock_names == ["new-1"]
 
 
@@ -184,15 +186,15 @@ async def test_a_pool_that_seeds_nothing_keeps_no_other_from_the_envelope_in_for
     world = World()
     async with living(world), managing(world):
         world.add_pool("old")
-        await until(lambda: available(world, "old") == 1)
+        await until(lambda: available(world, "old"), equals(1))
         world.add_pool("bad", gpu=2)
-        await until(lambda: reason_of(world.pool("bad")) == "SpecConflict")
+        await until(lambda: reason_of(world.pool("bad")), equals("SpecConflict"))
         await asyncio.sleep(1)
         world.add_pool("new")
-        await until(lambda: available(world, "new") == 1)
+        await until(lambda: available(world, "new"), equals(1))
         assert world.stock_names == ["new-1", "old-1"]
         world.delete(STOCK_POOLS, STOCK, "old")
-        await until(lambda: world.stock_names == ["new-1"])
+        await until(lambda: world.stock_names, equals(["new-1"]))
         await asyncio.sleep(60)
         assert (world.stock_names, available(world, "new")) == (["new-1"], 1)
 
@@ -214,7 +216,7 @@ async def test_nothing_of_a_pool_that_is_gone_is_kept_in_mind() -> None:
         assert len(remembered(manager)) == 2
         for name in ("a", "b"):
             world.delete(STOCK_POOLS, STOCK, name)
-        await until(lambda: not pools(world))
+        await until(lambda: pools(world), not_)
         await asyncio.sleep(1)
         assert not remembered(manager)
 
@@ -223,12 +225,12 @@ async def test_a_used_up_pool_is_kept_for_the_retention_and_then_goes() -> None:
     world = World()
     async with living(world), managing(world, retention_seconds=60.0), replica(world) as api:
         world.add_pool(refill="Never")
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         assert (await api.create("a", name="a")).startswith("201")
-        await until(lambda: phase_of(world.pool()) == "Empty")
+        await until(lambda: phase_of(world.pool()), equals("Empty"))
         await asyncio.sleep(50)
         assert pools(world) == ["p"]
-        await until(lambda: not pools(world), seconds=30)
+        await until(lambda: pools(world), not_, seconds=30)
     assert phase_of(world.unit("a")) == "Ready"
 
 
@@ -236,11 +238,11 @@ async def test_a_pool_with_a_bad_quantity_names_the_field_and_is_mended_at_once(
     world = World()
     async with living(world), managing(world):
         world.add_pool(memory="not-a-quantity")
-        await until(lambda: reason_of(world.pool()) == "InvalidSpec")
+        await until(lambda: reason_of(world.pool()), equals("InvalidSpec"))
         assert message_of(world.pool()).startswith("spec.memory: ")
         assert world.stock_names == []
         set_pool(world, memory="2Gi")
-        await until(lambda: available(world) == 1, seconds=10)
+        await until(lambda: available(world), equals(1), seconds=10)
 
 
 async def test_stock_of_a_pool_that_is_gone_goes_unless_somebody_holds_it() -> None:
@@ -248,15 +250,15 @@ async def test_stock_of_a_pool_that_is_gone_goes_unless_somebody_holds_it() -> N
     async with living(world):
         async with managing(world):
             world.add_pool(replicas=2)
-            await until(lambda: available(world) == 2)
+            await until(lambda: available(world), equals(2))
         world.claim_by_hand("p-2", "nobody", operation="x")
         path = STOCK_POOLS.path(namespace=STOCK, name="p")
         world.call("PATCH", path, {"metadata": {"finalizers": None}})
         world.delete(STOCK_POOLS, STOCK, "p")
         async with managing(world):
-            await until(lambda: world.stock_names == ["p-2"])
+            await until(lambda: world.stock_names, equals(["p-2"]))
             # Its claim ends with the grace, and so does it.
-            await until(lambda: not world.stock_names)
+            await until(lambda: world.stock_names, not_)
 
 
 async def test_a_name_that_is_taken_holds_its_ordinal_up_until_it_is_free() -> None:
@@ -264,11 +266,11 @@ async def test_a_name_that_is_taken_holds_its_ordinal_up_until_it_is_free() -> N
     world.add_stock_unit("p-1", pool="")
     async with living(world), managing(world):
         world.add_pool(replicas=2, refill="Never")
-        await until(lambda: reason_of(world.pool()) == "StockSyncFailed")
+        await until(lambda: reason_of(world.pool()), equals("StockSyncFailed"))
         assert "stock runtime-stock/p-1 is not of this pool" in message_of(world.pool())
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         world.delete(GPU_UNITS, STOCK, "p-1")
-        await until(lambda: available(world) == 2, seconds=120)
+        await until(lambda: available(world), equals(2), seconds=120)
         assert world.stock_names == ["p-1", "p-2"]
 
 
@@ -276,12 +278,12 @@ async def test_a_pool_that_is_raised_before_its_end_lives_on() -> None:
     world = World()
     async with living(world), managing(world, retention_seconds=60.0), replica(world) as api:
         world.add_pool(refill="Never")
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         assert (await api.create("a", name="a")).startswith("201")
-        await until(lambda: phase_of(world.pool()) == "Empty")
+        await until(lambda: phase_of(world.pool()), equals("Empty"))
         await asyncio.sleep(30)
         set_pool(world, replicas=2)
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         await asyncio.sleep(60)
         assert world.stock_names == ["p-2"]
         assert "used-up" not in repr(world.pool()["metadata"]["annotations"])
@@ -291,7 +293,7 @@ async def test_a_claim_that_comes_before_the_removal_keeps_its_unit() -> None:
     world = World()
     async with living(world), managing(world) as manager:
         world.add_pool(replicas=3)
-        await until(lambda: available(world) == 3)
+        await until(lambda: available(world), equals(3))
         manager.transport.on(
             "DELETE",
             "gpuunits/p-3",
@@ -310,7 +312,7 @@ async def test_stock_that_cannot_be_carried_out_says_so() -> None:
     world = World()
     world.add_stock_unit("odd", memory="much", is_ready=False)
     async with living(world), managing(world):
-        await until(lambda: reason_of(world.stock("odd")) == "InvalidSpec")
+        await until(lambda: reason_of(world.stock("odd")), equals("InvalidSpec"))
         assert phase_of(world.stock("odd")) == "Failed"
 
 
@@ -318,7 +320,7 @@ async def test_a_pool_without_our_finalizer_is_not_kept_from_going() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool()
-        await until(lambda: available(world) == 1)
+        await until(lambda: available(world), equals(1))
         path = STOCK_POOLS.path(namespace=STOCK, name="p")
         world.call("PATCH", path, {"metadata": {"finalizers": ["example.test/theirs"]}})
         world.delete(STOCK_POOLS, STOCK, "p")
@@ -338,5 +340,5 @@ async def test_stock_that_can_be_claimed_is_not_told_behind_all_that_is_yet_to_b
 
     async with living(world), managing(world, prepare=slowly):
         world.add_pool(replicas=100)
-        await until(lambda: bool(ready(world)))
+        await until(lambda: ready(world))
         assert world.made(DEPLOYMENTS)["POST"] < 50

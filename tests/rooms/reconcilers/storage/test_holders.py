@@ -23,6 +23,7 @@ from gpuruntime.reconcilers.storage.mount_plan import Mountable
 from gpuruntime.reconcilers.storage.writes import StorageWrites
 from gpuruntime.reconcilers.unit.start_locks import StartLocks
 from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS, Term
+from tests.eventually import equals
 from tests.faults import FaultyTransport, landing_late, slow
 from tests.rooms.operations.cluster import INSTANCE, clock
 from tests.rooms.reconcilers.world import OPTIONS, SETTLED, World, becomes, living, managing, until
@@ -170,7 +171,7 @@ async def test_the_late_start_of_a_dead_leader_mounts_no_storage_of_another_unit
     world = World()
     add_storage(world)
     async with living(world), managing(world) as first:
-        await until(lambda: bool(world.objects(VOLUME_CLAIMS, INSTANCE)))
+        await until(lambda: world.objects(VOLUME_CLAIMS, INSTANCE))
         bind(world)
         first.transport.on("POST", "/deployments", landing_late(20.0), times=99)
         world.add_unit("a", storageMounts=MOUNTS)
@@ -185,7 +186,7 @@ async def test_the_late_start_of_a_dead_leader_mounts_no_storage_of_another_unit
         world.change("a", storageMounts=[{"name": "missing", "mountPath": "/data"}])
         world.add_unit("b", storageMounts=MOUNTS)
         async with managing(world, term=term):
-            await until(lambda: mounting(world) == {"a"})
+            await until(lambda: mounting(world), equals({"a"}))
             await asyncio.sleep(120)
             assert mounting(world) == {"a"}
             world.delete(GPU_UNITS, INSTANCE, "a")

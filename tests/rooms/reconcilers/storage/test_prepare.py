@@ -9,6 +9,7 @@ from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kubernetes.cluster import EVENTS
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.volumes import JOBS, VOLUME_CLAIMS
+from tests.eventually import equals
 from tests.faults import landing_late, refused
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import World, managing, message_of, phase_of, until
@@ -37,7 +38,7 @@ async def let_go(world: World) -> str:
         "spec": {"size": "1Gi", "prepare": FILL},
     }
     world.call("POST", GPU_STORAGES.path(namespace=INSTANCE), body)
-    await until(lambda: bool(world.objects(VOLUME_CLAIMS, INSTANCE)))
+    await until(lambda: world.objects(VOLUME_CLAIMS, INSTANCE))
     bound = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
     say(world, VOLUME_CLAIMS, STORAGE.name, bound)
     await until(lambda: job_of(world) is not None and not job_of(world)["spec"]["suspend"])
@@ -53,7 +54,7 @@ async def filled(world: World) -> None:
         "lastTransitionTime": "2025-01-01T00:00:00Z",
     }
     say(world, JOBS, name, {"conditions": [complete]})
-    await until(lambda: phase_of(world.objects(GPU_STORAGES, INSTANCE)[0]) == "Ready")
+    await until(lambda: phase_of(world.objects(GPU_STORAGES, INSTANCE)[0]), equals("Ready"))
 
 
 async def test_a_job_whose_create_lands_when_its_run_is_over_runs_nothing() -> None:

@@ -11,6 +11,7 @@ from gpuruntime.models.kinds.pools import STOCK_POOLS
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import SERVICES
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.faults import ANSWER_LOST, Fault, FaultyTransport, refused
 from tests.rooms.operations.cluster import STOCK, replica
 from tests.rooms.reconcilers.world import World, living, managing, phase_of, quiet, until
@@ -23,7 +24,7 @@ CONFLICT = refused(409, "Conflict")
 
 async def seeded(world: World, count: int = 1, *, refill: str = "Never") -> None:
     world.add_pool(replicas=count, refill=refill)
-    await until(lambda: world.pool().get("status", {}).get("available") == count)
+    await until(lambda: world.pool().get("status", {}).get("available"), equals(count))
     await quiet(world)
 
 
@@ -121,11 +122,12 @@ async def serve_one(world: World) -> None:
     await until(lambda: is_all_ready(world) or bool(world.units))
     if not world.units:
         await claimed(world)
-    await until(lambda: phase_of(world.units[0]) == "Ready", seconds=900)
+    await until(lambda: phase_of(world.units[0]), equals("Ready"), seconds=900)
     counts = ("seeded", "consumed", "available")
     wanted = {"seeded": 2, "consumed": 1, "available": 1}
     await until(
-        lambda: {name: world.pool().get("status", {}).get(name) for name in counts} == wanted,
+        lambda: {name: world.pool().get("status", {}).get(name) for name in counts},
+        equals(wanted),
         seconds=900,
     )
     await quiet(world)

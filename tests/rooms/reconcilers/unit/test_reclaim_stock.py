@@ -9,6 +9,7 @@ from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit, GPUUnitSpec, GPUUn
 from gpuruntime.models.kubernetes.conditions import Condition
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.unit.reclaim_stock import may_take_again
+from tests.eventually import equals
 from tests.faults import ANSWER_LOST, Fault, refused
 from tests.rooms.operations.cluster import INSTANCE, STOCK, notes
 from tests.rooms.reconcilers.world import World, becomes, living, managing, reason_of, until
@@ -92,11 +93,11 @@ async def test_whatever_is_lost_on_the_way_one_stock_unit_is_used(
     async with living(world):
         async with managing(world):
             world.add_pool(replicas=3, refill="Never")
-            await until(lambda: available(world) == 3)
+            await until(lambda: available(world), equals(3))
         add_orphan(world, "p-1")
         async with managing(world, prepare=lambda transport: transport.on_write(number, fault)):
             await becomes(world, "demo", "Ready", seconds=300)
-            await until(lambda: len(world.stock_names) == 1, seconds=300)
+            await until(lambda: len(world.stock_names), equals(1), seconds=300)
     assert not notes(world.stock(world.stock_names[0])).get(labels.CLAIMED_BY)
 
 
@@ -105,9 +106,9 @@ async def test_stock_of_another_envelope_is_none() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=2, refill="Never")
-        await until(lambda: available(world) == 2)
+        await until(lambda: available(world), equals(2))
         add_orphan(world, "p-1", gpu=2)
-        await until(lambda: reason_of(world.unit("demo")) == "ClaimLost")
+        await until(lambda: reason_of(world.unit("demo")), equals("ClaimLost"))
     assert world.stock_names == ["p-2"]
     assert world.objects(GPU_UNITS, INSTANCE)[0]["status"]["phase"] == "Progressing"
 
@@ -117,10 +118,10 @@ async def test_a_claim_of_the_same_operation_for_another_request_is_waited_out()
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=2, refill="Never")
-        await until(lambda: available(world) == 2)
+        await until(lambda: available(world), equals(2))
         world.claim_by_hand("p-2", "other", operation="late", **{labels.REQUEST_HASH: "other"})
         add_orphan(world, "p-1")
-        await until(lambda: reason_of(world.unit("demo")) == "ClaimLost")
+        await until(lambda: reason_of(world.unit("demo")), equals("ClaimLost"))
         await becomes(world, "demo", "Ready", seconds=150)
     assert notes(world.unit("demo"))[labels.SOURCE_STOCK] == f"{STOCK}/p-2"
 
@@ -131,7 +132,7 @@ async def test_stock_that_refuses_its_claim_keeps_no_unit_from_the_next() -> Non
     async with living(world):
         async with managing(world):
             world.add_pool(replicas=3, refill="Never")
-            await until(lambda: available(world) == 3)
+            await until(lambda: available(world), equals(3))
         add_orphan(world, "p-1")
         world.claim_by_hand("p-2", "demo", operation="late")
         path, no = f"{GPU_UNITS.path(namespace=STOCK, name='p-2')}$", refused(422, "Invalid")

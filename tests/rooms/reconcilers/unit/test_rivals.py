@@ -7,6 +7,7 @@ import pytest
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.faults import FaultyTransport, landing_late, slow
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import World, managing, reason_of, until
@@ -50,7 +51,7 @@ async def test_a_rival_has_started_also_where_the_cache_has_yet_to_show_it() -> 
         start_by_another(world, "younger")
 
     async with managing(world, prepare=start_unseen):
-        await until(lambda: reason_of(world.unit("older")) == "OperationConflict")
+        await until(lambda: reason_of(world.unit("older")), equals("OperationConflict"))
         await until(lambda: reason_of(world.unit("younger")).startswith("Deployment"))
     assert world.names(DEPLOYMENTS, INSTANCE) == ["unit-younger"]
 

@@ -1,6 +1,7 @@
 """Units of both namespaces on the embedded server, with real caches and queues."""
 
 import asyncio
+from operator import not_
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.faults import Fault, refused
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import (
@@ -32,7 +34,7 @@ async def test_a_unit_starts_and_becomes_ready() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_unit("demo")
-        await until(lambda: phase_of(world.unit("demo")) == "Ready")
+        await until(lambda: phase_of(world.unit("demo")), equals("Ready"))
 
 
 async def test_a_unit_takes_its_own_stock_again_when_its_claim_was_cleared() -> None:
@@ -40,13 +42,13 @@ async def test_a_unit_takes_its_own_stock_again_when_its_claim_was_cleared() -> 
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=1, refill="Never")
-        await until(lambda: phase_of(world.pool()) == "Ready")
+        await until(lambda: phase_of(world.pool()), equals("Ready"))
         source = world.stock("p-1")["spec"]
         envelope = {name: source[name] for name in ("cpu", "memory", "gpu")}
         marks = world.provenance("p-1", operation="late")
         world.add_unit("demo", annotations=marks, **envelope)
-        await until(lambda: phase_of(world.unit("demo")) == "Ready")
-        await until(lambda: not world.stock_names)
+        await until(lambda: phase_of(world.unit("demo")), equals("Ready"))
+        await until(lambda: world.stock_names, not_)
 
 
 async def test_another_owners_deployment_is_left_alone_and_named_until_it_goes() -> None:
@@ -67,12 +69,12 @@ async def test_another_owners_deployment_is_left_alone_and_named_until_it_goes()
         }
         world.call("POST", "/apis/apps/v1/namespaces/runtime-instance/deployments", body)
         world.add_unit("demo")
-        await until(lambda: reason_of(world.unit("demo")) == "DeploymentSyncFailed")
+        await until(lambda: reason_of(world.unit("demo")), equals("DeploymentSyncFailed"))
         assert "has no owner: it is left as it is" in message_of(world.unit("demo"))
         assert world.deployment("demo")["metadata"]["labels"] == body["metadata"]["labels"]  # type: ignore[index]  # JSON
 
         world.call("DELETE", "/apis/apps/v1/namespaces/runtime-instance/deployments/unit-demo")
-        await until(lambda: phase_of(world.unit("demo")) == "Ready")
+        await until(lambda: phase_of(world.unit("demo")), equals("Ready"))
 
 
 async def test_another_owners_service_is_left_alone_and_named() -> None:
@@ -96,7 +98,7 @@ async def test_another_owners_service_is_left_alone_and_named() -> None:
         }
         made = world.call("POST", SERVICES.path(namespace=INSTANCE), foreign)
         world.add_unit("demo", **SERVING)
-        await until(lambda: reason_of(world.unit("demo")) == "ServiceSyncFailed")
+        await until(lambda: reason_of(world.unit("demo")), equals("ServiceSyncFailed"))
         assert "belongs to Thing anvil" in message_of(world.unit("demo"))
         (kept,) = world.objects(SERVICES, INSTANCE)
         assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
@@ -129,7 +131,7 @@ async def test_children_that_are_deleted_come_back() -> None:
         before = uids(world)
         for resource in (SERVICES, DEPLOYMENTS):
             world.delete(resource, INSTANCE, "unit-demo")
-        await until(lambda: len(uids(world) - before) == 2)
+        await until(lambda: len(uids(world) - before), equals(2))
         await becomes(world, "demo", "Ready")
 
 
@@ -176,8 +178,8 @@ async def test_a_service_goes_with_the_last_port() -> None:
         world.add_unit("demo", **SERVING)
         await becomes(world, "demo", "Ready")
         world.change("demo", template={"ports": []})
-        await until(lambda: world.objects(SERVICES, INSTANCE) == [])
-        await until(lambda: world.unit("demo")["status"].get("accessURL", "") == "")
+        await until(lambda: world.objects(SERVICES, INSTANCE), equals([]))
+        await until(lambda: world.unit("demo")["status"].get("accessURL", ""), equals(""))
         await becomes(world, "demo", "Ready")
 
 
@@ -226,7 +228,7 @@ async def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words() -> Non
     world.unschedulable["demo"] = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
     async with living(world), managing(world):
         world.add_unit("demo")
-        await until(lambda: reason_of(world.unit("demo")) == "PodUnschedulable")
+        await until(lambda: reason_of(world.unit("demo")), equals("PodUnschedulable"))
         assert message_of(world.unit("demo")) == (
             "unit-demo-1: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
         )
@@ -262,7 +264,7 @@ async def test_a_child_that_the_cluster_refuses_is_told_and_tried_again() -> Non
         ),
     ):
         world.add_unit("demo")
-        await until(lambda: reason_of(world.unit("demo")) == "DeploymentSyncFailed")
+        await until(lambda: reason_of(world.unit("demo")), equals("DeploymentSyncFailed"))
         assert "no" in message_of(world.unit("demo"))
         await becomes(world, "demo", "Ready", seconds=90)
 
@@ -289,12 +291,12 @@ async def test_a_unit_that_stops_is_isolated_until_its_last_pod_is_gone() -> Non
         path = PODS.path(namespace=INSTANCE, name=pod)
         world.call("PATCH", path, {"metadata": {"finalizers": ["tests.example.com/held"]}})
         world.change("demo", serverless={"requestID": "f"})
-        await until(lambda: not world.objects(DEPLOYMENTS, INSTANCE))
+        await until(lambda: world.objects(DEPLOYMENTS, INSTANCE), not_)
         await quiet(world)
         assert world.names(NETWORK_POLICIES, INSTANCE) == ["unit-demo"]
         world.call("PATCH", path, {"metadata": {"finalizers": None}})
-        await until(lambda: not world.objects(NETWORK_POLICIES, INSTANCE))
-        await until(lambda: reason_of(world.unit("demo")) == "QueueUnknown")
+        await until(lambda: world.objects(NETWORK_POLICIES, INSTANCE), not_)
+        await until(lambda: reason_of(world.unit("demo")), equals("QueueUnknown"))
 
 
 async def test_a_unit_deleted_while_it_is_reported_on_is_nobodys_fault() -> None:

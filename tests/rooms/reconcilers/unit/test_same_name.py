@@ -10,6 +10,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE, Document
 from tests.rooms.reconcilers.world import (
     World,
@@ -143,7 +144,7 @@ async def test_while_a_child_of_nobody_we_know_stands_there_nothing_is_listed(
     async with living(world), managing(world) as manager:
         world.call("POST", resource.path(namespace=INSTANCE), body)
         world.add_unit("demo", **SERVING)
-        await until(lambda: reason_of(world.unit("demo")) == reason)
+        await until(lambda: reason_of(world.unit("demo")), equals(reason))
         await asyncio.sleep(20)
         manager.transport.sent.clear()
         await asyncio.sleep(60)
@@ -159,7 +160,7 @@ async def test_a_pod_that_the_cache_has_not_seen_is_waited_for_as_well() -> None
         await becomes(world, "demo", "Ready")
         hold(world, PODS)
         make_again(world, **SERVING)
-        await until(lambda: reason_of(world.unit("demo")) == "DeploymentProgressing")
+        await until(lambda: reason_of(world.unit("demo")), equals("DeploymentProgressing"))
         await quiet(world)
         assert children(world) == []
 
@@ -182,7 +183,7 @@ async def test_a_restored_unit_comes_up_once_its_earlier_pod_has_ended() -> None
         path = GPU_UNITS.path(namespace=INSTANCE, name="demo", subresource="status")
         world.call("PATCH", path, {"status": status})
         async with managing(world):
-            await until(lambda: reason_of(world.unit("demo")) == "DeploymentProgressing")
+            await until(lambda: reason_of(world.unit("demo")), equals("DeploymentProgressing"))
             await quiet(world)
             assert children(world) == []
             release(world, PODS)

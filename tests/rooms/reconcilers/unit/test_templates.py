@@ -11,6 +11,7 @@ from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.pods import PODS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from gpuruntime.reconcilers.options import SidecarOptions
+from tests.eventually import equals
 from tests.rooms.operations.cluster import INSTANCE
 from tests.rooms.reconcilers.world import (
     OPTIONS,
@@ -80,11 +81,11 @@ async def test_a_unit_that_runs_gives_up_all_of_it_when_it_becomes_a_function_an
         await becomes(world, "demo", "Ready")
         before = children(world)
         world.change("demo", **FUNCTION)
-        await until(lambda: reason_of(world.unit("demo")) == "FunctionDeclared")
+        await until(lambda: reason_of(world.unit("demo")), equals("FunctionDeclared"))
         assert world.unit("demo")["status"]["accessURL"] == ""
-        await until(lambda: children(world) == [])
+        await until(lambda: children(world), equals([]))
         world.change("demo", serverless=None)
-        await until(lambda: reason_of(world.unit("demo")) == "DeploymentReady")
+        await until(lambda: reason_of(world.unit("demo")), equals("DeploymentReady"))
         assert len(children(world)) == len(before)
         types = [each["type"] for each in world.unit("demo")["status"]["conditions"]]
         assert types == ["Ready"]
@@ -102,7 +103,7 @@ async def test_the_younger_of_two_owners_is_told_of_the_elder_and_heals_when_tha
         assert reason_of(world.unit("younger")) == "ServerlessConfigInvalid"
         assert "belongs to unit elder" in message_of(world.unit("younger"))
         assert phase_of(world.unit("elder")) == "Ready"
-        await until(lambda: children(world) == [])
+        await until(lambda: children(world), equals([]))
         world.delete(GPU_UNITS, INSTANCE, "elder")
         await becomes(world, "younger", "Ready", seconds=2.0)
 
@@ -112,10 +113,12 @@ async def test_it_heals_as_well_when_the_elder_takes_another_function() -> None:
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("elder", **FUNCTION)
         world.add_unit("younger", **FUNCTION)
-        await until(lambda: {phase_of(each) for each in world.units} == {"Ready", "Failed"})
+        await until(lambda: {phase_of(each) for each in world.units}, equals({"Ready", "Failed"}))
         (owner,) = (each for each in world.units if phase_of(each) == "Ready")
         world.change(owner["metadata"]["name"], serverless={"requestID": "other"})
-        await until(lambda: {phase_of(each) for each in world.units} == {"Ready"}, seconds=2.0)
+        await until(
+            lambda: {phase_of(each) for each in world.units}, equals({"Ready"}), seconds=2.0
+        )
 
 
 async def test_what_the_activator_tells_is_kept_and_judged() -> None:
@@ -125,10 +128,12 @@ async def test_what_the_activator_tells_is_kept_and_judged() -> None:
         await becomes(world, "demo", "Ready")
         assert workers_of(world, "demo").reason == "NotScaledYet"
         scale(world, "demo", desiredWorkers=2, readyWorkers=1, reason="insufficient_capacity")
-        await until(lambda: workers_of(world, "demo").reason == "WorkersMissing", seconds=2.0)
+        await until(
+            lambda: workers_of(world, "demo").reason, equals("WorkersMissing"), seconds=2.0
+        )
         assert workers_of(world, "demo").message == "insufficient_capacity"
         scale(world, "demo", readyWorkers=2, reason="")
-        await until(lambda: workers_of(world, "demo").status == "True", seconds=2.0)
+        await until(lambda: workers_of(world, "demo").status, equals("True"), seconds=2.0)
         world.change("demo", suspended=True)
         await becomes(world, "demo", "Suspended")
         told = world.unit("demo")["status"]["serverless"]
@@ -140,7 +145,7 @@ async def test_numbers_alone_cost_no_write_of_the_managers() -> None:
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_unit("demo", **FUNCTION)
         scale(world, "demo", desiredWorkers=1, readyWorkers=1)
-        await until(lambda: phase_of(world.unit("demo")) == "Ready")
+        await until(lambda: phase_of(world.unit("demo")), equals("Ready"))
         await quiet(world)
         before = len(world.ledger.done)
         scale(world, "demo", desiredWorkers=4, readyWorkers=4, depth=9)
