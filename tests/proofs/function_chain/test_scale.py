@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.function_chain.calls import Ask, Calls, assert_right, calls, payload
 from tests.proofs.function_chain.chain import Chain, chain
-from tests.proofs.real_cluster.product import until
 
 pytestmark = pytest.mark.serverless
 
@@ -176,10 +176,10 @@ async def test_workers_are_made_anew_one_at_a_time_when_a_template_changes(made:
             envs = [{"name": "ANOTHER", "value": "version"}]
             await change(made, "changed", template={**unit["template"], "envs": envs})
             await asyncio.to_thread(
-                until,
+                eventually_blocking,
                 lambda: uids(made, "changed"),
                 lambda now: len(now) == 2 and not now & before,
-                seconds=90,
+                within_seconds=90,
             )
             await asyncio.to_thread(made.until_ready, "changed", 2)
             over.set()
