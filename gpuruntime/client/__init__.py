@@ -1,6 +1,6 @@
 """The REST API as typed Python values, with safe retries, pages and waiting."""
 
-# Only this file and that of `framework` import anything: programs need no deeper path.
+# Only this `__init__.py` and the one of `framework` import: programs need no deeper path.
 
 from gpuruntime.client import waiting
 from gpuruntime.client.client import Client, connect

@@ -5,8 +5,8 @@
     async with connect(Options(server="https://gpu.example.com", token_file="token")) as client:
         made = await client.units.create(NewUnit(specName="g1.1", image="python:3.12"))
 
-Requests that a server refuses for now, and those that are safe to send twice, are repeated with
-growing pauses; what still fails raises a ClientError.
+The client retries, with growing pauses, a request that the server refuses for now or that is safe
+to send twice. It raises a ClientError for a request that still fails.
 """
 
 import random
@@ -40,7 +40,7 @@ class Client:
         self._calls = calls
 
     async def health(self) -> Reply[HealthView]:
-        """Its version as well; asked of no cluster, and answered to everybody."""
+        """Return the API's health and version; every caller gets it, even without the cluster."""
         return await self._calls.read(path_of("health"), HealthView)
 
     async def inventory(self) -> Reply[FleetView]:
@@ -54,6 +54,9 @@ class Client:
 async def connect(
     options: Options = DEFAULTS, *, rng: random.Random | None = None
 ) -> AsyncIterator[Client]:
-    """While entered; raises ConfigurationError. The first call tells whether a server is there."""
+    """Yield a client; raise ConfigurationError if the options are wrong.
+
+    It connects with the first call, which shows whether a server is there.
+    """
     async with connected(options, rng=rng) as transport:
         yield Client(transport)

@@ -1,4 +1,4 @@
-"""Whom the API hears: a token that was given, or the one that a file holds now."""
+"""Credentials of the client: a token or the current text of a token file, and trusted CAs."""
 
 import ssl
 from pathlib import Path
@@ -8,7 +8,7 @@ from gpuruntime.errors import ConfigurationError
 
 
 def authorization_of(options: Options) -> str:
-    """Empty where no token was given; raises ConfigurationError."""
+    """Return the Authorization header, or "" without a token; raise ConfigurationError."""
     if not options.token_file:
         return _bearer(options.token, "the token")
     try:
@@ -23,18 +23,18 @@ def authorization_of(options: Options) -> str:
 
 
 def tls_of(options: Options) -> ssl.SSLContext | bool:
-    """The machine's own authorities, unless a file names others; raises ConfigurationError."""
+    """Return the trust of the CA file, or the machine's own; raise ConfigurationError."""
     if not options.ca_file:
         return True
     try:
         return ssl.create_default_context(cafile=options.ca_file)
-    except OSError as error:  # also what is no certificate
+    except OSError as error:  # also raised for a file that holds no certificate
         reason = error.strerror or "holds no certificate"
         raise ConfigurationError(f"CA file {options.ca_file}: {reason}") from error
 
 
 def _bearer(token: str, where: str) -> str:
-    """Its value stands in no message."""
+    """Return the header; no error message contains the token."""
     token = token.strip()
     if not all("!" <= letter <= "~" for letter in token):
         raise ConfigurationError(f"{where}: a token is one word of printable ASCII")

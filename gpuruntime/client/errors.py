@@ -1,4 +1,4 @@
-"""What goes wrong between a caller and the API; `certainty` says what a repetition could do."""
+"""Errors between a caller and the API; `certainty` says what a retry could do."""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -8,52 +8,52 @@ from gpuruntime.models.views.errors import ErrorDetail
 
 
 class Certainty(StrEnum):
-    # It was answered: the same again would be answered the same.
+    # The server answered: the same request would get the same answer.
     ANSWERED = "answered"
-    # Nothing was done, and the same may be done later.
+    # Nothing was done, and the same request may succeed later.
     NOTHING_DONE = "nothing_done"
-    # It may have been done, or be done yet.
+    # The request may have been done, or may yet be done.
     UNKNOWN = "unknown"
 
 
 class ClientError(GpuRuntimeError):
     certainty: ClassVar[Certainty] = Certainty.ANSWERED
-    # What the server asked to wait, where it did.
+    # Seconds that the server asked the caller to wait, if it did.
     retry_after_seconds: float | None = None
 
 
 class UnusableInputError(ClientError):
-    """The caller's own words: no request can be made of them, and none was."""
+    """The caller's input cannot become a request; nothing was sent."""
 
 
 class UnreachableServerError(ClientError):
-    """No connection, so nothing was sent."""
+    """The connection failed, so nothing was sent."""
 
     certainty = Certainty.NOTHING_DONE
 
 
 class UntrustedServerError(ClientError):
-    """Somebody is there whose certificate does not count; nothing was sent."""
+    """The server's certificate is not trusted; nothing was sent."""
 
 
 class LostAnswerError(ClientError):
-    """It was sent, or a part of it, and no answer came."""
+    """The request was sent, at least in part, and no whole answer came."""
 
     certainty = Certainty.UNKNOWN
 
 
 class UnreadableAnswerError(ClientError):
-    """What came is no answer of this API: too large, of another type, or not what was promised."""
+    """The answer is not one of this API: it is too large, of another type, or malformed."""
 
 
 class GatewayError(ClientError):
-    """Something in between answers for the API that it cannot reach."""
+    """A proxy answered for an API that it cannot reach."""
 
     certainty = Certainty.UNKNOWN
 
 
 class ProblemError(ClientError):
-    """The API says no: `code` is what to branch on, `details` name each field at fault."""
+    """The API refused the request: branch on `code`; `details` name each field at fault."""
 
     def __init__(
         self,
@@ -75,43 +75,43 @@ class ProblemError(ClientError):
 
 
 class InvalidRequestError(ProblemError):
-    """400, 413, 415: the request has to change."""
+    """The request has to change (400, 413, 415)."""
 
 
 class AccessDeniedError(ProblemError):
-    """401, 403: another token, or another right."""
+    """The caller needs another token or another right (401, 403)."""
 
 
 class NotFoundError(ProblemError):
-    """404."""
+    """The object does not exist (404)."""
 
 
 class ConflictError(ProblemError):
-    """409: as things stand now it cannot be done."""
+    """The request conflicts with the present state of the object (409)."""
 
 
 class PreconditionError(ProblemError):
-    """412: it is not any more what the caller has seen."""
+    """The object is no longer the version that the caller has read (412)."""
 
 
 class BusyError(ProblemError):
-    """408, 429, 503: not now; nothing was done."""
+    """The API cannot serve the request now; nothing was done (408, 429, 503)."""
 
     certainty = Certainty.NOTHING_DONE
 
 
 class DeadlineError(ProblemError):
-    """504: whether it was done is not known."""
+    """The API's deadline passed; the request may have been done (504)."""
 
     certainty = Certainty.UNKNOWN
 
 
 class WaitError(ClientError):
-    """What was waited for did not come."""
+    """The awaited state did not come."""
 
 
 class FailedError(WaitError):
-    """And will not, until somebody changes something: `reason` and `message` say what."""
+    """The awaited state will not come without a change; `reason` and `message` say why."""
 
     def __init__(self, what: str, *, reason: str, message: str) -> None:
         super().__init__(f"{what}: {reason}: {message}" if message else f"{what}: {reason}")
@@ -120,7 +120,7 @@ class FailedError(WaitError):
 
 
 class NotYetError(WaitError):
-    """The time is over; it may come yet."""
+    """The time to wait is over; the awaited state may still come."""
 
 
 _BY_STATUS: dict[int, type[ProblemError]] = {

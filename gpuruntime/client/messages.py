@@ -1,4 +1,4 @@
-"""Bytes and values: requests as the API reads them, and its answers as models."""
+"""Requests as bytes that the API reads, and its answers as values."""
 
 import math
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ ModelT = TypeVar("ModelT")
 
 JSON = "application/json"
 ROOT = "/api/v1"
-# Far more than anybody asks for, and far less than for ever.
+# Seconds; a longer Retry-After is ignored.
 _LONGEST_RETRY_AFTER = 3600.0
 _GATEWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Request:
-    """`path` is encoded; parameters that are empty or None are left out."""
+    """A request; `path` is encoded, and query parameters that are empty or None are left out."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Request:
     body: bytes | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict)
     repeat: Repeat = Repeat.ALWAYS
-    # None: as the options say.
+    # None takes the value of the options.
     timeout_seconds: float | None = None
 
     @property
@@ -53,7 +53,7 @@ class Request:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """The names of headers are in lower case."""
+    """An answer that was read whole; names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,18 +62,21 @@ class Answer:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Reply(Generic[ModelT]):
-    """`etag` is for a change that must meet this very version; empty where there is none."""
+    """A value of the API. Pass `etag` as `if_match` to change this version alone.
+
+    `etag` is empty if the API sent none.
+    """
 
     data: ModelT
     etag: str = ""
-    # The operation was done before: this is its object as it is now.
+    # The operation was done before; `data` is its object as it is now.
     is_replay: bool = False
     request_id: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Page(Generic[ModelT]):
-    """`next` is the cursor of the following page; empty on the last."""
+    """A page of a list; `next` is the cursor of the following page, empty on the last."""
 
     items: tuple[ModelT, ...]
     next: str = ""
@@ -91,7 +94,7 @@ class _Many:
 
 
 def path_of(*parts: str) -> str:
-    """Below the root; raises UnusableInputError for a part that would lead elsewhere."""
+    """Return the path below the root; raise UnusableInputError for an empty, `.` or `..` part."""
     for part in parts:
         if part in ("", ".", ".."):
             raise UnusableInputError(f"{part!r} is no name")
@@ -106,7 +109,7 @@ def encoded(document: JsonObject) -> bytes:
 
 
 def reply_of(answer: Answer, model: type[ModelT]) -> Reply[ModelT]:
-    """Raises ProblemError, GatewayError, UnreadableAnswerError."""
+    """Return the decoded answer; raise ProblemError, GatewayError or UnreadableAnswerError."""
     demand_success(answer)
     return Reply(
         data=_decoded(bytes(_decoded(answer.body, _One).data), model),
@@ -124,7 +127,7 @@ def page_of(answer: Answer, model: type[ModelT]) -> Page[ModelT]:
 
 
 def demand_success(answer: Answer) -> None:
-    """A body is JSON, whatever it says; only 204 has none."""
+    """Raise unless the answer is a success in JSON, or a 204, which has no body."""
     if answer.status == HTTPStatus.NO_CONTENT:
         return
     is_json = is_of_type(answer.headers, JSON)
@@ -138,7 +141,7 @@ def demand_success(answer: Answer) -> None:
 
 
 def problem_of(answer: Answer) -> ProblemError | GatewayError | UnreadableAnswerError:
-    """What an answer without success says, if it is the API that says it."""
+    """Return the error of an answer without success: a ProblemError if the API wrote it."""
     if is_of_type(answer.headers, JSON):
         try:
             error = codec.decode(answer.body, ErrorBody).error
@@ -177,7 +180,7 @@ def _decoded(data: bytes, model: type[ModelT]) -> ModelT:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """In seconds, as the API says it; a date, as a proxy might, is no reason to guess."""
+    """Return the seconds of Retry-After, or None for a date, which only proxies send."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where the API is, who asks, and how patient the client is."""
+"""Options of the client: the API's address, the caller's token, and the limits of a request."""
 
 import attrs
 
@@ -7,11 +7,12 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Options:
-    """A token file is read again for every request, so that a renewed token counts at once.
+    """The options of one client. Its token file is read for every request, so a renewed token
+    works.
 
-    `timeout_seconds` bounds one attempt, and is longer than the API's own deadline, so that the
-    API is the one that says what it knows. `patience_seconds` and `most_attempts` bound a request
-    with all its repetitions.
+    `timeout_seconds` bounds one attempt. It is longer than the API's own deadline, so that the API
+    answers first and says what it knows. `patience_seconds` and `most_attempts` bound a request
+    with all its retries.
     """
 
     server: str = DEFAULT_SERVER
@@ -22,5 +23,5 @@ class Options:
     connect_seconds: float = 10.0
     patience_seconds: float = 120.0
     most_attempts: int = 6
-    # Of one answer that is read as a whole: a page of the largest units there can be.
+    # The limit of an answer that is read whole: a page of the largest possible units fits.
     most_bytes: int = 64 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""How far something is on its way to what a caller waits for: judged from its view alone."""
+"""How far an object is from the state that a caller waits for, judged from its view alone."""
 
 import attrs
 
@@ -18,7 +18,7 @@ _TURN_ON = "it has no accessor: update it with accessor.enabled"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Standing:
-    """`is_failed`: it will not come unless somebody changes something."""
+    """A judgement; `is_failed` says that the state will not come without a change."""
 
     is_done: bool = False
     is_failed: bool = False
@@ -44,7 +44,7 @@ def unit_on_its_way_to_ready(view: UnitView) -> Standing:
 
 
 def unit_on_its_way_to_suspended(view: UnitView) -> Standing:
-    """A unit that fails is on no way back."""
+    """Judge a unit; phase Failed does not end the wait, as the unit can still be suspended."""
     if _is_current(view) and view.phase == UnitPhase.SUSPENDED:
         return Standing(is_done=True)
     if _is_current(view) and not view.suspended:
@@ -73,7 +73,7 @@ def accessor_on_its_way_to_ready(view: StorageView) -> Standing:
 
 
 def pool_on_its_way_to_ready(view: PoolView) -> Standing:
-    """One that is used up for good will not be ready again."""
+    """Judge a pool; phase Empty ends the wait, as such a pool is never ready again."""
     if _is_current(view) and view.phase == PoolPhase.READY:
         return Standing(is_done=True)
     if _is_current(view) and view.phase in (PoolPhase.FAILED, PoolPhase.EMPTY):
@@ -82,7 +82,7 @@ def pool_on_its_way_to_ready(view: PoolView) -> Standing:
 
 
 def job_on_its_way_to_ready(view: Job) -> Standing:
-    """All that were asked for are ready, or were already used."""
+    """Judge a job: it is done if every requested unit is ready or already consumed."""
     if view.error:
         return Standing(is_failed=True, reason=view.status, message=view.error)
     if view.status == JobStatus.SUCCEEDED and view.ready + view.consumed >= view.requested:
@@ -100,7 +100,7 @@ def invocation_on_its_way_to_success(view: InvocationView) -> Standing:
 
 
 def _is_current(view: UnitView | PoolView | StorageView) -> bool:
-    """Not merely as it was asked for before the last change."""
+    """Return whether the manager has observed the latest change of the spec."""
     return view.observedGeneration >= view.generation
 
 

@@ -1,7 +1,7 @@
-"""What a caller asks for, as values; a mapping of the same JSON members will do as well.
+"""Requests as values; a mapping with the same JSON members works as well.
 
-What is left out is as the API has it by default. In a change, what is left out stays as it is,
-and None clears. Whether a request is sound is for the API to say: it names every fault at once.
+An absent member has the API's default. In a change, an absent member stays as it is, and None
+clears it. The API alone validates a request, and names every fault at once.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Unset(Enum):
-    """The type of UNSET alone."""
+    """The type of UNSET, the value of a member that a change leaves alone."""
 
     UNSET = "unset"
 
@@ -35,7 +35,9 @@ Given: TypeAlias = ValueT | Unset | None
 
 @attrs.frozen(kw_only=True, slots=True)
 class NewUnit:
-    """Without an operationID the client makes one up, so that a lost answer makes no second."""
+    """A unit to create. Without an operationID the client makes one: a retry creates no second
+    unit.
+    """
 
     operationID: str = ""
     name: str = ""
@@ -60,7 +62,7 @@ class UnitChange:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NewStock:
-    """So many stock units, made once."""
+    """Stock units to create once, `replicas` in number."""
 
     operationID: str = ""
     specName: str
@@ -113,7 +115,9 @@ class StorageChange:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Invoke:
-    """Without an invocationID the client makes one up: a lost answer then runs nothing twice."""
+    """A call of a function. Without an invocationID the client makes one: a retry runs nothing
+    twice.
+    """
 
     invocationID: str = ""
     serverlessRequestID: str
@@ -126,7 +130,7 @@ class Invoke:
 
 
 def document_of(request: Any) -> JsonObject:
-    """The JSON members that say more than their defaults; a mapping is taken as it is."""
+    """Return the JSON members that differ from their defaults, or a mapping as it is."""
     if isinstance(request, Mapping):
         return dict(request)
     return {
@@ -137,7 +141,7 @@ def document_of(request: Any) -> JsonObject:
 
 
 def named(document: JsonObject, member: str) -> JsonObject:
-    """With an id of its own, unless the caller has given one."""
+    """Return the document with an id in `member`: the caller's own, or a new one."""
     return document if document.get(member) else {**document, member: f"client-{uuid4().hex}"}
 
 

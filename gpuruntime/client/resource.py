@@ -1,4 +1,4 @@
-"""What most kinds have in common over REST: one by name, and pages of them."""
+"""Requests that most resources share: one object by name, and pages of objects."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, TypeVar
@@ -24,7 +24,7 @@ _NO_QUERY: Final[Mapping[str, object]] = {}
 
 
 class ResourceCalls:
-    """The exchanges that all nouns are made of."""
+    """The requests that the verbs of every resource consist of."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -62,7 +62,9 @@ class ResourceCalls:
     async def put(
         self, path: str, model: type[ModelT], document: JsonObject, *, if_match: str = ""
     ) -> Reply[ModelT]:
-        """Not sent again while it is unknown whether it was done: others may change it too."""
+        """Change an object; an uncertain outcome is not retried, as others may have changed it
+        since.
+        """
         request = Request(
             method="PUT",
             path=path,
@@ -73,7 +75,9 @@ class ResourceCalls:
         return reply_of(await self.transport.exchange(request), model)
 
     async def delete(self, path: str, query: Mapping[str, object] = _NO_QUERY) -> None:
-        """Not sent again while it is unknown whether it was done: the name may be another's."""
+        """Delete an object; an uncertain outcome is not retried, as its name may be a new
+        object's.
+        """
         request = Request(method="DELETE", path=path, query=query, repeat=Repeat.UNDONE)
         demand_success(await self.transport.exchange(request))
 
@@ -81,9 +85,9 @@ class ResourceCalls:
 async def every(
     fetch: Callable[[str], Awaitable[Page[ModelT]]], cursor: str = ""
 ) -> AsyncIterator[ModelT]:
-    """The items of all pages; what comes and goes meanwhile shifts no other.
+    """Yield the items of all pages; objects created or deleted meanwhile shift no other.
 
-    Raises UnreadableAnswerError for pages that lead nowhere.
+    Raise UnreadableAnswerError if a cursor comes twice.
     """
     seen = {cursor}
     while True:

@@ -1,4 +1,4 @@
-"""Whether a request is sent again, and when: decided from what is certain, without a clock."""
+"""Pure decisions about retries: whether a request is sent again, and after which pause."""
 
 from enum import StrEnum
 from typing import Final
@@ -10,15 +10,15 @@ LONGEST_PAUSE_SECONDS: Final = 10.0
 
 
 class Repeat(StrEnum):
-    """When the same request may be sent once more."""
+    """When the same request may be sent again."""
 
-    # Reads, and what carries an id of its own: it is done once however often it comes.
+    # Reads, and requests with an id: the API does them once however often they are sent.
     ALWAYS = "always"
-    # What waits for its answer and has an id: a deadline that has passed is an answer to it.
+    # Requests that have an id and wait for their result: a passed deadline is their answer.
     UNANSWERED = "unanswered"
-    # What would do something else the second time: only when nothing was done.
+    # Requests that would do something else the second time: only if nothing was done.
     UNDONE = "undone"
-    # What cannot be sent a second time, as its body is used up.
+    # Requests that cannot be sent twice, as their body is used up.
     NEVER = "never"
 
 
@@ -34,9 +34,10 @@ def may_repeat(repeat: Repeat, error: ClientError) -> bool:
 
 
 def pause_seconds(attempt: int, *, asked_seconds: float | None, fraction: float) -> float:
-    """After the attempt of this number, the first being 1: never less than the server asked for.
+    """Return the pause after an attempt, counted from 1; never less than the server asked for.
 
-    Between half and all of a pause that doubles, so that callers who failed together spread.
+    It lies between half and all of a pause that doubles, so that callers that failed together
+    spread.
     """
     longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1))
     return max(asked_seconds or 0.0, longest * (0.5 + fraction / 2))

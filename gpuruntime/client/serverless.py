@@ -1,4 +1,4 @@
-"""Functions over REST: call them, see what became of it, and the letters of the dead."""
+"""Functions over REST: their calls, results and dead letters."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -18,14 +18,14 @@ from gpuruntime.models.views.serverless import (
 _SERVERLESS: Final = "serverless"
 _INVOCATIONS: Final = "invocations"
 _LETTERS: Final = "dead-letters"
-# A call that is waited for: as long as it may live, and the way of its answer. A function's own
-# time is a day at most.
+# A synchronous call waits for its own timeout, else for a function's longest, a day; then for the
+# answer to arrive.
 _LONGEST_SECONDS: Final = 86_400.0
 _WAY_SECONDS: Final = 30.0
 
 
 class Functions:
-    """Every call raises ClientError."""
+    """Functions with their queues and workers; a call that fails raises ClientError."""
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
@@ -39,19 +39,25 @@ class Functions:
 
 
 class Invocations:
-    """Every call raises ClientError. An id is one of its function, so both name an invocation."""
+    """Invocations by function and id, which is unique within its function.
+
+    A call that fails raises ClientError.
+    """
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
 
     async def submit(self, invoke: Invoke | Mapping[str, Any]) -> Reply[AcceptedView]:
-        """Returns as soon as it is in the queue."""
+        """Queue an invocation and return, without waiting for its result."""
         document = named({**document_of(invoke), "mode": Mode.ASYNC}, "invocationID")
         path = path_of(_SERVERLESS, _INVOCATIONS)
         return await self._calls.post(path, AcceptedView, document, repeat=Repeat.ALWAYS)
 
     async def call(self, invoke: Invoke | Mapping[str, Any]) -> Reply[InvocationView]:
-        """Returns when it has ended, whichever way; DeadlineError where its time is over first."""
+        """Return the invocation once it has ended in any state.
+
+        Raise DeadlineError if its time is over first.
+        """
         document = named({**document_of(invoke), "mode": Mode.SYNC}, "invocationID")
         asked = document.get("timeoutSeconds")
         life = asked if isinstance(asked, int) else _LONGEST_SECONDS
@@ -77,7 +83,7 @@ class Invocations:
 
 
 class DeadLetters:
-    """Every call raises ClientError."""
+    """Invocations that used up their attempts; a call that fails raises ClientError."""
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
@@ -85,7 +91,7 @@ class DeadLetters:
     def list(
         self, function: str = "", *, limit: int = PAGE_ITEMS
     ) -> AsyncIterator[DeadLetterView]:
-        """The oldest first; of one function, or of all."""
+        """Yield the dead letters of one function, or of all, the oldest first."""
 
         async def fetch(cursor: str) -> Page[DeadLetterView]:
             query = {"serverlessRequestID": function, "limit": limit, "cursor": cursor}
@@ -94,7 +100,7 @@ class DeadLetters:
         return every(fetch)
 
     async def redrive(self, letter: str) -> Reply[AcceptedView]:
-        """A letter is redriven once, however often that is asked."""
+        """Let the invocation run again; repeated requests redrive a letter once."""
         path = path_of(_SERVERLESS, _LETTERS, letter, "redrive")
         return await self._calls.post(path, AcceptedView, repeat=Repeat.ALWAYS)
 

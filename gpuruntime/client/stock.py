@@ -1,4 +1,4 @@
-"""Stock over REST: seed units, follow the jobs of that, keep pools."""
+"""Stock over REST: seed units, follow their jobs, and keep pools."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -16,7 +16,10 @@ _JOBS = "jobs"
 
 
 class Stock:
-    """Every call raises ClientError. The stock units themselves are units of `lifecycle` stock."""
+    """Seeding and its jobs; `units` with lifecycle `stock` reads the stock units themselves.
+
+    A call that fails raises ClientError.
+    """
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
@@ -38,7 +41,7 @@ class Stock:
 
 
 class Pools:
-    """Every call raises ClientError."""
+    """Stock pools; a call that fails raises ClientError."""
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls

@@ -17,14 +17,14 @@ from gpuruntime.models.encoding.codec import MalformedObjectError
 from gpuruntime.models.views.storages import StorageView
 
 _STORAGES: Final = "gpu-storages"
-# Above the API's own idle time, so that the API is the one that says so.
+# Longer than the API's own idle timeout, so that the API reports it first.
 _SILENCE_SECONDS: Final = 90.0
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class FileEntry:
-    """As the file server lists it; `mtime` in milliseconds since 1970."""
+    """An entry of a folder as the file server lists it; `mtime` is in milliseconds since 1970."""
 
     name: str
     path_type: str = "File"
@@ -42,7 +42,7 @@ class _Folder:
 
 
 class Storages:
-    """Every call raises ClientError."""
+    """Storages; a call that fails raises ClientError."""
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
@@ -72,7 +72,7 @@ class Storages:
         await self._calls.delete(path_of(_STORAGES, name))
 
     async def recover(self, name: str) -> Reply[StorageView]:
-        """Asks for a failed prepare to run again."""
+        """Request another run of a failed prepare."""
         path = path_of(_STORAGES, name, "recover")
         return await self._calls.post(path, StorageView, repeat=Repeat.UNDONE)
 
@@ -81,7 +81,7 @@ class Storages:
 
 
 class Files:
-    """Of one storage, while its accessor serves them; paths are relative to its root."""
+    """Files of one storage while its accessor serves them; paths are relative to its root."""
 
     def __init__(self, calls: ResourceCalls, storage: str) -> None:
         self._transport = calls.transport
@@ -100,7 +100,7 @@ class Files:
 
     @asynccontextmanager
     async def read(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Its pieces while entered; one that breaks off raises LostAnswerError."""
+        """Yield the pieces of a file; they raise LostAnswerError if the answer breaks off."""
         request = Request(method="GET", path=self._path(path))
         async with self._transport.stream(request, silence_seconds=_SILENCE_SECONDS) as stream:
             yield stream.pieces()
@@ -108,12 +108,15 @@ class Files:
     async def write(
         self, path: str, pieces: AsyncIterator[bytes], *, size: int | None = None
     ) -> None:
-        """Once: its bytes are used up. With `size`, what is too large is refused at once."""
+        """Write a file without retries, as its pieces are used up.
+
+        With `size`, the API refuses a file that is too large before it is sent.
+        """
         headers = {} if size is None else {"Content-Length": str(size)}
         await self._change("PUT", path, pieces, headers)
 
     async def delete(self, path: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Delete a file, or a folder with everything in it."""
         await self._change("DELETE", path)
 
     async def make_folder(self, path: str) -> None:
@@ -139,7 +142,9 @@ class Files:
             raise problem_of(answer)
 
     def _path(self, path: str) -> str:
-        """What would lead out of the storage is refused by the API; it does not get that far."""
+        """Return the encoded path; a path that leads out of the storage is rejected before it is
+        sent.
+        """
         parts = _parts(path)
         if any(part in ("", ".", "..") for part in parts):
             raise UnusableInputError(f"{path!r} is no path below a storage")

@@ -1,4 +1,4 @@
-"""Exchanges with one server: bounded in time and size, and repeated where that is safe."""
+"""Requests to one server: bounded in time and size, and retried if that is safe."""
 
 import asyncio
 import random
@@ -28,19 +28,19 @@ from gpuruntime.errors import ConfigurationError
 
 ResultT = TypeVar("ResultT")
 
-# Well below the time after which the API ends a connection that asks nothing.
+# Well below the time after which the API closes an idle connection.
 _KEEP_SECONDS: Final = 15.0
 _PIECE_BYTES: Final = 64 * 1024
-# Of the body of a problem, where the answer itself is a stream.
+# The limit of an error's body if the answer itself is a stream.
 _MOST_PROBLEM_BYTES: Final = 64 * 1024
 _AS_IT_IS: Final = "identity"
 _BODY_TIMEOUT: Final = 408
 
 
-class Sent:
-    """aiohttp sends some requests again by itself when a kept connection breaks: once is enough.
+class SendOnce:
+    """Let aiohttp send a request once; by itself it repeats some when a kept connection breaks.
 
-    What a lost answer allows is decided by what the request is, in `retries`.
+    Only `retries` decides what is sent again after a lost answer.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Sent:
 
 @attrs.frozen(slots=True)
 class Stream:
-    """An answer that is read as it comes; its pieces raise LostAnswerError where it breaks off."""
+    """An answer that is read as it comes; its pieces raise LostAnswerError if it breaks off."""
 
     _response: aiohttp.ClientResponse
     _server: str
@@ -88,7 +88,7 @@ class Transport:
         self._rng = rng
 
     async def exchange(self, request: Request) -> Answer:
-        """A status below 429, but for 408, is an answer; raises ClientError for whatever else."""
+        """Return an answer with a status below 429 other than 408; raise ClientError otherwise."""
 
         async def once() -> Answer:
             timeout = request.timeout_seconds or self._options.timeout_seconds
@@ -105,10 +105,10 @@ class Transport:
     async def stream(
         self, request: Request, *, silence_seconds: float | None = None
     ) -> AsyncIterator[Stream]:
-        """While entered; raises ClientError for an answer without success.
+        """Yield the stream of an answer; raise ClientError for an answer without success.
 
-        The time of an attempt is that until the answer begins; from then on it may be silent for
-        so long, or for ever.
+        The timeout of an attempt ends when the answer begins. From then on the stream may be
+        silent for `silence_seconds`, or without limit.
         """
         silence = aiohttp.ClientTimeout(
             total=None, connect=self._options.connect_seconds, sock_read=silence_seconds
@@ -120,9 +120,9 @@ class Transport:
             opened.close()
 
     async def upload(self, request: Request, body: AsyncIterator[bytes]) -> Answer:
-        """Once, and never again: the body is used up. It is sent when the server asks for it.
+        """Send a body once, when the server asks for it; it is never retried, as it is used up.
 
-        Whoever sends slowly has the time to: it counts until the first byte, and after the last.
+        The timeout counts until the server asks for the body, and again from its last piece on.
         """
         clock, patience = asyncio.get_running_loop().time, self._options.timeout_seconds
         async with self._translated(patience), asyncio.timeout(patience) as waiting:
@@ -158,7 +158,7 @@ class Transport:
         raise AssertionError("counting has no end")
 
     async def _judged(self, once: Callable[[], Awaitable[Answer]]) -> Answer:
-        """What may come right by itself is raised, so that it is asked for again."""
+        """Raise an answer that may be better later, so that the request is retried."""
         answer = await once()
         if answer.status == _BODY_TIMEOUT or answer.status >= 429:
             raise problem_of(answer)
@@ -198,9 +198,9 @@ class Transport:
             URL(self._root + request.target, encoded=True),
             data=body,
             headers=headers,
-            allow_redirects=False,  # nobody else is to see the token
+            allow_redirects=False,  # no other server may see the token
             timeout=timeout or connect,
-            middlewares=(Sent(),),
+            middlewares=(SendOnce(),),
         )
 
     async def _whole(self, response: aiohttp.ClientResponse, most: int = 0) -> Answer:
@@ -235,7 +235,7 @@ class Transport:
 async def connected(
     options: Options, *, rng: random.Random | None = None
 ) -> AsyncIterator[Transport]:
-    """While entered; raises ConfigurationError, and tries no connection."""
+    """Yield a transport without connecting; raise ConfigurationError if the options are wrong."""
     connector = aiohttp.TCPConnector(ssl=tls_of(options), keepalive_timeout=_KEEP_SECONDS)
     async with aiohttp.ClientSession(
         connector=connector,
@@ -247,7 +247,7 @@ async def connected(
 
 
 def root_of(server: str) -> str:
-    """Scheme, host, and a path where the API is below one; raises ConfigurationError."""
+    """Return the server's URL, with the path that the API is below; raise ConfigurationError."""
     try:
         parts = urlsplit(server)
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,4 +1,4 @@
-"""Units over REST: claim one, see it, change it, and what it says and does."""
+"""Units over REST: claim, read, change and delete them; read their logs and Events."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ _UNITS: Final = "gpu-units"
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitFilter:
-    """Filters hold together; without a lifecycle it is units that serve somebody."""
+    """Filters that must all match; without a lifecycle only active units do."""
 
     phase: str = ""
     specName: str = ""
@@ -29,7 +29,7 @@ EVERY_UNIT: Final = UnitFilter()
 
 
 class Units:
-    """Every call raises ClientError."""
+    """Units; a call that fails raises ClientError."""
 
     def __init__(self, calls: ResourceCalls) -> None:
         self._calls = calls
@@ -51,7 +51,7 @@ class Units:
     def list(
         self, only: UnitFilter = EVERY_UNIT, *, limit: int = PAGE_ITEMS
     ) -> AsyncIterator[UnitView]:
-        """All of them, by name; `limit` is that of a page."""
+        """Yield all matching units by name; `limit` is the size of a page."""
 
         async def fetch(cursor: str) -> Page[UnitView]:
             return await self.page(only, limit=limit, cursor=cursor)
@@ -61,7 +61,9 @@ class Units:
     async def update(
         self, name: str, change: UnitChange | Mapping[str, Any], *, if_match: str = ""
     ) -> Reply[UnitView]:
-        """With the `etag` of a reply, only while nobody else has changed it: PreconditionError."""
+        """Change a unit; with `if_match`, a reply's `etag`, raise PreconditionError if it has
+        changed.
+        """
         return await self._calls.put(
             path_of(_UNITS, name), UnitView, document_of(change), if_match=if_match
         )
@@ -76,7 +78,7 @@ class Units:
         await self._calls.delete(path_of(_UNITS, name))
 
     def events(self, name: str, *, limit: int = PAGE_ITEMS) -> AsyncIterator[EventView]:
-        """The newest first."""
+        """Yield the unit's Events, the newest first."""
         path = path_of(_UNITS, name, "events")
 
         async def fetch(cursor: str) -> Page[EventView]:
@@ -89,7 +91,7 @@ class Units:
     async def log(
         self, name: str, *, tail: int | None = None, follow: bool = False, container: str = ""
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Its pieces while entered; with `follow` until the container ends."""
+        """Yield the pieces of the log; with `follow`, until the container ends."""
         query = {"tail": tail, "follow": follow or None, "container": container}
         request = Request(method="GET", path=path_of(_UNITS, name, "logs"), query=query)
         async with self._calls.transport.stream(request) as stream:

@@ -1,6 +1,6 @@
-"""Waiting for what was asked for: looks again and again, and raises WaitError where it is in vain.
+"""Waiting for a state: poll until an object has it, and raise WaitError if it will not come.
 
-A look that fails because the server is away for a while is no end, once one has gone well.
+Once a poll has succeeded, polls that fail because the server is away do not end the wait.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def until_unit_ready(
     timeout_seconds: float = WAIT_SECONDS,
     tell: Tell[UnitView] | None = None,
 ) -> UnitView:
-    """`tell` is called with each view that differs from the one before."""
+    """Return the ready unit; call `tell` with each view that differs from the one before."""
     return await until(
         lambda: client.units.get(name),
         unit_on_its_way_to_ready,
@@ -150,7 +150,7 @@ async def until_pool_ready(
 async def until_pool_gone(
     client: Client, name: str, *, timeout_seconds: float = WAIT_SECONDS
 ) -> None:
-    """Its unclaimed stock goes before it does."""
+    """Wait until the pool is deleted; its unclaimed stock is deleted before it."""
     await until_gone(
         lambda: client.pools.get(name),
         _identity,
@@ -183,7 +183,7 @@ async def until_succeeded(
     timeout_seconds: float = WAIT_SECONDS,
     tell: Tell[InvocationView] | None = None,
 ) -> InvocationView:
-    """Raises FailedError for one that has ended otherwise."""
+    """Return the invocation; raise FailedError if it has ended in another state."""
     return await until(
         lambda: client.invocations.get(function, invocation),
         invocation_on_its_way_to_success,
@@ -201,7 +201,7 @@ async def until(
     timeout_seconds: float,
     tell: Tell[ViewT] | None = None,
 ) -> ViewT:
-    """The first view that is judged done."""
+    """Return the first view that is judged done; raise FailedError or NotYetError."""
     words = ["nobody has answered"]
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -221,7 +221,7 @@ async def until(
 
 
 async def _views(look: Look[ViewT], words: list[str]) -> AsyncGenerator[ViewT, None]:
-    """Each that differs from the one before; what went wrong meanwhile is left in `words`."""
+    """Yield each view that differs from the one before; append passing errors to `words`."""
     last = (await look()).data
     yield last
     pause = FIRST_PAUSE_SECONDS
@@ -241,7 +241,7 @@ async def _views(look: Look[ViewT], words: list[str]) -> AsyncGenerator[ViewT, N
 
 
 def _identity(view: UnitView | StorageView | PoolView) -> object:
-    """What another one of the name does not share."""
+    """Return the values by which a later object of the same name differs."""
     return view.operationID, view.createdAt
 
 
@@ -252,7 +252,7 @@ async def until_gone(
     what: str,
     timeout_seconds: float,
 ) -> None:
-    """Until it is not found, or another one has its name."""
+    """Wait until the object is not found, or another one has its name."""
     first: list[object] = []
 
     def is_another(view: ViewT) -> Standing:

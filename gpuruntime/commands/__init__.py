@@ -1,1 +1,1 @@
-"""The commands of a client: what people type, and what they are told."""
+"""The commands of the API's client: their arguments, their requests, and what they print."""

@@ -1,4 +1,4 @@
-"""What can be typed: nouns, their verbs, and the flags of each. Reading them imports no client."""
+"""Nouns, verbs and flags of the commands; parsing them imports no client."""
 
 import argparse
 from collections.abc import Callable
@@ -19,13 +19,13 @@ EXIT_CODES: Final = """exit codes:
 
 
 def register(commands: Any, run: Run) -> None:
-    """`commands` is what `add_subparsers` gives."""
+    """Add every noun to `commands`, the result of `add_subparsers`."""
     for add in (_units, _stock, _pools, _storages, _functions, _invocations, _letters, _status):
         add(commands, run)
 
 
 class Noun:
-    """`path` is what is typed before the verb, and with it the name of what is done."""
+    """A noun with its verbs; `path` is the words before the verb, and begins the action's name."""
 
     def __init__(self, commands: Any, run: Run, path: str, text: str) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Noun:
 def action(
     parser: argparse.ArgumentParser, run: Run, name: str, *, is_listed: bool = True
 ) -> argparse.ArgumentParser:
-    """With what every command takes; `is_listed`: its answer has more than one form."""
+    """Add what every command takes; `is_listed` says that its answer has several forms."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXIT_CODES
     where = parser.add_argument_group("the API")

@@ -1,4 +1,4 @@
-"""Flags and files as the bodies of requests; whether they are sound is for the API to say."""
+"""Flags and files as bodies of requests; the API validates them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,14 +21,14 @@ _ACCESSORS: Final = {
 
 
 def body_of(file: str | None, flags: Mapping[str, Any]) -> JsonObject:
-    """The file's members, and over them what was said by flags; None was not said."""
+    """Return the file's members, overridden by the flags that are not None."""
     document = _document_of(file) if file else {}
     said = {name: value for name, value in flags.items() if value is not None}
     return {**document, **said}
 
 
 def _document_of(file: str) -> dict[str, object]:
-    """YAML, or JSON, of which YAML understands a part alone: no tabs, and no surrogates."""
+    """Read YAML or JSON; YAML alone rejects some JSON: tabs and surrogates."""
     try:
         data = Path(_STDIN_PATH if file == _STDIN else file).read_bytes()
     except OSError as error:
@@ -41,7 +41,7 @@ def _document_of(file: str) -> dict[str, object]:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A key that stands there twice is for YAML to tell of."""
+    """Leave a duplicate key to the YAML reader, which reports it."""
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError
@@ -49,7 +49,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def demand(document: Mapping[str, Any], *needed: str) -> None:
-    """What a person forgot is told at once; raises ConfigurationError."""
+    """Raise ConfigurationError if a needed member is missing, before anything is sent."""
     missing = [name for name in needed if name not in document]
     if missing:
         raise ConfigurationError(f"missing: {', '.join(missing)}; say it by a flag, or in a file")
@@ -62,7 +62,7 @@ def accessor_of(word: str | None) -> Mapping[str, bool] | None:
 def template_of(
     words: list[str], ports: Iterable[str] | None, envs: Iterable[str] | None
 ) -> JsonObject | None:
-    """None where nothing of it was said."""
+    """Return the template, or None if no flag of it is given."""
     template: JsonObject = {}
     if words:
         template["command"] = words[:1]
@@ -79,7 +79,9 @@ def mounts_of(mounts: Iterable[str] | None) -> list[JsonObject] | None:
 
 
 def payload_of(data: str | None, file: str | None) -> Any:
-    """Raises UnusableInputError for what is no JSON, ConfigurationError for no file."""
+    """Return the payload. Raise UnusableInputError if it is not JSON, ConfigurationError if
+    unreadable.
+    """
     if file:
         try:
             data = Path(_STDIN_PATH if file == _STDIN else file).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the program's commands end with, for scripts."""
+"""Exit codes of the commands, for scripts."""
 
 from enum import IntEnum
 
@@ -8,7 +8,7 @@ class ExitCode(IntEnum):
     REFUSED = 1
     USAGE = 2
     NO_ANSWER = 3
-    IN_VAIN = 4
-    # As shells count the signals INT and PIPE.
+    TIMED_OUT = 4
+    # As shells report the signals INT and PIPE.
     INTERRUPTED = 130
-    UNHEARD = 141
+    BROKEN_PIPE = 141

@@ -1,4 +1,4 @@
-"""The verbs of a storage's files: bytes between this machine and the volume, as they come."""
+"""Verbs of a storage's files: bytes between this machine and the volume, streamed."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ async def ls(session: Session) -> None:
 
 
 async def get(session: Session) -> None:
-    """A local file is there whole or not at all: what breaks off leaves what was there before."""
+    """Fetch a file. If its transfer breaks off, an existing local file stays as it was."""
     asked = session.options
     target = asked.target or PurePosixPath(asked.path).name
     async with _files(session).read(asked.path) as pieces:
@@ -86,7 +86,7 @@ async def _kept(pieces: AsyncIterator[bytes], target: Path) -> int:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[BinaryIO]:
-    """Next to its place, which it takes when all went well; raises ConfigurationError."""
+    """Yield a file beside `target` that replaces it if all goes well; raise ConfigurationError."""
     try:
         number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         beside = Path(name)
@@ -102,7 +102,7 @@ def _beside(target: Path) -> Iterator[BinaryIO]:
 
 
 def _umask() -> int:
-    """There is no way to ask but to set it."""
+    """Return the umask, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

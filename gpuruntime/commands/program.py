@@ -1,4 +1,4 @@
-"""Runs one command, and turns whatever comes of it into words and an exit code."""
+"""Run one command, and turn its outcome into messages and an exit code."""
 
 import argparse
 import asyncio
@@ -92,9 +92,9 @@ def run(options: argparse.Namespace, settings: ClientSettings) -> int:
         terminal.done_showing()
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more; the interpreter would say so once more at its end.
+        # The reader is gone; without this the interpreter would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.UNHEARD
+        return ExitCode.BROKEN_PIPE
 
 
 async def perform(
@@ -117,7 +117,7 @@ def code_of(error: ClientError | ConfigurationError) -> ExitCode:
         case ConfigurationError() | UnusableInputError():
             return ExitCode.USAGE
         case NotYetError():
-            return ExitCode.IN_VAIN
+            return ExitCode.TIMED_OUT
         case _ if isinstance(error, _NO_ANSWER):
             return ExitCode.NO_ANSWER
         case _:
@@ -125,7 +125,7 @@ def code_of(error: ClientError | ConfigurationError) -> ExitCode:
 
 
 def words_of(error: ClientError | ConfigurationError) -> str:
-    """All that a person needs, in one line."""
+    """Return one line that says what is wrong, and the remedy if one is known."""
     if isinstance(error, ProblemError) and error.details:
         faults = "; ".join(f"{each.field}: {each.message}" for each in error.details)
         return f"{faults} ({error.code}, {error.status})"

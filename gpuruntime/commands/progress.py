@@ -1,4 +1,4 @@
-"""How far something is, in words for whoever waits for it."""
+"""Progress of a wait, in words for the person at the terminal."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -28,7 +28,10 @@ STEPS: Final = (
 
 @attrs.frozen(kw_only=True, slots=True)
 class Step:
-    """`seconds` since the first one; a moment of whole seconds may lie before it: then none."""
+    """A step of a unit's start, in `seconds` since the first one.
+
+    A moment in whole seconds may lie before the first one; it counts as 0.
+    """
 
     word: str
     seconds: float
@@ -48,7 +51,7 @@ def words_of(step: Step) -> str:
 
 
 class Progress:
-    """Shows what is new; on a terminal all of it, in one line that is written again."""
+    """Print each new step; on a terminal, rewrite one line that shows all of them."""
 
     def __init__(self, terminal: Terminal, what: str) -> None:
         self._terminal = terminal

@@ -1,4 +1,4 @@
-"""The verbs of functions, invocations and dead letters."""
+"""Verbs of functions, invocations and dead letters."""
 
 from math import ceil
 
@@ -76,7 +76,7 @@ async def discard(session: Session) -> None:
 
 
 def _answered(session: Session, view: InvocationView) -> int:
-    """What the function said is the answer; what became of the call is told beside it."""
+    """Print the function's own answer, or the whole invocation if it did not succeed."""
     if session.options.output != "table":
         session.one(view)
     elif view.state == State.SUCCEEDED:

@@ -1,4 +1,4 @@
-"""What every command has at hand: the client, the terminal, and what was asked for."""
+"""The context of every command: client, terminal and options, and how it prints views."""
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ _DOCUMENTS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 class UntilGone(Protocol):
-    """Of one kind, from `client.waiting`."""
+    """A function of `client.waiting` that waits until an object of its kind is deleted."""
 
     async def __call__(self, client: Client, name: str, *, timeout_seconds: float) -> None: ...
 
@@ -53,7 +53,7 @@ class Session:
 
     @contextmanager
     def with_id(self, flag: str, identity: object) -> Iterator[None]:
-        """Where it is not known whether it was done, the id is told under which it may be sent."""
+        """Add the id to an error with uncertain outcome, so that the request can be sent again."""
         try:
             yield
         except ClientError as error:
@@ -64,7 +64,7 @@ class Session:
     async def made(
         self, make: Callable[[JsonObject], Awaitable[Reply[ViewT]]], document: JsonObject
     ) -> ViewT:
-        """By an operation with an id; a replay is told, since it has made nothing."""
+        """Create an object by an operation with an id; report a replay, which created nothing."""
         asked = named(document, "operationID")
         operation = asked["operationID"]
         with self.with_id("--operation", operation):
@@ -76,7 +76,7 @@ class Session:
     async def deleted(
         self, what: str, delete: Callable[[str], Awaitable[object]], until_gone: UntilGone
     ) -> None:
-        """All that are named; each is told as soon as it is, or with `--wait` once it is gone."""
+        """Delete every named object and report each; with `--wait`, once it is really deleted."""
         for name in self.options.names:
             await delete(name)
             if self.options.wait:
@@ -91,7 +91,7 @@ class Session:
     async def listed(
         self, model: type, read: Callable[[], AsyncIterator[Any]], key: Callable[[Any], str]
     ) -> None:
-        """Once; while watched, on and on, each time with what has changed."""
+        """Print a list once; with `--watch`, keep printing what has changed."""
         seen = {key(view): view async for view in read()}
         self.many(model, seen.values())
         while getattr(self.options, "watch", False):
@@ -105,7 +105,7 @@ class Session:
             seen = now
 
     async def shown(self, look: Callable[[], Awaitable[Reply[Any]]]) -> None:
-        """Once; while watched, whenever it has changed."""
+        """Print a view once; with `--watch`, print it again after every change."""
         view = (await look()).data
         self.one(view, in_full=True)
         while getattr(self.options, "watch", False):

@@ -1,4 +1,4 @@
-"""How the API and its cluster are doing."""
+"""Commands about the API and its cluster as a whole."""
 
 from gpuruntime.commands import tables
 from gpuruntime.commands.exit_codes import ExitCode

@@ -1,4 +1,4 @@
-"""The verbs of stock and of pools."""
+"""Verbs of stock and of pools."""
 
 from typing import Any
 

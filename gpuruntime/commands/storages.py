@@ -1,4 +1,4 @@
-"""The verbs of storages."""
+"""Verbs of storages."""
 
 from gpuruntime.client import waiting
 from gpuruntime.commands import bodies
@@ -61,7 +61,9 @@ async def recover(session: Session) -> None:
 
 
 async def _settled(session: Session, view: StorageView) -> None:
-    """Ready; and with its files served, where it has an accessor."""
+    """Print the storage; with `--wait`, once it is ready and its accessor, if enabled, serves
+    files.
+    """
     if session.options.wait:
         view = await _awaited(session, view.name)
         if view.accessor.enabled:

@@ -1,4 +1,4 @@
-"""Views as the rows that people read, and as the documents that programs do."""
+"""Views as rows for people, and as JSON or YAML for programs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ Columns = Mapping[str, Callable[[Any, datetime], object]]
 _GAP: Final = "   "
 _WIDEST: Final = 120
 _UNITS_OF_AGE: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-# An age is told in one unit until there are two of the next one.
+# An age is given in the largest unit that fits into it at least twice.
 _COARSE: Final = 2
 
 COLUMNS: Final[Mapping[type, Columns]] = {
@@ -155,7 +155,7 @@ def aligned(rows: Sequence[Cells]) -> str:
 
 
 def details(view: Any, now: datetime) -> str:
-    """What a row says, in full, and one member a line."""
+    """Return all columns of a row, uncut, and the view's conditions, one member per line."""
     pairs = [
         (name.capitalize(), line(str(read(view, now))))
         for name, read in COLUMNS[type(view)].items()
@@ -174,7 +174,7 @@ def as_json(value: Any) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """Readable where that is safe, else in ASCII alone."""
+    """Return YAML in Unicode if every character is printable, else in ASCII."""
     members = msgspec.to_builtins(value)
     text = yaml.safe_dump(members, allow_unicode=True, sort_keys=False).rstrip("\n")
     if plain(text, keep="\n") == text:
@@ -183,7 +183,7 @@ def as_yaml(value: Any) -> str:
 
 
 def age(moment: datetime | None, now: datetime) -> str:
-    """Short, and never below nothing: two machines have two clocks."""
+    """Return a short age, never negative: the clocks of two machines differ."""
     if moment is None:
         return ""
     seconds = max(0, int((now - moment).total_seconds()))

@@ -1,6 +1,6 @@
-"""What is printed: an answer on one stream, words about it on the other, and nothing else.
+"""Output of the commands: the answer goes to stdout, everything said about it to stderr.
 
-Text of a server never reaches a terminal as it came: what is no printable character is escaped.
+Text of a server never reaches a terminal raw: every character that is not printable is escaped.
 """
 
 import codecs
@@ -12,12 +12,12 @@ from typing import BinaryIO, Final, TextIO
 
 _ERASE: Final = "\r\x1b[K"
 _BEYOND: Final = 0x10000
-# Nobody reads more of a server's words, however many it sends.
-_LONGEST_TOLD: Final = 4096
+# Characters of a message that are printed, however long a server's text is.
+_LONGEST_LINE: Final = 4096
 
 
 def plain(text: str, *, keep: str = "") -> str:
-    """Escaped as JSON would, so that text which is JSON means what it meant."""
+    """Escape unprintable characters as JSON does, so that JSON text keeps its meaning."""
     if text.isprintable():
         return text
     return "".join(
@@ -26,7 +26,7 @@ def plain(text: str, *, keep: str = "") -> str:
 
 
 def line(text: str) -> str:
-    """As one line."""
+    """Return the text as one printable line."""
     return plain(" ".join(text.split()))
 
 
@@ -46,17 +46,17 @@ class Terminal:
 
     @property
     def binary(self) -> BinaryIO | None:
-        """Where bytes go as they are: nowhere, while somebody looks."""
+        """The stream that takes bytes as they are, or None if stdout is a terminal."""
         return None if self._out.isatty() else getattr(self._out, "buffer", None)
 
     def answer(self, text: str) -> None:
-        """Lines, which are printable already but for what `text` may hold of a server's words."""
+        """Print lines; of a server's text inside them, unprintable characters are escaped."""
         self.done_showing()
         self._out.write(f"{plain(text, keep=chr(10))}\n")
         self._out.flush()
 
     def piece(self, data: bytes) -> None:
-        """Of a log or a file."""
+        """Print a piece of a log or a file."""
         if self.binary is not None:
             self.binary.write(data)
             self.binary.flush()
@@ -66,13 +66,13 @@ class Terminal:
         self._out.flush()
 
     def tell(self, text: str) -> None:
-        """One line beside the answer."""
+        """Print one line on stderr."""
         self.done_showing()
-        self._err.write(f"{line(text[:_LONGEST_TOLD])}\n")
+        self._err.write(f"{line(text[:_LONGEST_LINE])}\n")
         self._err.flush()
 
     def show(self, news: str, *, whole: str) -> None:
-        """How far something is: the whole in place where somebody looks, else what is new."""
+        """Show progress: a terminal gets `whole` in place, any other stderr a line of `news`."""
         if not self._err.isatty():
             self.tell(news)
             return

@@ -1,4 +1,4 @@
-"""The verbs of units."""
+"""Verbs of units."""
 
 from functools import partial
 
@@ -108,7 +108,7 @@ async def _listed(session: Session, only: UnitFilter) -> None:
 
 
 async def _settled(session: Session, view: UnitView) -> None:
-    """As it is now, or as it is once what was asked for has come true."""
+    """Print the unit; with `--wait`, once it is ready, or suspended if it should be."""
     if session.options.wait:
         view = await _awaited(session, view.name, is_suspended=view.suspended)
     session.one(view)

@@ -1,6 +1,6 @@
 """The Python side of a function: receive calls from the worker, and answer them."""
 
-# Only this file and that of `client` import anything: functions need no deeper path.
+# Only this `__init__.py` and the one of `client` import: functions need no deeper path.
 
 from gpuruntime.framework.calls import Answer, Call, CallError
 from gpuruntime.framework.mounts import place_of

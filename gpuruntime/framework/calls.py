@@ -1,4 +1,4 @@
-"""What a handler is given, and what it may give back."""
+"""Calls that a handler receives, and the answers that it returns."""
 
 from typing import Annotated, Any
 
@@ -10,9 +10,9 @@ from gpuruntime.errors import GpuRuntimeError
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """One attempt of an invocation; members that a later worker adds are skipped.
+    """An attempt of an invocation; members that a later worker adds are skipped.
 
-    An attempt is started once. An invocation may be attempted again after one that was lost.
+    An attempt starts once. After a lost attempt the invocation may be attempted again.
     """
 
     invocationID: str
@@ -30,7 +30,7 @@ class Call:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """For a handler that has more to say than a body, which is any JSON value."""
+    """An answer of a handler that returns more than a body, which is any JSON value."""
 
     statusCode: Annotated[int, msgspec.Meta(ge=100, le=599)] = 200
     contentType: str = "application/json"
@@ -40,4 +40,4 @@ class Answer:
 
 
 class CallError(GpuRuntimeError):
-    """Raised by a handler to end the attempt with these words; it is tried again later."""
+    """A handler raises this to fail the attempt with this message; it is retried later."""

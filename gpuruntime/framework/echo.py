@@ -1,4 +1,4 @@
-"""The smallest function: answers every call with its payload."""
+"""The smallest function: it answers every call with the call's payload."""
 
 import argparse
 import logging

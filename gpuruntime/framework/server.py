@@ -1,4 +1,4 @@
-"""Serves a function of yours to the worker beside it, over the unix socket that they share.
+"""The server of a function: the worker beside it calls it over the unix socket that they share.
 
     from gpuruntime.framework import serve
 
@@ -7,10 +7,12 @@
 
     serve(handle)
 
-A plain function runs in a thread and waits for no other call, a coroutine function runs on the
-loop. Where it raises, the worker tries again later: of a CallError the words go with the
-invocation, of all else only that it failed, and the traceback is in the log. A coroutine is
-cancelled when the worker breaks off its call. SIGTERM lets the calls in hand end.
+A plain function runs in a thread and waits for no other call. A coroutine function runs on the
+loop, and is cancelled when the worker breaks off its call.
+
+If the function raises, the worker retries later. The invocation keeps the message of a CallError;
+for any other error it says only that the call failed, and the traceback is in the log. After
+SIGTERM, calls in progress may end.
 """
 
 import asyncio
@@ -38,13 +40,13 @@ log = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Call], Any]
 DEFAULTS: Final = Framework()
-# A payload of a mebibyte, and what is around it.
+# Room for a payload of one mebibyte and the members around it.
 MOST_BYTES: Final = 4 * 1024 * 1024
 GRACE_SECONDS: Final = 25.0
-# The worker may be another user in a Pod of its own: nobody else sees the folder.
+# The worker may run as another user of the Pod; only the Pod sees the folder.
 SOCKET_MODE: Final = 0o666
-# The highest concurrency that a unit may declare: how many calls there are is the worker's matter,
-# and one that waited for a thread would lose the time of its attempt unseen.
+# The highest concurrency that a unit may declare. The worker limits the calls: a call that waited
+# for a thread here would lose time of its attempt unnoticed.
 MOST_AT_ONCE: Final = 1000
 
 _calls = msgspec.json.Decoder(Call)
@@ -54,13 +56,13 @@ _encoder = msgspec.json.Encoder()
 def serve(
     handler: Handler, *, framework: Framework = DEFAULTS, grace_seconds: float = GRACE_SECONDS
 ) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Serve the function until SIGTERM or SIGINT."""
     asyncio.run(_serve_until_told(handler, framework, grace_seconds))
 
 
 @asynccontextmanager
 async def serving(handler: Handler, framework: Framework = DEFAULTS) -> AsyncIterator["Server"]:
-    """While entered."""
+    """Serve the function while the context is open."""
     server = Server(handler)
     app = web.Application(client_max_size=MOST_BYTES)
     app.router.add_get(framework.healthPath, server.health)
@@ -110,12 +112,14 @@ class Server:
                 self._idle.set()
 
     async def stop(self, *, grace_seconds: float) -> None:
-        """The worker hears that it should send no more; what is in hand ends in its time."""
+        """Fail the health check, so that the worker sends no more calls, and let those in progress
+        end.
+        """
         self._is_stopping = True
         await is_set_within(self._idle, grace_seconds)
 
     def close(self) -> None:
-        """What still runs in a thread is waited for by nobody here."""
+        """Close the threads without waiting for calls that still run in them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, call: Call) -> web.Response:
@@ -134,7 +138,7 @@ class Server:
 
 
 def _bound(path: Path) -> socket.socket:
-    """One that was left by a killed process is in nobody's way."""
+    """Return a socket at the path; a socket left by a killed process is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_socket():
         path.unlink()

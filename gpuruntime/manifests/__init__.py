@@ -1,1 +1,1 @@
-"""What is applied to a cluster to install the product, as this version has it."""
+"""The manifests that install this version of the product on a cluster."""

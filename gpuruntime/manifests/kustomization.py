@@ -1,6 +1,6 @@
-"""The manifests put together as `kubectl kustomize` does it, where there is no kubectl.
+"""Manifests rendered as `kubectl kustomize` renders them, for machines without kubectl.
 
-What our own kustomizations say is understood, and anything else is refused: this is no kustomize.
+Only the features that our own kustomizations use are supported; any other is refused.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from gpuruntime.errors import ConfigurationError
 Document: TypeAlias = dict[str, Any]
 
 FILE: Final = "kustomization.yaml"
-# What is understood of a kustomization, and of the entries of its lists that are no paths.
+# Supported fields of a kustomization, and of the entries of its lists that are not paths.
 KNOWN: Final = {
     "apiVersion": None,
     "kind": None,
@@ -28,28 +28,28 @@ KNOWN: Final = {
     "patches": {"path"},
     "images": {"name", "newTag"},
 }
-# By what the entries of a list are known, where a patch merges lists.
+# The member that identifies an entry when a patch merges two lists.
 MERGE_KEYS: Final = {
     "containers": "name",
     "env": "name",
     "volumes": "name",
     "volumeMounts": "mountPath",
 }
-# Digits and letters that could make a word are others in the names of generated ConfigMaps.
+# Kustomize replaces digits and letters that could form words in names of generated ConfigMaps.
 HASH_LENGTH: Final = 10
 HASH_LETTERS: Final = str.maketrans("013ae", "ghkmt")
 
 
 @attrs.frozen
 class _Made:
-    """What a generator made gets the hash of its contents into its name, at the very end."""
+    """A document; a generated one gets the hash of its contents into its name, at the very end."""
 
     body: Document
     is_generated: bool = False
 
 
 def documents(folder: Path) -> list[Document]:
-    """In the order of the resources, what they are patched with and named by put in."""
+    """Return the patched and renamed documents, in the order of the resources."""
     made = _made(folder)
     names = {_key(each.body): _hashed_name(each.body) for each in made if each.is_generated}
     return [_renamed(each, names) for each in made]
@@ -110,7 +110,7 @@ def _config_map(folder: Path, given: Document) -> Document:
 
 
 def _with_generated(made: list[_Made], body: Document, behavior: str) -> list[_Made]:
-    """One that replaces another takes its place."""
+    """Add a generated ConfigMap, or put it in the place of the one that it replaces."""
     is_there = _key(body) in [_key(each.body) for each in made]
     if (behavior == "replace") is not is_there:
         found = "there already" if is_there else "not there"
@@ -141,7 +141,7 @@ def _merged(value: Document, patch: Document) -> Document:
 
 
 def _merged_list(there: list[Document], changes: list[Document], key: str) -> list[Document]:
-    """What is new comes first."""
+    """Merge two lists; new entries come first."""
     by_key = {change[key]: change for change in changes}
     known = {each[key] for each in there}
     fresh = [change for change in changes if change[key] not in known]
@@ -161,18 +161,21 @@ def _tagged(value: Any, tags: Document) -> Any:
 
 
 def _hashed_name(body: Document) -> str:
-    """As kustomize names it, which hashes no name: nothing is rolled for having come this way."""
+    """Return the name that kustomize gives, so that installing by either tool restarts no Pod.
+
+    Its hash leaves out the name.
+    """
     name: str = body["metadata"]["name"]
     content = {"kind": "ConfigMap", "name": "", "data": body["data"]}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    for letter in "<>&":  # as Go writes them
+    for letter in "<>&":  # as Go's JSON encoder does
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"{name}-{digest[:HASH_LENGTH].translate(HASH_LETTERS)}"
 
 
 def _renamed(made: _Made, names: dict[tuple[str, str, str], str]) -> Document:
-    """Volumes alone name ConfigMaps here."""
+    """Put generated names in; here only volumes refer to ConfigMaps."""
     body = made.body
     if made.is_generated:
         return {**body, "metadata": {**body["metadata"], "name": names[_key(body)]}}
@@ -195,12 +198,12 @@ def _pointed(value: Any, names: dict[str, str]) -> Any:
 
 
 def text_of(given: Iterable[Document]) -> str:
-    """To the byte as `kubectl kustomize` prints it."""
+    """Return the YAML, byte for byte as `kubectl kustomize` prints it."""
     return yaml.dump_all(given, Dumper=_Dumper)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Every word in its place, lines as lines, and double quotes where a text looks otherwise."""
+    """Write YAML as kustomize does: no aliases, blocks for lines, quotes for ambiguous text."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True

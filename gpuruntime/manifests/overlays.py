@@ -1,4 +1,4 @@
-"""The ways to install this version: what `kubectl apply -k manifests/overlays/<name>` applies."""
+"""The ways to install this version, as `kubectl apply -k manifests/overlays/<name>` does."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.manifests import kustomization
 
-# In a wheel beside this module; in a checkout where everybody looks for them.
+# Beside this module in a wheel, at the root of a checkout.
 PLACES = (Path(__file__).with_name("files"), Path(__file__).parents[2] / "manifests")
 
 
@@ -16,7 +16,7 @@ class Overlay(StrEnum):
 
 
 def render(overlay: Overlay) -> str:
-    """For `kubectl apply -f -`."""
+    """Return the overlay as text for `kubectl apply -f -`."""
     return kustomization.text_of(kustomization.documents(folder() / "overlays" / overlay))
 
 

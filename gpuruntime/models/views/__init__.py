@@ -1,5 +1,5 @@
-"""What callers of the API see, as the server writes it and the client reads it.
+"""Values that callers of the API see: the server writes them, and the client reads them.
 
-The models of answers have no slots, so that their members are sent in the order of their fields.
-Words of which later versions may have more are text, so that an older caller can read them.
+They have no slots, so that their members are sent in the order of their fields. Words that later
+versions may add to are plain text, so that an older client can read them.
 """

@@ -1,11 +1,11 @@
-"""What callers see of errors: one shape for every refusal."""
+"""Errors as callers see them: one shape for every refusal."""
 
 import attrs
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class ErrorDetail:
-    """One field at fault: its path in the body, or the name of a parameter or header."""
+    """A field at fault: its path in the body, or the name of a parameter or header."""
 
     field: str
     message: str
@@ -13,7 +13,7 @@ class ErrorDetail:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ErrorView:
-    """`code` is what to branch on; the message is for people."""
+    """An error. `code` is for programs to branch on; the message is for people."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""What operators see: jobs, how the service and the fleet are doing, and the audit."""
+"""Values for operators: jobs, the health of the service, the fleet, and the audit."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,11 +10,11 @@ from gpuruntime.models.definitions.schemas import Schema
 
 
 class JobStatus(StrEnum):
-    # No manager has looked at it yet.
+    # No manager has reconciled the pool yet.
     PENDING = "pending"
     # Units are being created.
     RUNNING = "running"
-    # All units were created as objects; whether they are ready is told by `ready`.
+    # All units exist as objects; `ready` counts those that are ready.
     SUCCEEDED = "succeeded"
     # No unit will be created; `error` says why.
     FAILED = "failed"
@@ -22,7 +22,7 @@ class JobStatus(StrEnum):
 
 class HealthStatus(StrEnum):
     OK = "ok"
-    # It answers, and has to refuse what needs the cluster.
+    # The API answers, and refuses requests that need the cluster.
     DEGRADED = "degraded"
 
 
@@ -44,7 +44,9 @@ class Job:
 
 @attrs.frozen(kw_only=True, slots=False)
 class HealthView:
-    """Counts are as of the caches, so of the moment in which the cluster was last heard."""
+    """Health of the API. Its counts come from the caches, as of the latest contact with the
+    cluster.
+    """
 
     status: Annotated[str, Schema(enum=tuple(HealthStatus))]
     version: str
@@ -66,7 +68,7 @@ class HealthView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class NodeView:
-    """GPUs in numbers; cpu and memory as the node itself writes them."""
+    """A node. GPUs are numbers; cpu and memory are as the node itself writes them."""
 
     name: str
     ready: bool
@@ -80,7 +82,7 @@ class NodeView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class GpuProductView:
-    """GPUs of one make, over all nodes that have them."""
+    """GPUs of one product, over all nodes that have them."""
 
     product: str
     nodes: int
@@ -101,7 +103,7 @@ class StockCounts:
 
 @attrs.frozen(kw_only=True, slots=False)
 class ActiveCounts:
-    """Units of one specName that serve somebody, by phase."""
+    """Active units of one specName, by phase."""
 
     total: int
     ready: int
@@ -119,7 +121,7 @@ class SpecView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class QuotaView:
-    """A ResourceQuota of one of our namespaces, in quantities by resource name."""
+    """A ResourceQuota of a namespace for units, in quantities by resource name."""
 
     namespace: str
     name: str
@@ -137,7 +139,7 @@ class FleetView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class RuleView:
-    """An invariant; one that needs what this process does not read is not checked by it."""
+    """An invariant; `checked` is false if this process does not read the objects that it needs."""
 
     name: str
     description: str
@@ -155,7 +157,7 @@ class AuditedObject:
 
 @attrs.frozen(kw_only=True, slots=False)
 class BreachView:
-    """What is wrong, of which objects, and what to do about it."""
+    """A broken invariant: its objects, what is wrong with them, and the remedy."""
 
     rule: str
     objects: list[AuditedObject]
@@ -165,7 +167,9 @@ class BreachView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class AuditView:
-    """`suspicions` are too young to be breaches: caches may lag, and some things take a while."""
+    """An audit. `suspicions` are too young to be breaches: caches lag, and some changes take a
+    while.
+    """
 
     rules: list[RuleView]
     breaches: list[BreachView]

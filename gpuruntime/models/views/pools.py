@@ -1,4 +1,4 @@
-"""What callers see of pools."""
+"""Pools as callers see them."""
 
 from datetime import datetime
 from typing import Annotated, TypeAlias
@@ -15,7 +15,7 @@ PoolPhaseText: TypeAlias = Annotated[str, Schema(enum=tuple(PoolPhase))]
 
 @attrs.frozen(kw_only=True, slots=False)
 class PoolView:
-    """A pool as it is wished for, and how its stock stands."""
+    """A pool: its wanted state, and the counts of its stock."""
 
     name: str
     namespace: str

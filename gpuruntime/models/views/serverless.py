@@ -1,4 +1,4 @@
-"""What callers see of invocations, functions and dead letters."""
+"""Invocations, functions and dead letters as callers see them."""
 
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
@@ -15,7 +15,7 @@ FailureText: TypeAlias = Annotated[str, Schema(enum=tuple(FailureClass))]
 
 @attrs.frozen(kw_only=True, slots=False)
 class AcceptedView:
-    """An invocation that is known and has a record, and where its message is."""
+    """An invocation that has a record, and the place of its message."""
 
     invocationID: str
     serverlessRequestID: str
@@ -29,7 +29,7 @@ class AcceptedView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class InvocationView:
-    """An invocation as it stands; once it has ended, with what the function answered."""
+    """An invocation as it is now; once it has ended, with the function's answer."""
 
     invocationID: str
     serverlessRequestID: str
@@ -60,7 +60,7 @@ class WorkersView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class FunctionView:
-    """A function with its work as the queue has it, and its workers as last written down."""
+    """A function: its work as the queue has it, its workers as the activator last wrote them."""
 
     serverlessRequestID: str
     unitName: str
@@ -79,7 +79,7 @@ class FunctionView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class DeadLetterView:
-    """An invocation that has run out of attempts, or a message that was none."""
+    """An invocation that has used up its attempts, or a message that is not one."""
 
     deadLetterID: str
     serverlessRequestID: str

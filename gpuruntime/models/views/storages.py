@@ -1,4 +1,4 @@
-"""What callers see of storages."""
+"""Storages as callers see them."""
 
 from datetime import datetime
 from typing import Annotated, TypeAlias
@@ -21,7 +21,7 @@ StoragePhaseText: TypeAlias = Annotated[str, Schema(enum=tuple(StoragePhase))]
 
 @attrs.frozen(kw_only=True, slots=False)
 class StorageView:
-    """A storage as it is wished for and as it is; `phase` follows from `conditions`."""
+    """A storage: its wanted and its actual state; `phase` follows from `conditions`."""
 
     name: str
     namespace: str

@@ -1,4 +1,4 @@
-"""What callers see of units: the answers of the API, as both sides read them."""
+"""Units and their Events as callers see them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from gpuruntime.models.kubernetes.conditions import Condition
 
 
 class Lifecycle(StrEnum):
-    """Units that serve somebody, units that wait in stock, or both."""
+    """Active units, units in stock, or both."""
 
     INSTANCE = "instance"
     STOCK = "stock"
@@ -37,7 +37,7 @@ class SourceStock:
 
 @attrs.frozen(kw_only=True, slots=False)
 class UnitView:
-    """A unit as it is wished for and as it is; `phase` follows from `conditions`."""
+    """A unit: its wanted and its actual state; `phase` follows from `conditions`."""
 
     name: str
     namespace: str
@@ -72,7 +72,7 @@ class UnitView:
 
 @attrs.frozen(kw_only=True, slots=False)
 class EventView:
-    """`objectKind` and `objectName` tell what it is about: the unit, or a Pod of it."""
+    """A Kubernetes Event of a unit or its Pods; `objectKind` and `objectName` name which."""
 
     type: str
     reason: str
