@@ -7,6 +7,8 @@ from math import inf
 from typing import TypeVar
 from urllib.parse import quote
 
+import attrs
+
 from gpuruntime.kube.answers import (
     Call,
     Page,
@@ -19,6 +21,7 @@ from gpuruntime.kube.answers import (
 from gpuruntime.kube.errors import (
     BadRequestError,
     KubeError,
+    MalformedAnswerError,
     OutcomeUnknownError,
     UnreachableError,
 )
@@ -38,6 +41,8 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 AnswerT = TypeVar("AnswerT", Response, StreamResponse)
+
+REMEDY = "check that the API server runs and can be reached from here"
 
 
 class Client:
@@ -238,6 +243,27 @@ class Client:
         if request.fence:
             request.fence()
         return await self.transport.request(request)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class _Version:
+    gitVersion: str = ""
+
+
+async def server_version(transport: Transport, *, timeout_seconds: float = 5.0) -> str:
+    """Raises UnreachableError when nobody answers; any other answer is the error it means."""
+    call = Call("get", "version")
+    request = Request(method="GET", path="/version", timeout_seconds=timeout_seconds)
+    try:
+        response = await transport.request(request)
+    except (UnreachableError, OutcomeUnknownError) as error:
+        raise UnreachableError(f"{error}: {REMEDY}") from error
+    if response.status != 200:
+        raise error_of(response, call)
+    try:
+        return codec.decode(response.body, _Version).gitVersion
+    except codec.MalformedObjectError as error:
+        raise MalformedAnswerError(f"{call}: not an API server's answer: {error}") from error
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
+from gpuruntime.kube.client import server_version
 from gpuruntime.kube.connect.sources import find_source
 from gpuruntime.kube.errors import KubeError, UnreachableError
 from gpuruntime.kube.http import HttpTransport, connect
-from gpuruntime.kube.server_version import server_version
 from gpuruntime.kube.transport import Request, Response, StreamResponse, Transport
 from gpuruntime.settings.schema import KubernetesMode, KubernetesSettings
 

@@ -1,6 +1,6 @@
 """The version that a role reports at its start."""
 
-from gpuruntime.kube.server_version import server_version
+from gpuruntime.kube.client import server_version
 from tests.proofs.machinery.lines import Line
 
 

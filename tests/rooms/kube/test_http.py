@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from gpuruntime.kube.client import server_version
 from gpuruntime.kube.connect.sources import Kubeconfig
 from gpuruntime.kube.errors import NotLeadingError, OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.http import CONNECT_TIMEOUT_SECONDS, HttpTransport, connect
-from gpuruntime.kube.server_version import server_version
 from gpuruntime.kube.transport import MERGE_PATCH, Request
 from tests.rooms.kube.connect.kubeconfigs import write_kubeconfig
 from tests.rooms.kube.servers import Handler, serving
