@@ -1,16 +1,17 @@
 """What one loading of the configuration gives: the server, and who we are there."""
 
 import hashlib
+import ipaddress
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
 import attrs
 
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.kube.connect.proxy import environment_proxy
 
 # The Configuration's names of its certificate files, and the kubeconfig's of the same.
 CERTIFICATES = {
@@ -90,6 +91,37 @@ def _usable_proxy(origin: str, proxy: str | None) -> str | None:
         told = f" but a {kind!r} one" if is_other else ": write one like http://10.0.0.1:3128"
         raise ConfigurationError(f"{origin}: the proxy is no http or https URL{told}")
     return proxy
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy that the environment gives for `url`, as Go's clients read it.
+
+    Loopback has none. NO_PROXY holds names, suffixes of names and networks.
+    """
+    address = urlsplit(url)
+    host = address.hostname or ""
+    proxies = getproxies_environment()
+    exceptions = [item.strip().lower() for item in proxies.get("no", "").split(",")]
+    if _is_loopback(host) or any(_matches(host, item) for item in exceptions if item):
+        return None
+    proxy = proxies.get(address.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _matches(host: str, exception: str) -> bool:
+    if exception == "*" or host == exception or host.endswith(f".{exception.lstrip('*.')}"):
+        return True
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(exception, strict=False)
+    except ValueError:
+        return False
 
 
 def _authorization(origin: str, configuration: Any) -> str:

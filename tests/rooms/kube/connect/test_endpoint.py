@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuruntime.kube.connect.proxy import environment_proxy
+from gpuruntime.kube.connect.endpoint import environment_proxy
 
 PROXY = "http://proxy.example:3128"
 
