@@ -14,9 +14,8 @@ from gpuruntime.operations.lookup.counts import StockState
 from gpuruntime.reconcilers.unit.status import STAGES, TOTAL
 from gpuruntime.serverless.errors import ServerlessError
 from gpuruntime.telemetry import function_metrics, label_values
-from gpuruntime.telemetry.catalogue import CATALOGUE
 from gpuruntime.telemetry.metric import Kind, Metric, RoleName
-from gpuruntime.telemetry.metrics import Registry
+from gpuruntime.telemetry.metrics import CATALOGUE, Registry
 from gpuruntime.worker.delivery_lease import Loss
 from tests.rooms.telemetry.counting import countings
 from tests.rooms.telemetry.metrics_page import PAGE, renewed
