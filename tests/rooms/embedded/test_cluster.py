@@ -10,7 +10,7 @@ from gpuruntime.embedded.kinds.pod_objects import PODS
 from gpuruntime.embedded.kinds.workload_objects import DEPLOYMENTS, JOBS
 from gpuruntime.embedded.nodes.failures import FAIL
 from gpuruntime.embedded.nodes.seed_objects import node
-from tests.rooms.embedded.objects import MOMENT
+from tests.rooms.embedded.builders import MOMENT
 from tests.rooms.embedded.world import NODE, World, deployment_spec, job_spec, running_cluster
 
 pytestmark = pytest.mark.looptime

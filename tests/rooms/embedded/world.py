@@ -17,7 +17,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.transport import MERGE_PATCH, Request
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
-from tests.rooms.embedded.objects import MOMENT, TEMPLATE
+from tests.rooms.embedded.builders import MOMENT, TEMPLATE
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 Document = dict[str, Any]

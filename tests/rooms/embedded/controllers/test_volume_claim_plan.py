@@ -21,7 +21,7 @@ from gpuruntime.embedded.controllers.volume_plan import (
 )
 from gpuruntime.embedded.kinds.cluster_objects import Claim, PersistentVolume, StorageClass
 from gpuruntime.models.encoding import codec
-from tests.rooms.embedded.objects import claim, storage_class, volume
+from tests.rooms.embedded.builders import claim, storage_class, volume
 
 FAST = storage_class("fast", allowVolumeExpansion=True)
 LAZY = storage_class("lazy", volumeBindingMode="WaitForFirstConsumer")

@@ -17,7 +17,7 @@ from gpuruntime.embedded.nodes.pod_status_plan import (
     appearance,
     ended,
 )
-from tests.rooms.embedded.objects import MOMENT, pod
+from tests.rooms.embedded.builders import MOMENT, pod
 
 PACE = Pace(
     start_seconds=1.0,

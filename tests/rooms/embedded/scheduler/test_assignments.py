@@ -2,7 +2,7 @@
 
 from gpuruntime.embedded.scheduler.assignments import Assignments
 from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Seat
-from tests.rooms.embedded.objects import node, pod
+from tests.rooms.embedded.builders import node, pod
 
 
 def needs(priority: int = 0) -> Needs:

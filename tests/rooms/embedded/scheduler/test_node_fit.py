@@ -9,7 +9,7 @@ from gpuruntime.embedded.kinds.cluster_objects import Node
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.node_fit import obstacle, refusal, scores
 from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, requests_of
-from tests.rooms.embedded.objects import node, pod
+from tests.rooms.embedded.builders import node, pod
 
 NOTHING: Mapping[str, int] = {}
 

@@ -14,7 +14,7 @@ from gpuruntime.embedded.scheduler.node_resources import (
     without_seats,
 )
 from gpuruntime.embedded.scheduler.preemption import ALREADY, NEVER, Eviction, preempt
-from tests.rooms.embedded.objects import node, pod
+from tests.rooms.embedded.builders import node, pod
 
 
 def gpus(name: str, number: int, priority: int = 0, **members: Any) -> Pod:

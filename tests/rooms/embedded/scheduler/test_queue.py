@@ -3,7 +3,7 @@
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.node_resources import Needs
 from gpuruntime.embedded.scheduler.queue import SchedulingQueue
-from tests.rooms.embedded.objects import pod
+from tests.rooms.embedded.builders import pod
 
 
 def queued(lanes: SchedulingQueue, name: str, priority: int = 0, nominated: str = "") -> Pod:

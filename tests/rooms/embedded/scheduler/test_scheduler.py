@@ -11,7 +11,7 @@ from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.embedded.nodes.failures import Pace
 from gpuruntime.embedded.nodes.seed_objects import node
 from gpuruntime.models.kubernetes.cluster import PRIORITY_CLASSES
-from tests.rooms.embedded.objects import MOMENT
+from tests.rooms.embedded.builders import MOMENT
 from tests.rooms.embedded.world import NODE, World, running_cluster
 
 pytestmark = pytest.mark.looptime

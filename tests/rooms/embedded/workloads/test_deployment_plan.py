@@ -20,7 +20,7 @@ from gpuruntime.embedded.workloads.deployment_plan import (
     max_surge,
     max_unavailable,
 )
-from tests.rooms.embedded.objects import TEMPLATE, deployment, replica_set
+from tests.rooms.embedded.builders import TEMPLATE, deployment, replica_set
 
 OTHER: dict[str, Any] = {**TEMPLATE, "metadata": {"labels": {"app": "web", "x": "1"}}}
 HASH, OTHER_HASH = (template_hash(json.dumps(each).encode()) for each in (TEMPLATE, OTHER))

@@ -10,7 +10,7 @@ from gpuruntime.embedded.kinds.workload_objects import DeploymentStatus, Replica
 from gpuruntime.embedded.workloads.children import TEMPLATE_HASH, template_hash
 from gpuruntime.embedded.workloads.deployment_plan import Observed
 from gpuruntime.embedded.workloads.deployment_status import deployment_status, seconds_to_deadline
-from tests.rooms.embedded.objects import MOMENT, TEMPLATE, deployment, replica_set
+from tests.rooms.embedded.builders import MOMENT, TEMPLATE, deployment, replica_set
 
 HASH = template_hash(json.dumps(TEMPLATE).encode())
 LATER = MOMENT + timedelta(seconds=5)

@@ -18,7 +18,7 @@ from gpuruntime.embedded.workloads.job_plan import (
     seconds_to_removal,
 )
 from gpuruntime.models.kubernetes.timestamps import rfc3339
-from tests.rooms.embedded.objects import MOMENT, job, pod
+from tests.rooms.embedded.builders import MOMENT, job, pod
 
 HELD = {"finalizers": [TRACKING_FINALIZER]}
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.workloads.replicaset_plan import decide, is_available, replica_set_status
-from tests.rooms.embedded.objects import MOMENT, pod, replica_set
+from tests.rooms.embedded.builders import MOMENT, pod, replica_set
 
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}
 
