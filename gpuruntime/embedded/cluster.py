@@ -1,6 +1,6 @@
-"""The embedded cluster: the API server and everything that makes its objects move, on one loop.
+"""The embedded cluster: the API server, controllers, scheduler and nodes on one event loop.
 
-With one seed and the loop's time as clock, two runs of the same requests go the same way.
+With one seed and the loop's time as clock, two runs of the same requests behave the same.
 """
 
 import asyncio
@@ -43,15 +43,16 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
-# Kinds that own nothing and are owned by nobody.
+# Kinds that own nothing and have no owner.
 UNOWNED: Final = frozenset({"Event", "Lease"})
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClusterOptions:
-    """Containers of these images run as processes; all others are simulated.
+    """Options of the cluster; containers whose image is in `programs` run as processes.
 
-    The volumes' root is only written into volumes: a directory is made where a process mounts it.
+    All other containers are simulated. `volumes_root` is only written into volumes: a directory is
+    created when a process mounts it.
     """
 
     nodes: NodeOptions = NodeOptions()
@@ -62,7 +63,7 @@ class ClusterOptions:
 
 
 class EmbeddedCluster:
-    """Serves from the start; objects move while `run` runs."""
+    """The server answers from the start; controllers and nodes work while `run` runs."""
 
     def __init__(
         self, *, now: Callable[[], datetime], options: ClusterOptions = ClusterOptions()
@@ -70,7 +71,7 @@ class EmbeddedCluster:
         logs = ProcessLogs(self._log_file, SimulatedLogs(self._pod))
         self.server = Server(now=now, rng=self._rng(options, "server"), logs=logs)
         self.transport = InProcessTransport(self.server)
-        # Set once the nodes are there and everything has been seen.
+        # Set once the nodes exist and all informers are synced.
         self.ready = asyncio.Event()
         self._options = options
         self._now = _in_whole_seconds(now)
@@ -82,7 +83,7 @@ class EmbeddedCluster:
         self._parts = {**self._controllers(), **self._collector()}
 
     async def run(self) -> None:
-        """Until it is cancelled; the first part to fail ends it."""
+        """Run until cancelled; the first part that fails ends all."""
         await furnish(self._client, self._options.nodes, now=self._now())
         async with asyncio.TaskGroup() as tasks:
             for name, part in self._parts.items():
@@ -92,9 +93,10 @@ class EmbeddedCluster:
             self.ready.set()
 
     def way(self, host: str, _: int) -> tuple[str, int] | None:
-        """From the address of a Service to the process behind it; None while there is none.
+        """Return host and port of the process behind a Service's address, or None if there is
+        none.
 
-        A process listens at one port alone, so whichever was asked for leads there.
+        A process listens at one port only, so the requested port is ignored.
         """
         for service in self._mirrors.services.store.values():
             if service.spec.clusterIP == host:
@@ -170,12 +172,14 @@ class EmbeddedCluster:
 
     @staticmethod
     def _rng(options: ClusterOptions, part: str) -> Random:
-        """Of its own for every part, so that none disturbs another's."""
+        """Return a generator of the part's own, so that parts do not disturb each other's
+        randomness.
+        """
         return Random(f"{options.seed} {part}")  # noqa: S311  # reproducible on purpose
 
 
 def _in_whole_seconds(now: Callable[[], datetime]) -> Callable[[], datetime]:
-    """As moments are written: what was read back equals what was meant."""
+    """Return a clock without microseconds: timestamps then survive encoding and decoding."""
     return lambda: now().replace(microsecond=0)
 
 

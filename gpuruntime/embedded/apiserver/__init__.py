@@ -1,1 +1,1 @@
-"""The API server: requests in, answers and streams out."""
+"""The API server: requests, answers and streams."""

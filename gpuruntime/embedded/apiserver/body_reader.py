@@ -1,4 +1,4 @@
-"""Bytes become documents: well-formed, of the right kind, and without what the kind lacks."""
+"""Request bodies become documents: well-formed, of the right kind, without unknown fields."""
 
 import json
 from typing import Any, Final
@@ -30,12 +30,12 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 
 class UnreadableError(GpuRuntimeError):
-    """Why a document is none of its kind."""
+    """The reason why a document is not of its kind."""
 
 
 @attrs.define(slots=True)
 class Reader:
-    """Reads one request's body; what it had to drop is kept as warnings."""
+    """A reader of one request's body, which keeps a warning for each dropped field."""
 
     kind: Kind
     validation: Validation = "Warn"
@@ -53,7 +53,7 @@ class Reader:
             raise bad_request(f"{subject}: {error}") from error
 
     def read_patch(self, body: bytes | None, content_type: str) -> Amend:
-        """The patch as a function of the stored document."""
+        """Return the patch as a function of the stored document."""
         apply = patch_of(self.kind, media_type(content_type), _bounded(body))
 
         def amend(document: Document) -> Document:
@@ -80,7 +80,7 @@ class Reader:
         return document
 
     def _check_kind(self, document: Document) -> None:
-        """A built-in object may leave its kind out: the path says it."""
+        """Check kind and version; a built-in object may omit them, because the path names them."""
         kind = self.kind
         version, name = document.get("apiVersion"), document.get("kind")
         if kind.is_custom and not (version and name):
@@ -118,7 +118,7 @@ class Reader:
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """JSON has no moments, so what looks like one stays a text."""
+    """A loader that keeps timestamps as texts, because JSON has none."""
 
 
 _YamlLoader.yaml_implicit_resolvers = {
@@ -128,13 +128,13 @@ _YamlLoader.yaml_implicit_resolvers = {
 
 
 class _Repeating(dict[str, Any]):
-    """An object that remembers which of its names came twice."""
+    """An object that remembers which of its names were repeated."""
 
     repeated: tuple[str, ...] = ()
 
 
 def _duplicates(body: bytes) -> list[str]:
-    """The paths of names that an object has twice; only the standard library's decoder tells."""
+    """Return the paths of repeated names; only the standard library's decoder reports them."""
 
     def collect(pairs: list[tuple[str, Any]]) -> _Repeating:
         found = _Repeating(pairs)
@@ -155,7 +155,7 @@ def _duplicates(body: bytes) -> list[str]:
 
     try:
         return walk(json.loads(body, object_pairs_hook=collect), "")
-    except ValueError:  # YAML, which has refused what is double
+    except ValueError:  # a YAML body: its loader has already rejected repeated names
         return []
 
 

@@ -1,10 +1,10 @@
-"""JSON documents as the server handles them: decoded, compared, encoded once per change."""
+"""JSON documents of the server: decoded, compared, copied and encoded."""
 
 from typing import Any, TypeAlias
 
 import msgspec
 
-# A decoded document has whatever members its sender gave it: the schemas judge them, not mypy.
+# Senders choose a document's members, so the schemas check them, not mypy.
 Document: TypeAlias = dict[str, Any]
 
 _decoder = msgspec.json.Decoder()
@@ -13,7 +13,7 @@ _sorted = msgspec.json.Encoder(order="sorted")
 
 
 def decode(data: bytes) -> Any:
-    """Raises ValueError (msgspec's and Unicode's errors are such) or RecursionError."""
+    """Decode JSON, or raise ValueError (msgspec's and Unicode's errors are such) or RecursionError."""
     return _decoder.decode(data)
 
 
@@ -22,7 +22,7 @@ def encode(document: Document) -> bytes:
 
 
 def encode_sorted(document: Document) -> bytes:
-    """As Go writes a map: for the few documents that messages quote."""
+    """Encode with sorted names, as Go does, for the few documents that messages quote."""
     return _sorted.encode(document)
 
 
@@ -31,7 +31,7 @@ def encode_value(value: Any) -> bytes:
 
 
 def is_same(document: Any, other: Any) -> bool:
-    """Python holds true and 1 for equal; JSON does not."""
+    """Return whether two documents are equal in JSON: Python also takes true and 1 for equal."""
     return document == other and (
         _encoder.encode(document) == _encoder.encode(other)
         or _sorted.encode(document) == _sorted.encode(other)
@@ -39,7 +39,7 @@ def is_same(document: Any, other: Any) -> bool:
 
 
 def copy(value: Any) -> Any:
-    """Plain JSON has no cycles and no other types, which copy.deepcopy cannot know."""
+    """Copy plain JSON; without cycles and other types it is faster than copy.deepcopy."""
     if type(value) is dict:
         return {name: copy(item) for name, item in value.items()}
     if type(value) is list:
@@ -48,7 +48,7 @@ def copy(value: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """What Kubernetes' decoders make of a null member: nothing."""
+    """Return a copy without null members, as Kubernetes' decoders read it."""
     if type(value) is dict:
         return {name: without_nulls(item) for name, item in value.items() if item is not None}
     if type(value) is list:

@@ -1,4 +1,4 @@
-"""The server over HTTP on this machine: for kubectl, and for clients in other processes."""
+"""The server over HTTP on this machine, for kubectl and clients in other processes."""
 
 import asyncio
 import errno
@@ -15,14 +15,14 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.kube.transport import JSON, Request
 
 LOOPBACK: Final = "127.0.0.1"
-STUCK_SECONDS: Final = 30.0  # a watch whose client reads nothing for so long is cut off
-CLOSING_SECONDS: Final = 0.1  # what open watches get when the server stops
+STUCK_SECONDS: Final = 30.0  # a watch whose client reads nothing for this long is closed
+CLOSING_SECONDS: Final = 0.1  # the time that open watches get when the server stops
 
 
 @asynccontextmanager
 async def serve(server: Server, *, port: int = 0) -> AsyncIterator[str]:
-    """Listens on loopback and yields the URL; without a port the machine chooses a free one."""
-    # A client that leaves ends its watch at once, not at the next event.
+    """Listen on loopback and yield the URL; port 0 lets the system choose a free one."""
+    # If a client disconnects, its watch ends at once and not at the next event.
     front = web.Server(_Front(server).handle, handler_cancellation=True, access_log=None)
     runner = web.ServerRunner(front, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
@@ -44,7 +44,7 @@ async def _listen(runner: web.ServerRunner, port: int) -> None:
 
 
 class _Front:
-    """Translates between the wire and the server's own requests and answers."""
+    """A handler that translates between aiohttp and the server's own requests and answers."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -69,7 +69,7 @@ class _Front:
 
 
 async def _body(received: web.BaseRequest) -> bytes | None:
-    """No more than what suffices to see that it is too large."""
+    """Read the body, at most until it is known to be too large."""
     if not received.body_exists:
         return None
     body = bytearray()

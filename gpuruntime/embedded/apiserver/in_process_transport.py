@@ -1,4 +1,4 @@
-"""The Transport of clients in the server's own process: the same answers without a socket."""
+"""The transport of clients in the server's own process: the same answers without a socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from gpuruntime.kube.transport import Request, Response, StreamResponse
 
 
 class InProcessTransport:
-    """Each request gives way to the loop once, as one over a wire would."""
+    """A transport that yields to the loop once per request, as a network call would."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""Which form of an answer a client accepts."""
+"""Content negotiation: the form of an answer that a client accepts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -23,13 +23,13 @@ NO_FORM: Final = "only the following media types are accepted: application/json"
 
 @attrs.frozen(kw_only=True, slots=True)
 class AcceptedForm:
-    """What a request asks for, whatever the kind."""
+    """A client's wish: its Accept header and the `includeObject` parameter."""
 
     accept: str = JSON
     included: str = ""
 
     def clauses(self) -> Iterator[Mapping[str, str]]:
-        """The parameters of each media type that is JSON, in the client's order."""
+        """Yield the parameters of each JSON media type, in the client's order."""
         for clause in self.accept.split(",") if self.accept.strip() else [JSON]:
             media_type, *parameters = (part.strip() for part in clause.split(";"))
             if media_type.lower() in ANYTHING:
@@ -38,7 +38,7 @@ class AcceptedForm:
 
 
 def form_of(kind: Kind, wish: AcceptedForm, scope: Scope, now: Callable[[], datetime]) -> Form:
-    """The first clause that this server can serve decides."""
+    """Return the form of the first clause that this server can serve."""
     refusal = NO_TYPE
     for parameters in wish.clauses():
         asked = parameters.get("as")

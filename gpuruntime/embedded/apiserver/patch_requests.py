@@ -1,4 +1,4 @@
-"""From the body of a PATCH to a function of the stored document."""
+"""Bodies of PATCH requests, as functions of the stored document."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,7 +23,10 @@ Amend = Callable[[Document], Document]
 
 
 def patch_of(kind: Kind, media_type: str, body: bytes) -> Amend:
-    """Custom kinds have no keys to merge lists by, so they take no strategic patch."""
+    """Return the patch as a function.
+
+    Custom kinds accept no strategic patch, because they have no keys to merge lists by.
+    """
     accepted = [JSON_PATCH, MERGE_PATCH] + ([] if kind.is_custom else [STRATEGIC_PATCH])
     if media_type not in accepted:
         hint = "server-side apply is not served here: apply on the client's side"

@@ -7,11 +7,11 @@ from gpuruntime.errors import GpuRuntimeError
 
 
 class UnfitPatchError(GpuRuntimeError):
-    """The patch does not fit the document that it meets."""
+    """The patch does not fit the document to which it is applied."""
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
-    """Null removes, objects merge, anything else replaces."""
+    """Apply a merge patch: null removes, objects merge, anything else replaces."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}
@@ -24,7 +24,7 @@ def merge_patch(value: Any, patch: Any) -> Any:
 
 
 def json_patch(document: Any, operations: list[Any]) -> Any:
-    """Raises UnfitPatchError: one operation that fails fails them all."""
+    """Apply all operations, or raise UnfitPatchError if one of them fails."""
     root = {"": document}
     for operation in operations:
         try:
@@ -56,7 +56,7 @@ def _apply(root: Any, operation: Any) -> None:
 
 
 def _tokens(pointer: str) -> list[str]:
-    """The first one leads from the root's holder to the root."""
+    """Split a JSON pointer; the first token leads from the root's holder to the root."""
     if pointer and not pointer.startswith("/"):
         raise UnfitPatchError(f"{pointer!r} is no pointer: it must begin with '/'")
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")]

@@ -1,4 +1,4 @@
-"""The logs of containers: who keeps them is asked for them by this room's server."""
+"""The logs of containers: requests, their source, and their stream."""
 
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
@@ -13,7 +13,7 @@ from gpuruntime.kube.transport import Response
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogRequest:
-    """`tail` is the number of last lines, None for all of them."""
+    """A request for a log; `tail` is the number of last lines, None for all."""
 
     namespace: str
     pod: str
@@ -23,19 +23,19 @@ class LogRequest:
 
 
 class PodLogs(Protocol):
-    """Whoever runs the containers."""
+    """The logs of the containers that a node runs."""
 
     def read(self, request: LogRequest) -> bytes:
-        """What there is now; raises StatusError where there can be no log."""
+        """Return the log as it is now; raise StatusError if there can be none."""
         ...
 
     def follow(self, request: LogRequest) -> AsyncIterator[bytes]:
-        """What there is now and what comes, until the container ends."""
+        """Yield the log as it is now and each addition until the container ends."""
         ...
 
 
 class NoLogs:
-    """For a server alone: nothing runs, so nothing was written."""
+    """Logs of a server without nodes: no container runs, so nothing was written."""
 
     def read(self, request: LogRequest) -> bytes:
         raise bad_request(
@@ -51,7 +51,7 @@ NO_LOGS: Final[PodLogs] = NoLogs()
 
 
 def log_request(pod: Document, query: Query) -> LogRequest:
-    """Which container is meant; a Pod with several asks for its name."""
+    """Return the request for one container; a Pod with several needs its name."""
     metadata, spec = pod["metadata"], pod["spec"]
     name = metadata["name"]
     containers = [each["name"] for each in spec["containers"] + (spec.get("initContainers") or [])]
@@ -94,4 +94,4 @@ class LogStream:
             yield line
 
     def close(self) -> None:
-        """The iterator ends with whoever reads it."""
+        """Do nothing: the iterator is closed by its reader."""

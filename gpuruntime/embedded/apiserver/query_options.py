@@ -1,4 +1,4 @@
-"""The query parameters of lists, watches, writes and deletions, read and judged."""
+"""Query parameters of lists, watches, writes and deletions, parsed and checked."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
@@ -26,7 +26,7 @@ LARGEST_INTEGER: Final = 2**63 - 1
 
 @attrs.frozen(kw_only=True, slots=True)
 class ListOptions:
-    """Of a list or of a watch; version 0 is also that of a caller who named none."""
+    """Options of a list or watch; version 0 also means that the caller named none."""
 
     version: int = 0
     names_version: bool = False
@@ -45,7 +45,7 @@ class WriteOptions:
 
 
 def first_values(query: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Of a repeated parameter the first counts."""
+    """Return the first value of each parameter."""
     values: dict[str, str] = {}
     for name, value in query:
         values.setdefault(name, value)
@@ -81,7 +81,7 @@ def list_options(query: Query, *, is_watch: bool) -> ListOptions:
 
 
 def write_options(query: Query, kind: str) -> WriteOptions:
-    """`kind` names the options in a refusal: CreateOptions and its like."""
+    """Return the options; `kind` is the options' name in error messages, such as CreateOptions."""
     validation = query.get("fieldValidation", "")
     if validation not in ("", "Strict", "Warn", "Ignore"):
         supported = ["", "Ignore", "Strict", "Warn"]
@@ -106,7 +106,7 @@ class _Body(msgspec.Struct):
 
 
 def delete_options(query: Query, body: bytes | None) -> DeleteOptions:
-    """A body counts alone; without one the query does."""
+    """Return the options of the body, or without a body those of the query."""
     asked = _delete_body(body) if body else _delete_query(query)
     propagation = asked.propagationPolicy or ""
     if asked.orphanDependents is not None and not propagation:

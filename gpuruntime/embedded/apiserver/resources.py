@@ -1,4 +1,4 @@
-"""The verbs on objects: from a request to an answer."""
+"""The verbs on objects and collections: get, list, watch, create, replace, patch and delete."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -40,7 +40,7 @@ ORPHANS: Final = (
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """One request, with what it is about and the first value of each parameter."""
+    """A request, its target, and the first value of each query parameter."""
 
     target: Target
     request: Request

@@ -1,4 +1,4 @@
-"""What a path asks for."""
+"""Routes: the target that a path addresses."""
 
 from typing import Final
 from urllib.parse import unquote
@@ -10,7 +10,7 @@ OF_NAMESPACES: Final = ("status", "finalize")
 
 
 def target_of(registry: Registry, path: str) -> Target | None:
-    """None when the path is not below a group and version of this server's groups."""
+    """Return the target, or None if the path is not below a served group and version."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", version, *rest] if rest:

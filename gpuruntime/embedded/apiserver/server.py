@@ -1,7 +1,7 @@
-"""The API server: requests in, answers and streams out, with no task and no clock of its own.
+"""The API server: it answers requests and opens streams, without tasks or a clock of its own.
 
-Every request is handled in one synchronous step, and both fronts, in-process and HTTP, come
-through here. LIMITS says what a real server does and this one does not.
+Every request is handled in one synchronous step. Both the in-process transport and the HTTP
+listener call it. LIMITS lists what a real server does and this one does not.
 """
 
 import random
@@ -66,15 +66,16 @@ LIMITS: Final = {
 
 @attrs.frozen(kw_only=True, slots=True)
 class ServerOptions:
-    """`history_limit` counts the changes of each kind that a watch can go back to."""
+    """Options; `history_limit` is the number of changes per kind that a watch can resume from."""
 
     history_limit: int = 10_000
 
 
 class Server:
-    """`twins` are the Python twins of the CEL rules that definitions may hold, by their texts.
+    """The server of all kinds.
 
-    `logs` is asked for what containers wrote.
+    `twins` maps the text of each CEL rule that definitions may contain to its Python twin. `logs`
+    supplies the containers' logs.
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class Server:
         _begin(writes)
 
     def compact(self) -> None:
-        """Forget the history, as a compaction of etcd does: older versions are 410 from now on."""
+        """Forget the history, as etcd's compaction does: older versions are answered with 410."""
         for collection in self.store.collections():
             collection.compact()
 
     def handle(self, request: Request) -> Response:
-        """Any request whose answer has an end, for others see open_stream."""
+        """Answer a request whose answer ends by itself; `open_stream` serves the others."""
         try:
             call = self._call(request)
             if call is None:
@@ -117,14 +118,14 @@ class Server:
             return refusal.response()
 
     def is_stream(self, request: Request) -> bool:
-        """Whether the answer has no end of its own."""
+        """Return whether the answer does not end by itself."""
         if request.method != "GET":
             return False
         query = first_values(request.query)
         return is_watch(query) or query.get("follow") in TRUE
 
     def open_stream(self, request: Request) -> Stream:
-        """From now on nothing is missed; whoever opens it closes it."""
+        """Open a stream that misses no change from now on; the caller must close it."""
         try:
             call = self._call(request)
             if call is not None and self.is_stream(request):
@@ -160,7 +161,7 @@ class Server:
 
 
 def _begin(writes: Writes) -> None:
-    """What every cluster has from its first moment."""
+    """Create the objects that every cluster has from the start."""
     for name in INITIAL:
         writes.create(Target(kind=NAMESPACES), {"metadata": {"name": name}})
     for name, value in SYSTEM_PRIORITIES.items():

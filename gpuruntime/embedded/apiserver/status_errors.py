@@ -1,4 +1,4 @@
-"""Refusals as Kubernetes words them: one exception that carries a Status document."""
+"""Refusals in the words of Kubernetes: one exception that carries a Status document."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ STALE: Final = (
 
 @attrs.define(slots=False, eq=False)
 class StatusError(GpuRuntimeError):
-    """The answer to a request that the server refuses."""
+    """The server refuses a request with this Status."""
 
     code: int
     reason: str
@@ -51,7 +51,7 @@ class StatusError(GpuRuntimeError):
 
 
 def success(kind: Kind, name: str, uid: str) -> Document:
-    """The answer to a deletion that is done."""
+    """Return the answer to a completed deletion."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -77,7 +77,7 @@ def conflict(kind: Kind, name: str, why: str = STALE) -> StatusError:
 
 
 def unmet_precondition(kind: Kind, name: str, why: str) -> StatusError:
-    """Of a deletion; there the message names the kind, not the resource."""
+    """A deletion's precondition failed; here the message names the kind, not the resource."""
     subject = _subject(kind)
     message = f'Operation cannot be fulfilled on {subject} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(kind, name, kind.kind))
@@ -89,18 +89,18 @@ def forbidden(kind: Kind, name: str, why: str) -> StatusError:
 
 
 def invalid(kind: Kind, name: str, faults: Sequence[Fault]) -> StatusError:
-    """422 with one cause for each bad field."""
+    """A 422 with one cause for each invalid field."""
     return _invalid(_subject(kind), name, faults, _details(kind, name, kind.kind))
 
 
 def invalid_options(kind: str, *faults: Fault) -> StatusError:
-    """A bad query parameter or a bad DeleteOptions."""
+    """A query parameter or a DeleteOptions is invalid."""
     details: Document = {"group": "meta.k8s.io", "kind": kind}
     return _invalid(f"{kind}.meta.k8s.io", "", faults, details)
 
 
 def invalid_patch(patched: str, why: str) -> StatusError:
-    """The patch applies, but what it makes is no object of its kind."""
+    """The patch applies, but its result is not an object of the kind."""
     return _invalid("", "", [invalid_value("patch", patched, why)], {})
 
 
@@ -110,7 +110,9 @@ def too_large(limit: int) -> StatusError:
 
 
 def unsupported_media_type(*accepted: str, hint: str = "") -> StatusError:
-    """The hint tells of what a real server takes and this one does not."""
+    """The media type is not accepted; the hint names what a real server accepts and this one does
+    not.
+    """
     listed = ", ".join(accepted)
     message = "the body of the request was in an unknown format - accepted media types include:"
     more = f" ({hint})" if hint else ""
@@ -118,7 +120,7 @@ def unsupported_media_type(*accepted: str, hint: str = "") -> StatusError:
 
 
 def wrong_kind(kind: Kind, found: str, metadata: object) -> StatusError:
-    """An object of another kind than the custom one that its path names."""
+    """The object's kind is not the custom kind that the path names."""
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     details = _details(kind, name, found)
     fault = invalid_value("kind", found, f"must be {kind.kind}")
@@ -126,7 +128,7 @@ def wrong_kind(kind: Kind, found: str, metadata: object) -> StatusError:
 
 
 def rejected(why: str) -> StatusError:
-    """A patch that is well-formed and does not fit."""
+    """The patch is well-formed and does not fit."""
     message = f"the server rejected our request due to an error in our request: {why}"
     return StatusError(422, "Invalid", message, {})
 
@@ -136,7 +138,7 @@ def not_acceptable(message: str) -> StatusError:
 
 
 def unguarded(kind: Kind, name: str) -> StatusError:
-    """A replacement of a kind that asks for a version; here the message names the resource."""
+    """The replacement lacks the version that its kind requires; the message names the resource."""
     fault = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
     return _invalid(kind.resource, name, [fault], _details(kind, name, kind.plural))
 
@@ -146,7 +148,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def internal_error(message: str) -> StatusError:
-    """What Kubernetes itself answers with 500 although the request is at fault."""
+    """The request is at fault, but Kubernetes answers with 500."""
     return StatusError(500, "", message)
 
 

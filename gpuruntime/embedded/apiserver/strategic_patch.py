@@ -1,7 +1,7 @@
 """Strategic merge patches, as kubectl sends them: lists of built-in kinds merge by their keys.
 
-A member `$patch` says replace or delete, `$deleteFromPrimitiveList/x` takes bare values out of
-list x, `$setElementOrder/x` orders it, and `$retainKeys` names all that may stay beside it.
+`$patch` says replace or delete. `$deleteFromPrimitiveList/x` removes plain values from list x, and
+`$setElementOrder/x` orders it. `$retainKeys` names the only members that may stay.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ORDER: Final = "$setElementOrder/"
 
 
 def strategic_patch(value: Any, patch: Document, struct: Struct | None) -> Document:
-    """Without a structure, as below a map, objects merge and lists are replaced."""
+    """Apply a patch; without a structure, as below a map, objects merge and lists are replaced."""
     match patch.get(DIRECTIVE, "merge"):
         case "delete":
             return {}
@@ -45,7 +45,7 @@ def strategic_patch(value: Any, patch: Document, struct: Struct | None) -> Docum
 
 
 def _changes(patch: Document) -> Iterator[tuple[str, Any]]:
-    """A list may be ordered anew without any other change."""
+    """Yield each changed member; a patch may also only reorder a list."""
     for name, change in patch.items():
         if not name.startswith("$"):
             yield name, change
@@ -96,7 +96,7 @@ def _with_item(items: list[Any], change: Document, key: str, struct: Struct | No
 
 
 def _ordered(items: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
-    """What the patch names comes in its order; the rest keeps its place where both were before."""
+    """Order items as the patch does; the others keep their place relative to items from before."""
     if key:
         _demand_objects(order, key)
     else:
@@ -122,14 +122,14 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> list[Any]:
-    """Items that are compared as wholes are neither objects nor lists."""
+    """Return a list whose items are compared whole: none is an object or a list."""
     if any(isinstance(each, dict | list) for each in _listed(value)):
         raise UnfitPatchError(f"{value} is no list of plain values")
     return _listed(value)
 
 
 def _demand_objects(value: Any, key: str) -> None:
-    """Items that are told apart by a member have one that is plain."""
+    """Check that each item is an object whose merge key is a plain value."""
     for each in _listed(value):
         if not isinstance(each, dict) or isinstance(each.get(key), dict | list):
             raise UnfitPatchError(f"{each} is no object with a plain {key}")
@@ -146,7 +146,7 @@ def _directives(patch: Document, prefix: str) -> Iterator[tuple[str, list[Any]]]
 
 
 def _bare(value: Any) -> Any:
-    """What is new comes without directives and nulls."""
+    """Return a new value without directives and nulls."""
     if isinstance(value, dict):
         return {
             name: _bare(item)

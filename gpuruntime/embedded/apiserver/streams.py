@@ -1,4 +1,4 @@
-"""Answers that come bit by bit: watches, and any other answer as one bit."""
+"""Streamed answers: watches, and single answers as a stream of one chunk."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -18,12 +18,12 @@ from gpuruntime.kube.transport import JSON, Response
 
 BOOKMARK_SECONDS: Final = 60.0
 LAST_BOOKMARK_SECONDS: Final = 2.0  # before the end of a watch
-LONGEST_WATCH_SECONDS: Final = 1800.0  # for a client that names no timeout
+LONGEST_WATCH_SECONDS: Final = 1800.0  # for a client that sets no timeout
 FRAMES_A_CHUNK: Final = 256
 
 
 class Stream(Protocol):
-    """A StreamResponse of the transport that has to be closed by whoever opened it."""
+    """A StreamResponse of the transport; the caller that opened it closes it."""
 
     @property
     def status(self) -> int: ...
@@ -38,7 +38,7 @@ class Stream(Protocol):
 
 @attrs.frozen(slots=True)
 class WholeAnswer:
-    """A plain answer where a stream was asked for: refusals, most of all."""
+    """A single answer in place of a stream, mostly a refusal."""
 
     response: Response
 
@@ -58,7 +58,7 @@ class WholeAnswer:
 
 
 class WatchStream:
-    """One watch from its beginning: nothing is missed between opening and reading it."""
+    """A watch, registered when it is opened: no change is missed before it is read."""
 
     status: Final = 200
     headers: Final[Mapping[str, str]] = {"content-type": JSON}
@@ -109,7 +109,7 @@ class WatchStream:
             moment = min(mark, end)
             await self._watch.wait_until(moment)
             told = self._watch.take(FRAMES_A_CHUNK)
-            # A timer may fire earlier than its moment by the clock's resolution.
+            # A timer may fire early by the clock's resolution.
             now = loop.time() if told or self._watch.is_over else max(moment, loop.time())
             if told:
                 yield self._frames(told)
@@ -119,7 +119,9 @@ class WatchStream:
                     yield self._bookmark(self._store.version, ends_initial_events=False)
 
     def _begin(self, selection: Selection) -> tuple[bytes | None, list[Told]]:
-        """A refusal, which a watch tells as an event, or what comes before the first change."""
+        """Return a refusal, which a watch sends as an event, or the events before the first
+        change.
+        """
         options, collection = self._options, self._collection
         starts_whole = not options.version
         if options.wants_initial_events is not None:
@@ -160,6 +162,6 @@ def _frame(event: str, body: bytes) -> bytes:
 
 
 def _next_mark(now: float, end: float) -> float:
-    """Every minute, and once more just before the end."""
+    """Return the time of the next bookmark: every minute, and once just before the end."""
     last = end - LAST_BOOKMARK_SECONDS
     return min(now + BOOKMARK_SECONDS, last) if now < last else end

@@ -1,1 +1,1 @@
-"""What the server stores, and the rules of every change to it."""
+"""The objects that the server stores, and the rules for every change to them."""

@@ -1,4 +1,4 @@
-"""What other objects decide about one that is written: addresses, priorities, classes."""
+"""Admission: addresses, priorities and storage classes that other objects give to a new one."""
 
 from ipaddress import IPv4Network
 from typing import Final
@@ -30,7 +30,7 @@ LOST_NODES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreach
 
 
 class Admission:
-    """Comes before the judgement of a new object, and after that of a changed one."""
+    """Admission of a new object runs before its validation, and of a changed object after it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -74,7 +74,7 @@ class Admission:
         return {service.fields["spec.clusterIP"] for service in services}
 
     def _free_address(self) -> str:
-        """In turn, so that an address is given again as late as possible."""
+        """Return the next address in turn, so that a freed one is reused as late as possible."""
         count = SERVICE_ADDRESSES.num_addresses - 2
         taken = self._taken_addresses() if self._addresses >= count else set()
         while True:
@@ -88,7 +88,7 @@ class Admission:
         return NODE_PORTS[self._ports % len(NODE_PORTS)]
 
     def _admit_pod(self, target: Target, spec: Document) -> None:
-        """As the admission plugins that a server has by default, without the token's volume."""
+        """Do what a server's default admission plugins do, except adding the token's volume."""
         name = spec.setdefault("serviceAccountName", "default")
         spec["serviceAccount"] = name
         tolerations = spec.setdefault("tolerations", [])
@@ -131,7 +131,7 @@ class Admission:
         return next((each for each in documents if each.get("globalDefault")), {})
 
     def _admit_claim(self, spec: Document) -> None:
-        """Absent takes the default class; the empty text asks for none."""
+        """Set the default class if the name is absent; an empty name asks for no class."""
         if "storageClassName" in spec:
             return
         for stored in self._store.collection(STORAGE_CLASSES).present():

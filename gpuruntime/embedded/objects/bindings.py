@@ -1,4 +1,4 @@
-"""Bindings: how a scheduler gives a Pod to a node, the one write that the Pod's spec allows it."""
+"""Bindings: a scheduler assigns a Pod to a node by creating one."""
 
 import attrs
 
@@ -9,13 +9,13 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 @attrs.frozen(kw_only=True, slots=True)
 class Bound:
-    """The answer is a Status, which has nothing of an object but its kind."""
+    """The server answers a binding with a Status, which has no metadata of an object."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
 
 
 def bindings_of(pod: str) -> Resource[Bound]:
-    """Every Pod has a collection of them, of which one is ever taken."""
+    """Return the binding collection of a Pod; only one binding ever succeeds."""
     return Resource(
         group="", version="v1", kind="Status", plural=f"pods/{pod}/binding", type=Bound
     )

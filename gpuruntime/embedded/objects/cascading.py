@@ -1,4 +1,4 @@
-"""Objects whose deletion takes others with them: namespaces, and definitions of kinds."""
+"""Objects whose deletion deletes their contents: namespaces and CustomResourceDefinitions."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,23 +14,23 @@ from gpuruntime.models.kubernetes.timestamps import rfc3339
 
 
 class CascadingOwner(Protocol):
-    """A container is marked, loses its contents, and is released when the last one is gone."""
+    """An object that contains others: it is marked, emptied, and released after its last one."""
 
     @property
     def kind(self) -> Kind: ...
 
     def mark(self, document: Document) -> None:
-        """Shows that it terminates; refuses where that is forbidden."""
+        """Record in the document that it terminates; raise StatusError if that is forbidden."""
         ...
 
     def release(self, document: Document) -> None:
-        """Takes its own finalizer off."""
+        """Remove the owner's own finalizer."""
         ...
 
     def contents(self, name: str) -> list[Target]: ...
 
     def name_for(self, target: Target) -> str | None:
-        """Of the container that holds an object."""
+        """Return the name of the owner that contains the target, or None."""
         ...
 
 

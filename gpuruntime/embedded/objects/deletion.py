@@ -1,4 +1,4 @@
-"""Deletion: preconditions, finalizers, grace, and namespaces that empty themselves."""
+"""Deletion: preconditions, finalizers, grace periods, and objects that contain others."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from gpuruntime.embedded.objects.store import Store, stored_from
 from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 
-# The garbage collector's own finalizers: each stands for a way to treat the dependents.
+# The garbage collector's own finalizers: each says how to treat the dependents.
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 FINALIZERS_OF: Final = {"Foreground": [FOREGROUND], "Background": [], "Orphan": [ORPHAN]}
@@ -22,7 +22,7 @@ FINALIZERS_OF: Final = {"Foreground": [FOREGROUND], "Background": [], "Orphan": 
 
 @attrs.frozen(kw_only=True, slots=True)
 class DeleteOptions:
-    """Empty and None are what the caller left open."""
+    """Options of a DELETE; empty and None mean that the caller left them open."""
 
     uid: str = ""
     resource_version: str = ""
@@ -33,14 +33,14 @@ class DeleteOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Deleted:
-    """The object as it is now, or as it last was when it `is_gone`."""
+    """The object as it is now, or its last state if it `is_gone`."""
 
     stored: Stored
     is_gone: bool
 
 
 class Deletions:
-    """An object with finalizers or grace left is marked; any other is gone at once."""
+    """Deletions mark an object that has finalizers or grace left, and remove any other at once."""
 
     def __init__(
         self, store: Store, containers: Sequence[CascadingOwner], now: Callable[[], datetime]
@@ -71,7 +71,7 @@ class Deletions:
         return self._removed(target, stored, options)
 
     def remove(self, target: Target) -> None:
-        """Take it out of the store, whatever finalizers it has."""
+        """Remove the object from the store, whatever finalizers it has."""
         self._store.remove(target.kind, target.path)
         for container in self._containers:
             name = container.name_for(target)
@@ -84,7 +84,9 @@ class Deletions:
         return Deleted(stored=stored.at(self._store.version), is_gone=True)
 
     def _mark(self, metadata: Document, grace_seconds: int) -> None:
-        """The moment only ever comes nearer; the first mark raises the generation."""
+        """Set the deletion time, which only ever moves earlier; the first mark raises the
+        generation.
+        """
         moment = rfc3339(self._now() + timedelta(seconds=grace_seconds))
         marked = metadata.get("deletionTimestamp")
         if marked is None and "generation" in metadata:
@@ -95,7 +97,10 @@ class Deletions:
     def _grace_seconds(
         self, target: Target, document: Document, options: DeleteOptions
     ) -> int | None:
-        """None when the kind knows no grace, or it is over; it only ever becomes shorter."""
+        """Return the grace period, or None if the kind has none or it is over.
+
+        A repeated deletion can only shorten it.
+        """
         if not target.kind.is_graceful:
             return None
         asked = options.grace_seconds
@@ -135,7 +140,7 @@ class Deletions:
         return Deleted(stored=stored, is_gone=False)
 
     def _finish(self, container: CascadingOwner, name: str) -> None:
-        """The last of its contents takes a terminating container with it."""
+        """Release a terminating owner once its last content is gone."""
         stored = self._store.collection(container.kind).get(name)
         if stored is None or b'"deletionTimestamp"' not in stored.body:
             return
@@ -168,7 +173,7 @@ def _check_preconditions(target: Target, document: Document, options: DeleteOpti
 
 
 def _finalizers(target: Target, metadata: Document, options: DeleteOptions) -> list[str]:
-    """What was asked for now counts, then what was asked for earlier, then the kind's habit."""
+    """Apply the propagation of this request, else of an earlier one, else the kind's default."""
     present = metadata.get("finalizers", [])
     others = [each for each in present if each not in (ORPHAN, FOREGROUND)]
     if options.propagation:

@@ -1,4 +1,4 @@
-"""Lists: pages of one consistent snapshot, at the version that was asked for."""
+"""Lists: pages of one consistent snapshot at the requested version."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ class _Token(msgspec.Struct):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Page:
-    """`remaining` is unknown (None) where selectors would have to count."""
+    """A page of a list; `remaining` is None if selectors are set, because counting needs a full scan."""
 
     items: list[Stored]
     version: int
@@ -44,7 +44,7 @@ class Page:
 def list_page(
     store: Store, collection: Collection, selection: Selection, options: ListOptions
 ) -> Page:
-    """The token holds the version of the first page, so all pages show one moment."""
+    """Return one page; its token holds the first page's version: all pages show one snapshot."""
     prefix = f"{selection.namespace}/" if selection.namespace else ""
     start, version = "", store.version
     if options.continue_token:

@@ -1,4 +1,4 @@
-"""Metadata: how it is read, and what it must satisfy whatever the kind."""
+"""Metadata: how it is read, and the checks that hold for every kind."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ STANDARD_FINALIZERS: Final = (
     "customresourcecleanup.apiextensions.k8s.io",
 )
 
-# Served by nobody here: ownership of fields belongs to server-side apply, selfLink to the past.
+# Not kept: managedFields belong to server-side apply, and selfLink is obsolete.
 UNKEPT: Final = ("managedFields", "selfLink")
 
 
@@ -38,7 +38,7 @@ class _Owner(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    """The types of the members; the object itself stays a plain document."""
+    """Types of the metadata's members; the metadata itself stays a plain document."""
 
     name: str = ""
     generateName: str = ""
@@ -62,11 +62,12 @@ _OWNER_MEMBERS: Final = frozenset(_Owner.__struct_fields__)
 
 
 def read_metadata(kind: Kind, document: Document) -> list[str]:
-    """Put the metadata in order, with the types right; the paths of what was unknown and fell."""
+    """Check the types of the metadata and drop unknown members; return the paths of those."""
     metadata = without_nulls(document.get("metadata"))
     if metadata is None:
         metadata = {}
-    # Go takes the metadata of a custom object by itself, and that of a built-in one as a member.
+    # Go decodes the metadata of a custom object separately, and that of a built-in one as a
+    # member.
     check_shape(metadata, _Metadata, "ObjectMeta", "" if kind.is_custom else "metadata")
     unknown = [f"metadata.{name}" for name in metadata if name not in _MEMBERS]
     for index, owner in enumerate(metadata.get("ownerReferences", ())):
@@ -95,7 +96,7 @@ def metadata_faults(kind: Kind, metadata: Document) -> list[Fault]:
 
 
 def changed_metadata_faults(metadata: Document, old: Document) -> list[Fault]:
-    """What a change of an existing object's metadata must not touch."""
+    """Return the faults of a change to metadata that must stay the same."""
     faults = [
         invalid_value(f"metadata.{name}", metadata.get(name), "field is immutable")
         for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -152,7 +153,7 @@ def _owner_faults(owners: list[Document]) -> list[Fault]:
 
 
 def _finalizer_faults(kind: Kind, finalizers: list[str]) -> list[Fault]:
-    """Only those of built-in kinds need a domain."""
+    """Return the finalizers' faults; only built-in kinds need a qualified name."""
     field = "metadata.finalizers"
     faults = []
     for index, finalizer in enumerate(finalizers):

@@ -1,4 +1,4 @@
-"""Namespaces: what a server begins with, and what may be created in one."""
+"""Namespaces: those that exist from the start, and whether objects may be created in one."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ TERMINATING: Final = "Terminating"
 
 
 class NamespaceRules:
-    """What the server adds to every namespace; its phase says whether it takes objects."""
+    """Rules of namespaces: a label with the name, a finalizer, and the phase."""
 
     def prune(self, document: Document) -> list[str]:
         return read_document(go_structs()["Namespace"], document)
@@ -50,7 +50,7 @@ NAMESPACES: Final = Kind(
 
 
 def require_namespace(store: Store, target: Target) -> None:
-    """Raises unless objects may be created there."""
+    """Raise StatusError unless objects may be created in the target's namespace."""
     if not target.kind.is_namespaced:
         return
     namespace = store.collection(NAMESPACES).get(target.namespace)

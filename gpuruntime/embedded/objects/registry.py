@@ -1,4 +1,4 @@
-"""What the server knows of each kind, and which kinds it serves."""
+"""The kinds that the server serves, and what it knows of each."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -16,21 +16,21 @@ NO_FIELDS: Final[Mapping[str, str]] = {}
 
 
 class Rules(Protocol):
-    """How documents of a kind are read, completed and judged; the calls come in this order."""
+    """How documents of a kind are pruned, filled and validated, in this order."""
 
     def prune(self, document: Document) -> list[str]:
-        """Drop what the kind does not have; what was dropped, as paths."""
+        """Drop what the kind does not have, and return the dropped paths."""
         ...
 
     def fill(self, document: Document, old: Document | None) -> None:
-        """Defaults, and what only the server may set; `old` is None at creation."""
+        """Set defaults and what only the server may set; `old` is None at creation."""
         ...
 
     def faults(self, document: Document, old: Document | None) -> list[Fault]: ...
 
 
 class NoRules:
-    """For kinds that are stored as they come."""
+    """Rules for kinds that are stored unchanged."""
 
     def prune(self, document: Document) -> list[str]:
         return []
@@ -44,7 +44,7 @@ class NoRules:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Subresource:
-    """Group and version are named where they differ from those of the kind above."""
+    """A subresource; group and version are empty if they are those of its kind."""
 
     name: str
     kind: str
@@ -57,7 +57,7 @@ class Subresource:
 class Kind:
     """A kind in one version; objects are stored in one of its versions, by default this one.
 
-    `columns` and `schema` are those of a custom kind's definition.
+    `columns` and `schema` come from a custom kind's definition.
     """
 
     group: str = ""
@@ -81,7 +81,7 @@ class Kind:
     is_graceful: bool = False
     orphans_by_default: bool = False
     annotations_raise_generation: bool = False
-    # What of the metadata a write of the status leaves alone; of a custom kind it leaves all.
+    # Metadata that a status write of a built-in kind leaves unchanged; a custom kind's leaves all.
     metadata_apart_from_status: tuple[str, ...] = ()
     name_faults: NameRule = subdomain_faults
     rules: Rules = attrs.field(factory=NoRules)
@@ -96,11 +96,11 @@ class Kind:
 
     @cached_property
     def resource(self) -> str:
-        """As messages name it: `deployments.apps`."""
+        """Return the name that messages use, such as `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def fields_of(self, document: Document) -> Mapping[str, str]:
-        """What field selectors see of an object beside its name and namespace."""
+        """Return the fields for field selectors, other than name and namespace."""
         if not self.field_paths:
             return NO_FIELDS
         return {name: _text(document, path) for name, path in self.field_paths.items()}
@@ -111,7 +111,7 @@ class Kind:
 
     @cached_property
     def head(self) -> bytes:
-        """How a body of this kind begins in this version."""
+        """Return the first bytes of a body of this kind in this version."""
         return _head(self.kind, self.api_version)
 
     @cached_property
@@ -121,7 +121,10 @@ class Kind:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Target:
-    """A collection has no name; all namespaces together have no namespace."""
+    """The target that a request addresses.
+
+    A collection has no name, and a collection over all namespaces has no namespace.
+    """
 
     kind: Kind
     namespace: str = ""
@@ -134,7 +137,7 @@ class Target:
 
 
 class Registry:
-    """Kinds by where they are served; custom ones come and go with their definitions."""
+    """Kinds by group, version and plural; definitions add and remove the custom kinds."""
 
     def __init__(self, kinds: tuple[Kind, ...]) -> None:
         self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
@@ -156,7 +159,7 @@ class Registry:
 
 
 def fields(*paths: str) -> dict[str, str]:
-    """Field selectors that are named like what they select."""
+    """Return field selectors whose names are the paths that they select."""
     return {path: path for path in paths}
 
 

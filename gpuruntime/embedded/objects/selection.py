@@ -1,4 +1,4 @@
-"""Which objects a list or a watch asks for, and what a watch is told of a change."""
+"""The objects that a list or watch selects, and the event that a watch sends for a change."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -24,7 +24,7 @@ OF_METADATA: Final = ("metadata.name", "metadata.namespace")
 
 @attrs.frozen(kw_only=True, slots=True, eq=False)
 class Selection:
-    """`namespace` and `name` are empty where any will do; the selectors are None likewise."""
+    """Namespace, name and selectors; an empty or None member selects everything."""
 
     namespace: str = ""
     name: str = ""
@@ -33,17 +33,20 @@ class Selection:
 
     @property
     def is_filtered(self) -> bool:
-        """By more than the place: then a count of what is left would need a full scan."""
+        """Return whether selectors are set: counting the rest then needs a full scan."""
         return self.labels is not None or self.fields is not None
 
     def matches(self, stored: Stored) -> bool:
-        """Of an object of the right place."""
+        """Return whether labels and fields match; namespace and name are not compared."""
         if self.labels is not None and not self.labels.matches(stored.labels):
             return False
         return self.fields is None or self.fields.matches(_fields(stored))
 
     def told_by(self, change: Change) -> Told | None:
-        """An object that comes to match is ADDED, one that leaves the selection DELETED."""
+        """Return the watch event for a change, or None if the selection does not contain it.
+
+        An object that starts to match is ADDED; one that no longer matches is DELETED.
+        """
         if not self._is_about(change.path):
             return None
         before, after = change.before, change.after
@@ -73,7 +76,7 @@ def _unselectable(target: Target, field: str) -> str:
 
 
 def selection_of(target: Target, query: Mapping[str, str]) -> Selection:
-    """The request's namespace, and its selectors; a selected name narrows the place."""
+    """Return the selection of a request; `metadata.name` in a field selector narrows the name."""
     try:
         labels = parse_label_selector(query.get("labelSelector", ""))
         fields = parse_field_selector(query.get("fieldSelector", ""))

@@ -1,7 +1,7 @@
-"""The objects of every kind at their present versions, and how they came there.
+"""The objects of every kind at their current versions, with the history of changes.
 
-One version counts over all kinds. An object is encoded once, when it is written; the change is
-in the store, in the history and at the watches in one synchronous step.
+One version counter serves all kinds. An object is encoded once, when it is written. One
+synchronous step puts the change into the store, the history and the watches.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -22,8 +22,8 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 class Collection:
     """The objects of one kind in etcd's order, and its latest changes.
 
-    The history is what makes the past readable: a snapshot at an earlier version is the present
-    with the changes since then taken back. What it no longer holds is compacted.
+    A snapshot of an earlier version is the current state with the later changes undone. Changes
+    that the history no longer holds are compacted.
     """
 
     def __init__(self, kind: Kind, history_limit: int, begun_version: int) -> None:
@@ -42,11 +42,11 @@ class Collection:
         return self._objects.get(path)
 
     def present(self, prefix: str = "") -> list[Stored]:
-        """Those whose path begins with the prefix, in etcd's order."""
+        """Return the objects whose path begins with the prefix, in etcd's order."""
         return list(Snapshot(self._objects, self._paths, {}).objects(prefix, ""))
 
     def record(self, change: Change) -> None:
-        """In order of versions."""
+        """Apply a change; changes must come in the order of their versions."""
         if change.after is None:
             del self._objects[change.path]
             del self._paths[bisect_left(self._paths, change.path)]
@@ -65,7 +65,7 @@ class Collection:
             self.compacted_version = self._history.popleft().version
 
     def since(self, version: int) -> list[Change]:
-        """The changes after a version that is not compacted, oldest first."""
+        """Return the changes after a version that is not compacted, oldest first."""
         later: list[Change] = []
         for change in reversed(self._history):
             if change.version <= version:
@@ -74,7 +74,7 @@ class Collection:
         return later[::-1]
 
     def snapshot(self, version: int) -> "Snapshot":
-        """The collection as it was at a version that is not compacted."""
+        """Return the collection as it was at a version that is not compacted."""
         past: dict[str, Stored | None] = {}
         for change in self.since(version):
             past.setdefault(change.path, change.before)
@@ -82,7 +82,7 @@ class Collection:
 
 
 class Snapshot:
-    """Valid until the next write: it looks at the collection's own maps."""
+    """A view of a collection at one version, valid until the next write: it shares its maps."""
 
     def __init__(
         self, objects: dict[str, Stored], paths: list[str], past: dict[str, Stored | None]
@@ -94,7 +94,7 @@ class Snapshot:
             self._paths = sorted({*paths, *past})
 
     def objects(self, prefix: str, after: str) -> Iterator[Stored]:
-        """Those whose path begins with the prefix and comes after `after`, in etcd's order."""
+        """Yield in etcd's order the objects whose path has the prefix and sorts after `after`."""
         past, present = self._past, self._objects
         for path in self._paths[bisect_right(self._paths, max(prefix, after)) :]:
             if not path.startswith(prefix):
@@ -104,7 +104,7 @@ class Snapshot:
                 yield stored
 
     def count(self, prefix: str, after: str) -> int:
-        """How many objects would give."""
+        """Return how many objects `objects` would yield."""
         if self._past:
             return sum(1 for _ in self.objects(prefix, after))
         end = bisect_left(self._paths, f"{prefix}\U0010ffff")
@@ -112,7 +112,7 @@ class Snapshot:
 
 
 class Store:
-    """All collections; a kind gets its own at its first use and loses it with `drop`."""
+    """All collections; a kind gets one at its first use and loses it with `drop`."""
 
     def __init__(self, history_limit: int) -> None:
         self.version = FIRST_VERSION
@@ -129,7 +129,7 @@ class Store:
         return found
 
     def drop(self, kind: Kind) -> None:
-        """Its watches end, and nothing of its past can be read any more."""
+        """Close the kind's watches and forget its history."""
         place = (kind.group, kind.plural)
         dropped = self._collections.pop(place, None)
         if dropped is not None:
@@ -140,7 +140,7 @@ class Store:
         return iter(list(self._collections.values()))
 
     def write(self, kind: Kind, path: str, document: Document) -> Stored:
-        """Takes the document over and stamps it with the next version."""
+        """Store the document at the next version; the caller must not use it any more."""
         collection = self.collection(kind)
         self.version += 1
         stored = stored_from(kind, path, document, self.version)
@@ -148,21 +148,21 @@ class Store:
         return stored
 
     def remove(self, kind: Kind, path: str) -> None:
-        """There must be such an object."""
+        """Remove an object, which must exist."""
         collection = self.collection(kind)
         self.version += 1
         collection.record(Change(self.version, path, collection.get(path), None))
 
 
 def stored_from(kind: Kind, path: str, document: Document, version: int) -> Stored:
-    """Version 0 is that of a dry run's new object: it has none."""
+    """Encode a document; version 0 stands for a dry run's new object, which has no version."""
     metadata = document["metadata"]
     if version:
         metadata["resourceVersion"] = str(version)
     rest = {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
     encoded = encode({"kind": kind.kind, "apiVersion": kind.stored_api_version, **rest})
-    # The encoder leaves room behind what it wrote; a copy is as large as it has to be.
+    # The encoder over-allocates; a copy has the exact size.
     body = bytes(memoryview(encoded))
-    # Most labels of most objects are the same few words: one copy of each is enough.
+    # Most objects repeat a few label texts: interning keeps one copy of each.
     labels = {intern(name): intern(text) for name, text in metadata.get("labels", {}).items()}
     return Stored(path, version, body, labels or NO_LABELS, kind.fields_of(document))

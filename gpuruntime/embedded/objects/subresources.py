@@ -1,4 +1,4 @@
-"""What is asked of an object beside itself: where a Pod goes, that it goes, how many there are."""
+"""The subresources binding, eviction and scale."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -98,7 +98,7 @@ class Subresources:
         return stored
 
     def _bind(self, call: Call) -> Response:
-        """A Pod is given its node once; nothing else of its spec can be set like this."""
+        """Assign a Pod to its node, which succeeds only once; nothing else of its spec changes."""
         target, binding = call.target, _binding(call.request.body)
         refused = attrs.evolve(target.kind, plural="pods/binding")
         if not binding.target.name:
@@ -130,7 +130,7 @@ class Subresources:
         }
 
     def _evict(self, call: Call) -> Response:
-        """Disruption budgets are not asked: a deletion by another name."""
+        """Delete the Pod; disruption budgets are not checked."""
         self._deletions.delete(attrs.evolve(call.target, subresource=""), DeleteOptions())
         return shown(encode(CREATED), 201)
 

@@ -1,4 +1,4 @@
-"""One object at one version, and the step from one version to the next."""
+"""An object at one version, and the change from one version to the next."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,7 +10,7 @@ from gpuruntime.embedded.apiserver.documents import Document, decode, encode
 
 @attrs.frozen(slots=True, eq=False)
 class Stored:
-    """Never changed, so that lists, watches and snapshots share the bytes.
+    """An encoded object; it is immutable, so that lists, watches and snapshots share the bytes.
 
     `path` is `namespace/name`, or the bare name of an object without a namespace.
     """
@@ -30,12 +30,12 @@ class Stored:
         return split(self.path)[1]
 
     def document(self) -> Document:
-        """A fresh copy: whoever asks may change it."""
+        """Return a fresh copy that the caller may change."""
         document: Document = decode(self.body)
         return document
 
     def at(self, version: int) -> "Stored":
-        """The same object, stamped with the version at which it went away."""
+        """Return the same object, stamped with the version of its removal."""
         document = self.document()
         document["metadata"]["resourceVersion"] = str(version)
         return attrs.evolve(self, version=version, body=encode(document))
@@ -43,7 +43,7 @@ class Stored:
 
 @attrs.frozen(slots=True, eq=False)
 class Change:
-    """A creation has no `before`, a deletion no `after`."""
+    """A change of an object; a creation has no `before`, a deletion no `after`."""
 
     version: int
     path: str
@@ -52,7 +52,7 @@ class Change:
 
     @cached_property
     def last(self) -> Stored:
-        """What is shown to whoever no longer sees the object; there must be a `before`."""
+        """Return the object for watches that no longer select it; there must be a `before`."""
         if self.before is None:
             raise ValueError(f"{self.path} was created by this change: nothing came before it")
         return self.before.at(self.version)
@@ -63,6 +63,6 @@ def path_of(namespace: str, name: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The namespace and the name."""
+    """Return the namespace and the name."""
     namespace, _, name = path.rpartition("/")
     return namespace, name

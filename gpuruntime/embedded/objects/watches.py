@@ -1,4 +1,4 @@
-"""Open watches of one kind: who is told of a change, and what each has yet to send."""
+"""Open watches of one kind, and the events that each has yet to send."""
 
 import asyncio
 from collections import deque
@@ -9,11 +9,11 @@ from gpuruntime.embedded.objects.versions import Change, split
 
 
 class Watch:
-    """What one client has yet to be told, in order and bounded.
+    """The pending events of one client, in order and bounded.
 
-    The watch of a client that does not keep up forgets everything and ends. The bound is that of
-    the history, so a slow client holds references and never bytes of its own. A watch that begins
-    at a version of the future waits for it.
+    If a client falls behind by more than the limit, its watch drops its events and ends. The limit
+    is the history's, so a slow client holds references and no bytes of its own. A watch that
+    begins at a future version ignores changes up to it.
     """
 
     def __init__(self, selection: Selection, limit: int, *, begun_version: int = 0) -> None:
@@ -44,11 +44,11 @@ class Watch:
             _wake(self._waiter)
 
     def take(self, most: int) -> list[Told]:
-        """The oldest of what is pending, each once."""
+        """Take the oldest pending events, at most `most`."""
         return [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
 
     async def wait_until(self, moment: float) -> None:
-        """Until there is something to take, the watch is over, or the loop's time has come."""
+        """Wait until an event is pending, the watch is over, or the loop's time is `moment`."""
         if self._pending or self.is_over:
             return
         loop = asyncio.get_running_loop()
@@ -67,9 +67,9 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class Watches:
-    """A change reaches only the watches whose namespace and name it could concern.
+    """Open watches; a change reaches only those whose namespace and name it may match.
 
-    They are told in the order of their beginning: a run must not depend on hashes.
+    They receive it in the order in which they began: a run must not depend on hashes.
     """
 
     def __init__(self) -> None:
@@ -79,14 +79,14 @@ class Watches:
         self._watches.setdefault(_place(watch), {})[watch] = None
 
     def remove(self, watch: Watch) -> None:
-        """Does nothing when it is not there."""
+        """Remove the watch; do nothing if it is absent."""
         there = self._watches.get(_place(watch), {})
         there.pop(watch, None)
         if not there:
             self._watches.pop(_place(watch), None)
 
     def close(self) -> None:
-        """End them all: what they watch is served no more."""
+        """End all watches, because their kind is no longer served."""
         for there in self._watches.values():
             for watch in there:
                 watch.end()

@@ -1,7 +1,7 @@
-"""Create, update and patch: the rules that hold for objects of every kind.
+"""Create, update and patch: the rules for objects of every kind.
 
-Each is one synchronous step over the store, so nothing comes between its check and its write.
-Time and identities come from outside: the same calls give the same objects.
+Each call is one synchronous step over the store, so nothing comes between its check and its write.
+Time and randomness are injected: the same calls produce the same objects.
 """
 
 import random
@@ -32,7 +32,7 @@ from gpuruntime.embedded.objects.store import Store, stored_from
 from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 
-# Without vowels and look-alikes, as Kubernetes chooses the ends of generated names.
+# Kubernetes generates name suffixes without vowels and look-alike characters.
 SUFFIX_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH: Final = 5
 LONGEST_GENERATED: Final = 63
@@ -41,14 +41,14 @@ APART_FROM_SPEC: Final = frozenset({"kind", "apiVersion", "metadata", "status"})
 
 @attrs.frozen(kw_only=True, slots=True)
 class Written:
-    """Of a dry run nothing is stored: the object says what would be."""
+    """The result of a write; a dry run stores nothing and shows the object that it would store."""
 
     stored: Stored
     is_new: bool = False
 
 
 class Writes:
-    """The documents handed in have been read: their metadata is in order."""
+    """Writes of documents whose metadata `read_metadata` has already put in order."""
 
     def __init__(
         self, store: Store, deletions: Deletions, now: Callable[[], datetime], rng: random.Random
@@ -76,7 +76,7 @@ class Writes:
         target = Target(kind=kind, namespace=target.namespace, name=metadata.get("name", ""))
         self._admission.admit(target, document)
         faults = metadata_faults(kind, metadata)
-        if target.name:  # the rules of a kind may ask for it
+        if target.name:  # a kind's rules may require the name
             faults += kind.rules.faults(document, None)
         if faults:
             raise invalid(kind, target.name, faults)
@@ -87,7 +87,7 @@ class Writes:
         return Written(stored=self._store.write(kind, target.path, document), is_new=True)
 
     def replace(self, target: Target, document: Document, *, is_dry_run: bool = False) -> Written:
-        """A uid that differs is a precondition that did not hold."""
+        """Replace an object; a different uid in the document is a failed precondition."""
         stored = self._store.collection(target.kind).get(target.path)
         _check_name(target, document["metadata"])
         if stored is None:
@@ -109,7 +109,7 @@ class Writes:
         *,
         is_dry_run: bool = False,
     ) -> Written:
-        """`amend` gets a copy; a patch that names no version is no guard."""
+        """Apply `amend` to a copy; if the patch names no version, the write is unconditional."""
         stored = self._store.collection(target.kind).get(target.path)
         if stored is None:
             raise not_found(target.kind, target.name)
@@ -120,7 +120,7 @@ class Writes:
         return self._update(target, stored, stored.document(), document, is_dry_run)
 
     def _begin(self, target: Target, document: Document) -> None:
-        """What only the server may say of a new object."""
+        """Set what only the server may set in a new object."""
         kind, metadata = target.kind, document["metadata"]
         if kind.is_namespaced:
             metadata["namespace"] = target.namespace
@@ -176,7 +176,7 @@ def _check_name(target: Target, metadata: Document) -> None:
 
 
 def _check_namespace(target: Target, metadata: Document) -> None:
-    """An absent one is that of the request."""
+    """Check that the namespaces agree; an absent one is the request's."""
     if metadata.setdefault("namespace", target.namespace) != target.namespace:
         message = "the namespace of the provided object does not match the namespace sent on the"
         raise bad_request(f"{message} request")
@@ -185,7 +185,7 @@ def _check_namespace(target: Target, metadata: Document) -> None:
 
 
 def _check_version(target: Target, stored: Stored, metadata: Document) -> None:
-    """Absent or zero asks for no guard, which not every kind allows."""
+    """Check the version; absent or zero means unconditional, which not every kind allows."""
     text = metadata.get("resourceVersion", "0")
     if not text.isdecimal():
         raise internal_error(f'strconv.ParseUint: parsing "{text}": invalid syntax')
@@ -197,7 +197,7 @@ def _check_version(target: Target, stored: Stored, metadata: Document) -> None:
 
 
 def _merged(target: Target, document: Document, old: Document) -> Document:
-    """A status write leaves the spec alone, any other write the status."""
+    """Return the document with the old status, or in a status write the old spec."""
     _keep_what_is_the_servers(document["metadata"], old["metadata"])
     if target.subresource == "status":
         return _with_status(target.kind, document, old)
@@ -219,7 +219,7 @@ def _keep_what_is_the_servers(metadata: Document, before: Document) -> None:
 
 
 def _with_status(kind: Kind, document: Document, old: Document) -> Document:
-    """The status of a built-in kind brings most of its metadata along."""
+    """Return the old object with the new status, and a built-in kind's with most new metadata."""
     merged = {name: copy(value) for name, value in old.items() if name != "status"}
     if not kind.is_custom:
         merged["metadata"] = document["metadata"]
@@ -243,13 +243,13 @@ def _raise_generation(target: Target, document: Document, old: Document) -> None
 
 
 def _spec(kind: Kind, document: Document) -> Document:
-    """Everything but metadata; a status counts where it is no subresource."""
+    """Return everything but metadata; a status is included if it is no subresource."""
     apart = APART_FROM_SPEC if kind.has_status else APART_FROM_SPEC - {"status"}
     return {name: value for name, value in document.items() if name not in apart}
 
 
 def _is_released(kind: Kind, document: Document) -> bool:
-    """Marked for deletion, and its last finalizer gone."""
+    """Return whether the object is marked for deletion and has no finalizer or grace left."""
     metadata = document["metadata"]
     is_held = metadata.get("finalizers") or (kind is NAMESPACES and document["spec"])
     is_due = metadata.get("deletionGracePeriodSeconds", 0) == 0
