@@ -13,7 +13,7 @@ _sorted = msgspec.json.Encoder(order="sorted")
 
 
 def decode(data: bytes) -> Any:
-    """Decode JSON, or raise ValueError (msgspec's and Unicode's errors are such) or RecursionError."""
+    """Decode JSON; raise ValueError (msgspec and Unicode errors are such) or RecursionError."""
     return _decoder.decode(data)
 
 

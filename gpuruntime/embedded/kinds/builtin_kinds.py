@@ -1,4 +1,4 @@
-"""The kinds that every server has from its start."""
+"""The built-in kinds, which every server serves from the start."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The rules of a built-in kind: Go's types first, then its defaults, then its own checks."""
+"""Rules of a built-in kind: first Go's types, then its defaults, then its own checks."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,11 +11,11 @@ Judge = Callable[[Document, Document | None], Iterable[Fault]]
 
 
 def fill_nothing(document: Document, old: Document | None) -> None:
-    """For kinds without defaults."""
+    """Fill in nothing, for kinds without defaults."""
 
 
 def judge_nothing(document: Document, old: Document | None) -> Iterable[Fault]:
-    """For kinds of which everything is taken that has the right types."""
+    """Accept any document with the right types."""
     return ()
 
 
@@ -31,7 +31,7 @@ class BuiltinRules:
         return read_document(go_structs()[self._struct], document)
 
     def fill(self, document: Document, old: Document | None) -> None:
-        """A status is dropped from a new object, but Go writes an empty one."""
+        """Fill in what Go always writes, such as an empty status, and then the kind's defaults."""
         struct = go_structs()[self._struct]
         for name in struct.always:
             if name not in document:

@@ -1,4 +1,4 @@
-"""Namespaces, nodes and storage as scheduler and controllers see them."""
+"""Nodes, claims, volumes and other objects as scheduler and controllers read them."""
 
 from typing import Final
 
@@ -116,7 +116,7 @@ class StorageClass:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Secret:
-    """Its bytes are in base64."""
+    """A Secret, whose data is in base64."""
 
     metadata: ObjectMeta = attrs.field(factory=ObjectMeta)
     data: dict[str, str] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""The small kinds: policies, leases, classes of priority, bindings of roles."""
+"""Defaults and checks of the small kinds: policies, Leases, PriorityClasses and role bindings."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def _is_cidr(text: str) -> bool:
 
 
 def judge_event(document: Document, old: Document | None) -> Iterator[Fault]:
-    """What an event is about lies in its namespace, or in none and the event in `default`."""
+    """Check that an Event is in the namespace of its object, or in `default` if that has none."""
     own, named = document["metadata"]["namespace"], document["involvedObject"].get("namespace", "")
     if own != (named or "default"):
         why = "does not match event.namespace"

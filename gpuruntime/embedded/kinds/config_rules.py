@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets: one form of their bytes, their bounds, and their immutability."""
+"""ConfigMaps and Secrets: how their bytes are stored, their limits, and their immutability."""
 
 import base64
 import re
@@ -34,7 +34,7 @@ def judge_config_map(document: Document, old: Document | None) -> Iterator[Fault
 
 
 def fill_secret(document: Document, old: Document | None) -> None:
-    """What is given as text is kept as bytes."""
+    """Store the text values of `stringData` as base64 in `data`."""
     document.setdefault("type", "Opaque")
     texts = document.pop("stringData", {})
     if texts:

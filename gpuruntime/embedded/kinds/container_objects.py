@@ -1,4 +1,4 @@
-"""What a kubelet reads of containers and volumes beyond that they are there."""
+"""Probes, hooks, variables and mounts of containers, and volumes, as the kubelet reads them."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen(kw_only=True, slots=True)
 class HttpGet:
-    """The port is a number, or the name of one of the container's."""
+    """An HTTP request; the port is a number or the name of a container's port."""
 
     path: str = "/"
     port: int | str = 0
@@ -19,13 +19,13 @@ class TcpSocket:
 
 
 class Handler(Protocol):
-    """What a probe asks, and what a hook calls."""
+    """A request over HTTP or TCP that a probe or a hook makes."""
 
     @property
     def httpGet(self) -> HttpGet | None: ...  # noqa: N802 - Kubernetes' own name
 
     @property
-    def tcpSocket(self) -> TcpSocket | None: ...  # noqa: N802 - here too
+    def tcpSocket(self) -> TcpSocket | None: ...  # noqa: N802 - Kubernetes' own name
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -86,7 +86,7 @@ class ClaimSource:
 
 @attrs.frozen(kw_only=True, slots=True)
 class KeyToPath:
-    """Without a mode it is that of the volume."""
+    """A key of a Secret as a file; without a mode it gets the volume's mode."""
 
     key: str = ""
     path: str = ""
@@ -95,7 +95,7 @@ class KeyToPath:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SecretSource:
-    """Without items all keys are files."""
+    """A Secret as files; without items every key becomes a file."""
 
     secretName: str = ""
     items: tuple[KeyToPath, ...] = ()
@@ -110,7 +110,7 @@ class EmptyDir:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Volume:
-    """Of the sources at most one; others than these are not there for a process."""
+    """A volume with at most one source; a process gets no other kind of source."""
 
     name: str = ""
     persistentVolumeClaim: ClaimSource | None = None

@@ -1,4 +1,4 @@
-"""What is filled in where a Pod, or a template of Pods, leaves it open."""
+"""Defaults of Pods and of Pod templates."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers"
 
 
 def fill_template(spec: Document) -> None:
-    """What holds for every Pod's spec, also for one in a template."""
+    """Fill in the defaults that every Pod's spec gets, also in a template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
@@ -34,7 +34,7 @@ def fill_template(spec: Document) -> None:
 
 
 def fill_pod(document: Document, old: Document | None) -> None:
-    """What is a Pod's own: a template keeps what it was given."""
+    """Fill in what only a Pod gets, and not a template."""
     spec = document["spec"]
     fill_template(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -51,7 +51,11 @@ def containers_of(spec: Document) -> list[Document]:
 
 
 def qos_class(spec: Document) -> str:
-    """By cpu and memory of all containers: equal limits everywhere, something, or nothing."""
+    """Return the QoS class by cpu and memory of all containers.
+
+    It is Guaranteed if all have limits equal to their requests, Burstable if any has a request or
+    limit, and BestEffort otherwise.
+    """
     pairs = [
         (resources.get("requests", {}).get(name), resources.get("limits", {}).get(name))
         for each in containers_of(spec)

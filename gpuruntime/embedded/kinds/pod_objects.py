@@ -48,7 +48,7 @@ class Container:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Expression:
-    """The values of Gt and Lt are one number, those of Exists and DoesNotExist none."""
+    """A node requirement; Gt and Lt have one number as value, Exists and DoesNotExist none."""
 
     key: str = ""
     operator: str = ""
@@ -126,7 +126,7 @@ class Terminated:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ContainerState:
-    """At most one of the three."""
+    """The state of a container; at most one member is set."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -175,7 +175,7 @@ class Pod:
 
     @property
     def is_finished(self) -> bool:
-        """It has ended for good, and needs nothing of its node any more."""
+        """Return whether the Pod has ended for good and holds no resources of its node."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property

@@ -1,4 +1,4 @@
-"""What makes a Pod, or a template of Pods, acceptable."""
+"""Checks of Pods and of Pod templates."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ LONGEST_PORT_NAME: Final = 15
 PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 
-# Beside the image of a container, all of a Pod's spec that may change.
+# The members of a Pod's spec that may change, besides the images of its containers.
 MUTABLE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 IMMUTABLE_WORDS: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,"

@@ -1,4 +1,4 @@
-"""Services: what is filled in, and what is refused. Their addresses come with admission."""
+"""Defaults and checks of Services; admission gives them their addresses."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -32,7 +32,7 @@ def fill_service(document: Document, old: Document | None) -> None:
     if kind == "ExternalName":
         return
     spec.setdefault("internalTrafficPolicy", "Cluster")
-    # Of a headless Service without a selector nobody knows where its addresses come from.
+    # A headless Service without a selector may get addresses of any family.
     is_open = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_open else ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_open else "SingleStack")
@@ -45,7 +45,7 @@ def fill_service(document: Document, old: Document | None) -> None:
 
 
 def _keep_addresses(spec: Document, old: Document) -> None:
-    """Whoever replaces a Service need not know its addresses."""
+    """Keep the old addresses: a caller that replaces a Service need not know them."""
     for name in ("clusterIP", "clusterIPs"):
         if name in old and not spec.get(name):
             spec[name] = old[name]

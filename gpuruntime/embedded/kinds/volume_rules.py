@@ -1,4 +1,4 @@
-"""Claims, volumes and their classes: what is filled in, and what is refused."""
+"""Defaults and checks of claims, volumes and storage classes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -69,7 +69,11 @@ def judge_claim(document: Document, old: Document | None) -> Iterator[Fault]:
 
 
 def _changed_claim_faults(document: Document, old: Document) -> Iterator[Fault]:
-    """A bound claim may grow; its class and its volume's name may be given where none is yet."""
+    """Return the faults of a changed claim.
+
+    Only a bound claim may change its size, and not below its capacity. Its class and volume name
+    may be set if they are absent.
+    """
     spec, before = document["spec"], old["spec"]
     is_bound = old.get("status", {}).get("phase") == "Bound"
     fixed, was_fixed = dict(spec), dict(before)
@@ -129,7 +133,7 @@ def judge_storage_class(document: Document, old: Document | None) -> Iterator[Fa
 
 
 def _protect(document: Document, finalizer: str) -> None:
-    """Whoever binds takes the finalizer off again, when nobody uses the object any more."""
+    """Add the finalizer; the volume controllers remove it when the object is no longer in use."""
     finalizers = document["metadata"].setdefault("finalizers", [])
     if finalizer not in finalizers:
         finalizers.append(finalizer)

@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets and Jobs: what their controllers read and write of them."""
+"""Deployments, ReplicaSets and Jobs as their controllers read and write them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -15,7 +15,10 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkloadCondition:
-    """A Deployment's lastUpdateTime moves with its reason, a Job's conditions have none."""
+    """A condition of a workload; only a Deployment's has a lastUpdateTime.
+
+    It changes with the reason.
+    """
 
     type: str
     status: str = always("Unknown")
@@ -108,7 +111,7 @@ class ReplicaSet:
 
 @attrs.frozen(kw_only=True, slots=True)
 class JobSpec:
-    """Without completions any success of a Pod is the Job's, once no other Pod runs."""
+    """The spec of a Job; without completions it succeeds once a Pod succeeded and none runs."""
 
     parallelism: int = 1
     completions: int | None = None
@@ -124,7 +127,7 @@ class JobSpec:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UncountedPods:
-    """Pods whose end is being counted: they lose their finalizer only after this is written."""
+    """Finished Pods not counted yet; they lose their finalizer only after this is written."""
 
     succeeded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -132,7 +135,7 @@ class UncountedPods:
 
 @attrs.frozen(kw_only=True, slots=True)
 class JobStatus:
-    """Of a Job that nobody has looked at yet some members are absent, later they are zero."""
+    """The status of a Job; some members are absent before its first sync and zero afterwards."""
 
     conditions: Conditions = ()
     startTime: datetime | None = None
@@ -170,7 +173,7 @@ def find_condition(
 def updated_conditions(
     conditions: Conditions, condition: WorkloadCondition, *, now: datetime
 ) -> Conditions:
-    """The condition goes to the end, unless status and reason are what they were."""
+    """Append the condition, unless its status and reason are unchanged."""
     before = find_condition(conditions, condition.type)
     if before and (before.status, before.reason) == (condition.status, condition.reason):
         return conditions

@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets and Jobs: what is filled in, and what is refused."""
+"""Defaults and checks of Deployments, ReplicaSets and Jobs."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -58,7 +58,7 @@ def judge_replica_set(document: Document, old: Document | None) -> Iterator[Faul
 
 
 def fill_job(document: Document, old: Document | None) -> None:
-    """A new Job selects its Pods by its own uid, unless it names a selector by itself."""
+    """Fill in defaults; a new Job selects its Pods by its uid unless `manualSelector` is set."""
     metadata, spec = document["metadata"], document["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -146,7 +146,7 @@ def _changed(spec: Document, old: Document, *names: str) -> Iterator[Fault]:
 
 
 def label_selector(document: Document) -> LabelSelector:
-    """The selector that an object holds; raises InvalidSelectorError."""
+    """Return the selector that an object holds; raise InvalidSelectorError if it is malformed."""
     expressions: list[Any] = document.get("matchExpressions", [])
     requirements = (
         requirement_of(each["key"], each["operator"], tuple(each.get("values") or ()))

@@ -1,1 +1,1 @@
-"""What kubectl asks for: discovery, OpenAPI, and the columns of `get`."""
+"""Answers for kubectl: discovery, OpenAPI, and the columns of `get`."""

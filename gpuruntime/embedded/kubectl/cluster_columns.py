@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of nodes, Services, claims, events and the small kinds."""
+"""Columns of `kubectl get` for nodes, Services, claims, Events and the small kinds."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -34,7 +34,7 @@ UNSET: Final = "<unset>"
 
 
 def _plain(*named: tuple[str, Callable[[Document], Any]], count: str = "") -> Printer:
-    """The name, some members, and the age; the column named `count` holds numbers."""
+    """Return a printer of the name, given members and the age; column `count` holds numbers."""
 
     def cells(document: Document, now: datetime) -> list[Any]:
         shown = [show(document) for _, show in named]

@@ -1,4 +1,4 @@
-"""The columns of `kubectl get`: what each kind shows of an object, also to `-o wide`."""
+"""Columns of `kubectl get`, and the texts in their cells."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ Cells = Callable[[Document, datetime], list[Any]]
 
 @attrs.frozen(slots=True)
 class Column:
-    """A wide one shows with `-o wide` alone; the type says how a cell is written."""
+    """A column; priority 1 shows it only with `-o wide`; the type says how cells are written."""
 
     name: str
     type: str = "string"
@@ -40,7 +40,7 @@ class Column:
 
 @attrs.frozen(slots=True)
 class Printer:
-    """As many cells as columns, for any object of its kind."""
+    """A printer of a kind: its columns, and a function that returns as many cells."""
 
     columns: tuple[Column, ...]
     cells: Cells
@@ -65,7 +65,7 @@ def age(moment: str | None, now: datetime) -> str:
 
 
 def human_duration(total: float) -> str:
-    """Two units where the second still tells something, as kubectl shows it."""
+    """Return the duration as kubectl shows it, with a second unit if that is significant."""
     seconds = int(total)
     if seconds < -1:
         return "<invalid>"
@@ -94,7 +94,7 @@ def _two(seconds: int, large: int, first: str, small: int, second: str) -> str:
 
 
 def dig(document: Any, *names: str) -> Any:
-    """The member at the end of a chain of names; None where the chain breaks."""
+    """Return the member at the end of a chain of names, or None if a member is absent."""
     for name in names:
         document = document.get(name) if isinstance(document, dict) else None
     return document
@@ -115,7 +115,7 @@ def labels_text(labels: Mapping[str, str] | None) -> str:
 
 
 def selector_text(selector: Document | None) -> str:
-    """As kubectl writes a selector: equal labels, then expressions."""
+    """Return the selector as kubectl writes it: equal labels, then expressions."""
     if selector is None:
         return NONE
     parts = [f"{name}={value}" for name, value in sorted(selector.get("matchLabels", {}).items())]
@@ -132,7 +132,7 @@ def selector_text(selector: Document | None) -> str:
 
 
 def containers_text(spec: Document) -> tuple[str, str]:
-    """Names and images, each in one cell."""
+    """Return the names and the images of the containers, each as one cell."""
     containers = spec.get("containers") or ()
     names = joined(each["name"] for each in containers)
     return names, joined(each.get("image", "") for each in containers)

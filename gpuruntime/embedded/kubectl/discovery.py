@@ -1,4 +1,4 @@
-"""What kubectl asks before anything else: health, version, groups, resources and schemas."""
+"""Discovery: health, version, groups, resources and schemas."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -28,14 +28,14 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 
 class Discovery:
-    """Every answer is made from the registry, so a definition shows as soon as it is there."""
+    """Answers built from the registry, so that a definition shows as soon as it is stored."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._schemas = Schemas(registry)
 
     def answer(self, request: Request) -> Response | None:
-        """None when nothing is known of the path."""
+        """Return the answer, or None if the path is unknown."""
         if request.method != "GET":
             return None
         wants_all = _wants_all(request.accept)
@@ -69,7 +69,7 @@ class Discovery:
         return sorted(kinds, key=lambda kind: kind.plural)
 
     def _versions(self) -> dict[str, list[str]]:
-        """Of each group but the core, the preferred version first."""
+        """Return the versions of each group but the core, the preferred one first."""
         found: dict[str, list[str]] = {}
         for kind in self._registry:
             versions = found.setdefault(kind.group, [])

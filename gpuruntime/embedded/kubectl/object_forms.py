@@ -1,4 +1,4 @@
-"""The forms in which objects are shown: whole, or as their metadata alone."""
+"""Forms in which objects are answered: whole, or only their metadata."""
 
 from typing import Final, Protocol
 
@@ -14,21 +14,21 @@ INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
 
 class Form(Protocol):
-    """Objects become bytes here, most of them without being decoded."""
+    """The form of answers: objects become bytes, mostly without being decoded."""
 
     def one(self, stored: Stored) -> bytes: ...
 
     def many(self, page: Page) -> bytes: ...
 
     def told(self, stored: Stored) -> bytes:
-        """As the object of a watch event."""
+        """Return the object of a watch event."""
         ...
 
     def bookmark(self, version: int, *, ends_initial_events: bool) -> bytes: ...
 
 
 class WholeForm:
-    """The stored bytes. Items of built-in lists leave kind and version out, as Go's do."""
+    """The stored bytes; items of built-in lists omit kind and version, as Go's do."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -63,7 +63,7 @@ _partials = msgspec.json.Decoder(_Partial)
 
 
 class MetadataForm:
-    """PartialObjectMetadata: the same objects without what is costly to send."""
+    """PartialObjectMetadata: objects without spec and status."""
 
     def one(self, stored: Stored) -> bytes:
         metadata = bytes(_partials.decode(stored.body).metadata)

@@ -1,7 +1,7 @@
-"""OpenAPI v3 for kubectl: a document a group, for `apply`, `explain` and its validation.
+"""OpenAPI v3 documents for `kubectl apply`, `explain` and validation, one per group.
 
-It says what kubectl reads: the schemas with their merge keys, and that PATCH takes
-fieldValidation. Descriptions come with definitions alone.
+They contain what kubectl reads: the schemas with merge keys, and that PATCH accepts
+fieldValidation. Only schemas of definitions have descriptions.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ SCALARS: Final[dict[str, Document]] = {
 
 
 class Schemas:
-    """Documents are made when they are asked for, and again when their kinds change."""
+    """OpenAPI documents, built on demand and rebuilt when their kinds change."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -51,7 +51,9 @@ class Schemas:
         return {"paths": {place: {"serverRelativeURL": self._url(place)} for place in groups}}
 
     def document(self, place: str) -> bytes | None:
-        """Of `api/v1` or `apis/group/version`."""
+        """Return the document of `api/v1` or `apis/group/version`, or None if there is no such
+        group.
+        """
         kinds = [kind for kind in self._registry if _place(kind) == place]
         if not kinds:
             return None
@@ -62,7 +64,7 @@ class Schemas:
         return made
 
     def _url(self, place: str) -> str:
-        """The hash lets kubectl keep the document until it changes."""
+        """Return the URL with a hash, by which kubectl caches the document until it changes."""
         digest = hashlib.sha256(self.document(place) or b"").hexdigest().upper()
         return f"/openapi/v3/{place}?hash={digest}"
 

@@ -1,4 +1,4 @@
-"""What `kubectl get pods` shows: above all the one word for how a Pod is."""
+"""Columns of `kubectl get pods`, including the word for a Pod's status."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -57,7 +57,7 @@ PODS: Final = Printer(
 
 
 def status_word(document: Document) -> str:
-    """The most telling reason: of an init container, of a container, or the phase."""
+    """Return the most specific reason: an init container's, a container's, or the phase."""
     status = document.get("status", {})
     word = status.get("reason") or status.get("phase") or ""
     conditions = status.get("conditions") or ()

@@ -1,4 +1,4 @@
-"""Which columns each kind has."""
+"""The printer of each kind."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -48,7 +48,7 @@ def printer_of(kind: Kind) -> Printer:
 
 
 def custom_printer(columns: tuple[shapes.Column, ...]) -> Printer:
-    """A definition without columns of its own shows the age."""
+    """Return the printer of a definition's columns; without columns it shows the age."""
     if not columns:
         return PLAIN
 
@@ -64,7 +64,7 @@ def custom_printer(columns: tuple[shapes.Column, ...]) -> Printer:
 
 
 def _cell(value: Any, kind: str, now: datetime) -> Any:
-    """A value of another type than the column's is no cell of it."""
+    """Return the cell, or None if the value does not have the column's type."""
     match kind, value:
         case _, None:
             return None

@@ -1,4 +1,4 @@
-"""Tables: rows of cells for kubectl, which leaves it to the server what a kind shows."""
+"""Tables: rows of cells for kubectl, which lets the server choose what a kind shows."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,7 +14,7 @@ INCLUDED: Final = ("None", "Metadata", "Object")
 
 
 class TableForm:
-    """One form serves one answer: a watch tells the columns with its first table alone."""
+    """The form of one answer: a watch sends the columns only with its first table."""
 
     def __init__(self, printer: Printer, included: str, now: Callable[[], datetime]) -> None:
         self._printer = printer

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of Deployments, ReplicaSets and Jobs."""
+"""Columns of `kubectl get` for Deployments, ReplicaSets and Jobs."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -18,7 +18,7 @@ from gpuruntime.embedded.kubectl.columns import (
 )
 
 WIDE: Final = (wide("Containers"), wide("Images"), wide("Selector"))
-# The first that holds says it; where none does the Job runs.
+# The first that holds is shown; if none does, the Job runs.
 JOB_STATES: Final = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget")
 
 

@@ -33,7 +33,7 @@ class _Token(msgspec.Struct):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Page:
-    """A page of a list; `remaining` is None if selectors are set, because counting needs a full scan."""
+    """A page of a list; `remaining` is None if selectors would require a full scan."""
 
     items: list[Stored]
     version: int

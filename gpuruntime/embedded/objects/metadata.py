@@ -66,8 +66,7 @@ def read_metadata(kind: Kind, document: Document) -> list[str]:
     metadata = without_nulls(document.get("metadata"))
     if metadata is None:
         metadata = {}
-    # Go decodes the metadata of a custom object separately, and that of a built-in one as a
-    # member.
+    # Go decodes a custom object's metadata separately, and a built-in object's as a member.
     check_shape(metadata, _Metadata, "ObjectMeta", "" if kind.is_custom else "metadata")
     unknown = [f"metadata.{name}" for name in metadata if name not in _MEMBERS]
     for index, owner in enumerate(metadata.get("ownerReferences", ())):

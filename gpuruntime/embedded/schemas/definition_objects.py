@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as values: what the server reads of them."""
+"""CustomResourceDefinitions as typed values, as far as the server reads them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class Validation(msgspec.Struct):
 
 
 class Schema(msgspec.Struct):
-    """JSONSchemaProps, as far as a structural schema goes."""
+    """JSONSchemaProps, as far as structural schemas need them."""
 
     type: str = ""
     format: str = ""
@@ -94,7 +94,7 @@ class Conversion(msgspec.Struct):
 
 
 class DefinitionSpec(msgspec.Struct):
-    """What a definition says, typed."""
+    """The spec of a CustomResourceDefinition."""
 
     group: str = ""
     scope: str = ""

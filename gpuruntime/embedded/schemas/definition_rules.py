@@ -1,4 +1,4 @@
-"""What makes a CustomResourceDefinition acceptable, and what its status tells."""
+"""Defaults, checks and status of CustomResourceDefinitions."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -28,7 +28,7 @@ def spec_of(document: Document) -> DefinitionSpec:
 
 
 class DefinitionRules:
-    """`rivals` gives the accepted definitions other than the named one."""
+    """The rules of definitions; `rivals` returns the accepted ones other than the named one."""
 
     def __init__(self, twins: Twins, now: Callable[[], datetime], rivals: Rivals) -> None:
         self._twins = twins
@@ -57,7 +57,7 @@ class DefinitionRules:
             if version.schema is None or version.schema.openAPIV3Schema is None:
                 faults.append(required(path))
                 continue
-            # The only version is judged where v1beta1 had its schema, by v1 too.
+            # Kubernetes reports a single version at the path where v1beta1 had its schema.
             named = "spec.validation.openAPIV3Schema" if len(spec.versions) == 1 else path
             faults += self._schema_faults(version.schema.openAPIV3Schema, named)
             faults += _column_faults(version, f"spec.versions[{index}]")
@@ -115,7 +115,7 @@ class DefinitionRules:
 
 
 def _all_names(names: Names) -> set[str]:
-    """Kinds begin with a capital, so they never meet the others."""
+    """Return all names; kinds begin with a capital, so they never clash with the others."""
     return {names.kind, names.listKind, names.plural, names.singular, *names.shortNames}
 
 
@@ -166,7 +166,10 @@ def _column_faults(version: Version, path: str) -> Iterator[Fault]:
 
 
 def _changed_faults(spec: DefinitionSpec, old: Document | None) -> Iterator[Fault]:
-    """What is served stays what it is; stored versions stay readable."""
+    """Return the faults of a changed definition.
+
+    What is served must not change, and versions that were stored must remain.
+    """
     if old is None:
         return
     before = spec_of(old)

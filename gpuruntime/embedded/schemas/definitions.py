@@ -1,4 +1,4 @@
-"""The custom kinds of a server: they follow the definitions that it holds."""
+"""The custom kinds of a server, which follow the definitions that it stores."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -18,7 +18,7 @@ from gpuruntime.embedded.schemas.validation import faults_of
 
 
 class CustomRules:
-    """The rules of a custom kind are its schema."""
+    """The rules of a custom kind: its schema."""
 
     def __init__(self, schema: Node) -> None:
         self._schema = schema
@@ -34,7 +34,7 @@ class CustomRules:
 
 
 class Definitions:
-    """Keeps the registry's custom kinds at what the definitions say."""
+    """The definitions, which keep the registry's custom kinds up to date."""
 
     def __init__(
         self, store: Store, registry: Registry, twins: Twins, now: Callable[[], datetime]
@@ -60,7 +60,10 @@ class Definitions:
         registry.add(self.kind)
 
     def refresh(self) -> None:
-        """Before a request looks for its kind; costs nothing while no definition changes."""
+        """Update the registry; call this before each request's kind is looked up.
+
+        It costs nothing while no definition changes.
+        """
         collection = self._store.collection(self.kind)
         if collection.version == self._seen_version:
             return

@@ -1,4 +1,4 @@
-"""One bad field of an object, worded as Kubernetes words the causes of a 422."""
+"""Faults: an invalid field of an object, worded as Kubernetes words the causes of a 422."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from gpuruntime.embedded.apiserver.documents import Document, encode_value
 
 @attrs.frozen(slots=True)
 class Fault:
-    """`reason` is of Kubernetes' list of causes, such as FieldValueRequired."""
+    """A fault of a field; `reason` is a cause of Kubernetes, such as FieldValueRequired."""
 
     field: str
     reason: str
@@ -31,7 +31,7 @@ def invalid_value(field: str, value: object, detail: str) -> Fault:
 
 
 def type_invalid(field: str, named: str, wanted: str) -> Fault:
-    """The value is told by its type's name alone, as the schema validator of Go does."""
+    """Return a fault that names the value by its type only, as Go's schema validator does."""
     told = f'{field} in body must be of type {wanted}: "{named}"'
     return Fault(field, "FieldValueTypeInvalid", f'Invalid value: "{named}": {told}')
 
@@ -65,7 +65,7 @@ def too_many(field: str, count: int, limit: int) -> Fault:
 
 
 def quoted(value: object) -> str:
-    """A value as Go prints it: strings in quotes, numbers bare, the rest as JSON."""
+    """Return the value as Go prints it: texts in quotes, numbers bare, anything else as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

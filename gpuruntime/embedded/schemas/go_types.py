@@ -1,8 +1,9 @@
 """How Go reads and writes the built-in kinds: types, empty members, nulls and quantities.
 
-What a server answers is never quite what it was sent: empty members go, structures that Go always
-writes come, quantities and moments get one form. A document goes through the same here, so that
-what is stored is what a real server stores. The table of types is made by a program of the tests.
+A server's answer differs from what it was sent. Empty members are dropped, structures that Go
+always writes are added, and quantities and timestamps get a canonical form. A document is read
+here in the same way, so that this server stores what a real one stores. A program of the tests
+generates the table of types.
 """
 
 import base64
@@ -38,7 +39,7 @@ _GOT: Final = {
 
 
 class _UnfitError(Exception):
-    """A value of another type; the structure around it words the refusal."""
+    """The value has another type; the structure around it words the message."""
 
     def __init__(self, value: Any, path: str, wanted: str) -> None:
         super().__init__()
@@ -48,9 +49,9 @@ class _UnfitError(Exception):
 
 
 class GoType(Protocol):
-    """`zero` is what Go writes where nothing was given; `read` never gets a null.
+    """A Go type; `zero` is what Go writes for an absent value, and `read` never gets a null.
 
-    Reading adds the paths of what no type has to `unknown`, and leaves it out.
+    Reading appends the paths of unknown members to `unknown` and leaves the members out.
     """
 
     def read(self, value: Any, path: str, unknown: list[str]) -> Any: ...
@@ -60,7 +61,7 @@ class GoType(Protocol):
 
 @attrs.frozen(eq=False)
 class Scalar:
-    """A value of one Python type, perhaps brought into one form."""
+    """A type of plain values, whose optional `form` brings them into canonical form."""
 
     name: str
     types: tuple[type, ...]
@@ -110,7 +111,10 @@ class MapOf:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Member:
-    """`merge_key` is None where a strategic patch replaces, empty where it merges bare values."""
+    """A member of a structure.
+
+    A strategic patch replaces it if `merge_key` is None, and merges plain values if it is empty.
+    """
 
     type: GoType
     is_pointer: bool
@@ -121,7 +125,7 @@ class Member:
 
 @attrs.define(eq=False)
 class Struct:
-    """Its members are bound after all structures are known: some hold themselves."""
+    """A structure; its members are set once all structures exist: some contain themselves."""
 
     name: str
     members: dict[str, Member] = attrs.field(factory=dict)
@@ -160,7 +164,7 @@ class Struct:
 
 
 def read_document(struct: Struct, document: Document) -> list[str]:
-    """Puts everything but the metadata in order, in place; gives the paths of what fell."""
+    """Read everything but the metadata, in place, and return the paths of unknown members."""
     metadata, head = document["metadata"], {"kind", "apiVersion", "metadata"}
     unknown: list[str] = []
     rest = {name: value for name, value in document.items() if name not in head}
@@ -174,7 +178,7 @@ def read_document(struct: Struct, document: Document) -> list[str]:
 
 @cache
 def go_structs() -> Mapping[str, Struct]:
-    """All structures of the table, by name."""
+    """Return all structures of the table, by name."""
     lines = files("gpuruntime.embedded.schemas").joinpath(_TABLE).read_text().splitlines()
     table = {name: members.split() for name, _, members in (line.partition(" ") for line in lines)}
     structs = {name: Struct(name) for name in table}
@@ -195,7 +199,7 @@ def _member(text: str, structs: Mapping[str, Struct]) -> tuple[str, Member]:
         raise ValueError(f"{_TABLE}: {text!r} is no member")
     of = _type(found["type"], structs)
     is_pointer = bool(found["pointer"])
-    # Go leaves a structure out only where it was told so of zero values.
+    # Go's omitempty keeps structures; only omitzero drops them.
     is_structure = isinstance(of, Struct) or of in (TIME, MICRO_TIME)
     drops_empty = found["empty"] == "??" or (found["empty"] == "?" and not is_structure)
     return found["name"], Member(
@@ -228,7 +232,7 @@ def _quantity(value: str | float) -> str:
 
 @lru_cache(maxsize=4096)
 def _resource(value: str | float) -> str:
-    """One of a list of resources; those are kept in thousandths."""
+    """Return the canonical form in a list of resources, which Go keeps in thousandths."""
     return str(_parsed(value).in_whole_millis)
 
 
@@ -268,7 +272,7 @@ def _bytes(text: str) -> str:
 
 
 class Anything:
-    """What Go keeps as it is."""
+    """A type whose values Go keeps unchanged."""
 
     def read(self, value: Any, path: str, unknown: list[str]) -> Any:
         return value

@@ -1,4 +1,4 @@
-"""The JSONPath of a definition's columns: members, indexes, and items with a member's value."""
+"""JSONPath of a definition's columns: members, indexes, and items by a member's value."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Step = Callable[[list[Any]], list[Any]]
 
 @lru_cache(maxsize=256)
 def compiled(path: str) -> tuple[Step, ...]:
-    """Raises ValueError where the path cannot be read."""
+    """Return the steps of the path; raise ValueError if it cannot be parsed."""
     steps: list[Step] = []
     position = 0
     while position < len(path):
@@ -32,7 +32,7 @@ def compiled(path: str) -> tuple[Step, ...]:
 
 
 def find(document: Any, path: str) -> Any:
-    """The first value at the path, None where there is none."""
+    """Return the first value at the path, or None."""
     values = [document]
     for step in compiled(path):
         values = step(values)

@@ -1,4 +1,4 @@
-"""The types of members where the server itself reads them, refused as Go refuses them."""
+"""Types of the members that the server itself reads, with the error messages of Go."""
 
 import re
 from typing import Any, Final
@@ -12,11 +12,14 @@ _WANTED: Final = {"str": "string", "int": "int64", "object": "map[string]string"
 
 
 class MistypedError(GpuRuntimeError):
-    """A member has another type than its kind gives it."""
+    """A member has another type than its kind requires."""
 
 
 def check_shape(value: Any, shape: Any, struct: str, path: str = "") -> None:
-    """`struct` and `path` are what Go's message names before the member itself."""
+    """Raise MistypedError unless the value has the shape.
+
+    Go's message names `struct` and `path` before the member.
+    """
     try:
         msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -26,7 +29,7 @@ def check_shape(value: Any, shape: Any, struct: str, path: str = "") -> None:
 def _worded(fault: str, struct: str, path: str) -> str:
     types, _, place = fault.partition(" - at `$")
     names = re.findall("`([^`|]+)[^`]*`", types)
-    if len(names) != 2:  # a message of another form: a number out of range
+    if len(names) != 2:  # another form of message: a number out of range
         return f"json: {fault}"
     wanted, got = names
     member = re.sub(r"\[[^\]]*\]", "", place.rstrip("`")).removeprefix(".")

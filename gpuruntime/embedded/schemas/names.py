@@ -1,4 +1,4 @@
-"""The grammars of names, labels and keys, with the words in which Kubernetes refuses them."""
+"""Grammars of names, labels and keys, with Kubernetes' messages."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NameRule = Callable[[str], list[str]]
 
 
 def subdomain_faults(name: str) -> list[str]:
-    """RFC 1123: the names of most kinds."""
+    """Check a subdomain of RFC 1123, the name of most kinds."""
     words = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
         " '.', and must start and end with an alphanumeric character"
@@ -27,7 +27,7 @@ def subdomain_faults(name: str) -> list[str]:
 
 
 def label_faults(name: str) -> list[str]:
-    """RFC 1123 without dots: namespaces."""
+    """Check a label of RFC 1123, such as the name of a namespace."""
     words = (
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and"
         " must start and end with an alphanumeric character"
@@ -36,7 +36,7 @@ def label_faults(name: str) -> list[str]:
 
 
 def service_name_faults(name: str) -> list[str]:
-    """RFC 1035: what may not begin with a digit."""
+    """Check a label of RFC 1035, which must not begin with a digit."""
     words = (
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
         " alphabetic character, and end with an alphanumeric character"
@@ -46,14 +46,14 @@ def service_name_faults(name: str) -> list[str]:
 
 
 def path_segment_faults(name: str) -> list[str]:
-    """RBAC's names, which may hold colons."""
+    """Check a name of RBAC, which may contain colons."""
     faults = [f"may not be '{name}'"] if name in (".", "..") else []
     return faults + [f"may not contain '{sign}'" for sign in "/%" if sign in name]
 
 
 @lru_cache(maxsize=4096)
 def qualified_faults(key: str) -> tuple[str, ...]:
-    """The keys of labels and annotations: an optional domain, a slash and a name."""
+    """Check a key of labels or annotations: a name with an optional domain and slash before it."""
     words = (
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
         " alphanumeric character"

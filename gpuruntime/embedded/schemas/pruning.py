@@ -1,4 +1,4 @@
-"""What a schema makes of a document before it is judged: unknown members fall, defaults come."""
+"""Pruning and defaulting by a schema, before the document is validated."""
 
 from collections.abc import Collection
 from typing import Any, Final
@@ -12,7 +12,7 @@ SETTLED: Final = frozenset({str, int, bool})
 
 
 def prune(node: Node, document: Document) -> list[str]:
-    """Drops what the schema does not have, and tells the paths; the envelope is not its matter."""
+    """Drop members that the schema does not have, except the envelope, and return their paths."""
     dropped: list[str] = []
     _prune(node, document, "", dropped, ENVELOPE)
     return sorted(dropped)
@@ -42,7 +42,7 @@ def _prune(
 
 
 def fill(node: Node, value: Any) -> Any:
-    """Defaults for what is absent, nothing for a null that is no value, 2 for 2.0."""
+    """Set defaults, drop nulls of members that are not nullable, and turn 2.0 into 2."""
     if isinstance(value, dict):
         _fill_members(node, value)
     elif isinstance(value, list):

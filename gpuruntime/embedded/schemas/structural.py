@@ -1,4 +1,4 @@
-"""Structural schemas: a definition's words, compiled once into nodes that are quick to walk."""
+"""Structural schemas, compiled once into nodes that are quick to walk."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ IN_ARRAY: Final = "must not be empty for specified array items"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Rule:
-    """A CEL rule by its Python twin; one that speaks of oldSelf waits for an old value."""
+    """A CEL rule as its Python twin; a rule about oldSelf is skipped without an old value."""
 
     holds: Twin
     message: str
@@ -46,9 +46,9 @@ class Rule:
 
 @attrs.frozen(kw_only=True, slots=True, eq=False)
 class Node:
-    """One level of a schema. Without `types` any type will do.
+    """A level of a schema; without `types` any type is valid.
 
-    `has_rules` says whether there are rules here or below.
+    `has_rules` says whether there are rules at this level or below.
     """
 
     types: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Node:
 
 
 class Compiler:
-    """Compiles one schema; what is wrong with it is collected with its path."""
+    """The compiler of a schema; it collects the schema's faults with their paths."""
 
     def __init__(self, twins: Twins) -> None:
         self._twins = twins
@@ -91,7 +91,7 @@ class Compiler:
         return self._node(schema, path, AT_ROOT)
 
     def _node(self, schema: Schema, path: str, typeless: str) -> Node:
-        """`typeless` says what is wrong without a type; alternatives need none."""
+        """Compile a level; `typeless` is the fault of a missing type, empty for alternatives."""
         if typeless and not (schema.type or schema.is_either or schema.keeps_unknown):
             self.faults.append(required(f"{path}.type", typeless))
         properties = {
@@ -182,7 +182,7 @@ class Compiler:
 
 
 def in_python(pattern: str) -> str:
-    """In Go a dollar is the end of the text, in Python also the place before a last newline."""
+    """Return the pattern for Python, where a dollar also matches before a last newline."""
     is_anchored = pattern.endswith("$") and not pattern.endswith("\\$")
     return f"{pattern[:-1]}\\Z" if is_anchored else pattern
 

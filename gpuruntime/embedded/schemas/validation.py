@@ -1,4 +1,4 @@
-"""What a schema says against a value: every bad field at once, then the rules."""
+"""Validation by a schema: every invalid field at once, then the rules."""
 
 import math
 import re
@@ -20,7 +20,7 @@ from gpuruntime.embedded.schemas.faults import (
 )
 from gpuruntime.embedded.schemas.structural import Node, Rule
 
-# An object of another shape than its schema's is not shown to the rules.
+# With a fault of these reasons the rules are skipped: they could not read the object.
 BLOCKING: Final = frozenset(
     {
         "FieldValueNotSupported",
@@ -50,14 +50,16 @@ _NAMES: Final[dict[type, str]] = {
 
 
 class _Absent:
-    """There is no old value to compare with."""
+    """The absence of an old value."""
 
 
 ABSENT: Final = _Absent()
 
 
 def faults_of(node: Node, document: Document, old: Document | None) -> list[Fault]:
-    """An unchanged part of an old object is not judged again: it may be older than the schema."""
+    """Return the faults of a document; unchanged parts are skipped, as they may predate the
+    schema.
+    """
     before = ABSENT if old is None else old
     faults = list(_faults(node, document, before, ""))
     if any(fault.reason in BLOCKING for fault in faults):
@@ -66,7 +68,7 @@ def faults_of(node: Node, document: Document, old: Document | None) -> list[Faul
 
 
 def value_faults(node: Node, value: Any, path: str) -> list[Fault]:
-    """Of a value that stands alone: a default."""
+    """Return the faults of a value without an old one, such as a default."""
     return list(_faults(node, value, ABSENT, path))
 
 
@@ -195,7 +197,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 
 def _broken_rules(node: Node, value: Any, old: Any, path: str) -> Iterator[Fault]:
-    """Rules with oldSelf follow members, map values and items of keyed lists, as CEL's do."""
+    """Yield broken rules; as in CEL, oldSelf follows members, map values and keyed items."""
     if not node.has_rules or value is None or (old is not ABSENT and is_same(value, old)):
         return
     for rule in node.rules:
@@ -232,7 +234,7 @@ def _broken(rule: Rule, value: Any, path: str) -> Fault:
 
 
 def _by_keys(node: Node, old: Any) -> dict[bytes, Any]:
-    """The old items of a keyed list; the items of any other cannot be told apart."""
+    """Return the old items of a keyed list by key; items of other lists cannot be matched."""
     if node.list_type != "map" or not isinstance(old, list):
         return {}
     return {_key(node, item): item for item in old}
