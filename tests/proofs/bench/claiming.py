@@ -22,6 +22,7 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS, GPUUnit
 from gpuruntime.operations.options import Namespaces
+from tests.eventually import eventually
 from tests.proofs.bench.connections import Address, Connection, connections
 from tests.proofs.bench.product import (
     address_of,
@@ -29,7 +30,6 @@ from tests.proofs.bench.product import (
     prepared_plane,
     replica,
     role,
-    until,
     writes_of_product,
 )
 from tests.proofs.bench.rows import Row
@@ -175,13 +175,13 @@ async def measured_managed(plane: ControlPlane) -> Managed:
         replica(plane.kubeconfig, PLACE) as second,
     ):
         await _seed(first)
-        await until(is_stocked, seconds=SETTLING_SECONDS)
+        await eventually(is_stocked, within_seconds=SETTLING_SECONDS)
         for each in (first, second):
             await health(each, "readyStockCount", least=MANAGED_STOCK)
         known = len(writes_of_product(plane))
         begun = time.perf_counter()
         claim_run = await claim_until_empty([first, second], SPEC)
-        await until(is_settled, seconds=SETTLING_SECONDS)
+        await eventually(is_settled, within_seconds=SETTLING_SECONDS)
         seconds = time.perf_counter() - begun
     written = writes_of_product(plane, known=known)
     kinds = Counter(str(event["objectRef"]["resource"]) for event in written)

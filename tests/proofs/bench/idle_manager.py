@@ -19,9 +19,9 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.roles.manager import Manager
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
 from gpuruntime.telemetry.logs import configure
+from tests.eventually import eventually
 from tests.proofs.bench.embedded_server import send
 from tests.proofs.bench.listing import PLACE, empty_server, unit
-from tests.proofs.bench.product import until
 from tests.proofs.bench.rows import Row
 
 UNITS_THERE = 10_000
@@ -75,7 +75,7 @@ async def measured() -> IdleMeasurement:
     async with asyncio.TaskGroup() as tasks:
         begun = time.monotonic()
         running = tasks.create_task(manager.run(), name="manager")
-        await until(transport.is_quiet, seconds=SETTLING_SECONDS)
+        await eventually(transport.is_quiet, within_seconds=SETTLING_SECONDS)
         settled = time.monotonic() - begun - QUIET_SECONDS
         assert transport.writes > UNITS_THERE, transport.writes
         writes, lists, processor = transport.writes, transport.lists, time.process_time()

@@ -5,7 +5,7 @@ import json
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import yaml
 
 from gpuruntime.models.definitions.crds import crds
 from gpuruntime.operations.options import Namespaces
+from tests.eventually import eventually
 from tests.proofs.bench.connections import Address, connections
 from tests.proofs.real_cluster import binaries
 from tests.proofs.real_cluster.controlplane import ControlPlane, control_plane
@@ -83,11 +84,7 @@ async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[
 async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]:
     """An api whose caches are synced."""
     async with role(kubeconfig, "api", place) as log:
-
-        async def is_listening() -> bool:
-            return bool(_address_in(log))
-
-        await until(is_listening)
+        await eventually(lambda: _address_in(log), within_seconds=START_SECONDS)
         address = Address(_address_in(log))
         await health(address, "cacheSynced", least=True)
         yield address
@@ -96,20 +93,11 @@ async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]
 async def health(address: Address, fact: str, *, least: int) -> None:
     """Waits until the api knows of so many."""
     async with connections(address, 1) as (connection,):
-
-        async def is_known() -> bool:
-            answer = await connection.send("GET", "/api/v1/health")
-            return bool(answer.document["data"][fact] >= least)
-
-        await until(is_known)
-
-
-async def until(holds: Callable[[], Awaitable[bool]], *, seconds: float = START_SECONDS) -> None:
-    async with asyncio.timeout(seconds):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(POLL_SECONDS)
+        await eventually(
+            lambda: connection.send("GET", "/api/v1/health"),
+            lambda answer: answer.document["data"][fact] >= least,
+            within_seconds=START_SECONDS,
+        )
 
 
 def _address_in(log: Path) -> str:

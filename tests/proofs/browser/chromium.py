@@ -12,6 +12,8 @@ from typing import Any
 import aiohttp
 import attrs
 
+from tests.eventually import eventually
+
 PATIENCE_SECONDS = 20.0
 # Root may not use its sandbox, and what it opens here is our own page.
 OPTIONS = (
@@ -58,18 +60,15 @@ class Tab:
     async def until(self, expression: str) -> None:
         """Between two documents there is nothing to ask, which is no fault."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not await self._holds(expression):  # noqa: ASYNC110 - nobody tells
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
+            await eventually(
+                lambda: self.evaluate(f"!!({expression})"),
+                within_seconds=PATIENCE_SECONDS,
+                poll_seconds=0.05,
+                despite=BrowserError,
+            )
+        except AssertionError as error:
             words = await self.evaluate("document.body.innerText.slice(0, 2000)")
-            raise BrowserError(f"it never came to {expression}: {words}") from None
-
-    async def _holds(self, expression: str) -> bool:
-        try:
-            return bool(await self.evaluate(f"!!({expression})"))
-        except BrowserError:
-            return False
+            raise BrowserError(f"it never came to {expression}: {words}") from error
 
     async def press(self, key: str, *, is_shifted: bool = False) -> None:
         shared = {

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from gpuruntime.roles.dev.dev import Dev
+from tests.eventually import eventually
 from tests.proofs.browser.chromium import Browser
 from tests.proofs.browser.site import button
 from tests.rooms.roles.dev.test_dev import Caller, local_settings, said
@@ -35,9 +36,7 @@ async def address() -> AsyncIterator[str]:
     dev = Dev(local_settings(), output=output)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(dev.run(), name="dev")
-        async with asyncio.timeout(30):
-            while "console" not in output.getvalue():  # noqa: ASYNC110 - it is text that comes
-                await asyncio.sleep(0.05)
+        await eventually(output.getvalue, lambda text: "console" in text, within_seconds=30)
         yield said(output, "api")
         await dev.drain()
         running.cancel()

@@ -11,6 +11,7 @@ import attrs
 from gpuruntime.embedded.cluster import EmbeddedCluster
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.transport import JSON, MERGE_PATCH, Request, Transport
+from tests.eventually import eventually
 
 Document = dict[str, Any]
 T = TypeVar("T")
@@ -168,12 +169,9 @@ class Api:
 
     async def until(self, look: Callable[[], Awaitable[T]], is_done: Callable[[T], object]) -> T:
         """The first look that is done: controllers take their time, on any server."""
-        deadline = asyncio.get_running_loop().time() + self.deadline_seconds
-        while not is_done(seen := await look()):
-            left = deadline - asyncio.get_running_loop().time()
-            assert left > 0, f"after {self.deadline_seconds:g} s: {seen}"
-            await asyncio.sleep(POLL_SECONDS)
-        return seen
+        return await eventually(
+            look, is_done, within_seconds=self.deadline_seconds, poll_seconds=POLL_SECONDS
+        )
 
     async def settled(self, path: str, is_done: Callable[[Document], object]) -> Document:
         """The object at this path, as soon as it exists and is as wanted."""

@@ -32,6 +32,7 @@ from gpuruntime.settings.schema import (
     OperationsSettings,
     Settings,
 )
+from tests.eventually import eventually
 from tests.rooms.embedded.calls import call
 
 pytestmark = pytest.mark.looptime
@@ -126,18 +127,17 @@ class Caller:
             return answer.status
 
     async def until(self, path: str, **members: object) -> None:
-        found: Document = {}
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                while True:
-                    async with self.session.get(f"{self.root}{path}") as answer:
-                        found = await answer.json()
-                    data = found.get("data", {})
-                    if all(data.get(name) == value for name, value in members.items()):
-                        return
-                    await asyncio.sleep(0.2)
-        except TimeoutError:
-            pytest.fail(f"{path} never had {members}: {found}")
+        async def look() -> Document:
+            async with self.session.get(f"{self.root}{path}") as answer:
+                found: Document = await answer.json()
+                return found
+
+        await eventually(
+            look,
+            lambda found: members.items() <= found.get("data", {}).items(),
+            within_seconds=WAIT_SECONDS,
+            poll_seconds=0.2,
+        )
 
 
 @asynccontextmanager

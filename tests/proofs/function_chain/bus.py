@@ -1,6 +1,5 @@
 """The broker as somebody sees it who is no part of the product: reads, and declares nothing."""
 
-import asyncio
 import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +16,7 @@ from gpuruntime.bus.messages import Record, read
 from gpuruntime.bus.names import Names
 from gpuruntime.bus.records import Records, StoredRecord
 from gpuruntime.bus.session import Message
+from tests.eventually import equals, eventually
 from tests.proofs.function_chain.chain import PREFIX
 from tests.rooms.bus.broker import connection
 
@@ -75,9 +75,12 @@ class Onlooker:
             await self.jetstream.call(f"CONSUMER.DELETE.{self.names.invocations}.{function}")
 
     async def until_empty(self, *, within_seconds: float = 60.0) -> None:
-        async with asyncio.timeout(within_seconds):
-            while await self.messages_in(self.names.invocations):  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0.1)
+        await eventually(
+            lambda: self.messages_in(self.names.invocations),
+            equals(0),
+            within_seconds=within_seconds,
+            poll_seconds=0.1,
+        )
 
 
 @asynccontextmanager
@@ -99,8 +102,6 @@ async def onlooker(url: str) -> AsyncIterator[Onlooker]:
 
 async def insist(ask: Callable[[], Awaitable[T]]) -> T:
     """A broker that was just killed answers in a moment."""
-    async with asyncio.timeout(60):
-        while True:
-            with suppress(BusError):
-                return await ask()
-            await asyncio.sleep(0.1)
+    return await eventually(
+        ask, lambda _: True, within_seconds=60, poll_seconds=0.1, despite=BusError
+    )

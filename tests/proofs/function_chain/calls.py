@@ -9,6 +9,7 @@ from typing import Any, Final
 import aiohttp
 import attrs
 
+from tests.eventually import eventually
 from tests.proofs.function_chain.function import demanded
 
 ENDS: Final = frozenset({"succeeded", "failed", "expired", "cancelled", "dead_lettered"})
@@ -87,16 +88,12 @@ class Calls:
 
     async def ended(self, function: str, name: str, *, within_seconds: float = 120.0) -> Any:
         """Its view, as soon as it is at its end."""
-        view: Any = None
-        try:
-            async with asyncio.timeout(within_seconds):
-                while True:
-                    view = await self.read(function, name)
-                    if view["state"] in ENDS:
-                        return view
-                    await asyncio.sleep(PAUSE_SECONDS)
-        except TimeoutError:
-            raise AssertionError(f"not ended in {within_seconds:.0f} s: {view}") from None
+        return await eventually(
+            lambda: self.read(function, name),
+            lambda view: view["state"] in ENDS,
+            within_seconds=within_seconds,
+            poll_seconds=PAUSE_SECONDS,
+        )
 
     async def call(self, ask: Ask, *, within_seconds: float = 120.0) -> Any:
         """From the first word to the end."""

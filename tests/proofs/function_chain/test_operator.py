@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import eventually
 from tests.proofs.function_chain.bus import Onlooker, insist, onlooker
 from tests.proofs.function_chain.calls import INVOCATIONS, Ask, assert_right, calls, payload
 from tests.proofs.function_chain.chain import Chain, chain
@@ -63,9 +64,12 @@ async def test_more_functions_than_a_stream_has_consumers_by_default(made: Chain
     ):
         await asyncio.to_thread(declare_more, made, "many-0", FUNCTIONS - 1)
         stream = seen_by.names.invocations
-        async with asyncio.timeout(240):
-            while await seen_by.consumers_of(stream) < FUNCTIONS:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(1)
+        await eventually(
+            lambda: seen_by.consumers_of(stream),
+            lambda count: count >= FUNCTIONS,
+            within_seconds=240,
+            poll_seconds=1,
+        )
         ask = Ask(function=f"many-{FUNCTIONS - 1}", name="last", payload=payload(1, rng))
         assert_right(ask, await caller.call(ask))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.eventually import equals, eventually
 from tests.proofs.function_chain.bus import Onlooker, onlooker
 from tests.proofs.function_chain.calls import Ask, Calls, assert_right, calls, payload
 from tests.proofs.function_chain.chain import Chain, chain
@@ -116,9 +117,10 @@ async def assert_kept(made: Chain, seen_by: Onlooker, views: dict[str, Any]) -> 
         stored = await seen_by.read(FUNCTION, name)
         stream[name] = (stored.revision, stored.record.state.value)
     assert made.database
-    async with asking(made.database.url, "gpuruntime") as database, asyncio.timeout(90):
-        while await kept(database) != stream:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.5)
+    async with asking(made.database.url, "gpuruntime") as database:
+        await eventually(
+            lambda: kept(database), equals(stream), within_seconds=90, poll_seconds=0.5
+        )
 
 
 async def kept(database: Any) -> dict[str, tuple[int, str]]:

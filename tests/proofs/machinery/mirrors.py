@@ -11,6 +11,7 @@ from gpuruntime.kube.watch import Selection
 from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.cluster import CONFIG_MAPS, ConfigMap
 from gpuruntime.models.kubernetes.metadata import Key
+from tests.eventually import eventually
 from tests.proofs.conformance.objects import config_map
 from tests.proofs.machinery.lines import Line
 
@@ -31,12 +32,10 @@ class Tally:
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
-        self._moved = asyncio.Event()
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         for title in (name, *(f"{name} {value}" for value in labels.values())):
             self.sums[title] = self.sums.get(title, 0) + amount
-        self._moved.set()
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         pass
@@ -48,10 +47,9 @@ class Tally:
         return self.sums.get(title, 0)
 
     async def until(self, title: str, least: float) -> None:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while self.of(title) < least:
-                self._moved.clear()
-                await self._moved.wait()
+        await eventually(
+            lambda: self.of(title), lambda sum_: sum_ >= least, within_seconds=DEADLINE_SECONDS
+        )
 
 
 class Mirror:
@@ -69,12 +67,10 @@ class Mirror:
         )
         # The values of each name in the order of their announcement; None is its deletion.
         self.heard: dict[str, list[str | None]] = {}
-        self._news = asyncio.Event()
         self.informer.add_handler(self._hear)
 
     def _hear(self, key: Key, _old: ConfigMap | None, new: ConfigMap | None) -> None:
         self.heard.setdefault(key.name, []).append(None if new is None else value_of(new))
-        self._news.set()
 
     @property
     def view(self) -> dict[str, str]:
@@ -92,11 +88,7 @@ class Mirror:
             task.cancel()
 
     async def until(self, promise: Callable[[], bool]) -> None:
-        """Looked at again with each announcement."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not promise():
-                self._news.clear()
-                await self._news.wait()
+        await eventually(promise, within_seconds=DEADLINE_SECONDS, explain=lambda: f"{self.view}")
 
 
 def body(name: str, value: str, **labels: str) -> JsonObject:

@@ -35,6 +35,7 @@ from gpuruntime.settings.schema import (
     OperationsSettings,
     Settings,
 )
+from tests.eventually import eventually
 from tests.proofs.conformance.calls import Api
 from tests.proofs.conformance.plain_transport import PlainTransport
 from tests.proofs.real_cluster.product import Installation, Process
@@ -251,12 +252,9 @@ class Ground:
         await self.kube.patch(path, {"metadata": {"finalizers": None}})
 
     async def until(self, look: Callable[[], Awaitable[Any]], holds: Holds) -> Any:
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-        while not holds(seen := await look()):
-            left = deadline - asyncio.get_running_loop().time()
-            assert left > 0, f"after {WAIT_SECONDS:g} s: {seen}"
-            await asyncio.sleep(POLL_SECONDS)
-        return seen
+        return await eventually(
+            look, holds, within_seconds=WAIT_SECONDS, poll_seconds=POLL_SECONDS
+        )
 
     async def _labelled(self, resource: Resource[Any], label: str, value: str) -> list[Document]:
         path = resource.path(namespace=self.namespace)

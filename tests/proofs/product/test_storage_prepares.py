@@ -1,6 +1,5 @@
 """What fills a storage, on both servers: it runs once, fails for good, and recovers when asked."""
 
-import asyncio
 from typing import Any
 
 from gpuruntime.models.kinds import labels
@@ -8,6 +7,7 @@ from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kubernetes.network import NETWORK_POLICIES, SERVICES
 from gpuruntime.models.kubernetes.volumes import JOBS
 from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
+from tests.eventually import eventually
 from tests.proofs.product.conftest import Open
 from tests.proofs.product.ground import Document, Ground, condition, is_ready
 
@@ -50,12 +50,17 @@ async def told(ground: Ground, name: str) -> set[tuple[str, str]]:
     """The Events about a storage, once they are all sent."""
     path = f"/api/v1/namespaces/{ground.namespace}/events"
     query = f"involvedObject.kind=GPUStorage,involvedObject.name={name}"
-    async with asyncio.timeout(30):
-        while True:
-            found = (await ground.kube.get(path, fieldSelector=query)).ok()["items"]
-            if any(each["reason"] == "VolumeReady" for each in found):
-                return {(each["type"], each["reason"]) for each in found}
-            await asyncio.sleep(0.1)
+
+    async def events() -> set[tuple[str, str]]:
+        found = (await ground.kube.get(path, fieldSelector=query)).ok()["items"]
+        return {(each["type"], each["reason"]) for each in found}
+
+    return await eventually(
+        events,
+        lambda found: "VolumeReady" in {reason for _, reason in found},
+        within_seconds=30,
+        poll_seconds=0.1,
+    )
 
 
 async def test_an_image_fills_a_storage_once(on: Open) -> None:

@@ -1,11 +1,10 @@
 """The control plane starts, moves objects, loses a part and gets it back, and goes."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster import binaries
 from tests.proofs.real_cluster.controlplane import (
     ControlPlane,
@@ -31,13 +30,6 @@ spec:
 """
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_a_pod_with_a_gpu_runs_on_a_fake_node(cluster: ControlPlane) -> None:
     cluster.kubectl("create", "namespace", "harness")
     cluster.kubectl("-n", "harness", "apply", "-f", "-", stdin=DEPLOYMENT)
@@ -55,7 +47,7 @@ def test_the_audit_log_has_every_write(cluster: ControlPlane) -> None:
             if "objectRef" in event
         )
 
-    wait_until(is_noted)
+    eventually_blocking(is_noted, within_seconds=DEADLINE_SECONDS)
 
 
 def test_a_failing_kubectl_says_why(cluster: ControlPlane) -> None:

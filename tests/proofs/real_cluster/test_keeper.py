@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from operator import not_
 from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.processes import KEEPER, Keeper, reserved_port
 
 SLEEPER = ["sleep", "60"]
@@ -31,10 +32,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for_the_end_of(pid: int) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while is_running(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still running"
-        time.sleep(0.01)
+    eventually_blocking(lambda: is_running(pid), not_, within_seconds=WAIT_SECONDS)
 
 
 def test_closing_ends_the_programs_and_removes_the_folder(folder: Path) -> None:
@@ -48,8 +46,7 @@ def test_closing_ends_the_programs_and_removes_the_folder(folder: Path) -> None:
 def test_a_program_that_ended_by_itself_is_told_by_its_exit_code(folder: Path) -> None:
     keeper = Keeper(folder, folder / "shared")
     keeper.start("short", ["sh", "-c", "exit 7"], folder / "log")
-    while (exit_code := keeper.poll("short")) is None:
-        time.sleep(0.01)
+    exit_code = eventually_blocking(lambda: keeper.poll("short"), lambda code: code is not None)
     keeper.close()
     assert exit_code == 7
 

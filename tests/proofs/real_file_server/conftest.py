@@ -16,6 +16,7 @@ from gpuruntime.models.kinds.storages import Accessor, GPUStorage, GPUStorageSpe
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.storage.children import MOUNT_PATH, Placing, accessor_deployment
+from tests.eventually import eventually
 from tests.proofs.real_cluster.binaries import MissingBinariesError
 from tests.proofs.real_file_server import binaries
 from tests.rooms.api.files.upstream import add_storage
@@ -94,12 +95,7 @@ def container_of(storage: str, *, is_writable: bool) -> Any:
 
 
 async def answering(port: int, host: str = "127.0.0.1") -> None:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection(host, port)
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                return
+    _, writer = await eventually(
+        lambda: asyncio.open_connection(host, port), despite=ConnectionRefusedError
+    )
+    writer.close()

@@ -1,13 +1,14 @@
 """Files of a storage, served by the real file server: read, written, listed, and kept inside."""
 
 import asyncio
-from collections.abc import Callable
+from operator import not_
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from gpuruntime.models.kinds.file_servers import ANY_ADDRESS
+from tests.eventually import eventually
 from tests.proofs.real_file_server.conftest import Served, answering, container_of, serving
 from tests.rooms.api.files.upstream import request
 from tests.rooms.api.http.test_server import exchange, statuses
@@ -241,15 +242,9 @@ async def test_an_upload_whose_caller_leaves_is_never_taken_for_a_whole_file(
     ):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request("PUT", "/half.bin", framing, body=part))
-        await until((served.folder / "half.bin").exists)
+        await eventually((served.folder / "half.bin").exists)
         writer.transport.abort()
-        await until(lambda: not (served.folder / "half.bin").exists())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - another process does it
-            await asyncio.sleep(0.02)
+        await eventually((served.folder / "half.bin").exists, not_)
 
 
 async def test_callers_of_either_family_of_addresses_are_served(

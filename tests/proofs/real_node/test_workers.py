@@ -1,6 +1,5 @@
 """Workers beside containers that know nothing of us, by a real kubelet."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from operator import not_
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuruntime.models.kinds.invocations import State
-from tests.eventually import eventually_blocking
+from tests.eventually import eventually, eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import Installation, installation
 from tests.proofs.real_node import enclosure
@@ -122,9 +121,7 @@ async def test_a_worker_reaches_a_socket_of_whichever_user_and_drains_before_it_
 
 
 async def until_running(queued: Bus, name: str) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            found = await queued.records.read(FUNCTION, name)
-            if found is not None and found.record.state is State.RUNNING:
-                return
-            await asyncio.sleep(0.05)
+    await eventually(
+        lambda: queued.records.read(FUNCTION, name),
+        lambda found: found is not None and found.record.state is State.RUNNING,
+    )

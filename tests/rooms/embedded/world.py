@@ -17,6 +17,7 @@ from gpuruntime.kube.errors import NotFoundError
 from gpuruntime.kube.transport import MERGE_PATCH, Request
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.models.kubernetes.resources import Resource
+from tests.eventually import eventually
 from tests.rooms.embedded.builders import MOMENT, TEMPLATE
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
@@ -64,15 +65,7 @@ class World:
         *,
         seconds: float = 60.0,
     ) -> ObjectT:
-        """Looks every hundredth of a second; fails with the object as it last was."""
-        loop = asyncio.get_running_loop()
-        due_at = loop.time() + seconds
-        while True:
-            found = await self.get(resource, name)
-            if holds(found):
-                return found
-            assert loop.time() < due_at, f"still not so after {seconds} s: {found}"
-            await asyncio.sleep(0.01)
+        return await eventually(lambda: self.get(resource, name), holds, within_seconds=seconds)
 
     async def until_gone(
         self, resource: Resource[Any], name: str, *, seconds: float = 60.0

@@ -33,6 +33,7 @@ from gpuruntime.settings.schema import (
     Settings,
 )
 from gpuruntime.settings.serverless import NatsSettings
+from tests.eventually import eventually
 from tests.policies import Document, Endpoint, Network, selects
 from tests.rooms.manifests.overlays import documents
 
@@ -249,10 +250,12 @@ async def test_every_pair_speaks_or_does_not_as_the_table_says() -> None:
     cluster = EmbeddedCluster(now=wall_clock)
     everybody: dict[str, Endpoint] = {}
     async with managing(cluster) as witness:
-        async with asyncio.timeout(60):
-            while set(OURS) - everybody.keys():
-                await asyncio.sleep(0.2)
-                everybody = {**NOT_PODS_OF_OURS, **pods_of_ours(cluster.server)}
+        everybody = await eventually(
+            lambda: {**NOT_PODS_OF_OURS, **pods_of_ours(cluster.server)},
+            lambda found: found.keys() >= set(OURS),
+            within_seconds=60,
+            poll_seconds=0.2,
+        )
     network = network_of(cluster.server)
     wanted = set(reachable())
     pairs = list(table(everybody))

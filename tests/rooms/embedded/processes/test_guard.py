@@ -1,6 +1,5 @@
 """The guard of processes: what is left when its stdin ends is ended, with the folders."""
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuruntime.embedded.processes.guarded_processes import GUARD, guarded
+from tests.eventually import equals, eventually
 
 
 def a_process() -> subprocess.Popen[bytes]:
@@ -45,9 +45,7 @@ async def test_a_process_leaves_nobody_of_its_group_behind(tmp_path: Path) -> No
         process = await processes.start([sys.executable, "-S", "-c", code], log=log)
         assert await process.ended() == 0
     number = int(log.read_text())
-    async with asyncio.timeout(20):
-        while is_running(number):  # noqa: ASYNC110 - the kernel takes its time
-            await asyncio.sleep(0.01)
+    await eventually(lambda: is_running(number), equals(False))
 
 
 async def test_a_program_that_is_not_there_is_an_oserror(tmp_path: Path) -> None:

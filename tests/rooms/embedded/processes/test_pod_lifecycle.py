@@ -14,6 +14,7 @@ from gpuruntime.embedded.kinds.cluster_objects import SECRETS
 from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kinds.functions import Framework
+from tests.eventually import eventually
 from tests.rooms.embedded.processes.process_parts import SHARED, programs, said, spec
 from tests.rooms.embedded.world import World, running_cluster
 
@@ -50,15 +51,11 @@ def log_of(world: World, pod: str, container: str, **more: str) -> bytes:
 
 
 async def until_logged(world: World, words: bytes) -> None:
-    async with asyncio.timeout(20):
-        while words not in log_of(world, "p", "main"):  # noqa: ASYNC110 - a process writes it
-            await asyncio.sleep(0.02)
+    await eventually(lambda: log_of(world, "p", "main"), lambda log: words in log)
 
 
 async def until_said(folder: Path, word: str) -> None:
-    async with asyncio.timeout(20):
-        while word not in said(folder):  # noqa: ASYNC110 - processes of their own write it
-            await asyncio.sleep(0.02)
+    await eventually(lambda: said(folder), lambda words: word in words)
 
 
 async def test_a_sidecar_goes_first_and_ends_last(tmp_path: Path) -> None:
@@ -100,9 +97,9 @@ async def test_each_pod_has_a_folder_of_its_own_for_the_same_path(tmp_path: Path
             await world.make(PODS, name, spec=spec(tmp_path, SOCKET))
         for name in ("p", "q"):
             await world.until(PODS, name, is_ready)
-        async with asyncio.timeout(20):
-            while len(lengths := [w for w in said(tmp_path) if "bound" in w]) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        lengths = await eventually(
+            lambda: [w for w in said(tmp_path) if "bound" in w], lambda found: len(found) >= 2
+        )
     assert all(int(each.split()[2]) <= 60 for each in lengths)
 
 

@@ -16,6 +16,7 @@ from gpuruntime.embedded.processes.programs import Programs
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.roles.dev.dev import Dev
 from gpuruntime.settings.schema import Address, OperationsSettings, Settings
+from tests.eventually import eventually
 from tests.walkthrough import STOCK, UNIT
 
 pytestmark = pytest.mark.looptime
@@ -52,12 +53,11 @@ class Caller:
             return answer.status
 
     async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        async with asyncio.timeout(60):
-            while True:
-                _, answer = await self.get(path)
-                if holds(answer.get("data")):
-                    return answer["data"]
-                await asyncio.sleep(0.2)
+        async def data() -> Any:
+            _, answer = await self.get(path)
+            return answer.get("data")
+
+        return await eventually(data, holds, within_seconds=60, poll_seconds=0.2)
 
 
 def said(output: io.StringIO, word: str) -> str:
@@ -83,9 +83,7 @@ async def running(
     word = "kubeconfig" if only_cluster else "curl"
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(dev.run(), name="dev")
-        async with asyncio.timeout(60):
-            while word not in output.getvalue():  # noqa: ASYNC110 - it is text that comes
-                await asyncio.sleep(0.1)
+        await eventually(output.getvalue, lambda text: word in text, within_seconds=60)
         yield
         await dev.drain()
         task.cancel()

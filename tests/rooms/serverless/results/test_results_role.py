@@ -1,7 +1,6 @@
 """The program `gpuruntime results` between a real broker and a real PostgreSQL, both at risk."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from gpuruntime.bus.messages import NULL, Record
 from gpuruntime.bus.records import StoredRecord
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.serverless.results.postgres import PostgresOptions, postgres_results
+from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.product import Caller, Process
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, bus
 from tests.rooms.roles.programs import Programs, programs
@@ -95,11 +95,13 @@ async def until_kept(made: Bus, server: Database, names: list[str]) -> dict[str,
 
 def until_tells(process: Process, words: str) -> None:
     """Its readiness; the process goes on."""
-    for _ in range(200):
-        if words in readiness(process):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"readiness: {readiness(process)}\n{process.tail()}")
+    eventually_blocking(
+        lambda: readiness(process),
+        lambda told: words in told,
+        within_seconds=20,
+        poll_seconds=0.1,
+        explain=process.tail,
+    )
 
 
 async def test_replicas_that_are_killed_again_and_again_lose_nothing(
