@@ -88,25 +88,25 @@ def _place_of(pool: StockPool) -> Place | None:
 class Jobs:
     """A job lives as long as its pool, and any replica tells the same of it."""
 
-    def __init__(self, means: OperationContext, deletions: Deletions) -> None:
-        self._means = means
+    def __init__(self, context: OperationContext, deletions: Deletions) -> None:
+        self._context = context
         self._deletions = deletions
-        self._namespace = means.options.namespaces.stock
+        self._namespace = context.options.namespaces.stock
         self._lists = SharedReads(self._list_live)
-        self._ordered = OrderedCache(means.caches.pools, _place_of)
+        self._ordered = OrderedCache(context.caches.pools, _place_of)
 
     def of(self, pool: StockPool) -> Job:
         """For a pool that the cache knows, or one that was read live."""
         is_done = pool.status.seeded >= pool.spec.replicas
-        stock = self._means.caches.stock.store.by_index(POOL, pool.metadata.name)
+        stock = self._context.caches.stock.store.by_index(POOL, pool.metadata.name)
         return job_of(pool, 0 if is_done else highest_ordinal(stock))
 
     async def get(self, operation_id: str) -> Job:
         """Raises JobNotFoundError only after a look at the cluster itself."""
-        for pool in self._means.caches.pools.store.by_index(OPERATION, operation_id):
+        for pool in self._context.caches.pools.store.by_index(OPERATION, operation_id):
             if not self._deletions.has_deleted(pool):
                 return self.of(pool)
-        async with bounded(f"reading job {operation_id}", self._means.options.attempt_seconds):
+        async with bounded(f"reading job {operation_id}", self._context.options.attempt_seconds):
             found = await self._live(operation_id)
         if found is None:
             raise JobNotFoundError(f"job {operation_id} does not exist")
@@ -126,13 +126,13 @@ class Jobs:
                 yield pool
 
     async def _list_live(self, namespace: str) -> list[StockPool]:
-        return await list_all(self._means.client, STOCK_POOLS, namespace=namespace)
+        return await list_all(self._context.client, STOCK_POOLS, namespace=namespace)
 
     async def _live(self, operation_id: str) -> StockPool | None:
         """By the name derived from it, else among all pools: callers may have named theirs."""
         try:
             key = Key(self._namespace, derived_name(operation_id))
-            found = [await self._means.client.get(STOCK_POOLS, key)]
+            found = [await self._context.client.get(STOCK_POOLS, key)]
         except NotFoundError:
             found = await self._lists.get(self._namespace)
         return next(

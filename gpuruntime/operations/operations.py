@@ -24,46 +24,46 @@ class Operations:
     storages: Storages
 
 
-def operations_of(means: OperationContext, tasks: asyncio.TaskGroup) -> Operations:
+def operations_of(context: OperationContext, tasks: asyncio.TaskGroup) -> Operations:
     """Before the informers of its caches run. Attempts end as tasks of the role's group."""
-    tombstones = tombstones_of(means)
+    tombstones = tombstones_of(context)
     attempts = SingleFlight(
         tasks,
         refused=lambda: ClusterUnavailableError("this process is stopping: ask again"),
         unknown=lambda: UnknownOutcomeError("this process is stopping: send the operation again"),
     )
-    deletions = Deletions(means.client, tombstones)
-    storages = Storages(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
+    deletions = Deletions(context.client, tombstones)
+    storages = Storages(context, tombstones=tombstones, deletions=deletions, attempts=attempts)
     units = Units(
-        means,
+        context,
         storages=storages,
-        stock=stock_claims_of(means),
+        stock=stock_claims_of(context),
         tombstones=tombstones,
         deletions=deletions,
         attempts=attempts,
     )
-    pools = Pools(means, tombstones=tombstones, deletions=deletions, attempts=attempts)
-    return Operations(units=units, pools=pools, jobs=Jobs(means, deletions), storages=storages)
+    pools = Pools(context, tombstones=tombstones, deletions=deletions, attempts=attempts)
+    return Operations(units=units, pools=pools, jobs=Jobs(context, deletions), storages=storages)
 
 
-def tombstones_of(means: OperationContext) -> Tombstones:
+def tombstones_of(context: OperationContext) -> Tombstones:
     """The manager writes and sweeps them too."""
     return Tombstones(
-        means.client,
-        namespace=means.options.namespaces.system,
-        retention_seconds=means.options.retention_seconds,
-        now=means.now,
+        context.client,
+        namespace=context.options.namespaces.system,
+        retention_seconds=context.options.retention_seconds,
+        now=context.now,
     )
 
 
-def stock_claims_of(means: OperationContext) -> StockClaims:
+def stock_claims_of(context: OperationContext) -> StockClaims:
     """The manager claims for units whose claim was lost."""
     return StockClaims(
-        means.client,
-        stock=means.caches.stock,
-        units=means.caches.units,
-        namespace=means.options.namespaces.stock,
-        now=means.now,
-        rng=means.rng,
-        meter=means.meter,
+        context.client,
+        stock=context.caches.stock,
+        units=context.caches.units,
+        namespace=context.options.namespaces.stock,
+        now=context.now,
+        rng=context.rng,
+        meter=context.meter,
     )

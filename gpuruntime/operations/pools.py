@@ -63,18 +63,18 @@ class Pools:
 
     def __init__(
         self,
-        means: OperationContext,
+        context: OperationContext,
         *,
         tombstones: Tombstones,
         deletions: Deletions,
         attempts: SingleFlight,
     ) -> None:
-        self._means = means
-        self._cache = means.caches.pools
-        self._namespace = means.options.namespaces.stock
+        self._context = context
+        self._cache = context.caches.pools
+        self._namespace = context.options.namespaces.stock
         self._named = Repository(
             STOCK_POOLS,
-            client=means.client,
+            client=context.client,
             cache=self._cache,
             namespace=self._namespace,
             deletions=deletions,
@@ -139,7 +139,7 @@ class Pools:
 
         What is there may be back by a late create: a tombstone decides.
         """
-        caches = self._means.caches
+        caches = self._context.caches
         for cache in (caches.units, caches.stock, caches.storages):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
@@ -153,7 +153,7 @@ class Pools:
         """None: what had the name is gone again."""
         try:
             body = new_pool(order)
-            pool = await self._means.client.create(
+            pool = await self._context.client.create(
                 STOCK_POOLS, body, namespace=order.key.namespace
             )
         except AlreadyExistsError:
@@ -187,12 +187,12 @@ class Pools:
         pool = pool_in_force(self._cache.store.by_index(SPEC, spec_name))
         if pool is not None and not envelope_of(pool.spec).may_equal(asked):
             raise _spec_conflict(spec_name, f"pool {pool.metadata.name}")
-        for unit in self._means.caches.stock.store.by_index(SPEC, spec_name):
+        for unit in self._context.caches.stock.store.by_index(SPEC, spec_name):
             if not envelope_of(unit.spec).may_equal(asked):
                 raise _spec_conflict(spec_name, f"stock unit {unit.metadata.name}")
 
     def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
-        return bounded(what, self._means.options.attempt_seconds)
+        return bounded(what, self._context.options.attempt_seconds)
 
 
 def _is_of(pool: StockPool, order: PoolOrder) -> bool:

@@ -85,21 +85,21 @@ class Storages:
 
     def __init__(
         self,
-        means: OperationContext,
+        context: OperationContext,
         *,
         tombstones: Tombstones,
         deletions: Deletions,
         attempts: SingleFlight,
     ) -> None:
-        self._means = means
-        self._cache = means.caches.storages
-        self._namespace = means.options.namespaces.instance
+        self._context = context
+        self._cache = context.caches.storages
+        self._namespace = context.options.namespaces.instance
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
         self._named = Repository(
             GPU_STORAGES,
-            client=means.client,
+            client=context.client,
             cache=self._cache,
             namespace=self._namespace,
             deletions=deletions,
@@ -145,7 +145,7 @@ class Storages:
 
     async def recover(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
         """Asks for one more run of a prepare that failed; asked already, it is not asked twice."""
-        rng = self._means.rng
+        rng = self._context.rng
 
         def edit(storage: GPUStorage) -> GPUStorage:
             if _in_scope(storage, scope).status.prepare.phase != StepPhase.FAILED:
@@ -207,7 +207,7 @@ class Storages:
 
         What is there may be back by a late create: a tombstone decides.
         """
-        caches = self._means.caches
+        caches = self._context.caches
         for cache in (caches.units, caches.stock, caches.pools):
             if cache.store.by_index(OPERATION, order.operation_id):
                 raise claim_plan.operation_conflict(order.operation_id)
@@ -222,7 +222,7 @@ class Storages:
     ) -> StorageCreation | None:
         """None: what had the name is gone again."""
         try:
-            storage = await self._means.client.create(
+            storage = await self._context.client.create(
                 GPU_STORAGES, _new_storage(order, source_uids), namespace=order.key.namespace
             )
         except AlreadyExistsError:
@@ -275,7 +275,7 @@ class Storages:
         """The finalizer has the last word: this cache may not show the latest mount."""
         name, holder = storage.metadata.name, storage.status.holder
         names = {holder.name} if holder else set()
-        mounting = self._means.caches.units.store.by_index(STORAGE, name)
+        mounting = self._context.caches.units.store.by_index(STORAGE, name)
         names |= {
             unit.metadata.name
             for unit in mounting
@@ -292,7 +292,7 @@ class Storages:
             )
 
     def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
-        return bounded(what, self._means.options.attempt_seconds)
+        return bounded(what, self._context.options.attempt_seconds)
 
 
 def _order_of(request: CreateStorage, namespace: str, scope: Scope) -> StorageOrder:

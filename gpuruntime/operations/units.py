@@ -45,7 +45,7 @@ class Units:
 
     def __init__(
         self,
-        means: OperationContext,
+        context: OperationContext,
         *,
         storages: Storages,
         stock: StockClaims,
@@ -53,7 +53,7 @@ class Units:
         deletions: Deletions,
         attempts: SingleFlight,
     ) -> None:
-        self._means = means
+        self._context = context
         self._storages = storages
         self._stock = stock
         self._tombstones = tombstones
@@ -72,8 +72,8 @@ class Units:
 
         `storage_uids` are for a worker: of what its function was given to mount.
         """
-        namespace = self._means.options.namespaces.instance
-        order = unit_order(request, namespace, self._means.now(), scope, storage_uids)
+        namespace = self._context.options.namespaces.instance
+        order = unit_order(request, namespace, self._context.now(), scope, storage_uids)
         return await self._attempts.run(request.operationID, lambda: self._attempt(order))
 
     async def get(
@@ -111,7 +111,7 @@ class Units:
             names = [mount.name for mount in mounts] if isinstance(mounts, tuple) else []
             uids = await self._storages.demand_all(names, scope)
             try:
-                updated = await rewrite(self._means.client, GPU_UNITS, key, edit)
+                updated = await rewrite(self._context.client, GPU_UNITS, key, edit)
             except NotFoundError as error:
                 raise _not_found(name) from error
             cache.write_through(updated)
@@ -137,7 +137,7 @@ class Units:
     async def _attempt(self, order: UnitOrder) -> Creation:
         attempt = ClaimAttempt(
             order,
-            self._means,
+            self._context,
             storages=self._storages,
             stock=self._stock,
             tombstones=self._tombstones,
@@ -160,8 +160,8 @@ class Units:
             raise
         finally:
             taken = asyncio.get_running_loop().time() - started
-            self._means.meter.count("claims_total", outcome=outcome)
-            self._means.meter.observe("claim_seconds", taken, outcome=outcome)
+            self._context.meter.count("claims_total", outcome=outcome)
+            self._context.meter.observe("claim_seconds", taken, outcome=outcome)
 
     def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
         """A worker goes on working for its function; a function has one unit that declares it."""
@@ -171,7 +171,7 @@ class Units:
             raise StrictError((_NO_STOCK,))
         if function is None or function.workerOf:
             return spec
-        owners = self._means.caches.units.store.by_index(FUNCTION, function.requestID)
+        owners = self._context.caches.units.store.by_index(FUNCTION, function.requestID)
         if any(owner.metadata.uid != unit.metadata.uid for owner in owners):
             raise function_taken(function.requestID)
         return spec
@@ -184,7 +184,7 @@ class Units:
 
     async def _live(self, cache: Cache[GPUUnit], key: Key) -> GPUUnit:
         try:
-            unit = await self._means.client.get(GPU_UNITS, key)
+            unit = await self._context.client.get(GPU_UNITS, key)
         except NotFoundError as error:
             raise _not_found(key.name) from error
         cache.write_through(unit)
@@ -194,13 +194,13 @@ class Units:
         """Raises UnitNotFoundError for what cannot be a unit's name."""
         if not is_dns_label(name):
             raise _not_found(name)
-        namespaces, caches = self._means.options.namespaces, self._means.caches
+        namespaces, caches = self._context.options.namespaces, self._context.caches
         if lifecycle is Lifecycle.STOCK:
             return caches.stock, Key(namespaces.stock, name)
         return caches.units, Key(namespaces.instance, name)
 
     def _bounded(self, what: str) -> AbstractAsyncContextManager[None]:
-        return bounded(what, self._means.options.attempt_seconds)
+        return bounded(what, self._context.options.attempt_seconds)
 
 
 def _marked(unit: GPUUnit) -> GPUUnit:

@@ -1,1 +1,3 @@
-"""The claim protocol: one request gets one stock unit, whatever fails."""
+"""The claim protocol gives one stock unit to one request, even if requests, answers or processes
+fail.
+"""

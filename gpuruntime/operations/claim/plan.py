@@ -1,7 +1,7 @@
-"""Which stock to claim, and what an answer to a claim or to a create means: decided purely.
+"""Pure decisions of the claim protocol: which stock to claim, and what each answer means.
 
-Every step of the claim protocol that could go several ways goes by one of these functions, so
-that the moves of the protocol can be read, and tried, without a cluster.
+Every step of the protocol that can branch calls one of these functions. So its moves can be read
+and tested without a cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,9 +33,10 @@ Failure: TypeAlias = OperationsError | StrictError
 
 @attrs.frozen(kw_only=True, slots=True)
 class Wanted:
-    """Whose claim it is to be, and of what; without an envelope any of the specName will do.
+    """The claim that an attempt wants: for an operation, a unit and some stock.
 
-    By the moment at which its request was accepted an attempt knows the unit that itself made.
+    Without an envelope, any stock of the specName fits. An attempt recognizes the unit that it
+    created itself by `accepted_at`, the moment at which its request was accepted.
     """
 
     operation_id: str
@@ -49,10 +50,10 @@ class Wanted:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Claim:
-    """A stock unit marked for us, as our own PATCH left it.
+    """A stock unit with our mark, as our own PATCH left it.
 
-    An attempt that re-used the claim of another attempt does not own it: it never releases it.
-    `sent_at` is the loop's time before the PATCH left, from which the create's bound counts.
+    An attempt that re-uses the claim of another attempt does not own it, and so never releases it.
+    `sent_at` is the loop time before the PATCH was sent; the create's bound counts from it.
     """
 
     stock: GPUUnit
@@ -60,40 +61,43 @@ class Claim:
     sent_at: float
 
 
-# What the stock unit shows after a PATCH of ours was refused or its answer was lost.
+# States of a stock unit, read after our PATCH was rejected or its answer was lost.
 
 
 @attrs.frozen(slots=True)
 class Won:
-    """Our very PATCH is there: only its answer was lost."""
+    """This very PATCH succeeded; only its answer was lost."""
 
     stock: GPUUnit
 
 
 @attrs.frozen(slots=True)
 class Reusable:
-    """Another attempt of our operation has claimed it: re-stamp it."""
+    """Another attempt of our operation has claimed the stock unit; the claim can be re-stamped."""
 
     stock: GPUUnit
 
 
 @attrs.frozen(slots=True)
 class StillFree:
-    """Something else about it changed: claim it at its new version."""
+    """The stock unit is still free but has changed; claim it at its new version."""
 
     stock: GPUUnit
 
 
 @attrs.frozen(slots=True)
 class Elsewhere:
-    """Claimed by another operation, being deleted, or gone: go on to the next."""
+    """The stock unit is claimed by another operation, being deleted or gone; try the next."""
 
 
 Seen: TypeAlias = Won | Reusable | StillFree | Elsewhere
 
 
 def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> Seen:
-    """Raises OperationConflictError where our operation claimed it for another request."""
+    """Return the state of the stock unit after our PATCH.
+
+    Raise OperationConflictError if our operation has claimed it for another request.
+    """
     if stock.metadata.uid != uid or provenance.is_terminating(stock):
         return Elsewhere()
     if not provenance.is_claimed(stock):
@@ -104,7 +108,10 @@ def seen_after_patch(stock: GPUUnit, uid: str, attempt: str, wanted: Wanted) -> 
 
 
 def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
-    """Raises OperationConflictError where our operation claimed it for another request."""
+    """Return whether the stock unit is claimed for this operation and request.
+
+    Raise OperationConflictError if our operation has claimed it for another request.
+    """
     if not provenance.is_claimed(stock) or provenance.is_terminating(stock):
         return False
     if provenance.operation_of(stock) != wanted.operation_id:
@@ -115,11 +122,11 @@ def is_claim_of(stock: GPUUnit, wanted: Wanted) -> bool:
 
 
 def in_order(free: Iterable[GPUUnit], wanted: Wanted) -> list[GPUUnit]:
-    """Of free stock of the specName: same image first, then oldest.
+    """Sort the free stock that fits: stock with the same image first, then the oldest first.
 
-    Each group is entered where the operation says. So callers spread, and one operation sent to
-    two replicas tries the same stock unit in both: it meets its own claim there instead of
-    making a second one.
+    Both groups are rotated by a hash of the operationID, so that callers spread over the stock. If
+    one operation reaches two replicas, both try the same stock unit first. The second then finds
+    the claim of its own operation there and does not make another one.
     """
     if wanted.envelope is not None:
         free = (each for each in free if envelope_of(each.spec) == wanted.envelope)
@@ -138,10 +145,11 @@ def _rotated(units: list[GPUUnit], start: int) -> list[GPUUnit]:
 def is_unsettled(
     listed: Iterable[GPUUnit], unit_of: Callable[[Key], GPUUnit | None], now: datetime
 ) -> bool:
-    """Whether a claim was just made that goes back: its operation holds, or lives from, another.
+    """Return whether a claim was made within the last 2 s that will soon be released.
 
-    It comes of one request that reached two replicas at once. Such stock is about to be free, so
-    it is too early to say that there is none.
+    Such a claim has an operation that holds another claim, or whose unit lives from another stock.
+    It happens when one request reaches two replicas at once. The stock is about to be free, so it
+    is too early to report that none is left.
     """
     young = [each for each in listed if _is_young(each, now)]
     operations = {provenance.operation_of(each) for each in young}
@@ -163,7 +171,7 @@ def _is_superfluous(stock: GPUUnit, unit_of: Callable[[Key], GPUUnit | None]) ->
     )
 
 
-# What may come of the create, and of reading by name what stands in its way.
+# Outcomes of the create, and of reading the object that has the unit's name.
 
 
 @attrs.frozen(slots=True)
@@ -173,26 +181,26 @@ class Made:
 
 @attrs.frozen(slots=True)
 class Exists:
-    """AlreadyExists: somebody's unit has the name."""
+    """The API server answered AlreadyExists; some unit has the name."""
 
 
 @attrs.frozen(slots=True)
 class Refused:
-    """Definitely not created, and sending it again would change nothing."""
+    """The unit was certainly not created, and a retry would change nothing."""
 
     error: Failure
 
 
 @attrs.frozen(slots=True)
 class Lost:
-    """Whether it was created, or will be in the next moments, nobody knows."""
+    """It is unknown whether the unit was created or will be created shortly."""
 
     error: Failure
 
 
 @attrs.frozen(slots=True)
 class Found:
-    """What has the name; `lost` is the failure of our create where its answer was lost."""
+    """A unit has the name. `lost` is the error of our create if its answer was lost."""
 
     unit: GPUUnit
     lost: Failure | None
@@ -200,7 +208,7 @@ class Found:
 
 @attrs.frozen(slots=True)
 class Absent:
-    """Nothing has the name; `lost` as above."""
+    """No unit has the name. `lost` is the error of our create if its answer was lost."""
 
     lost: Failure | None
 
@@ -210,7 +218,7 @@ Outcome: TypeAlias = Made | Exists | Refused | Lost | Found | Absent
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """The caller's unit. `releases`: our claim goes back, the unit lives from another stock."""
+    """Answer with the unit. With `releases`, our claim is released, as the unit has other stock."""
 
     unit: GPUUnit
     is_replay: bool
@@ -230,14 +238,16 @@ class ReadByName:
 
 @attrs.frozen(slots=True)
 class StartOver:
-    """What stood in the way is gone; the claim is found again by the replay step."""
+    """The unit that had the name is gone. The next round finds and re-uses the claim."""
 
 
 Move: TypeAlias = Answer | Fail | ReadByName | StartOver
 
 
 def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
-    """`stock_uid` is our claim's, empty for a unit that takes no stock."""
+    """Return the move after an outcome. `stock_uid` is our claim's, or empty if the unit takes no
+    stock.
+    """
     match outcome:
         case Made(unit):
             return Answer(unit=unit, is_replay=False)
@@ -256,7 +266,11 @@ def next_move(outcome: Outcome, wanted: Wanted, stock_uid: str) -> Move:
 
 
 def _after_reading(unit: GPUUnit, lost: Failure | None, wanted: Wanted, stock_uid: str) -> Move:
-    """A create whose answer was lost may yet land: its claim is left to the grace."""
+    """Return the move after a unit was found under the name.
+
+    If the answer to our create was lost, the create may still succeed. Unless our unit was found,
+    the claim is then not released but left to the grace.
+    """
     is_ours = provenance.is_of(unit, wanted.operation_id, wanted.request_hash)
     if not is_ours and lost is not None:
         return _unknown(wanted, lost)

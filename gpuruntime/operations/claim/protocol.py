@@ -1,9 +1,11 @@
-"""The claim protocol: one request for a unit, from its replay to its answer.
+"""The claim protocol turns one request for a unit into an answer.
 
-Each attempt goes through the named steps: `replay` finds what an earlier attempt left, `claim`
-makes or re-stamps the mark on a stock unit, `create` makes the caller's unit, and `release`
-takes the mark back where the unit will not come. Two writes stand before the answer. Whatever
-is lost or crashes between them leaves at most a mark, which a retry uses and else a grace frees.
+Each attempt runs these steps. `replay` finds what an earlier attempt left. `claim` marks a stock
+unit, or re-stamps a mark that its operation already has. `create` creates the caller's unit.
+`release` removes the mark if the unit will not be created from it.
+
+Two writes happen before the answer. A loss or a crash between them leaves at most a mark. A retry
+uses that mark; otherwise the manager removes it after the grace.
 """
 
 import asyncio
@@ -50,7 +52,7 @@ from gpuruntime.operations.tombstones import Tombstones
 
 ResultT = TypeVar("ResultT")
 
-# The API server has judged the request and did not do it.
+# With these statuses the API server has rejected the request without carrying it out.
 DEFINITE: Final = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
 
 
@@ -71,20 +73,20 @@ class Creation:
 
 
 class ClaimAttempt:
-    """One run of the protocol. No two of one operation run in one process at a time."""
+    """An attempt of an operation, of which a process runs at most one at a time."""
 
     def __init__(
         self,
         order: UnitOrder,
-        means: OperationContext,
+        context: OperationContext,
         *,
         storages: Storages,
         stock: StockClaims,
         tombstones: Tombstones,
     ) -> None:
         self._order = order
-        self._means = means
-        self._caches = means.caches
+        self._context = context
+        self._caches = context.caches
         self._storages = storages
         self._stock = stock
         self._tombstones = tombstones
@@ -96,13 +98,16 @@ class ClaimAttempt:
             image=order.request.image,
             accepted_at=order.accepted_at,
         )
-        # Claims of ours, at the versions at which they could not be re-stamped.
+        # The uids and versions of our claims that could not be re-stamped.
         self._passed: set[tuple[str, str]] = set()
         self._is_first_round = True
         self._storage_uids: Mapping[str, str] = {}
 
     async def run(self) -> Creation:
-        """Raises OperationsError, or StrictError where the cluster's own validation refuses."""
+        """Return the unit, created now or by an earlier attempt.
+
+        Raise OperationsError, or StrictError if the cluster's own validation rejects the unit.
+        """
         timings = Timings()
         while True:
             answer = await self._round(timings)
@@ -127,7 +132,10 @@ class ClaimAttempt:
             return await self.create(claimed)
 
     async def replay(self) -> GPUUnit | None:
-        """The unit of an earlier attempt, read live; raises where there can be none of ours."""
+        """Return the unit of an earlier attempt, read live, or None.
+
+        Raise an error if the operation is finished, or if it, the name or the function is taken.
+        """
         others = (self._caches.pools, self._caches.storages)
         if any(each.store.by_index(OPERATION, self._wanted.operation_id) for each in others):
             raise claim_plan.operation_conflict(self._wanted.operation_id)
@@ -141,7 +149,10 @@ class ClaimAttempt:
         return None
 
     async def _confirmed(self, key: Key) -> GPUUnit | None:
-        """What was seen may be gone, or back by a late create: its tombstone decides."""
+        """Return our unit as it is live, or None.
+
+        The unit may be gone, or a late create may have brought it back. The tombstone decides.
+        """
         unit = await self._read(key)
         is_ours = unit is not None and self._is_ours(unit)
         if unit is not None and is_ours and provenance.is_terminating(unit):
@@ -150,7 +161,10 @@ class ClaimAttempt:
         return unit if is_ours else None
 
     async def _demand_free_names(self) -> None:
-        """A courtesy to the caller, and to the stock: the create would find out as well."""
+        """Reject a taken name or function early, before any stock is claimed.
+
+        No guarantee depends on this check; the create fails as well if the name is taken.
+        """
         cached = self._caches.units.store.get(self._order.key)
         if cached is not None:
             unit = await self._read(self._order.key)
@@ -161,7 +175,7 @@ class ClaimAttempt:
             self._demand_free_function(function.requestID)
 
     async def _mounted(self) -> Mapping[str, str]:
-        """The uids of the storages; of a worker's, those that its function was given."""
+        """Check the storages; return their uids, or for a worker those given to its function."""
         order = self._order
         names = [mount.name for mount in order.request.storageMounts]
         found = await self._storages.demand_all(names, order.scope)
@@ -172,9 +186,9 @@ class ClaimAttempt:
             raise claim_plan.function_taken(name)
 
     async def claim(self) -> Claim | Answer | StartOver:
-        """An earlier attempt's claim, or a new one.
+        """Re-stamp the claim of an earlier attempt, or make a new claim.
 
-        For a new one the tombstone is read while it is made: found, the claim goes back.
+        The tombstone is read while a new claim is made. If there is one, the claim is released.
         """
         if stock := self._own_claim():
             await self._demand_unfinished()
@@ -187,7 +201,8 @@ class ClaimAttempt:
             await self.release(taken)
         if isinstance(tombstone, Tombstone):
             raise claim_plan.operation_finished(self._wanted.operation_id)
-        # That stock is missing is no answer while the operation may be finished.
+        # If the tombstone could not be read, the operation may be finished: do not report missing
+        # stock.
         is_undecided = isinstance(taken, InsufficientCapacityError)
         if isinstance(tombstone, GpuRuntimeError) and is_undecided:
             raise tombstone
@@ -198,7 +213,7 @@ class ClaimAttempt:
         return taken
 
     async def _find_tombstone(self) -> Tombstone | None:
-        """A step behind the claim's PATCH, which is on its way then: the slower one goes first."""
+        """Wait one step of the loop, so that the claim's slower PATCH is sent first."""
         await asyncio.sleep(0)
         return await self._tombstones.find(self._wanted.operation_id)
 
@@ -234,7 +249,7 @@ class ClaimAttempt:
             return await self.create(None)
 
     async def create(self, claim: Claim | None) -> Answer | StartOver:
-        """Answers are turned into moves by the plan; here they are only carried out."""
+        """Create the unit, and carry out the moves that the plan derives from each outcome."""
         stock_uid = claim.stock.metadata.uid if claim else ""
         outcome = await self._send(claim)
         while True:
@@ -262,7 +277,7 @@ class ClaimAttempt:
         stock = claim.stock if claim else None
         body = active_unit(self._order, stock, self._storage_uids)
         try:
-            unit = await self._means.client.create(
+            unit = await self._context.client.create(
                 GPU_UNITS, body, namespace=self._order.key.namespace
             )
         except KubeError as error:
@@ -272,7 +287,7 @@ class ClaimAttempt:
 
     def _is_late(self, claim: Claim) -> bool:
         age = asyncio.get_running_loop().time() - claim.sent_at
-        return age > self._means.options.create_bound_seconds
+        return age > self._context.options.create_bound_seconds
 
     async def _look(self, lost: Failure | None) -> Outcome:
         try:
@@ -290,7 +305,7 @@ class ClaimAttempt:
 
     async def _read(self, key: Key) -> GPUUnit | None:
         try:
-            unit = await self._means.client.get(GPU_UNITS, key)
+            unit = await self._context.client.get(GPU_UNITS, key)
         except NotFoundError:
             return None
         self._caches.units.write_through(unit)
@@ -301,7 +316,10 @@ class ClaimAttempt:
 
 
 def _outcome_of(error: KubeError) -> Outcome:
-    """Only what the API server itself refused is surely not there, now and later."""
+    """Translate an error of the create into an outcome.
+
+    Only what the API server itself rejected certainly does not exist, now or later.
+    """
     if isinstance(error, AlreadyExistsError):
         return Exists()
     if isinstance(error, ApiError) and error.status in DEFINITE:
@@ -310,7 +328,7 @@ def _outcome_of(error: KubeError) -> Outcome:
 
 
 async def _settled(work: Awaitable[ResultT]) -> ResultT | GpuRuntimeError:
-    """An error as a value, so that it does not cancel what runs beside it."""
+    """Return an error as a value, so that it does not cancel the task beside it."""
     try:
         return await work
     except GpuRuntimeError as error:

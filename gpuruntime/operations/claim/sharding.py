@@ -1,9 +1,12 @@
-"""Which stock is ours to try first, where other replicas claim at the same time.
+"""Replicas that claim at the same time divide the stock between them.
 
-Replicas share nothing but the API server, so they hear of each other only where their claims
-meet: the mark on the stock unit names the replica that won. For a while after that each of them
-keeps to its own share of the stock, by the same hash, and meets the others no more. Nothing
-depends on it but the number of conflicts: the guarded PATCH alone decides who has a stock unit.
+Replicas share only the API server. They learn of each other when their claims conflict, because
+the mark on the stock unit names the replica that won. For a while after that, each replica tries
+its own share of the stock first. All of them derive the shares from the same hash, so that they no
+longer conflict.
+
+Only the number of conflicts depends on this. The PATCH at the observed version alone decides which
+claim gets a stock unit.
 """
 
 import asyncio
@@ -14,12 +17,15 @@ from zlib import crc32
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.units import GPUUnit
 
-# After so long without a meeting the other has stopped claiming, or is gone.
+# A replica that was not met for this long has stopped claiming, or is gone.
 REMEMBERED_SECONDS: Final = 60.0
 
 
 class StockShards:
-    """Callers sent to us and to a peer under one operation do not count as a meeting."""
+    """This replica's share of the stock, given the replicas that it has met.
+
+    A conflict within one operation, whose request reached two replicas, is no meeting.
+    """
 
     def __init__(self, rng: Random) -> None:
         self._name = f"{rng.getrandbits(64):016x}"
@@ -27,18 +33,18 @@ class StockShards:
         self._met_at: dict[str, float] = {}
 
     def new_attempt(self) -> str:
-        """A token that no other attempt has had, and that tells whose it is."""
+        """Return a token that no other attempt has, and that begins with this replica's name."""
         self._attempts += 1
         return f"{self._name}.{self._attempts}"
 
     def meet(self, stock: GPUUnit) -> None:
-        """The claim on it was made by another replica, for another operation."""
+        """Note the replica that has claimed the stock unit for another operation."""
         name = provenance.attempt_of(stock).partition(".")[0]
         if name and name != self._name:
             self._met_at[name] = asyncio.get_running_loop().time()
 
-    def leaves_to_us(self, stock: GPUUnit) -> bool:
-        """Always, where nobody else claims."""
+    def is_in_our_share(self, stock: GPUUnit) -> bool:
+        """Return whether the stock unit is in our share; without other replicas, every unit is."""
         if not self._met_at:
             return True
         oldest = asyncio.get_running_loop().time() - REMEMBERED_SECONDS

@@ -1,8 +1,8 @@
-"""Claiming stock: the guarded PATCH that gives a ready stock unit to exactly one claimant.
+"""StockClaims gives a ready stock unit to exactly one claimant, by a PATCH at an observed version.
 
-Whoever needs an envelope goes this way: the API for a caller's unit, the manager for a unit
-whose claim was lost. The stock object is the single arbiter; a claim mark is made, re-stamped
-and taken back only at the version that was observed.
+The API claims stock for callers' units, the manager for units whose claim was lost. The stock
+object is the only arbiter. A mark is written, re-stamped and removed only at the version that was
+observed.
 """
 
 import asyncio
@@ -45,21 +45,21 @@ from gpuruntime.operations.claim.sharding import StockShards
 from gpuruntime.operations.lookup.caches import FREE, SOURCE_UID, Cache, free_with
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 
-# So many of the free units are looked at: enough for callers to spread, and never more work.
+# A claim considers at most this many free units. That lets callers spread and bounds the work.
 HEAD: Final = 128
-# For stock that is about to be given back, as long as its three requests may take.
+# A claim waits this long for stock that is about to be released, which takes three requests.
 PATIENCE_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.05
-# Reasons that may lie in the very object: its annotations are full, a policy speaks of it.
-OF_THE_OBJECT: Final = (BadRequestError, InvalidError, ForbiddenError)
-# As many as that are no fault of single objects: trying all the others helps nobody.
+# Errors whose cause may be the one object: its annotations are full, or a policy matches it.
+OBJECT_ERRORS: Final = (BadRequestError, InvalidError, ForbiddenError)
+# With this many rejections, the fault is not in single objects; trying the others would not help.
 MOST_REFUSALS: Final = 16
 
 log = structlog.get_logger()
 
 
 class Refusals:
-    """Lives as long as one claim, in which what is in here is not tried again."""
+    """Stock units that rejected the mark during one claim, which does not try them again."""
 
     def __init__(self) -> None:
         self._uids: set[str] = set()
@@ -77,14 +77,19 @@ class Refusals:
         self._last = error
         log.warning("stock refuses its claim", stock=str(stock.metadata.key), error=str(error))
 
-    def demand_right(self) -> None:
-        """Raises ForbiddenError where that was the last word: the right itself may be missing."""
+    def raise_if_forbidden(self) -> None:
+        """Raise the last rejection if it is a ForbiddenError; this process may lack the right
+        itself.
+        """
         if isinstance(self._last, ForbiddenError):
             raise self._last
 
 
 class Reservations:
-    """By specName and uid; nothing here outlives the write that it covers."""
+    """Stock units that this process is writing to, by specName and uid.
+
+    Callers of this process never try a reserved unit. A reservation ends with the write it covers.
+    """
 
     def __init__(self) -> None:
         self._held: dict[str, dict[str, asyncio.Future[None]]] = {}
@@ -94,7 +99,11 @@ class Reservations:
 
     @contextmanager
     def hold(self, spec_name: str, uid: str) -> Iterator[None]:
-        """Whoever picked the unit in the same step, without an await between, is its only one."""
+        """Reserve a unit for the duration of a write.
+
+        Callers must pick the unit without an await before this, so that no two reserve the same
+        one.
+        """
         of_spec = self._held.setdefault(spec_name, {})
         done = of_spec[uid] = asyncio.get_running_loop().create_future()
         try:
@@ -106,13 +115,13 @@ class Reservations:
                 del self._held[spec_name]
 
     async def settled(self, spec_name: str) -> None:
-        """Returns once the writes that are in flight now have ended, one way or the other."""
+        """Wait until the writes that are in flight now have succeeded or failed."""
         if in_flight := list(self._held.get(spec_name, {}).values()):
             await asyncio.wait(in_flight)
 
 
 class StockClaims:
-    """One for a process: its callers share what is reserved and what was listed."""
+    """All claims of one process; its callers share reservations and lists."""
 
     def __init__(
         self,
@@ -137,11 +146,14 @@ class StockClaims:
         self._lists = SharedReads(self._list)
 
     async def claim(self, wanted: Wanted) -> Claim | None:
-        """None: a consistent read, begun after this call, showed nothing that could be claimed.
+        """Claim a stock unit, or return None if none is left.
 
-        A claim that our operation holds already is re-stamped. Stock that refuses the mark for
-        its own sake is passed over. Raises OperationConflictError where our operation holds a
-        claim for another request, and KubeError.
+        Before None is returned, a consistent read that began after this call has shown no stock
+        that can be claimed. A claim that our operation already holds is re-stamped. Stock that
+        rejects the mark for a reason of its own is skipped.
+
+        Raise KubeError, and OperationConflictError if our operation holds a claim for another
+        request.
         """
         passed: set[str] = set()
         refusals = Refusals()
@@ -150,7 +162,8 @@ class StockClaims:
                 return claim
             passed.add(stock.metadata.uid)
         if self._pick(self._known(wanted, refusals), wanted, passed):
-            # What is left is the share of others: one caller at a time meets them there.
+            # The remaining stock is in the shares of other replicas. One caller at a time tries
+            # it.
             async with self._beyond_share.of(wanted.spec_name):
                 stock = self._pick(self._known(wanted, refusals), wanted, passed)
                 if stock and (claim := await self._try(stock, wanted, refusals)):
@@ -160,9 +173,9 @@ class StockClaims:
     async def restamp(
         self, stock: GPUUnit, wanted: Wanted, refusals: Refusals | None = None
     ) -> Claim | None:
-        """Takes over our operation's claim from another attempt.
+        """Take over our operation's claim from another attempt.
 
-        None: it is no longer there, or the cluster refuses the new mark.
+        Return None if the claim is gone, or if the cluster rejects the new mark.
         """
         sent_at = asyncio.get_running_loop().time()
         attempt = self._peers.new_attempt()
@@ -172,9 +185,9 @@ class StockClaims:
         return Claim(stock=seen.stock, is_owned=False, sent_at=sent_at)
 
     async def release(self, claim: Claim) -> None:
-        """Only by the attempt that made the claim, at the version that its own PATCH left.
+        """Remove the mark, if this attempt made the claim, at the version that its own PATCH left.
 
-        What fails here is left to the grace.
+        If the removal fails, the claim is left to its grace.
         """
         if not claim.is_owned:
             return
@@ -193,7 +206,9 @@ class StockClaims:
             self._stock.write_through(freed)
 
     async def _claim_listed(self, wanted: Wanted, refusals: Refusals) -> Claim | None:
-        """The cache shows nothing: our own writes in flight end first, then a LIST decides."""
+        """Wait for this process's writes in flight, then let a LIST decide, as the cache shows
+        nothing.
+        """
         loop = asyncio.get_running_loop()
         patience_ends_at = loop.time() + PATIENCE_SECONDS
         while True:
@@ -204,7 +219,7 @@ class StockClaims:
             free = list(self._claimable(filter(provenance.is_free, listed), wanted, refusals))
             if own is None and not free:
                 if not self._is_unsettled(listed) or loop.time() > patience_ends_at:
-                    refusals.demand_right()
+                    refusals.raise_if_forbidden()
                     return None
                 await asyncio.sleep(PAUSE_SECONDS)
             elif claim := await self._claim_seen(own, free, wanted, refusals):
@@ -240,7 +255,11 @@ class StockClaims:
     def _claimable(
         self, free: Iterable[GPUUnit], wanted: Wanted, refusals: Refusals
     ) -> Iterator[GPUUnit]:
-        """A unit that names a stock uid may still start on it, whatever its mark says."""
+        """Yield the stock that may be tried.
+
+        Stock that a unit names as its source is skipped although it looks free; that unit may
+        still start on it.
+        """
         if refusals.are_too_many:
             return
         for stock in claim_plan.in_order(free, wanted):
@@ -256,17 +275,19 @@ class StockClaims:
         *,
         ours_only: bool = False,
     ) -> GPUUnit | None:
-        """The first that none of our own callers is trying, and this one has not tried."""
+        """Return the first unit that this call has not tried and no caller of this process is
+        trying.
+        """
         for stock in claimable:
             uid = stock.metadata.uid
             if uid in passed or self._reservations.has(wanted.spec_name, uid):
                 continue
-            if not ours_only or self._peers.leaves_to_us(stock):
+            if not ours_only or self._peers.is_in_our_share(stock):
                 return stock
         return None
 
     async def _try(self, stock: GPUUnit, wanted: Wanted, refusals: Refusals) -> Claim | None:
-        """Goes on at newer versions for as long as the unit is free."""
+        """Claim the stock unit; if it changes but stays free, retry at the newer version."""
         attempt = self._peers.new_attempt()
         sent_at = asyncio.get_running_loop().time()
         with self._reservations.hold(wanted.spec_name, stock.metadata.uid):
@@ -287,15 +308,16 @@ class StockClaims:
     async def _mark(
         self, stock: GPUUnit, wanted: Wanted, attempt: str, refusals: Refusals
     ) -> Seen:
-        """One PATCH at the version that was observed, and a look where it did not succeed.
+        """Send one PATCH at the observed version, and read the unit if that did not succeed.
 
-        Where neither tells, raises the error of the PATCH: the mark may be there.
+        If the answer was lost and the read fails, raise the error of the PATCH: the mark may
+        exist.
         """
         try:
             return await self._patch(stock, wanted, attempt)
         except NotFoundError:
             return Elsewhere()
-        except OF_THE_OBJECT as error:
+        except OBJECT_ERRORS as error:
             refusals.add(stock, error)
             return Elsewhere()
         except ConflictError:

@@ -175,14 +175,14 @@ async def service(
     async with replica(cluster) as process:
         backend = AppContext(
             inventory=process.inventory,
-            caches=process.means.caches,
+            caches=process.context.caches,
             nodes=Store(nodes),
             quotas=Store(quotas),
             services=Store(services),
             client=Client(around(process.transport)),
             ingress=service_of(
                 ServiceContext(
-                    client=process.means.client,
+                    client=process.context.client,
                     units=process.units,
                     queue=queue or queue_of("", "off", is_on=False),
                     now=now,
@@ -192,7 +192,7 @@ async def service(
                 ServiceOptions(namespace=INSTANCE),
             ),
             connection=lambda: served.connection,
-            auditor=Auditor(process.means.caches.snapshot),
+            auditor=Auditor(process.context.caches.snapshot),
             now=now,
             rng=Random(1),
             meter=meter,

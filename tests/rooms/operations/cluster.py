@@ -153,7 +153,7 @@ class Replica:
     """One process: its own caches and its own connection, which tests can break."""
 
     transport: FaultyTransport
-    means: OperationContext
+    context: OperationContext
     inventory: Operations
     stock: Informer[GPUUnit]
     units: Informer[GPUUnit]
@@ -187,7 +187,7 @@ async def replica(
         caches = Caches(
             stock=informers[0], units=informers[1], pools=informers[2], storages=informers[3]
         )
-        means = OperationContext(
+        context = OperationContext(
             client=client,
             caches=caches,
             options=options,
@@ -195,14 +195,14 @@ async def replica(
             rng=Random(seed),
             meter=meter,
         )
-        inventory = operations_of(means, tasks)
+        inventory = operations_of(context, tasks)
         runs = [tasks.create_task(each.run()) for each in informers]
         for informer in informers:
             await informer.synced.wait()
         transport.sent.clear()
         yield Replica(
             transport=transport,
-            means=means,
+            context=context,
             inventory=inventory,
             stock=informers[0],
             units=informers[1],

@@ -45,13 +45,13 @@ def unit(uid: str = "u1", *, operation: str = "op", reason: str = "DeploymentRea
 
 def tombstones_of(api: Replica, *, retention_seconds: float = 3_600.0) -> Tombstones:
     return Tombstones(
-        api.means.client, namespace=SYSTEM, retention_seconds=retention_seconds, now=clock
+        api.context.client, namespace=SYSTEM, retention_seconds=retention_seconds, now=clock
     )
 
 
 def undertaker_of(api: Replica, queue: WorkQueue[Key] | None = None) -> TombstoneWriter:
     """With a mirror that has not been read."""
-    mirror = Informer(api.means.client, CONFIG_MAPS, rng=Random(1))
+    mirror = Informer(api.context.client, CONFIG_MAPS, rng=Random(1))
     return TombstoneWriter(tombstones_of(api), queue or WorkQueue("deletion"), mirror)
 
 

@@ -256,7 +256,7 @@ async def test_a_right_that_is_withdrawn_ends_with_the_life_of_a_stream(stocked:
 
 async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody(api: Service) -> None:
     """Its socket is full long before it has all that it is told."""
-    streams = Streams(Changes(api.replica.means.caches), lambda: WELL, StreamLimits(most=1))
+    streams = Streams(Changes(api.replica.context.caches), lambda: WELL, StreamLimits(most=1))
     flood = b": " + b"x" * 50_000_000
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -275,7 +275,7 @@ async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody(api: S
 
 
 async def test_a_reader_that_goes_before_it_is_answered_is_no_fault(api: Service) -> None:
-    streams = Streams(Changes(api.replica.means.caches), lambda: WELL)
+    streams = Streams(Changes(api.replica.context.caches), lambda: WELL)
     ends: list[str] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""The claim protocol where something is lost, refused, late or cancelled."""
+"""The claim protocol when requests or answers are lost, rejected, late or cancelled."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ UNITS = GPU_UNITS.path(namespace=INSTANCE)
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("fault", [ANSWER_LOST, refused(500, "InternalError")])
-async def test_a_write_whose_answer_was_lost_is_looked_for(
+async def test_a_write_whose_answer_was_lost_is_read_back(
     cluster: Cluster, number: int, fault: Fault
 ) -> None:
     cluster.add_stock(2)
@@ -58,7 +58,9 @@ async def test_a_retry_that_meets_its_late_create_takes_no_second_stock(cluster:
     cluster.assert_sound()
 
 
-async def test_a_replay_whose_own_create_was_lost_is_still_told_as_one(cluster: Cluster) -> None:
+async def test_a_replay_whose_own_create_was_lost_is_still_reported_as_a_replay(
+    cluster: Cluster,
+) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as first, replica(cluster, seed=2) as second:
         second.transport.hold_watches()
@@ -89,7 +91,7 @@ async def test_a_claim_that_was_not_made_changes_nothing(cluster: Cluster, fault
 
 
 @pytest.mark.parametrize("fault", [DROPPED, UNREACHABLE])
-async def test_an_outage_during_the_create_is_told_as_unknown(
+async def test_an_outage_during_the_create_is_reported_as_an_unknown_outcome(
     cluster: Cluster, fault: Fault
 ) -> None:
     cluster.add_stock(1)
@@ -102,7 +104,7 @@ async def test_an_outage_during_the_create_is_told_as_unknown(
     cluster.assert_sound()
 
 
-# Refusals and releases.
+# Rejections and releases.
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ async def test_an_outage_during_the_create_is_told_as_unknown(
         (409, "Conflict", "service_unavailable"),
     ],
 )
-async def test_a_definite_refusal_of_the_create_gives_the_claim_back(
+async def test_a_definite_rejection_of_the_create_releases_the_claim(
     cluster: Cluster, status: int, reason: str, code: str
 ) -> None:
     cluster.add_stock(1)
@@ -126,10 +128,10 @@ async def test_a_definite_refusal_of_the_create_gives_the_claim_back(
         assert (await api.create()).startswith("201")
 
 
-async def test_a_unit_that_the_clusters_own_rules_refuse_counts_as_one_of_its_caller(
+async def test_a_rejection_by_the_clusters_own_rules_is_a_fault_of_the_request(
     cluster: Cluster,
 ) -> None:
-    """As an admission policy denies: no replica has stopped, and no operator is to be woken."""
+    """An admission policy's denial is not an outage, so it must not alert an operator."""
     cluster.add_stock(1)
     meter = Registry()
     async with replica(cluster, meter=meter) as api:
@@ -176,7 +178,7 @@ async def test_an_attempt_never_releases_a_claim_that_it_did_not_make(cluster: C
     assert len(cluster.claimed) == 1
 
 
-async def test_no_create_is_sent_long_after_its_claim(cluster: Cluster) -> None:
+async def test_a_create_is_not_sent_after_its_bound(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         api.transport.on("PATCH", "", slow(after=31))
@@ -185,7 +187,7 @@ async def test_no_create_is_sent_long_after_its_claim(cluster: Cluster) -> None:
     assert not cluster.claimed
 
 
-async def test_an_attempt_ends_in_time_although_the_server_hangs(cluster: Cluster) -> None:
+async def test_an_attempt_ends_in_time_if_the_server_hangs(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster, options=Options(attempt_seconds=60)) as api:
         api.transport.on("PATCH", "", slow(before=1000))
@@ -213,7 +215,9 @@ async def test_an_operation_whose_unit_was_deleted_is_finished(cluster: Cluster)
 
 
 async def delete_and_bring_back(cluster: Cluster, api: Replica) -> None:
-    """By a create that lands after the deletion, until the manager removes its unit once more."""
+    """Restore a deleted unit, as a create that lands after the deletion does, until the manager
+    removes it again.
+    """
     [unit] = cluster.units
     await api.inventory.units.delete(unit["metadata"]["name"])
     kept = ("name", "namespace", "labels", "annotations")
@@ -221,7 +225,7 @@ async def delete_and_bring_back(cluster: Cluster, api: Replica) -> None:
     cluster.call("POST", UNITS, {**unit, "metadata": metadata, "status": {}})
 
 
-async def test_a_unit_that_a_late_create_has_brought_back_is_not_answered(
+async def test_a_unit_restored_by_a_late_create_is_not_the_answer(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(2)
@@ -232,7 +236,9 @@ async def test_a_unit_that_a_late_create_has_brought_back_is_not_answered(
         assert await api.create(name="demo") == "operation_finished"
 
 
-async def test_nor_is_it_answered_where_no_stock_is_left(cluster: Cluster) -> None:
+async def test_a_unit_restored_by_a_late_create_is_not_the_answer_if_no_stock_is_left(
+    cluster: Cluster,
+) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api, replica(cluster, seed=2) as blind:
         blind.transport.hold_watches()
@@ -242,7 +248,9 @@ async def test_nor_is_it_answered_where_no_stock_is_left(cluster: Cluster) -> No
         assert await blind.create(name="demo") == "operation_finished"
 
 
-async def test_nor_is_it_answered_where_an_attempt_starts_over(cluster: Cluster) -> None:
+async def test_a_unit_restored_by_a_late_create_is_not_the_answer_if_an_attempt_starts_over(
+    cluster: Cluster,
+) -> None:
     cluster.add_stock(1)
     async with (
         replica(cluster) as crashed,
@@ -262,7 +270,7 @@ async def test_nor_is_it_answered_where_an_attempt_starts_over(cluster: Cluster)
         assert asked.result() == "operation_finished"
 
 
-async def test_a_late_replay_at_a_fresh_replica_gives_its_claim_back(cluster: Cluster) -> None:
+async def test_a_late_replay_at_a_fresh_replica_releases_its_claim(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         await api.create("one", name="demo")
@@ -281,14 +289,14 @@ async def test_a_claim_of_a_finished_operation_is_left_to_its_grace(cluster: Clu
         crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
         await crashed.create("one", name="demo")
         await asyncio.sleep(1)
-        await tombstones_of(api.means).write("GPUUnit", active(operation="one"))
+        await tombstones_of(api.context).write("GPUUnit", active(operation="one"))
         api.transport.sent.clear()
         assert await api.create("one", name="demo") == "operation_finished"
         assert api.transport.written() == []
     assert len(cluster.claimed) == 1
 
 
-async def test_a_tombstone_that_cannot_be_read_gives_the_claim_back(cluster: Cluster) -> None:
+async def test_an_unreadable_tombstone_releases_the_claim(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         api.transport.on("GET", "configmaps", refused(503, "ServiceUnavailable"))
@@ -296,7 +304,7 @@ async def test_a_tombstone_that_cannot_be_read_gives_the_claim_back(cluster: Clu
     assert not cluster.claimed
 
 
-async def test_without_its_tombstone_no_operation_is_told_that_stock_is_missing(
+async def test_missing_stock_is_not_reported_if_the_tombstone_could_not_be_read(
     cluster: Cluster,
 ) -> None:
     async with replica(cluster) as api:
@@ -305,11 +313,11 @@ async def test_without_its_tombstone_no_operation_is_told_that_stock_is_missing(
         assert await api.create() == "insufficient_capacity"
 
 
-# Callers that go away.
+# Callers that disconnect.
 
 
 @pytest.mark.parametrize("seconds", [0.0005, 0.0015, 0.0025, 0.0035])
-async def test_an_attempt_ends_although_its_caller_went_away(
+async def test_an_attempt_ends_although_its_caller_disconnected(
     cluster: Cluster, seconds: float
 ) -> None:
     cluster.add_stock(1)

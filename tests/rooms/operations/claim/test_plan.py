@@ -1,4 +1,4 @@
-"""The moves of the claim protocol, one by one, without a cluster."""
+"""Each move of the claim protocol, decided without a cluster."""
 
 from datetime import timedelta
 
@@ -48,7 +48,7 @@ def names(units: list[GPUUnit]) -> list[str]:
     return [unit.metadata.name for unit in units]
 
 
-# Which stock goes first.
+# The order in which stock is tried.
 
 
 def test_stock_of_the_same_image_goes_before_older_stock() -> None:
@@ -56,7 +56,7 @@ def test_stock_of_the_same_image_goes_before_older_stock() -> None:
     assert names(in_order(free, wanted())) == ["same", "old"]
 
 
-def test_each_group_is_in_the_order_of_age_from_where_the_operation_enters() -> None:
+def test_each_group_is_sorted_by_age_and_rotated_by_the_operation() -> None:
     free = [stock(f"s-{age}", age=age) for age in range(10)]
     for number in range(20):
         order = names(in_order(free, wanted(operation_id=f"op.{number}")))
@@ -64,7 +64,7 @@ def test_each_group_is_in_the_order_of_age_from_where_the_operation_enters() -> 
         assert order[start:] + order[:start] == [f"s-{age}" for age in range(9, -1, -1)]
 
 
-def test_operations_enter_at_different_places_and_each_at_the_same_one_again() -> None:
+def test_operations_start_at_different_stock_and_each_always_at_the_same() -> None:
     free = [stock(f"s-{age}", age=age) for age in range(50)]
     first = [names(in_order(free, wanted(operation_id=f"op.{n}")))[0] for n in range(50)]
     assert len(set(first)) > 20
@@ -83,12 +83,12 @@ def test_only_stock_of_the_wanted_envelope_fits_and_quantities_compare_by_value(
 @pytest.mark.parametrize(
     "unit", [stock(is_ready=False), stock(is_going=True), claimed(operation="other")]
 )
-def test_what_is_not_ready_going_or_claimed_is_not_free(unit: GPUUnit) -> None:
+def test_unready_terminating_and_claimed_stock_is_not_free(unit: GPUUnit) -> None:
     assert not provenance.is_free(unit)
     assert provenance.is_free(stock())
 
 
-# What a stock unit shows after our PATCH.
+# States of a stock unit after our PATCH.
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_not_ready_going_or_claimed_is_not_free(unit: GPUUnit) -> None:
         (attrs.evolve(stock(), metadata=attrs.evolve(stock().metadata, uid="new")), Elsewhere),
     ],
 )
-def test_a_refused_or_lost_patch_is_judged_by_what_is_there(
+def test_a_rejected_or_lost_patch_is_judged_by_the_current_object(
     unit: GPUUnit, seen: type[object]
 ) -> None:
     assert type(seen_after_patch(unit, OUR_STOCK, "mine", wanted())) is seen
@@ -116,14 +116,14 @@ def test_a_claim_of_our_operation_for_another_request_is_a_conflict() -> None:
         is_claim_of(claimed(request_hash="h2"), wanted())
 
 
-def test_a_claim_on_stock_that_is_going_is_of_no_use() -> None:
+def test_a_claim_on_terminating_stock_is_not_used() -> None:
     unit = claimed()
     going = attrs.evolve(unit, metadata=attrs.evolve(unit.metadata, deletionTimestamp=MOMENT))
     assert is_claim_of(unit, wanted())
     assert not is_claim_of(going, wanted())
 
 
-# Whether it is too early to say that nothing is left.
+# Claims that will soon be released.
 
 
 def no_unit(_: Key) -> None:
@@ -144,35 +144,35 @@ def test_a_young_claim_for_a_unit_that_lives_from_other_stock_is_unsettled() -> 
     assert not is_unsettled([claimed()], lambda _: foreign, MOMENT)
 
 
-# What comes after the create.
+# Moves after the create.
 
 
-def test_a_made_unit_is_the_answer() -> None:
+def test_a_created_unit_is_the_answer() -> None:
     assert next_move(Made(active()), wanted(), OUR_STOCK) == Answer(unit=active(), is_replay=False)
 
 
-def test_what_stands_in_the_way_or_may_be_there_is_read_by_name() -> None:
+def test_after_a_conflict_or_a_lost_answer_the_unit_is_read_by_name() -> None:
     assert next_move(Exists(), wanted(), OUR_STOCK) == ReadByName()
     assert next_move(Lost(LOSS), wanted(), OUR_STOCK) == ReadByName(lost=LOSS)
 
 
-def test_a_definite_refusal_gives_the_claim_back() -> None:
+def test_a_definite_rejection_releases_the_claim() -> None:
     refusal = RefusedError("quota")
     assert next_move(Refused(refusal), wanted(), OUR_STOCK) == Fail(error=refusal, releases=True)
 
 
-def test_what_is_gone_on_reading_is_tried_again() -> None:
+def test_an_attempt_starts_over_if_the_conflicting_unit_is_gone() -> None:
     assert next_move(Absent(None), wanted(), OUR_STOCK) == StartOver()
 
 
-def test_a_lost_create_that_is_not_there_yet_keeps_its_claim() -> None:
+def test_a_lost_create_without_a_unit_keeps_its_claim() -> None:
     move = next_move(Absent(LOSS), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, UnknownOutcomeError)
     assert not move.releases
 
 
-def test_a_lost_create_whose_name_another_has_keeps_its_claim() -> None:
+def test_a_lost_create_whose_name_another_operation_has_keeps_its_claim() -> None:
     move = next_move(Found(active(operation="two"), LOSS), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)
     assert isinstance(move.error, UnknownOutcomeError)
@@ -188,7 +188,7 @@ def test_our_unit_on_our_stock_is_the_answer(
 
 
 @pytest.mark.parametrize("lost", [None, LOSS])
-def test_our_unit_on_other_stock_gives_the_claim_back(
+def test_our_unit_on_other_stock_releases_the_claim(
     lost: ClusterUnavailableError | None,
 ) -> None:
     unit = active(source_uid="other")
@@ -204,7 +204,7 @@ def test_our_unit_on_other_stock_gives_the_claim_back(
         (active(operation="two", is_going=True), NameTakenError),
     ],
 )
-def test_a_unit_of_another_request_gives_the_claim_back(
+def test_a_unit_of_another_request_releases_the_claim(
     unit: GPUUnit, error: type[Exception]
 ) -> None:
     move = next_move(Found(unit, None), wanted(), OUR_STOCK)
@@ -214,9 +214,7 @@ def test_a_unit_of_another_request_gives_the_claim_back(
 
 
 @pytest.mark.parametrize(("source_uid", "releases"), [(OUR_STOCK, False), ("other", True)])
-def test_our_unit_that_is_being_deleted_ends_the_operation(
-    source_uid: str, releases: bool
-) -> None:
+def test_our_terminating_unit_ends_the_operation(source_uid: str, releases: bool) -> None:
     unit = active(source_uid=source_uid, is_going=True)
     move = next_move(Found(unit, None), wanted(), OUR_STOCK)
     assert isinstance(move, Fail)

@@ -1,4 +1,4 @@
-"""The claim protocol on the embedded server: what callers are told, and what is left behind."""
+"""The claim protocol on the embedded server: its answers, and the objects left behind."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -38,10 +38,10 @@ def foreign_unit(name: str, **annotations: str) -> Document:
     }
 
 
-# The way it goes when nothing fails.
+# The protocol without failures.
 
 
-async def test_two_writes_stand_before_the_answer(cluster: Cluster) -> None:
+async def test_two_writes_happen_before_the_answer(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         assert await api.create(name="demo") == "201 demo"
@@ -50,7 +50,7 @@ async def test_two_writes_stand_before_the_answer(cluster: Cluster) -> None:
 
 
 class BodiesLater:
-    """As aiohttp sends below Python 3.12: a body, and the head with it, by a task of its own."""
+    """Send head and body from a task of its own, as aiohttp does below Python 3.12."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -64,10 +64,10 @@ class BodiesLater:
         return self._inner.stream(request)
 
 
-async def test_the_claim_leaves_before_the_tombstone_is_asked_for(cluster: Cluster) -> None:
+async def test_the_claim_is_sent_before_the_tombstone_is_read(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
-        api.means.client.transport = BodiesLater(api.transport)
+        api.context.client.transport = BodiesLater(api.transport)
         assert await api.create(name="demo") == "201 demo"
         assert [each.method for each in api.transport.sent] == ["PATCH", "GET", "POST"]
 
@@ -115,7 +115,7 @@ async def test_the_unit_has_the_envelope_of_its_stock_and_the_rest_of_its_caller
     assert notes(stock)[labels.CLAIM_ATTEMPT]
 
 
-async def test_a_unit_without_a_name_is_named_by_its_operation(cluster: Cluster) -> None:
+async def test_a_unit_without_a_name_is_named_after_its_operation(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         first, second = await api.create("one"), await api.create("two")
@@ -124,7 +124,7 @@ async def test_a_unit_without_a_name_is_named_by_its_operation(cluster: Cluster)
         assert await api.create("one") == first.replace("201", "200")
 
 
-async def test_the_same_request_again_is_answered_from_its_unit(cluster: Cluster) -> None:
+async def test_the_same_request_again_is_answered_with_its_unit(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         await api.create(name="demo")
@@ -144,7 +144,7 @@ async def test_another_request_under_the_operation_is_a_conflict(cluster: Cluste
     cluster.assert_sound()
 
 
-async def test_an_operation_of_a_pool_is_not_one_of_a_unit(cluster: Cluster) -> None:
+async def test_an_operation_of_a_pool_is_a_conflict_for_a_unit(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         await api.inventory.pools.create(SeedStock(operationID="one", specName="x", replicas=1))
@@ -152,7 +152,7 @@ async def test_an_operation_of_a_pool_is_not_one_of_a_unit(cluster: Cluster) -> 
     assert not cluster.claimed
 
 
-async def test_callers_of_one_operation_take_turns(cluster: Cluster) -> None:
+async def test_callers_of_one_operation_run_one_after_the_other(cluster: Cluster) -> None:
     cluster.add_stock(5)
     async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
         calls = [tasks.create_task(api.create(name="demo")) for _ in range(5)]
@@ -160,7 +160,7 @@ async def test_callers_of_one_operation_take_turns(cluster: Cluster) -> None:
     cluster.assert_sound()
 
 
-async def test_the_time_of_each_step_is_told(cluster: Cluster) -> None:
+async def test_the_time_of_each_step_is_measured(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster, latency=lambda: 0.5) as api:
         timings = (await api.inventory.units.create(order("one"))).timings
@@ -172,10 +172,10 @@ async def test_the_time_of_each_step_is_told(cluster: Cluster) -> None:
         assert replay.claim == replay.create == 0
 
 
-# Nothing left to claim.
+# No stock is left.
 
 
-async def test_without_stock_nothing_is_left_behind(cluster: Cluster) -> None:
+async def test_a_failure_for_lack_of_stock_leaves_nothing_behind(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert await api.create() == "insufficient_capacity"
         assert api.transport.written() == []
@@ -200,13 +200,13 @@ async def test_a_unit_that_the_cache_does_not_know_yet_is_found_before_capacity_
         assert await lagging.create(name="demo") == "200 demo"
 
 
-async def test_all_who_wait_share_one_list(cluster: Cluster) -> None:
+async def test_all_waiting_callers_share_one_list(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         async with asyncio.TaskGroup() as tasks:
             calls = [tasks.create_task(api.create(str(number))) for number in range(20)]
         assert {call.result() for call in calls} == {"insufficient_capacity"}
         lists = [each for each in api.transport.sent if each.path.endswith("/gpuunits")]
-        assert len(lists) == 2  # the first began before the others asked
+        assert len(lists) == 2  # the first list began before the other callers asked
 
 
 async def test_capacity_is_not_denied_while_a_write_of_our_own_is_in_flight(
@@ -224,7 +224,7 @@ async def test_capacity_is_not_denied_while_a_write_of_our_own_is_in_flight(
     cluster.assert_sound()
 
 
-async def test_capacity_is_not_denied_while_stock_is_being_given_back(cluster: Cluster) -> None:
+async def test_capacity_is_not_denied_while_stock_is_being_released(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         api.transport.on("POST", UNITS, refused(403, "Forbidden"))
@@ -262,10 +262,12 @@ async def test_stock_that_a_unit_names_is_not_claimed_although_it_looks_free(
         assert api.transport.written() == []
 
 
-# Others claim too.
+# Other claimants.
 
 
-async def test_a_claim_lost_to_another_goes_on_to_the_next(cluster: Cluster) -> None:
+async def test_a_claim_lost_to_another_operation_goes_on_to_the_next_stock(
+    cluster: Cluster,
+) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as lagging, replica(cluster, seed=2) as api:
         lagging.transport.hold_watches()
@@ -290,7 +292,7 @@ async def test_a_stock_unit_that_only_changed_is_claimed_at_its_new_version(
     cluster.assert_sound()
 
 
-async def test_the_claim_of_another_attempt_is_stamped_anew_and_used(cluster: Cluster) -> None:
+async def test_the_claim_of_another_attempt_is_restamped_and_used(cluster: Cluster) -> None:
     cluster.add_stock(3)
     async with replica(cluster) as crashed, replica(cluster, seed=2) as api:
         crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
@@ -317,7 +319,7 @@ async def test_the_claim_of_another_request_under_the_operation_is_a_conflict(
     assert len(cluster.claimed) == 1
 
 
-async def test_a_claim_that_went_away_before_it_was_stamped_anew_is_made_again(
+async def test_a_claim_that_was_released_before_it_was_restamped_is_made_again(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(1)
@@ -345,7 +347,7 @@ async def test_a_claim_whose_stock_is_gone_is_made_again(cluster: Cluster) -> No
     cluster.assert_sound()
 
 
-async def test_a_claim_that_another_replica_used_up_meanwhile_is_answered_from_its_unit(
+async def test_a_claim_that_another_replica_has_used_is_answered_with_its_unit(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(2)
@@ -362,7 +364,7 @@ async def test_a_claim_that_another_replica_used_up_meanwhile_is_answered_from_i
     assert not cluster.claimed
 
 
-async def test_a_unit_that_lives_from_another_stock_gives_the_claim_back(
+async def test_a_unit_that_lives_from_other_stock_releases_the_claim(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock_unit("p-1")
@@ -379,7 +381,7 @@ async def test_a_unit_that_lives_from_another_stock_gives_the_claim_back(
     cluster.assert_sound()
 
 
-# The name is taken.
+# Taken names.
 
 
 async def test_a_name_of_another_operation_is_taken_and_costs_no_stock(cluster: Cluster) -> None:
@@ -392,7 +394,7 @@ async def test_a_name_of_another_operation_is_taken_and_costs_no_stock(cluster: 
     cluster.assert_sound()
 
 
-async def test_a_name_that_was_taken_behind_the_cache_gives_the_claim_back(
+async def test_a_taken_name_that_the_cache_does_not_show_releases_the_claim(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(1)
@@ -403,7 +405,7 @@ async def test_a_name_that_was_taken_behind_the_cache_gives_the_claim_back(
     assert not cluster.claimed
 
 
-async def test_an_operation_that_was_used_behind_the_cache_gives_the_claim_back(
+async def test_a_used_operation_that_the_cache_does_not_show_releases_the_claim(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(1)
@@ -414,7 +416,7 @@ async def test_an_operation_that_was_used_behind_the_cache_gives_the_claim_back(
     assert not cluster.claimed
 
 
-async def test_a_unit_of_ours_that_is_being_deleted_ends_the_operation(cluster: Cluster) -> None:
+async def test_our_unit_that_is_being_deleted_finishes_the_operation(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         await api.create(name="demo")
@@ -427,7 +429,7 @@ async def test_a_unit_of_ours_that_is_being_deleted_ends_the_operation(cluster: 
     assert len(cluster.claimed) == 1
 
 
-async def test_a_name_that_is_free_again_is_tried_again(cluster: Cluster) -> None:
+async def test_a_name_that_became_free_is_tried_again(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         api.transport.on("POST", UNITS, refused(409, "AlreadyExists"))
@@ -435,7 +437,7 @@ async def test_a_name_that_is_free_again_is_tried_again(cluster: Cluster) -> Non
     cluster.assert_sound()
 
 
-async def test_names_that_begin_alike_are_different_names(cluster: Cluster) -> None:
+async def test_names_with_a_common_prefix_are_different_names(cluster: Cluster) -> None:
     cluster.add_stock(2)
     names = ["n" * 58 + "-a", "n" * 58 + "-b"]
     async with replica(cluster) as api:
@@ -464,7 +466,9 @@ async def test_a_function_that_another_unit_declares_is_taken(cluster: Cluster) 
     assert len(cluster.units) == 1
 
 
-async def test_of_those_that_declare_a_function_at_once_one_gets_it(cluster: Cluster) -> None:
+async def test_one_of_several_simultaneous_declarations_gets_the_function(
+    cluster: Cluster,
+) -> None:
     async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
         calls = [
             tasks.create_task(api.create(f"f.{number}", serverless=FUNCTION))
@@ -474,7 +478,7 @@ async def test_of_those_that_declare_a_function_at_once_one_gets_it(cluster: Clu
     assert len(cluster.units) == 1
 
 
-async def test_a_finished_function_is_not_made_again(cluster: Cluster) -> None:
+async def test_a_finished_function_is_not_created_again(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create("one", name="demo", serverless=FUNCTION)
         await api.inventory.units.delete("demo")

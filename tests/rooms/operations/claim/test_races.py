@@ -1,4 +1,4 @@
-"""Many callers, two replicas whose caches lag, and crashes at every write."""
+"""Claims of many callers at two replicas whose caches lag, with crashes at every write."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ from tests.rooms.operations.cluster import Cluster, Replica, notes, replica
 
 pytestmark = pytest.mark.looptime
 
-# What a POST of a unit writes: the claim's PATCH and the unit's POST.
+# The writes of a POST for a unit: the claim's PATCH and the unit's POST.
 WRITES = (0, 1)
 
 
@@ -32,7 +32,7 @@ async def two_replicas(
 
 
 class Conflicts:
-    """A Meter that only knows how often a claim met that of another operation."""
+    """A Meter that only counts how often a claim met the claim of another operation."""
 
     def __init__(self) -> None:
         self.total = 0.0
@@ -51,7 +51,7 @@ class Conflicts:
 async def sent_by(
     callers: int, replicas: tuple[Replica, ...], operations: Iterable[str]
 ) -> Counter[str]:
-    """What they are told, who send one operation after another until none is left to send."""
+    """Send one operation after another until none is left, and return the answers."""
     told: Counter[str] = Counter()
     waiting = iter(enumerate(operations))
 
@@ -67,7 +67,7 @@ async def sent_by(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_callers_that_empty_a_pool_each_get_a_unit_and_rarely_meet(
+async def test_callers_that_empty_a_pool_each_get_a_unit_with_few_conflicts(
     cluster: Cluster, seed: int
 ) -> None:
     cluster.add_stock(500)
@@ -140,7 +140,7 @@ async def test_an_honest_retry_at_the_other_replica_never_takes_a_second_stock(
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("delay", [0.0, 0.003, 1.0])
-async def test_a_retry_at_the_other_replica_ends_what_a_crash_left(
+async def test_a_retry_at_the_other_replica_completes_an_attempt_that_crashed(
     cluster: Cluster, write: int, is_done: bool, delay: float
 ) -> None:
     cluster.add_stock(3)
@@ -168,12 +168,13 @@ async def test_a_retry_after_any_lost_write_uses_one_stock_unit(
         await asyncio.sleep(5)
         assert await one.create(name="demo") == "200 demo"
     strays = len(cluster.claimed) - 1
-    assert strays <= 1  # a claim that landed after its caller went elsewhere waits for its grace
+    # a claim that lands after its caller moved to the other replica waits for its grace
+    assert strays <= 1
     cluster.assert_sound(strays=strays)
 
 
 async def storm(replicas: tuple[Replica, ...], rng: Random, operations: list[str]) -> None:
-    """Everything goes wrong now and then; whoever hears nothing definite sends again."""
+    """Inject faults now and then; a caller without a definite answer sends its request again."""
     faults = [ANSWER_LOST, DROPPED, landing_late(0.5), refused(503, "ServiceUnavailable")]
 
     async def call(operation: str) -> None:
@@ -194,7 +195,7 @@ async def storm(replicas: tuple[Replica, ...], rng: Random, operations: list[str
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_in_any_storm_each_operation_ends_with_one_unit_of_its_own(
+async def test_each_operation_ends_with_one_unit_of_its_own_under_random_faults(
     cluster: Cluster, seed: int
 ) -> None:
     cluster.add_stock(60)

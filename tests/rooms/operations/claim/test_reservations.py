@@ -1,4 +1,4 @@
-"""Reservations: who tries what in this process, and when none of it is in flight any more."""
+"""Reservations of stock within one process."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ async def hold(reservations: Reservations, uid: str, seconds: float, spec: str =
         await asyncio.sleep(seconds)
 
 
-async def test_what_is_held_is_held_until_its_write_has_ended() -> None:
+async def test_a_reservation_lasts_until_its_write_has_ended() -> None:
     reservations = Reservations()
     async with asyncio.TaskGroup() as tasks:
         write = tasks.create_task(hold(reservations, "a", 9))
@@ -39,7 +39,7 @@ async def test_settled_waits_for_the_writes_in_flight_and_not_for_later_ones() -
         assert loop.time() - started == pytest.approx(2)
 
 
-async def test_settled_returns_at_once_where_nothing_is_in_flight() -> None:
+async def test_settled_returns_at_once_if_nothing_is_in_flight() -> None:
     started = asyncio.get_running_loop().time()
     await Reservations().settled("g1")
     assert asyncio.get_running_loop().time() == started

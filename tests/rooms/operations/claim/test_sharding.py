@@ -1,4 +1,4 @@
-"""Shares of the stock: complete, without overlap, and only where replicas have met."""
+"""Shares of the stock are complete, do not overlap, and exist only between replicas that met."""
 
 import asyncio
 from random import Random
@@ -14,10 +14,10 @@ STOCK = [stock(f"p-{number}") for number in range(200)]
 
 
 def share(peers: StockShards) -> set[str]:
-    return {unit.metadata.name for unit in STOCK if peers.leaves_to_us(unit)}
+    return {unit.metadata.name for unit in STOCK if peers.is_in_our_share(unit)}
 
 
-async def test_alone_everything_is_ours() -> None:
+async def test_a_replica_alone_has_all_stock_in_its_share() -> None:
     assert len(share(StockShards(Random(1)))) == 200
 
 
@@ -30,7 +30,7 @@ async def test_replicas_that_met_divide_the_stock_between_them() -> None:
     assert 60 < len(share(one)) < 140
 
 
-async def test_claims_of_our_own_and_without_a_mark_are_no_meeting() -> None:
+async def test_our_own_claims_and_claims_without_a_mark_are_not_meetings() -> None:
     peers = StockShards(Random(1))
     peers.meet(claimed(attempt=peers.new_attempt()))
     peers.meet(stock())
@@ -44,7 +44,7 @@ async def test_a_peer_is_forgotten_after_a_while() -> None:
     assert len(share(one)) == 200
 
 
-async def test_no_two_attempts_have_one_token() -> None:
+async def test_each_attempt_has_a_token_of_its_own() -> None:
     one, two = StockShards(Random(1)), StockShards(Random(2))
     tokens = [each.new_attempt() for each in (one, two) for _ in range(10)]
     assert len(set(tokens)) == 20

@@ -1,4 +1,4 @@
-"""The claim primitive, as whoever needs an envelope uses it."""
+"""StockClaims as the API and the manager use it."""
 
 import asyncio
 from contextlib import suppress
@@ -29,7 +29,7 @@ REFUSALS = {
 
 
 def claims_of(api: Replica) -> StockClaims:
-    return stock_claims_of(api.means)
+    return stock_claims_of(api.context)
 
 
 async def claimed_by(stock: StockClaims, want: Wanted) -> Claim:
@@ -38,7 +38,7 @@ async def claimed_by(stock: StockClaims, want: Wanted) -> Claim:
     return claim
 
 
-async def test_a_claim_of_a_certain_envelope_takes_no_other(cluster: Cluster) -> None:
+async def test_a_claim_of_one_envelope_takes_no_other(cluster: Cluster) -> None:
     cluster.add_stock(3, pool="small", memory="8Gi")
     cluster.add_stock(1, pool="large", memory="16384Mi")
     envelope = envelope_of(GPUUnitSpec(specName="g1.1", memory="16Gi", gpu=1))
@@ -50,7 +50,7 @@ async def test_a_claim_of_a_certain_envelope_takes_no_other(cluster: Cluster) ->
     assert len(cluster.claimed) == 1
 
 
-async def test_stock_that_has_the_image_already_is_claimed_first(cluster: Cluster) -> None:
+async def test_stock_with_the_wanted_image_is_claimed_first(cluster: Cluster) -> None:
     cluster.add_stock(5, image="other")
     cluster.add_stock(1, pool="warm", image="python")
     async with replica(cluster) as api:
@@ -87,7 +87,7 @@ async def test_a_released_claim_can_be_made_again(cluster: Cluster) -> None:
         assert (await claimed_by(stock, wanted(operation_id="two"))).is_owned
 
 
-async def test_a_claim_that_was_stamped_anew_is_not_released_by_who_made_it(
+async def test_a_restamped_claim_is_not_released_by_the_attempt_that_made_it(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(1)
@@ -101,7 +101,7 @@ async def test_a_claim_that_was_stamped_anew_is_not_released_by_who_made_it(
     assert len(cluster.claimed) == 1
 
 
-async def test_what_is_claimed_for_another_is_not_stamped_anew(cluster: Cluster) -> None:
+async def test_a_claim_for_another_operation_is_not_restamped(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api, replica(cluster, seed=2) as other:
         mine, theirs = claims_of(api), claims_of(other)
@@ -112,7 +112,7 @@ async def test_what_is_claimed_for_another_is_not_stamped_anew(cluster: Cluster)
     assert notes(cluster.claimed[0])[labels.OPERATION_ID] == "two"
 
 
-async def test_a_claim_whose_answer_was_lost_is_owned_all_the_same(cluster: Cluster) -> None:
+async def test_a_claim_whose_answer_was_lost_is_owned(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         stock = claims_of(api)
@@ -123,7 +123,9 @@ async def test_a_claim_whose_answer_was_lost_is_owned_all_the_same(cluster: Clus
     assert not cluster.claimed
 
 
-async def test_a_claim_that_nobody_can_look_for_may_be_there(cluster: Cluster) -> None:
+async def test_a_lost_claim_that_cannot_be_read_raises_the_error_of_its_patch(
+    cluster: Cluster,
+) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         api.transport.on("PATCH", "", DROPPED)
@@ -140,7 +142,7 @@ async def test_a_claim_counts_from_before_it_was_sent(cluster: Cluster) -> None:
         assert (await claimed_by(claims_of(api), wanted())).sent_at == started
 
 
-async def test_stock_that_is_about_to_be_given_back_is_waited_for(cluster: Cluster) -> None:
+async def test_a_claim_waits_for_stock_that_is_about_to_be_released(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         stock = claims_of(api)
@@ -158,7 +160,9 @@ async def test_stock_that_is_about_to_be_given_back_is_waited_for(cluster: Clust
         assert second.stock.metadata.uid != first.stock.metadata.uid
 
 
-async def test_stock_that_is_never_given_back_is_not_waited_for_long(cluster: Cluster) -> None:
+async def test_a_claim_does_not_wait_long_for_stock_that_is_never_released(
+    cluster: Cluster,
+) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         stock = claims_of(api)
@@ -172,7 +176,7 @@ async def test_stock_that_is_never_given_back_is_not_waited_for_long(cluster: Cl
 
 
 @pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
-async def test_stock_that_refuses_its_claim_is_passed_over_and_named(
+async def test_stock_that_rejects_its_claim_is_skipped_and_logged(
     cluster: Cluster, fault: Fault
 ) -> None:
     cluster.add_stock(2)
@@ -191,7 +195,7 @@ async def test_stock_that_refuses_its_claim_is_passed_over_and_named(
 
 
 @pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
-async def test_stock_that_refuses_its_claim_is_tried_once(cluster: Cluster, fault: Fault) -> None:
+async def test_stock_that_rejects_its_claim_is_tried_once(cluster: Cluster, fault: Fault) -> None:
     cluster.add_stock(3)
     async with replica(cluster) as api:
         api.transport.on("PATCH", "", fault, times=FOR_EVER)
@@ -201,7 +205,7 @@ async def test_stock_that_refuses_its_claim_is_tried_once(cluster: Cluster, faul
     assert len(set(tried)) == len(tried) == 3
 
 
-async def test_all_stock_refusing_its_claim_for_its_own_sake_is_no_stock(cluster: Cluster) -> None:
+async def test_there_is_no_stock_if_each_unit_rejects_its_claim(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         api.transport.on("PATCH", "", refused(422, "Invalid"), times=FOR_EVER)
@@ -209,7 +213,7 @@ async def test_all_stock_refusing_its_claim_for_its_own_sake_is_no_stock(cluster
         assert await api.create() == "insufficient_capacity"
 
 
-async def test_a_right_that_is_missing_is_not_told_as_missing_stock(cluster: Cluster) -> None:
+async def test_a_missing_right_is_not_reported_as_missing_stock(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as api:
         api.transport.on("PATCH", "", refused(403, "Forbidden"), times=FOR_EVER)
@@ -218,7 +222,7 @@ async def test_a_right_that_is_missing_is_not_told_as_missing_stock(cluster: Clu
         assert await api.create() == "forbidden"
 
 
-async def test_refusals_without_an_end_are_no_fault_of_single_stock(cluster: Cluster) -> None:
+async def test_too_many_rejections_end_the_claim(cluster: Cluster) -> None:
     cluster.add_stock(MOST_REFUSALS + 5)
     async with replica(cluster) as api:
         api.transport.on("PATCH", "", refused(403, "Forbidden"), times=FOR_EVER)
@@ -227,7 +231,7 @@ async def test_refusals_without_an_end_are_no_fault_of_single_stock(cluster: Clu
         assert len(api.transport.written()) == MOST_REFUSALS
 
 
-async def test_a_claim_of_ours_that_refuses_its_new_mark_is_left_for_other_stock(
+async def test_a_claim_of_ours_that_cannot_be_restamped_is_left_for_other_stock(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(2)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.looptime
 
 
 def seeder_of(api: Replica) -> Seeder:
-    return Seeder(api.means.client, api.stock, PodDefaults(cpu="2", memory="4Gi"))
+    return Seeder(api.context.client, api.stock, PodDefaults(cpu="2", memory="4Gi"))
 
 
 def add_pool(world: World, **spec: Any) -> StockPool:

@@ -92,7 +92,7 @@ async def site(
     queue = queue_of(url, prefix, streams=streams)
     async with replica(cluster, watch_lag=watch_lag) as process, asyncio.TaskGroup() as tasks:
         means = ServiceContext(
-            client=process.means.client,
+            client=process.context.client,
             units=process.units,
             queue=queue,
             now=now,
