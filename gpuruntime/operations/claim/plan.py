@@ -218,7 +218,7 @@ Outcome: TypeAlias = Made | Exists | Refused | Lost | Found | Absent
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """Answer with the unit. With `releases`, our claim is released, as the unit has other stock."""
+    """Answer with the unit. With `releases`, our claim is released, as it is not used."""
 
     unit: GPUUnit
     is_replay: bool
