@@ -27,7 +27,7 @@ from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
 from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
-from gpuruntime.roles.options.rooms import namespaces_of
+from gpuruntime.roles.options import namespaces_of
 from gpuruntime.roles.process import Process
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of

@@ -42,7 +42,7 @@ from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, is_away, is_behind, mirrors, waits_for
-from gpuruntime.roles.options.rooms import (
+from gpuruntime.roles.options import (
     body_limits_of,
     caller_limits_of,
     file_limits_of,

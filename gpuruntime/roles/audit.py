@@ -30,7 +30,7 @@ from gpuruntime.operations.lookup.shared_reads import list_all
 from gpuruntime.operations.options import Namespaces
 from gpuruntime.reconcilers.informers import OURS
 from gpuruntime.roles.cluster_connection import cluster_transport, wall_clock
-from gpuruntime.roles.options.rooms import namespaces_of
+from gpuruntime.roles.options import namespaces_of
 from gpuruntime.settings.schema import Settings
 
 # The lists of one reading are of different moments: what they show has to be there again.

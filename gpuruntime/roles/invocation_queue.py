@@ -2,7 +2,7 @@
 
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
-from gpuruntime.roles.options.broker import connection_options_of, stream_options_of
+from gpuruntime.roles.broker_options import connection_options_of, stream_options_of
 from gpuruntime.roles.process import Process
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.settings.serverless import NatsSettings

@@ -18,8 +18,7 @@ from gpuruntime.roles.age_gauges import tell_ages
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
 from gpuruntime.roles.mirrors import waits_for
-from gpuruntime.roles.options.rooms import unit_options_of
-from gpuruntime.roles.options.worker_pods import mint_of
+from gpuruntime.roles.options import mint_of, unit_options_of
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName

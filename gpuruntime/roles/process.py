@@ -21,7 +21,7 @@ from gpuruntime.bus.connection import Opener
 from gpuruntime.bus.session import open_session
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster_connection import wall_clock
-from gpuruntime.roles.options.rooms import connection_limits_of
+from gpuruntime.roles.options import connection_limits_of
 from gpuruntime.roles.role import standing
 from gpuruntime.settings.schema import Address, Settings
 from gpuruntime.telemetry.listener import listen

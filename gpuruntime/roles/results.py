@@ -6,7 +6,7 @@ from typing import Final
 from gpuruntime.bus.connection import Connection
 from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
-from gpuruntime.roles.options.broker import connection_options_of
+from gpuruntime.roles.broker_options import connection_options_of
 from gpuruntime.roles.process import Process
 from gpuruntime.roles.result_store import result_store
 from gpuruntime.serverless.results.follower import Results, ResultsOptions

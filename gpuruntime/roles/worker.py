@@ -14,7 +14,7 @@ from gpuruntime.bus.names import Names
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.functions import Framework
 from gpuruntime.models.kubernetes.names import is_dns_label
-from gpuruntime.roles.options.broker import connection_options_of
+from gpuruntime.roles.broker_options import connection_options_of
 from gpuruntime.roles.role import standing
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName

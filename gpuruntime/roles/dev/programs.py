@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuruntime.embedded.processes.programs import INTERPRETERS, Program, Programs
-from gpuruntime.roles.options.worker_pods import sidecar_options_of
+from gpuruntime.roles.options import sidecar_options_of
 from gpuruntime.settings.schema import Settings
 
 # The program that serves the files of storages, where their image does elsewhere.

@@ -12,7 +12,7 @@ from gpuruntime.reconcilers.options import UnitOptions
 from gpuruntime.reconcilers.unit import children
 from gpuruntime.reconcilers.unit.pod_template import Placement, pod_template
 from gpuruntime.roles import manager
-from gpuruntime.roles.options.rooms import unit_options_of
+from gpuruntime.roles.options import unit_options_of
 from gpuruntime.settings.schema import Settings
 
 LABEL = "newer-version"

@@ -20,8 +20,8 @@ from gpuruntime.errors import ConfigurationError
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import EVENTS
+from gpuruntime.roles.broker_options import connection_options_of
 from gpuruntime.roles.certificates import Certificate
-from gpuruntime.roles.options.broker import connection_options_of
 from gpuruntime.roles.token_file import read_tokens
 from gpuruntime.settings.access import TlsSettings
 from gpuruntime.settings.schema import Settings, load

@@ -1,7 +1,7 @@
 """What the configuration says of the broker, as the bus gets it."""
 
 from gpuruntime.bus.streams import StreamOptions
-from gpuruntime.roles.options.broker import stream_options_of
+from gpuruntime.roles.broker_options import stream_options_of
 from gpuruntime.settings.serverless import NatsSettings, StreamSettings
 
 

@@ -1,4 +1,4 @@
-"""What the configuration says of workers, as the manager puts it into their Pods."""
+"""What the configuration says of networks and files, as the rooms get it."""
 
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -8,9 +8,9 @@ import attrs
 import nkeys
 import pytest
 
-from gpuruntime.reconcilers.options import SidecarOptions
-from gpuruntime.roles.options.worker_pods import mint_of, sidecar_options_of
-from gpuruntime.settings.schema import Settings, load
+from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions, SidecarOptions
+from gpuruntime.roles.options import file_limits_of, mint_of, sidecar_options_of, unit_options_of
+from gpuruntime.settings.schema import PRIVATE_NETWORKS, Settings, load
 
 LOGIN = "nats: {url: 'nats://nats:4222', user: ali, passwordFile: /p, caFile: /ca}"
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
@@ -20,6 +20,53 @@ def settings(folder: Path, text: str) -> Settings:
     path = folder / "config.yaml"
     path.write_text(text)
     return load(str(path), flags={}, environment={})
+
+
+def network_of(folder: Path, text: str) -> NetworkOptions:
+    return unit_options_of(settings(folder, text)).network
+
+
+def test_private_networks_are_blocked_by_default(tmp_path: Path) -> None:
+    assert network_of(tmp_path, "") == NetworkOptions(blocked_cidrs=PRIVATE_NETWORKS)
+
+
+def test_what_is_blocked_can_be_chosen_or_given_up(tmp_path: Path) -> None:
+    chosen = network_of(tmp_path, "network: {blockedEgressCIDRs: [10.0.0.0/8]}")
+    assert chosen == NetworkOptions(blocked_cidrs=("10.0.0.0/8",))
+    given_up = network_of(tmp_path, "network: {blockedEgressCIDRs: [], allowAllEgress: true}")
+    assert given_up == NetworkOptions(allows_all=True)
+
+
+def test_name_servers_are_single_addresses(tmp_path: Path) -> None:
+    found = network_of(tmp_path, "network: {nameServers: [169.254.20.10, 'fd00::a']}")
+    assert found.name_servers == ("169.254.20.10/32", "fd00::a/128")
+
+
+@pytest.mark.parametrize(
+    ("files", "each"),
+    [("{}", 64), ("{atOnce: 3}", 1), ("{atOnce: 8}", 2), ("{atOncePerCaller: 5}", 5)],
+)
+def test_one_caller_has_a_quarter_of_the_files_or_what_is_said(
+    tmp_path: Path, files: str, each: int
+) -> None:
+    assert file_limits_of(settings(tmp_path, f"files: {files}")).at_once_each == each
+
+
+@pytest.mark.parametrize(
+    ("nats", "peer"),
+    [
+        ("{address: 10.0.0.7}", NatsPeer(cidr="10.0.0.7/32")),
+        ("{address: 'fd00::7', port: 5222}", NatsPeer(cidr="fd00::7/128", port=5222)),
+        (
+            "{namespaceLabels: {team: queue}, podLabels: {app: nats}}",
+            NatsPeer(namespace_labels={"team": "queue"}, pod_labels={"app": "nats"}),
+        ),
+    ],
+)
+def test_nats_is_at_one_address_or_wherever_labels_say(
+    tmp_path: Path, nats: str, peer: NatsPeer
+) -> None:
+    assert network_of(tmp_path, f"network: {{nats: {nats}}}").nats == peer
 
 
 def test_by_default_the_worker_is_of_the_managers_version_and_functions_are_off(

@@ -1,1 +1,0 @@
-"""The configuration as the small options that each room takes."""
