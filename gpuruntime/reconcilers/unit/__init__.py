@@ -1,1 +1,1 @@
-"""Active units made true: the gate, their children, their status."""
+"""Reconciler of active units: the start gate, the children and the status."""

@@ -1,4 +1,4 @@
-"""The children of a unit as they should be: what runs it, isolates it and leads to it."""
+"""Desired children of a unit: its Deployment, its Service and its NetworkPolicy."""
 
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from gpuruntime.reconcilers.unit.pod_template import (
     primary_port,
 )
 
-# A Pod has to stay ready so long before a crash is forgiven; the first readiness counts at once.
+# A Pod must stay ready for this many seconds before a crash is forgiven. The first readiness
+# counts at once.
 MIN_READY_SECONDS: Final = 10
 _POD: Final = ("spec", "template", "spec")
 POD_SURROUNDINGS: Final = ((*_POD, "affinity"), (*_POD, "priorityClassName"))
@@ -48,7 +49,7 @@ def deployment_of(unit: GPUUnit, options: UnitOptions, placement: Placement) -> 
 
 
 def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
-    """Stock serves nobody, a template runs nothing, and without ports nothing can be reached."""
+    """Return the Service; None for stock, function templates and units without ports."""
     ports = unit.spec.template.ports
     is_stock = unit.metadata.namespace == options.stock_namespace
     if not ports or is_stock or unit.spec.is_function_template:
@@ -62,7 +63,11 @@ def service_of(unit: GPUUnit, options: UnitOptions) -> Child | None:
 
 
 def policy_of(unit: GPUUnit, options: UnitOptions) -> Child:
-    """Follows the configuration and our code too: to change it restarts nothing."""
+    """Return the NetworkPolicy of the unit.
+
+    Its inputs include the configuration and the revision of our rules, since changing it restarts
+    no Pod.
+    """
     spec = unit_rules(unit, options.network)
     child = _child(unit, options, NETWORK_POLICIES, spec)
     asked = _PolicyInputs(unit.spec, options.network, options.rules_revision)

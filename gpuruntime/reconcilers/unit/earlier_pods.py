@@ -1,6 +1,7 @@
-"""Whose the Pods under a unit's name are: its own, or what an earlier unit of the name has left.
+"""Pods under a unit's name: its own, or those that an earlier unit of the same name left.
 
-Labels tell them no apart: a Service that chooses its unit's Pods would choose those left as well.
+Their labels are the same: a Service that selects the unit's Pods would select the earlier ones,
+too.
 """
 
 from collections.abc import Iterable
@@ -16,27 +17,30 @@ def own_pods(unit: GPUUnit, pods: Iterable[Pod], *, has_deployment: bool) -> tup
 
 
 def awaited_pods(unit: GPUUnit, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Those that have to end before a unit without a Deployment gets any of its children.
+    """Return the Pods that must end before a unit without a Deployment gets any child.
 
-    A worker serves nobody but its function's queue: it takes the seat of one that is lost with
-    its node, and whose Pod may never end.
+    A worker does not wait for another worker of its tenant, because no Service leads to workers.
+    It replaces a worker that is lost with its node, and whose Pod may never end.
     """
     left = (pod for pod in unended(pods) if not _is_own(unit, pod, has_deployment=False))
     return tuple(pod for pod in left if not _is_fellow(unit, pod))
 
 
 def waiting_message(unit: GPUUnit, awaited: tuple[Pod, ...], obstacle: str) -> str:
-    """`obstacle` says whose the Deployment is that stands in the way, and may keep the Pods."""
+    """Return the status message; `obstacle` names the owner of a Deployment that may keep the
+    Pods.
+    """
     names = ", ".join(sorted(pod.metadata.name for pod in awaited))
     text = f"waits until the Pod of an earlier unit {unit.metadata.name} has ended: {names}"
     return f"{text}; {obstacle}" if obstacle else text
 
 
 def _is_own(unit: GPUUnit, pod: Pod, *, has_deployment: bool) -> bool:
-    """A Deployment is made when nothing runs that is left, so what runs beside one is its own.
+    """Return whether the Pod belongs to this unit and not to an earlier one.
 
-    Without one there are only Pods that outlive it; moments alone tell whose it was, and those
-    of two API servers may differ by a little.
+    A Deployment is created only after all earlier Pods have ended, so a Pod that runs beside it is
+    the unit's own. Without a Deployment, the Pods have outlived one. Only timestamps tell whose it
+    was, and those of two API servers may differ slightly.
     """
     is_older = _is_older(unit, pod)
     if has_deployment:

@@ -1,7 +1,7 @@
 """Why a Pod does not run, in the words of the scheduler, the kubelet or the container itself.
 
-The text stays the same while the kubelet tries the same thing again: a status that told of each
-state in between would be written several times a restart.
+The text stays the same while the kubelet retries. A status that named each state in between would
+be written several times per restart.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ import attrs
 
 from gpuruntime.models.kubernetes.pods import ContainerStatus, Pod, Terminated
 
-# Waiting for these is on the way to running, not a failure.
+# These waiting reasons belong to a normal start.
 HARMLESS: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
 CRASH_LOOP: Final = "CrashLoopBackOff"
-# The phases of a Pod that will never run again; an evicted one stays beside its successor.
+# A Pod in one of these phases never runs again. An evicted Pod stays beside its successor.
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 MOST_TEXT: Final = 1_024
 
@@ -28,7 +28,7 @@ class FailureKind(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodFailure:
-    """`since` is when it began, as far as the Pod tells."""
+    """A failure of a Pod; `since` is when it began, or None if the Pod does not say."""
 
     kind: FailureKind
     message: str
@@ -36,12 +36,12 @@ class PodFailure:
 
 
 def unended(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Those that may run, ending ones among them."""
+    """Return the Pods that may run, including terminating ones."""
     return tuple(pod for pod in pods if pod.status.phase not in ENDED)
 
 
 def current_pod(pods: Iterable[Pod]) -> Pod | None:
-    """The one that serves or is to serve: others are on their way out, or of the past."""
+    """Return the newest Pod that is not being deleted, or None. A Pod that has ended comes last."""
     living = (pod for pod in pods if pod.metadata.deletionTimestamp is None)
     return max(living, key=_currency, default=None)
 
@@ -58,7 +58,7 @@ def is_unschedulable(pod: Pod | None) -> bool:
 
 
 def crash_of(pods: Iterable[Pod]) -> PodFailure | None:
-    """The last bad end of a container that runs again, however ready it is by now."""
+    """Return the last crash of a container that was restarted, even if it is ready now."""
     pod = current_pod(pods)
     for status in pod.status.containerStatuses if pod else ():
         if pod and status.restartCount and (text := _crash(status)):
@@ -93,7 +93,7 @@ def _refusal(status: ContainerStatus) -> str:
 
 
 def _crash(status: ContainerStatus) -> str:
-    """A crash loop's own words say only that it waits: the last end says why."""
+    """Return the cause of the last crash. The message of a crash loop says only that it waits."""
     waiting, ended = status.state.waiting, status.state.terminated or status.lastState.terminated
     is_looping = waiting is not None and waiting.reason == CRASH_LOOP
     if ended is None:
@@ -104,7 +104,7 @@ def _crash(status: ContainerStatus) -> str:
 
 
 def _ends(status: ContainerStatus) -> int:
-    """How often it has ended so far; the restart is counted when it starts again."""
+    """Return how often the container has ended; the kubelet counts a restart when it starts again."""
     return status.restartCount + (status.state.running is None)
 
 

@@ -1,7 +1,7 @@
-"""The Pod template of a unit: its envelope, its container, and how it is held in.
+"""The Pod template of a unit: its envelope, its container and its restrictions.
 
-Requests equal limits, nothing of the cluster's is mounted, and no right is left that the user's
-own image does not need.
+Requests equal limits, no service account token is mounted, and all rights are dropped that the
+user's image does not need.
 """
 
 from typing import Final
@@ -37,7 +37,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Placement:
-    """What the unit's surroundings add to its template; none of it is an input of the unit's."""
+    """What the cluster's state adds to the template. It is no input of the unit, so it is no
+    drift.
+    """
 
     priority_class: str = ""
     preferred_node: str = ""
@@ -67,7 +69,7 @@ def primary_port(unit: GPUUnit) -> Port | None:
 
 
 def has_worker(unit: GPUUnit, options: UnitOptions) -> bool:
-    """Stock serves nobody, whatever it says of functions."""
+    """Return whether the Pod contains a worker; stock never does, even if its spec has a function."""
     return unit.spec.is_function_worker and unit.metadata.namespace != options.stock_namespace
 
 
@@ -150,7 +152,7 @@ def _container_port(port: Port) -> JsonObject:
 
 
 def _readiness_probe(unit: GPUUnit, options: UnitOptions) -> JsonObject:
-    """Ready means reachable: only stock, which serves nobody, is ready without being asked."""
+    """Return a TCP probe of the primary port, or nothing for stock, which serves no requests."""
     port = primary_port(unit)
     is_stock = unit.metadata.namespace == options.stock_namespace
     asks = unit.spec.access.readiness == Readiness.TCP
@@ -211,7 +213,7 @@ def _shared_memory(unit: GPUUnit, options: UnitOptions) -> JsonObject:
 
 
 def _storage_volumes(unit: GPUUnit) -> list[JsonObject]:
-    """Named by their place: a storage's own name may be too long beside a prefix."""
+    """Name the volumes by their index, because a storage's name with a prefix may be too long."""
     return [
         {"name": f"storage-{index}", "persistentVolumeClaim": {"claimName": mount.name}}
         for index, mount in enumerate(unit.spec.storageMounts)
@@ -230,5 +232,5 @@ def _storage_mounts(unit: GPUUnit) -> list[JsonObject]:
 
 
 def _present(members: JsonObject) -> JsonObject:
-    """The server drops empty members; an absent one never reads as drift."""
+    """Drop empty members as the API server does, so that they do not count as drift."""
     return {name: value for name, value in members.items() if value not in ("", None, [], {})}

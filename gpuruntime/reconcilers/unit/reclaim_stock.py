@@ -1,4 +1,4 @@
-"""Another stock unit for a unit that lost its own: the leader claims as the API does."""
+"""Replacement of the stock that a unit has lost; the leader claims it as the API does."""
 
 from collections.abc import Iterable
 
@@ -26,16 +26,18 @@ class StockReclaimer:
     recorder: EventRecorder
 
     async def claim_for(self, unit: GPUUnit, own: Iterable[GPUUnit]) -> bool:
-        """False: nothing of the unit's envelope is free. True: the unit names its new stock.
+        """Claim stock for the unit and return whether the unit names it now; False if none is
+        free.
 
-        `own` is what the unit may take again, which goes first: a crash between the two writes
-        leaves a claim, and nobody else ever claims the stock that a unit names.
+        `own` is stock that the unit may take again, and is tried first. A crash between the two
+        writes leaves such a claim, and no other unit claims the stock that a unit names.
         """
         wanted = _wanted(unit)
         try:
             claim = await self._take_again(own, wanted) or await self.claims.claim(wanted)
         except OperationConflictError as error:
-            # Another unit of the operation, which lost to this one, keeps its claim until it goes.
+            # Another unit of the operation lost to this one, and keeps its claim until it is
+            # deleted.
             log.warning("no stock claimed", error=str(error))
             return False
         if claim is None:
@@ -63,7 +65,7 @@ class StockReclaimer:
 
 
 def may_take_again(stock: GPUUnit, unit: GPUUnit) -> bool:
-    """Claimed for this unit and no other, or named by it and free since its claim was cleared."""
+    """Return whether the stock is claimed for this unit, or is free, ready and named by it."""
     if provenance.is_terminating(stock):
         return False
     if provenance.is_claimed(stock):

@@ -1,4 +1,6 @@
-"""An active unit made true: it passes the gate, its children are kept, its status tells."""
+"""Reconciler of active units: it decides whether a unit may start, and keeps its children and
+status.
+"""
 
 from collections.abc import Callable
 from typing import Final, assert_never
@@ -43,7 +45,7 @@ from gpuruntime.strict.structure import Problem
 
 log = structlog.get_logger()
 
-# How often a unit whose stock is lost looks for another, beside the events of new stock.
+# A unit that has lost its stock retries after this many seconds, and on events of new stock.
 LOOK_AGAIN_SECONDS: Final = 30.0
 
 
@@ -68,7 +70,7 @@ class UnitReconciler:
             return await self._reconcile(key)
 
     async def _reconcile(self, key: Key) -> Result:
-        """As the unit is when its turn has come."""
+        """Read the unit again, since it may have changed while this reconcile waited for its lock."""
         unit = self.caches.units.store.get(key)
         if unit is None or provenance.is_terminating(unit):
             return DONE
@@ -99,7 +101,7 @@ class UnitReconciler:
                 assert_never(found)
 
     async def _start(self, unit: GPUUnit) -> Result:
-        """No volume is mounted before it is ready and this unit's alone."""
+        """Run the unit once its storages are ready and held by it alone."""
         if unit.spec.suspended or not unit.spec.storageMounts:
             return await self.runner.run(unit)
         match await self.holds.take(unit):
@@ -109,7 +111,7 @@ class UnitReconciler:
                 return await self.runner.wait(unit, blocked)
 
     async def _declare(self, unit: GPUUnit) -> Result:
-        """Of a function, whose workers are other units."""
+        """Report on a unit that declares a function; its workers are separate units."""
         await self.runner.stop(unit)
         function = unit.spec.serverless.requestID if unit.spec.serverless else ""
         verdict = template_verdict(
@@ -122,7 +124,9 @@ class UnitReconciler:
         return DONE
 
     async def _gate(self, unit: GPUUnit) -> Gate:
-        """Reads live only what a first start depends on: the tombstone, rivals and the stock."""
+        """Decide whether the unit may start. Read live only its tombstone, its rivals and its
+        stock.
+        """
         if has_started(unit, has_deployment=self.runner.deployment_of(unit) is not None):
             return Start()
         rivals = await self._rivals(unit)
@@ -135,12 +139,14 @@ class UnitReconciler:
         )
 
     def _unsettled_seconds(self, rivals: tuple[Candidate, ...]) -> float:
-        """Requests of earlier leaders, and those of ours whose answer was lost."""
+        """Return how long requests of earlier leaders, or lost requests of ours, may start a
+        rival.
+        """
         lost = self.starts.unsettled_seconds(each.unit.metadata.key for each in rivals)
         return max(self.term().unsettled_seconds, lost)
 
     async def _has_started(self, unit: GPUUnit) -> bool:
-        """Among rivals: a start that an earlier leader sent may be in no cache yet."""
+        """Read the Deployment live: the caches may lack a start that an earlier leader sent."""
         return has_started(unit, has_deployment=await self.runner.has_live_deployment(unit))
 
     async def _rivals(self, unit: GPUUnit) -> tuple[Candidate, ...]:
@@ -172,7 +178,7 @@ class UnitReconciler:
             return None
 
     async def _claim_again(self, unit: GPUUnit, message: str) -> Result:
-        """The unit's own change brings it back; without stock it waits for the next one."""
+        """Claim other stock. Success changes the unit, and that event reconciles it again."""
         if await self.reclaimer.claim_for(unit, self._own_stock(unit)):
             return DONE
         text = f"{message}; no ready stock of {unit.spec.specName} is left: waits for some"
@@ -180,7 +186,9 @@ class UnitReconciler:
         return Result(requeue_after_seconds=LOOK_AGAIN_SECONDS)
 
     def _own_stock(self, unit: GPUUnit) -> tuple[GPUUnit, ...]:
-        """What an earlier try claimed for it, and what it names: nobody else may claim that."""
+        """Return stock that is claimed for the unit or named by it, and that no other unit may
+        claim.
+        """
         stock = self.caches.stock.store
         source = provenance.source_of(unit)
         named = stock.get(source) if source else None

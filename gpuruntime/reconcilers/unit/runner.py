@@ -1,4 +1,4 @@
-"""What running units of both namespaces have in common: their children and their status."""
+"""Children and status of a unit that may start, whether it is active or stock."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -45,18 +45,22 @@ from gpuruntime.reconcilers.unit.status import (
 
 log = structlog.get_logger()
 
-# How often a child is tried again that was refused.
+# A child that the cluster refused is retried after this many seconds.
 REFUSED_SECONDS: Final = 15.0
-# How often a unit that runs on while it waits looks whether others wait for it in turn: those who
-# close a circle wake their neighbours alone.
+# A running unit that waits for a storage checks this often whether units wait for it in turn. A
+# unit that closes such a wait cycle triggers its direct neighbours only.
 CIRCLE_SECONDS: Final = 15.0
-# How often a unit looks that waits for an earlier one's Pod, beside the event of the Pod's end.
+# A unit that waits for an earlier unit's Pod checks this often, beside the event of the Pod's end.
 LEFT_SECONDS: Final = 15.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Runner:
-    """The Service is there before the Deployment, so that a Pod that is ready can be reached."""
+    """Runner keeps a unit's children and reports its status.
+
+    The Service is created before the Deployment, so that a Pod can be reached as soon as it is
+    ready.
+    """
 
     client: Client
     caches: Caches
@@ -70,7 +74,7 @@ class Runner:
     meter: Meter = NullMeter()
 
     async def run(self, unit: GPUUnit, mounts: Mountable | None = None) -> Result:
-        """What the cluster refuses, or another owner holds, is told in the status."""
+        """Keep all children; the status reports what the cluster refuses or another owner holds."""
         key = child_key(unit)
         if self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
@@ -89,7 +93,11 @@ class Runner:
         return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     async def wait(self, unit: GPUUnit, blocked: Blocked) -> Result:
-        """For its storages: what runs goes on as it was, isolated, and nothing new is started."""
+        """Keep the unit as it is while it may not mount its storages.
+
+        A running Pod goes on, isolated as before, unless the unit must end it for another. No new
+        Pod starts.
+        """
         deployment = self.deployment_of(unit)
         pods = self._pods_of(unit, deployment)
         runs = deployment is not None and deployment.status.replicas > 0
@@ -116,7 +124,7 @@ class Runner:
         return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     def _again(self, unit: GPUUnit, seconds: float | None) -> Result:
-        """The earlier of two looks: at the Pod, and at the Secret of a worker."""
+        """Return the earlier of two times: to check the Pod again, and to check a worker's Secret."""
         return Result.earliest(seconds, self.secrets.look_again_seconds(unit))
 
     async def _refused(self, unit: GPUUnit, error: ChildSyncError) -> Result:
@@ -124,10 +132,11 @@ class Runner:
         return Result(requeue_after_seconds=REFUSED_SECONDS)
 
     async def _awaited(self, unit: GPUUnit) -> tuple[Pod, ...]:
-        """What an earlier unit of the name has left; a cache may not show all of it.
+        """Return the Pods of an earlier unit of this name; read them live, as a cache may lack
+        some.
 
-        Stock serves nobody, and is not reached under its name. Where another's child stands no
-        Pod is made, whatever a live look would show.
+        Stock never waits, because no Service leads to it. If another owner's child stands in the
+        way, no Pod is created anyway, so the Pods are not read live.
         """
         if self._is_stock(unit.metadata.key) or self.deployment_of(unit) is not None:
             return ()
@@ -138,7 +147,9 @@ class Runner:
         return () if awaited and await self.has_live_deployment(unit) else awaited
 
     async def _wait_for(self, awaited: tuple[Pod, ...], unit: GPUUnit, key: Key) -> Result:
-        """Nothing of the unit's leads to them, and nothing lets them out in its name."""
+        """Delete the Service and the NetworkPolicy, which would select the earlier unit's Pods,
+        and wait.
+        """
         await self.services.drop(unit, key)
         await self.policies.drop(unit, key)
         obstacle = await self.deployments[key.namespace].obstacle(unit, key)
@@ -169,7 +180,7 @@ class Runner:
         return tuple(page.items)
 
     async def stop(self, unit: GPUUnit) -> None:
-        """No Pod runs, and nothing leads to one; what is left of them, the caches show."""
+        """Delete the unit's children; the NetworkPolicy follows when the last Pod is gone."""
         key = child_key(unit)
         await self.deployments[key.namespace].drop(unit, key)
         if unit.metadata.namespace == self.options.instance_namespace:
@@ -179,7 +190,7 @@ class Runner:
     async def report(
         self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
     ) -> None:
-        """Writes the status if it differs from the one that is there."""
+        """Write the status if it differs from the current one, then record metrics and an Event."""
         key = unit.metadata.key
         kept = deployment or self.deployment_of(unit)
         status = status_of(
@@ -201,7 +212,7 @@ class Runner:
                 subresource="status",
             )
         except NotFoundError:
-            # Deleted meanwhile: its children go with it.
+            # The unit was deleted meanwhile, and its children are collected with it.
             return
         self._cache_of(key).write_through(written)
         if not self._is_stock(key):
@@ -213,7 +224,7 @@ class Runner:
             record_note(self.recorder, GPU_UNITS, unit, note)
 
     def _measure_start(self, before: Timeline, now: Timeline) -> None:
-        """Once in the life of a unit: its timeline tells the first start alone."""
+        """Measure the stages when the unit becomes ready for the first time."""
         if before.readyAt is not None or now.readyAt is None:
             return
         for stage, seconds in stages_of(now).items():
@@ -227,7 +238,7 @@ class Runner:
         return await deployments.owned_live(child_key(unit), unit) is not None
 
     def _misses_a_child(self, unit: GPUUnit, key: Key) -> bool:
-        """Of those that a started unit has had."""
+        """Return whether a child is missing that a started unit has had."""
         if unit.status.timeline.createdAt is None:
             return False
         if self.deployments[key.namespace].find(key) is None:
@@ -238,7 +249,7 @@ class Runner:
         return is_unserved or self.policies.find(key) is None
 
     async def _is_alive(self, unit: GPUUnit) -> bool:
-        """A deleted unit's children are collected, perhaps before its own end is seen here."""
+        """Read the unit live: its children may be collected before its deletion reaches the cache."""
         try:
             live = await self.client.get(GPU_UNITS, unit.metadata.key)
         except NotFoundError:
@@ -246,7 +257,10 @@ class Runner:
         return live.metadata.uid == unit.metadata.uid and not provenance.is_terminating(live)
 
     async def _keep_way(self, unit: GPUUnit, key: Key) -> None:
-        """Isolated before there is a Pod; stock serves nobody, its namespace is closed as one."""
+        """Keep the NetworkPolicy and the Service; the policy must exist before any Pod does.
+
+        Stock needs neither: it serves no requests, and one policy closes its whole namespace.
+        """
         if self._is_stock(key):
             return
         if has_worker(unit, self.options):
@@ -259,14 +273,18 @@ class Runner:
             await self.services.drop(unit, key)
 
     async def _open_at_the_end(self, unit: GPUUnit, key: Key) -> None:
-        """What isolates the Pods goes with the last of them; a cache may not show them all."""
+        """Delete the NetworkPolicy after the last Pod; read Pods live, as the cache may lack some."""
         if self.policies.owned(key, unit) is None or self.caches.pods_of(unit.metadata.key):
             return
         if not await self._live_pods(unit):
             await self.policies.drop(unit, key)
 
     async def _keep_login(self, worker: GPUUnit) -> None:
-        """One that serves goes on with the login that it has, for as long as that is good."""
+        """Keep the worker's Secret. If that fails, a serving worker goes on with the login that it
+        has.
+
+        Raise ChildSyncError if the worker does not serve yet, or if its configuration is invalid.
+        """
         try:
             await self.secrets.keep(worker, self._template_of(worker))
         except ChildSyncError as error:
@@ -285,7 +303,9 @@ class Runner:
         return self.caches.units.store.get(key)
 
     def _desired(self, unit: GPUUnit) -> Child:
-        """Where no Pod is to run, no storage is named either that another unit may hold."""
+        """Return the desired Deployment. A suspended unit mounts only the storages that it still
+        holds.
+        """
         stored, namespace = self.caches.storages.store, unit.metadata.namespace
         if unit.spec.suspended:
             unit = with_held_mounts(unit, lambda name: stored.get(Key(namespace, name)))
@@ -301,14 +321,16 @@ class Runner:
         )
 
     def _preferred_node(self, unit: GPUUnit) -> str:
-        """That of the stock it takes over, which has the seat; later the one it last ran on."""
+        """Return the node of the unit's stock, which reserves the place, else the unit's last
+        node.
+        """
         source = provenance.source_of(unit)
         stock = self.caches.stock.store.get(source) if source else None
         is_own = stock is not None and stock.metadata.uid == provenance.source_uid_of(unit)
         return stock.status.nodeName if stock and is_own else unit.status.nodeName
 
     def _known_priority(self, name: str) -> str:
-        """A Pod that names a class which is not there would be refused."""
+        """Return the name if the PriorityClass exists; a Pod that names a missing one is refused."""
         return name if self.caches.priorities.store.get(Key("", name)) else ""
 
     def _cache_of(self, key: Key) -> Cache[GPUUnit]:
@@ -319,6 +341,6 @@ class Runner:
 
 
 def _told(status: GPUUnitStatus) -> JsonObject:
-    """How a function scales is the activator's to tell: a merge patch leaves it as it is."""
+    """Leave out `serverless`, which the activator writes. A merge patch does not change it."""
     members = codec.to_json(status)
     return {name: member for name, member in members.items() if name != "serverless"}

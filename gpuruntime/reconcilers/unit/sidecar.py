@@ -1,8 +1,8 @@
-"""The worker in the Pod of a function: a container beside the user's, and what the two share.
+"""The worker container in the Pod of a function, and the volumes that it shares.
 
-It starts before the user's container and ends after it. What it is told and how it logs in at the
-broker is mounted into it alone; the folder of the socket is all that both see, and it is seen by
-the worker at a place of its own, so that the user's path covers nothing of the product's image.
+It starts before the user's container and ends after it. Its settings and its broker login are
+mounted into it alone. Both containers mount the socket's folder, the worker at a path of its own,
+so that the user's path hides nothing in the worker's image.
 """
 
 from itertools import count
@@ -23,13 +23,14 @@ SETTINGS_VOLUME: Final = "worker-settings"
 SETTINGS_FOLDER: Final = "/etc/gpuruntime"
 SETTINGS_FILE: Final = "worker.yaml"
 SOCKET_VOLUME: Final = "framework-socket"
-# As short as a folder can be: whatever path the user chose, the kernel takes the worker's too.
+# The path is short so that the worker's socket path fits the kernel's limit whenever the user's
+# does.
 SOCKET_FOLDER: Final = "/w"
-# Off the beaten track, because both containers have one set of ports.
+# Both containers share one set of ports, so the worker begins at one that users rarely choose.
 FIRST_PORT: Final = 28_081
-# What is left of the worker's own grace to give back what it could not end.
+# Seconds of the worker's grace in which it gives back the calls that it could not finish.
 GIVE_BACK_SECONDS: Final = 2.0
-# After the drain, for the containers to end.
+# Seconds for the containers to end after the drain.
 END_SECONDS: Final = 10
 READABLE: Final = 0o444
 
@@ -61,12 +62,15 @@ def sidecar(unit: GPUUnit, options: UnitOptions) -> JsonObject:
 
 
 def drained_first(unit: GPUUnit) -> JsonObject:
-    """For both containers: a worker would get its signal only after the user's has ended."""
+    """Return a preStop hook for both containers that drains the worker first.
+
+    The worker receives SIGTERM only after the user's container has ended, which is too late.
+    """
     return {"preStop": {"httpGet": {"path": "/drain", "port": operations_port(unit)}}}
 
 
 def shared_volumes(unit: GPUUnit) -> list[JsonObject]:
-    """A fresh emptyDir is open to every user there is."""
+    """Return the worker's volumes. Every user may write to a new emptyDir."""
     settings: JsonObject = {"secretName": child_key(unit).name, "defaultMode": READABLE}
     return [
         {"name": SETTINGS_VOLUME, "secret": settings},
@@ -75,7 +79,7 @@ def shared_volumes(unit: GPUUnit) -> list[JsonObject]:
 
 
 def socket_mount(unit: GPUUnit) -> JsonObject:
-    """Where the user's container has the folder of its socket."""
+    """Return the mount of the socket's folder in the user's container."""
     return {"name": SOCKET_VOLUME, "mountPath": str(_socket_path(unit).parent)}
 
 
@@ -84,20 +88,20 @@ def socket_of_worker(unit: GPUUnit) -> str:
 
 
 def operations_port(unit: GPUUnit) -> int:
-    """The first that the user's container does not declare."""
+    """Return the first port that the user's container does not declare."""
     taken = {port.port for port in unit.spec.template.ports}
     return next(port for port in count(FIRST_PORT) if port not in taken)
 
 
 def grace_seconds(options: SidecarOptions) -> int:
-    """Of the Pod: for the drain, and for both containers to end after it."""
+    """Return the Pod's grace period: the drain, then the end of both containers."""
     return ceil(options.drain_seconds + GIVE_BACK_SECONDS) + END_SECONDS
 
 
 def left_beside(envelope: str, share: str) -> str:
-    """What the user's container gets, so that both fit the seat that the stock has held.
+    """Return the user container's part of the envelope, so that both fit the stock's place.
 
-    Where that would be less than half, the worker comes on top.
+    If that would be less than half, the worker's share is added on top of the envelope.
     """
     whole, part = parse_quantity(envelope), parse_quantity(share)
     if whole.nanos < 2 * part.nanos:
@@ -111,11 +115,11 @@ def _socket_path(unit: GPUUnit) -> PurePosixPath:
 
 
 def _security(options: UnitOptions) -> JsonObject:
-    """Whoever made the socket, the worker may speak to it.
+    """Return a security context in which the worker may connect to the user's socket.
 
-    A socket lets in nobody but its maker unless that says so. At the restricted level both
-    containers run as one user; at the baseline level, where the image chooses the user, the worker
-    is one that files do not refuse, and has nothing else of root's.
+    By default only the creator of a socket may connect to it. At the restricted level, both
+    containers run as one user. At the baseline level the image chooses the user, so the worker
+    runs as root, with DAC_OVERRIDE as its only capability.
     """
     held = container_security(is_read_only=True)
     if options.is_restricted:

@@ -1,4 +1,4 @@
-"""How units start in one process: each of an operation in its turn, and no start is forgotten."""
+"""Locks around the starts of units in one process, and a memory of starts of unknown outcome."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -19,12 +19,12 @@ class StartLocks:
     def __init__(self) -> None:
         self._turns = KeyedLock[str]()
         self._moves = KeyedLock[Key]()
-        # Until when (loop time) a request of this process may yet start each unit.
+        # Loop time until which a request of this process may still start the unit.
         self._unsettled: dict[Key, float] = {}
 
     @asynccontextmanager
     async def turn(self, unit: GPUUnit) -> AsyncIterator[None]:
-        """Around the gate and the start, so that a rival is judged before or after both."""
+        """Hold the operation's lock around gate and start, so that no rival is judged in between."""
         key = unit.metadata.key
         subject = provenance.operation_of(unit) or str(key)
         async with self._turns.of(subject), self.pause(key):
@@ -35,17 +35,21 @@ class StartLocks:
                 raise
 
     def pause(self, key: Key) -> asyncio.Lock:
-        """Held while nothing of one unit is begun."""
+        """Return the lock of one unit; while a caller holds it, no other begins a step of that
+        unit.
+        """
         return self._moves.of(key)
 
     def unsettled_seconds(self, keys: Iterable[Key]) -> float:
-        """How much longer one of these units may come to start by a request of unknown outcome."""
+        """Return for how many more seconds a request of unknown outcome may start one of the
+        units.
+        """
         loop_time = asyncio.get_running_loop().time()
         last = max((self._unsettled.get(key, loop_time) for key in keys), default=loop_time)
         return max(0.0, last - loop_time)
 
     def _note(self, key: Key) -> None:
-        """Whatever becomes of the unit meanwhile."""
+        """Remember the lost request, even if the unit is deleted meanwhile."""
         loop_time = asyncio.get_running_loop().time()
         left = {each: until for each, until in self._unsettled.items() if until > loop_time}
         self._unsettled = {**left, key: loop_time + REQUEST_LIFE_SECONDS}

@@ -1,7 +1,7 @@
-"""Whether an active unit may start: the manager is the gate, checks of the API are courtesy.
+"""Pure decision whether an active unit may start; the checks of the API are only a courtesy.
 
-A unit starts while the stock it names is claimed by its operation; of several units of one
-operation only one starts; a unit whose operation has ended under its name never does.
+A unit starts while its operation has claimed the stock that the unit names. Of several units of
+one operation, only one starts. A unit never starts if its operation has ended under its name.
 """
 
 from typing import Final, TypeAlias
@@ -14,33 +14,35 @@ from gpuruntime.models.kinds.tombstones import Tombstone
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
 
-# As long as a request of another leader may still be on its way to the API server.
+# A request of another leader may still reach the API server within this many seconds.
 REQUEST_LIFE_SECONDS: Final = 60.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Term:
-    """How long this process leads. A clean one follows a leader that had ended its requests."""
+    """How long this process has been the leader. It is clean if the last leader's requests had
+    ended.
+    """
 
     age_seconds: float
     is_clean: bool
 
     @property
     def unsettled_seconds(self) -> float:
-        """How much longer a request of an earlier leader may still land."""
+        """Return for how many more seconds a request of an earlier leader may still land."""
         return 0.0 if self.is_clean else max(0.0, REQUEST_LIFE_SECONDS - self.age_seconds)
 
     def ends_clean(self, *, doubt_seconds: float) -> bool:
-        """Nothing written in it, or before it, can land any more.
+        """Return whether no write of this term, or of an earlier one, can still land.
 
-        So long ago a write of its own has ended of which it is not known whether it was done.
+        `doubt_seconds` have passed since the last own write of unknown outcome ended.
         """
         return not self.unsettled_seconds and doubt_seconds > REQUEST_LIFE_SECONDS
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Candidate:
-    """A unit that carries the operation, and whether its Deployment was ever made."""
+    """A unit that carries the operation, and whether its Deployment was ever created."""
 
     unit: GPUUnit
     has_started: bool
@@ -59,19 +61,19 @@ class Wait:
 
 @attrs.frozen(slots=True)
 class Lose:
-    """Another unit of the operation went first: this one never starts."""
+    """The unit never starts, because another unit of its operation has precedence."""
 
     message: str
 
 
 @attrs.frozen(slots=True)
 class Remove:
-    """The operation has ended: its unit of this name was deleted, and this is another one."""
+    """The unit is deleted: its operation has ended, and its own unit of this name was deleted."""
 
 
 @attrs.frozen(slots=True)
 class ClaimAgain:
-    """The stock that the unit names is not held for it."""
+    """The unit needs other stock: the stock that it names is not held for it."""
 
     message: str
 
@@ -80,12 +82,12 @@ Gate: TypeAlias = Start | Wait | Lose | Remove | ClaimAgain
 
 
 def has_started(unit: GPUUnit, *, has_deployment: bool) -> bool:
-    """The status remembers a start whose Deployment somebody deleted since."""
+    """Return whether the unit ever started; the status remembers it if the Deployment is deleted."""
     return has_deployment or unit.status.timeline.createdAt is not None
 
 
 def has_lost(unit: GPUUnit) -> bool:
-    """Told a unit of an operation whose other unit goes first."""
+    """Return whether the status says that another unit of the operation has precedence."""
     ready = condition_of(unit.status.conditions, ConditionType.READY)
     return ready is not None and ready.reason == UnitReason.OPERATION_CONFLICT
 
@@ -98,9 +100,10 @@ def gate(
     stock: GPUUnit | None,
     unsettled_seconds: float,
 ) -> Gate:
-    """`stock` is what stands under the name of the unit's source, read live before a start.
+    """Decide whether the candidate may start.
 
-    For so long a request that was sent already may yet start a rival.
+    `stock` is the live unit under the name of the candidate's source. For `unsettled_seconds`
+    more, a request that was already sent may still start a rival.
     """
     unit = candidate.unit
     if candidate.has_started:
@@ -112,7 +115,7 @@ def gate(
         if winner is not candidate:
             return Lose(_lost_to(f"belongs to unit {winner.unit.metadata.key}", unit))
     if has_lost(unit):
-        # Only one unit of an operation ever starts, also when the one that did is gone.
+        # Only one unit of an operation ever starts, even after the one that started is gone.
         return Lose(_lost_to("belonged to a unit that is gone", unit))
     if rivals and unsettled_seconds:
         return Wait(
@@ -124,7 +127,7 @@ def gate(
 
 
 def is_held_for(stock: GPUUnit, unit: GPUUnit) -> bool:
-    """Claimed by the unit's own operation, for the unit's own name."""
+    """Return whether the unit's own operation has claimed the stock for the unit's own name."""
     return (
         stock.metadata.uid == provenance.source_uid_of(unit)
         and provenance.claimant_of(stock) == unit.metadata.key

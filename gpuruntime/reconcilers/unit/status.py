@@ -1,4 +1,4 @@
-"""The status of a unit as a function of what was observed of it."""
+"""Status of a unit, as a pure function of what was observed."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -35,13 +35,13 @@ FAILURES = {
 
 @attrs.frozen(kw_only=True, slots=True)
 class Verdict:
-    """Why the unit is or is not Ready, in a reason and a sentence."""
+    """Why the unit is or is not Ready, as a reason and a message."""
 
     reason: UnitReason
     message: str
-    # Of a unit with storageMounts: whether it may mount them, where that was looked at.
+    # Whether the unit may mount its storages; None if it has none or they were not checked.
     mounts: Mountable | Blocked | None = None
-    # Of a unit that declares a function: its condition ServerlessReady, where that was looked at.
+    # The condition ServerlessReady of a unit that declares a function; None if it was not checked.
     workers: Condition | None = None
 
     @property
@@ -54,19 +54,21 @@ class Verdict:
 
 
 ALL_HELD: Final = "every storage is ready, and held by this unit"
-# The same on the whole way to Ready, so that the way costs no writes.
+# The message does not change until the unit is Ready, so progress alone costs no status writes.
 ON_ITS_WAY: Final = "the Pod is on its way"
-# A unit that takes over a seat waits for it so long without a word: the stock has to end first.
+# A unit waits this long for its stock's place before it reports that it cannot be scheduled,
+# because the stock's Pod has to end first.
 PATIENCE_SECONDS: Final = 5.0
 TOTAL: Final = "total"
-# Each stage ends with one moment of the timeline; the first one begins with the acceptance.
+# Stages of a start, in order. Each ends at one moment of the timeline; the first begins at the
+# acceptance.
 STAGES: Final = ("claim", "create", "schedule", "start", "ready")
 
 
 def running_verdict(
     unit: GPUUnit, deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
 ) -> Verdict:
-    """Of a unit whose children are in place."""
+    """Return the verdict on a unit whose children are in place."""
     if unit.spec.suspended:
         return stopped_verdict("suspended", pods)
     failure = _failure(deployment, pods)
@@ -81,7 +83,7 @@ def running_verdict(
 def look_again_seconds(
     deployment: Deployment, pods: tuple[Pod, ...], *, now: datetime
 ) -> float | None:
-    """When the verdict changes although nothing happens."""
+    """Return after how many seconds the verdict may change without any event, or None."""
     failure = _failure(deployment, pods)
     if failure is None:
         return None
@@ -98,7 +100,10 @@ def stopped_verdict(why: str, pods: tuple[Pod, ...]) -> Verdict:
 
 
 def is_serving(deployment: Deployment, pods: tuple[Pod, ...]) -> bool:
-    """The Pod's own event may come after the Deployment's: where and since when, it knows."""
+    """Return whether the Deployment and its Pod are ready; their events may come in any order.
+
+    The Pod must agree, because it alone knows its node and since when it is ready.
+    """
     pod = current_pod(pods)
     is_ready = pod is None or pod.is_ready
     return is_ready and is_current(deployment) and deployment.status.readyReplicas > 0
@@ -140,20 +145,22 @@ def status_of(
 
 
 def _node_of(unit: GPUUnit, pod: Pod | None, *, runs: bool) -> str:
-    """Whoever begins to lead may hear of the Deployment first: what runs is where it was."""
+    """Keep the last node while the unit runs: a new leader may see the Deployment before its Pod."""
     if pod is not None:
         return pod.spec.nodeName
     return unit.status.nodeName if runs else ""
 
 
 def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:
-    """Of a unit that is not what its spec asks for until it may mount its storages."""
+    """Return the verdict on a unit that does not run as its spec says until it mounts its
+    storages.
+    """
     message = f"{blocked.message}; until then it runs as before" if runs else blocked.message
     return Verdict(reason=UnitReason.STORAGE_NOT_READY, message=message, mounts=blocked)
 
 
 def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
-    """Of a unit that runs as it should while a storage of its is in trouble."""
+    """Return the verdict on a unit that runs as it should while one of its storages has a fault."""
     return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
 
 
@@ -195,7 +202,10 @@ def is_current(deployment: Deployment) -> bool:
 
 
 def _is_news(before: GPUUnitStatus, after: GPUUnitStatus, verdict: Verdict) -> bool:
-    """On the way, where the Pod is and how far it came is told with the next thing to tell."""
+    """Return whether the status is worth a write.
+
+    Until the unit is Ready, a change of the node or the timeline alone waits for the next change.
+    """
     if verdict.is_ready or before.timeline.createdAt != after.timeline.createdAt:
         return before != after
     told = attrs.evolve(after, nodeName=before.nodeName, timeline=before.timeline)
@@ -203,14 +213,17 @@ def _is_news(before: GPUUnitStatus, after: GPUUnitStatus, verdict: Verdict) -> b
 
 
 def _failure(deployment: Deployment, pods: tuple[Pod, ...]) -> PodFailure | None:
-    """A crash loop is ready now and then: after a crash only a lasting readiness counts."""
+    """Return the failure of the Pod. After a crash, only lasting readiness ends it.
+
+    In a crash loop the Pod is ready for moments.
+    """
     if not is_serving(deployment, pods):
         return failure_of(pods) if _is_rolled_out(deployment) else None
     return None if deployment.status.availableReplicas else crash_of(pods)
 
 
 def _patience_left(failure: PodFailure, now: datetime) -> float:
-    """Another machine's clock is not trusted to be ours: what it says may only shorten this."""
+    """Return the seconds left of the patience; the Pod's clock may differ and can only shorten it."""
     if failure.kind is not FailureKind.UNSCHEDULABLE or failure.since is None:
         return 0.0
     passed = (now - failure.since).total_seconds()
@@ -218,7 +231,9 @@ def _patience_left(failure: PodFailure, now: datetime) -> float:
 
 
 def _is_rolled_out(deployment: Deployment) -> bool:
-    """Before that, the Pods of an earlier spec tell nothing of this one."""
+    """Return whether the Pods are of the current spec; those of an earlier one say nothing about
+    it.
+    """
     return deployment.metadata.generation <= 1 or is_current(deployment)
 
 
@@ -229,10 +244,10 @@ def _progress(deployment: Deployment, pods: tuple[Pod, ...]) -> str:
 def _timeline(
     unit: GPUUnit, deployment: Deployment | None, pod: Pod | None, *, ready_at: datetime | None
 ) -> Timeline:
-    """Each moment is written once: the timeline tells the first start, not the latest.
+    """Return the timeline of the first start; a moment is written once and never changed.
 
-    The marks of a claimed stock unit are the claimant's: to write them here would cost a write,
-    and take the guard from whoever wants to give the claim back.
+    The marks of a claimed stock unit belong to its claimant. To copy them here would cost a write,
+    and would fail the resource version guard of a release.
     """
     before = unit.status.timeline
     marks = {} if provenance.is_claimed(unit) else unit.metadata.annotations
@@ -260,9 +275,9 @@ def _started_at(pod: Pod | None) -> datetime | None:
 
 
 def stages_of(timeline: Timeline) -> Mapping[str, float]:
-    """In seconds, of what is known; a stage whose beginning is not known counts to the next one.
+    """Return the seconds of each known stage; a stage of unknown start counts to the next one.
 
-    The moments are of several clocks, and some are of whole seconds: none is told below 0.
+    The moments come from several clocks, and some are whole seconds, so no stage is below 0.
     """
     known = [(stage, moment) for stage, moment in _moments(timeline) if moment is not None]
     if not known:
