@@ -1,1 +1,1 @@
-"""Workers over a queue and the one table from outcome to requeue."""
+"""Controllers: workers over a queue, and the table from outcome to requeue."""

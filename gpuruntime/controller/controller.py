@@ -1,4 +1,4 @@
-"""Workers over a queue, and the one table from the outcome of a reconcile to its next time."""
+"""Workers over a queue, and the one table from the outcome of a reconcile to its requeue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterator
@@ -19,13 +19,18 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 @attrs.frozen(slots=True)
 class Result:
-    """Without a time the key rests until its next event; with one an event may still be sooner."""
+    """Result of a reconcile without an error; None means that only an event requeues the key.
+
+    With a time, an event may still requeue the key sooner.
+    """
 
     requeue_after_seconds: float | None = None
 
     @classmethod
     def earliest(cls, *seconds: float | None) -> "Result":
-        """After the shortest of the times that there are."""
+        """Return a result with the shortest of the given times; None means that a time is
+        not set.
+        """
         return cls(min((each for each in seconds if each is not None), default=None))
 
 
@@ -33,7 +38,7 @@ DONE: Final = Result()
 
 
 class Controller(Generic[KeyT]):
-    """Reconciles each key of the queue, never one key twice at once."""
+    """Controller reconciles the keys of a queue, and never the same key twice at once."""
 
     def __init__(
         self,
@@ -49,12 +54,14 @@ class Controller(Generic[KeyT]):
         self._reconcile = reconcile
         self._workers = workers
         self._meter = meter
-        # Set while no worker lives.
+        # Set while no worker runs.
         self._is_at_rest = asyncio.Event()
         self._is_at_rest.set()
 
     async def run(self) -> None:
-        """Lives until it is cancelled, or until its queue is shut down and no key is in hand."""
+        """Run until cancelled, or until the queue is shut down and every worker has finished its
+        key.
+        """
         self._is_at_rest.clear()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -64,7 +71,7 @@ class Controller(Generic[KeyT]):
             self._is_at_rest.set()
 
     async def drain(self) -> None:
-        """No key is taken from here on; ends with the work in hand."""
+        """Take no more keys, and return when every worker has finished its key."""
         self._queue.shut_down()
         await self._is_at_rest.wait()
 
@@ -79,8 +86,8 @@ class Controller(Generic[KeyT]):
                     await self._serve(key)
             finally:
                 self._queue.done(key)
-            # A reconcile that finds nothing to do never waits: without this a long queue of such
-            # keys would hold the loop until its end.
+            # A reconcile that finds nothing to do never awaits. Without this pause, a long queue
+            # of such keys would block the loop to its end.
             await asyncio.sleep(0)
 
     async def _serve(self, key: KeyT) -> None:
@@ -99,11 +106,11 @@ class Controller(Generic[KeyT]):
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            # Something the reconcile waited for was cancelled, not this worker: it lives on.
+            # A task that the reconcile awaited was cancelled, not this worker, which goes on.
             return error
 
     def _settle(self, key: KeyT, outcome: Result | BaseException) -> str:
-        """The table; answers the outcome's name for the metric."""
+        """Requeue the key by its outcome, and return the outcome's name for the metric."""
         if isinstance(outcome, Result):
             self._queue.forget(key)
             if outcome.requeue_after_seconds is None:
@@ -137,15 +144,15 @@ def _is_being_cancelled() -> bool:
 
 
 def gravest(error: BaseException) -> BaseException:
-    """The error itself, or of a group the one that a retry has to fear most.
+    """Return the error, or the gravest leaf of a group, which decides about the retry.
 
-    A terminal error decides only alone: beside any other a retry may still do some good.
+    A terminal error decides only if there is no other, since a retry may still help the others.
     """
     return max(_leaves(error), key=_gravity)
 
 
 def retry_after_seconds(error: BaseException) -> float:
-    """How long the API server asks to be left alone: by all errors of a group together."""
+    """Return the longest Retry-After of all errors of a group; 0 without one."""
     asked = (leaf.retry_after_seconds for leaf in _leaves(error) if isinstance(leaf, ApiError))
     return max((seconds for seconds in asked if seconds is not None), default=0.0)
 

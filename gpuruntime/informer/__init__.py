@@ -1,1 +1,1 @@
-"""A local store of one kind, kept true by list, watch, resume and relist."""
+"""Mirrors of Kubernetes collections: list, watch, resume, relist."""

@@ -1,8 +1,8 @@
-"""Now and then the store is compared with the server, by uid and version alone.
+"""Comparison of the store with the server, by uid and version alone.
 
-A difference may only mean that its event is under way. So what differs is looked at again after
-a window has stayed open long enough to bring any event, and only what has not moved at all on
-either side has diverged.
+A difference may only mean that its event is still on its way. So each difference is checked again
+after one watch window has been open long enough to bring any event. Only an object that has
+changed on neither side has diverged.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject, Partial
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 CHECK_SECONDS = 3_600.0
-# Longer than a silent connection lives: an event that has not come by then does not come.
+# Longer than a silent connection lives: an event that has not arrived by then never will.
 SETTLE_SECONDS = 90.0
 MOST_SETTLINGS = 5
 EXAMPLES_LOGGED = 5
@@ -39,7 +39,7 @@ class Identity:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Snapshot:
-    """What the server had at one version."""
+    """The objects that the server had at one version."""
 
     version: int
     objects: dict[Key, Identity]
@@ -47,7 +47,7 @@ class Snapshot:
 
 @attrs.frozen(slots=True)
 class Difference:
-    """Empty texts stand for an object that this side does not have."""
+    """A key on which the sides differ; an empty string means that the side lacks the object."""
 
     key: Key
     held_version: str
@@ -63,7 +63,7 @@ async def differences(snapshot: Snapshot, store: Store[ObjectT]) -> frozenset[Di
 
 
 def difference(snapshot: Snapshot, key: Key, held: KubernetesObject | None) -> Difference | None:
-    """Only to be behind counts: to be ahead of the snapshot is what events do."""
+    """Return the difference if the store is behind the snapshot; events may put it ahead."""
     listed = snapshot.objects.get(key)
     if held is None:
         return Difference(key, "", listed.uid) if listed else None
@@ -76,7 +76,7 @@ def difference(snapshot: Snapshot, key: Key, held: KubernetesObject | None) -> D
 
 
 class ConsistencyCheck(Generic[ObjectT]):
-    """What has diverged is counted, logged, and healed by a new list."""
+    """ConsistencyCheck counts and logs diverged objects, and has the reflector list again."""
 
     def __init__(
         self, source: Source[ObjectT], store: Store[ObjectT], reflector: Reflector[ObjectT]
@@ -87,7 +87,7 @@ class ConsistencyCheck(Generic[ObjectT]):
         self._reflector = reflector
 
     async def run(self) -> None:
-        """About every hour; the jitter keeps the informers of a fleet apart."""
+        """Check about every hour; the jitter keeps the informers of many replicas apart."""
         while True:
             await asyncio.sleep(CHECK_SECONDS * self._source.rng.uniform(0.5, 1.5))
             try:
@@ -96,9 +96,9 @@ class ConsistencyCheck(Generic[ObjectT]):
                 log.info("divergence not checked", resource=str(self._source), error=str(error))
 
     async def catch_up(self) -> None:
-        """Ends once the store holds everything that the server had when this was called.
+        """Return once the store holds everything that the server had at the time of the call.
 
-        A failed request is tried again: whoever waits here must not go on without it.
+        Failed requests are retried, because a caller must not go on with a store that is behind.
         """
         snapshot = await self._snapshot_at_last()
         missing = [found.key for found in await differences(snapshot, self._store)]
@@ -121,7 +121,9 @@ class ConsistencyCheck(Generic[ObjectT]):
                 await asyncio.sleep(health.delay_seconds(failed, self._source.rng))
 
     def _has_passed(self, version: int) -> bool:
-        """Events come in order: whatever is still missing then came and went."""
+        """Return whether events up to this version have come. If so, a missing object came and
+        went.
+        """
         state = self._reflector.state
         return not isinstance(state, Empty) and state.version >= version
 
@@ -156,7 +158,7 @@ class ConsistencyCheck(Generic[ObjectT]):
             await asyncio.sleep(0)
 
     async def _settled(self) -> bool:
-        """Waits until one window has been open throughout; False when none stays open."""
+        """Wait until one window has stayed open for a whole wait; return False if none has."""
         for _ in range(MOST_SETTLINGS):
             window = self._reflector.windows_opened
             await asyncio.sleep(SETTLE_SECONDS)

@@ -1,4 +1,4 @@
-"""One kind of objects, mirrored from the API server: a store to read and changes to hear of."""
+"""Mirror of one kind of objects: a store to read, and handlers that receive its changes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,10 +22,11 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class Informer(Generic[ObjectT]):
-    """Handlers are plain functions, called in one step with the store's update.
+    """Informer keeps a store of one kind up to date, and calls its handlers with every change.
 
-    Only a list is taken as a whole first and announced bit by bit after that. Every change is
-    announced at least once; several changes of one object may be told as one.
+    A handler is a plain function, called in one step with the store's update. Only a list replaces
+    the whole store first and is announced in batches after that. Every change is announced at
+    least once; several changes of one object may be announced as one.
     """
 
     def __init__(
@@ -40,9 +41,9 @@ class Informer(Generic[ObjectT]):
         meter: Meter = NullMeter(),
         is_checked: bool = False,
     ) -> None:
-        """Checked means: compared with the server about every hour, at the price of a list.
+        """Create the informer; with `is_checked` it lists about every hour to compare the store.
 
-        Two informers of one process and kind have mirrors of different names, for its metrics.
+        Two informers of one process and kind need different `mirror` names for their metrics.
         """
         source = Source(
             client=client,
@@ -65,7 +66,9 @@ class Informer(Generic[ObjectT]):
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set once the first list was announced; what handlers hear before is the backlog."""
+        """Return an event, set once the first list is announced. Earlier changes are the
+        backlog.
+        """
         return self._reflector.synced
 
     @property
@@ -74,32 +77,40 @@ class Informer(Generic[ObjectT]):
 
     @property
     def error(self) -> KubeError | None:
-        """What failed last, until news came again; the informer keeps trying."""
+        """Return the last failure, or None once the server has answered again. The informer
+        retries.
+        """
         return self._reflector.error
 
     @property
     def failing_seconds(self) -> float:
-        """For how long the error stands, through whatever others; 0 without one."""
+        """Return the seconds since the first failure after the last success; 0 without an
+        error.
+        """
         return self._reflector.failing_seconds
 
     def add_handler(self, handler: Handler[ObjectT]) -> None:
-        """To be called before `run`: what was announced earlier is not told again."""
+        """Add a handler before `run`; it does not receive changes that were announced earlier."""
         self._handlers.append(handler)
 
     def write_through(self, written: ObjectT) -> bool:
-        """Takes the answer to a write of this process, if its version is newer, and announces it.
+        """Store the answer to a write of this process, if its version is newer, and announce it.
 
-        The next reconcile then sees what was written. False when it is old news: the event came
-        first, or the object is already gone again.
+        The next reconcile then sees what was written. Return False if the event came first, or if
+        the object has been deleted meanwhile.
         """
         return self._writer.write_through(written)
 
     async def catch_up(self) -> None:
-        """After the first sync: ends once all that the server has at this moment is known here."""
+        """Return once the store holds everything that the server has now. Call it after the first
+        sync.
+        """
         await self._comparison.catch_up()
 
     async def run(self) -> None:
-        """For ever: whatever the server does is retried, and only a fault of ours ends it."""
+        """Follow the server until cancelled. Every failure of the server is retried; only a bug
+        ends it.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name=f"reflect {self.resource}")
             if self._is_checked:

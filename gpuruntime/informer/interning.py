@@ -1,7 +1,7 @@
-"""Objects as they are kept: free of the page they came in, and one copy of each word.
+"""Compact objects: independent of the page that they came in, with one copy of each string.
 
-Decoding makes a new string of every value, and Raw parts look into the bytes of the whole page.
-Kept like that, objects cost more than their bytes on the wire; compacted, two thirds of them.
+Decoding creates a new string for every value, and Raw members refer to the bytes of the whole
+page. Objects kept like that cost more than their bytes on the wire; compacted, two thirds of them.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,20 @@ import msgspec
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 
 T = TypeVar("T")
-Part = Callable[[Any], Any]  # the values of fields of any type
+Part = Callable[[Any], Any]  # fields may have values of any type
 
-# Longer ones are messages and documents, which hardly repeat.
+# Longer strings are messages and documents, which hardly repeat.
 LONGEST_SHARED = 64
 MOST_SHARED = 16_384
-# Different in each object: to look them up would only fill the table.
+# These differ in each object and would only fill the table.
 UNIQUE: dict[type, frozenset[str]] = {ObjectMeta: frozenset({"name", "uid", "resourceVersion"})}
 
 
 class Interner(Generic[T]):
-    """Made once for a type. Values stay equal to what they were, so it is safe on shared ones."""
+    """Interner compacts objects of one type in place.
+
+    Values stay equal, so it is safe on objects that others already hold.
+    """
 
     def __init__(self, model: type[T]) -> None:
         self._strings: dict[str, str] = {}
@@ -37,7 +40,9 @@ class Interner(Generic[T]):
         return value
 
     def _of(self, annotation: Any) -> Part | None:
-        """What to do with a value of that type; None when there is nothing to do."""
+        """Return the function that compacts a value of that type, or None if there is nothing to
+        do.
+        """
         arguments = get_args(annotation)
         match get_origin(annotation) or annotation:
             case origin if origin in (Union, UnionType):
@@ -64,7 +69,8 @@ class Interner(Generic[T]):
         parts = [(name, part) for name, part in found if part is not None]
         if not texts and not parts:
             return None
-        share, replace = self._strings.setdefault, object.__setattr__  # frozen for all others
+        # objects are frozen for all other code
+        share, replace = self._strings.setdefault, object.__setattr__
 
         def compact(value: Any) -> Any:
             for name in texts:

@@ -1,7 +1,7 @@
-"""What follows from what happened to a list or a watch: pure, one transition for each rule.
+"""Pure rules of recovery: which state follows from each outcome of a list or a watch.
 
-Empty → Listed → Watching: a list makes Listed, an open watch makes Watching, a broken watch goes
-back to Listed, and a version that cannot be resumed goes back to Empty.
+Empty → Listed → Watching: a list leads to Listed, an open watch to Watching. When a watch ends,
+the state is Listed again, or Empty if its version cannot be resumed.
 """
 
 from random import Random
@@ -23,23 +23,23 @@ from gpuruntime.kube.errors import (
 FIRST_DELAY_SECONDS = 0.8
 LONGEST_DELAY_SECONDS = 30.0
 FORGOTTEN_AFTER_SECONDS = 120.0
-# A window must last that long, or bring something, to count as one.
+# A window counts as healthy if it lasts for this many seconds, or if it brings an event.
 SHORTEST_HEALTHY_SECONDS = 1.0
-# A consistent list cannot be older than what was seen before it, unless the server was restored
-# from a backup: its word counts when it stays with it.
+# A consistent list is never older than the last known version, unless the server was restored from
+# a backup. After this many stale lists in a row, the server is believed.
 MOST_STALE_LISTS = 3
-# A version whose watch the server breaks off with an error once may be resumed, twice not. Neither
-# is one from which nothing comes twice: a server that was set back knows it not yet.
+# A version may be resumed once after the server ended its watch with an error, but not twice. The
+# same holds if twice no event comes: a server that was restored does not know the version yet.
 MOST_REFUSALS = 2
 
 
 class StaleListError(KubeError):
-    """A list that is older than what was seen before it."""
+    """The list is older than a version that was seen before it."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Empty:
-    """Nothing can be resumed: list. With a token the pages before it have been read."""
+    """No version to resume from: list. With a token, the pages before it have been read."""
 
     continue_token: str = ""
     stale_lists: int = 0
@@ -47,7 +47,9 @@ class Empty:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Listed:
-    """A watch can start from the version. Refusals are errors told since it last moved."""
+    """A watch can start from the version. `refusals` counts errors since the version last
+    moved.
+    """
 
     version: int
     refusals: int = 0
@@ -66,14 +68,14 @@ State: TypeAlias = Empty | Listed | Watching
 
 @attrs.frozen(kw_only=True, slots=True)
 class PageRead:
-    """One page, and more to come."""
+    """A page was read, and more follow."""
 
     continue_token: str
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ListRead:
-    """The last page."""
+    """The last page was read."""
 
     version: int
 
@@ -90,14 +92,16 @@ class WindowOpened:
 
 @attrs.frozen(kw_only=True, slots=True)
 class EventReceived:
-    """An event or a bookmark of that version."""
+    """An event or a bookmark of the version was received."""
 
     version: int
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class WindowEnded:
-    """In order without an error. A window that was never opened lived for 0 seconds."""
+    """The watch ended, in order if `error` is None. A watch that never opened lived for 0
+    seconds.
+    """
 
     lived_seconds: float
     has_moved: bool
@@ -125,7 +129,10 @@ def advance(state: State, outcome: Outcome) -> State:
 
 
 def judge_list(state: Empty, version: int, known_version: int) -> ListRead | ListFailed:
-    """The list must not be older than what was known before its first page was asked for."""
+    """Return a failure if the list is older than the version known before its first page.
+
+    After `MOST_STALE_LISTS` stale lists in a row, the list is accepted as it is.
+    """
     if version < known_version and state.stale_lists < MOST_STALE_LISTS:
         fault = f"a list at version {version} is older than {known_version}, seen before it"
         return ListFailed(error=StaleListError(fault))
@@ -167,7 +174,10 @@ def _after_watch(state: Listed | Watching, outcome: Outcome) -> State:
 
 
 def _is_refusal(state: Listed | Watching, error: KubeError | None) -> bool:
-    """Told within the stream: a server that only lacks capacity would not have opened it."""
+    """Return whether the server ended an open watch with an error that speaks against its version.
+
+    A server that only lacks capacity would not have opened the watch.
+    """
     if isinstance(state, Listed) or isinstance(error, ThrottledError):
         return False
     return isinstance(error, ApiError | MalformedAnswerError | SilentWatchError)
@@ -175,7 +185,7 @@ def _is_refusal(state: Listed | Watching, error: KubeError | None) -> bool:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Health:
-    """How often it failed in a row, and how long it was well in between."""
+    """Number of failures in a row, and the seconds of healthy watching since the last one."""
 
     failures: int = 0
     healthy_seconds: float = 0.0
@@ -190,7 +200,7 @@ class Health:
         )
 
     def delay_seconds(self, outcome: Outcome, rng: Random) -> float:
-        """How long to wait after the outcome, which is already counted here."""
+        """Return how long to wait after the outcome, which this Health has already counted."""
         if is_failure(outcome):
             return _retry_after_seconds(outcome) + rng.uniform(0, self._longest_delay_seconds())
         if isinstance(outcome, WindowEnded):
@@ -219,7 +229,7 @@ def error_of(outcome: Outcome) -> KubeError | None:
 
 
 def was_heard(outcome: Outcome) -> bool:
-    """A connection that worked for a while may break: only the next attempt tells more."""
+    """Return whether the watch was open before it failed; the next attempt shows an outage."""
     return isinstance(outcome, WindowEnded) and outcome.lived_seconds > 0
 
 

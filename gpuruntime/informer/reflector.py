@@ -1,6 +1,6 @@
-"""List, watch, resume, relist: carries a collection's changes into a store, for ever.
+"""Reflector of one collection into a store: list, watch, resume, relist.
 
-What follows from each failure is decided in `recovery`; here is only what it takes to try.
+`recovery` decides what follows from each failure. This module only makes the attempts.
 """
 
 import asyncio
@@ -39,19 +39,19 @@ from gpuruntime.models.kubernetes.metadata import KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# So many steps without a pause keep the loop's stalls at a few milliseconds.
+# These many steps without a pause keep the loop's stalls at a few milliseconds.
 EVENTS_WITHOUT_PAUSE = 200
 OBJECTS_WITHOUT_PAUSE = 100
 ANNOUNCEMENTS_WITHOUT_PAUSE = 1_000
 
-# What is news to readers. A page is none: they see the old until the last one has come.
+# Outcomes that end an error. A page does not: readers see the old store until the last page.
 HEARD = (ListRead, WindowOpened, EventReceived)
 
 log = structlog.get_logger()
 
 
 class Reflector(Generic[ObjectT]):
-    """Lists and windows take turns in one task, so that events never race a list."""
+    """Reflector lists and watches by turns in one task, so that no event races a list."""
 
     def __init__(self, source: Source[ObjectT], writer: Writer[ObjectT]) -> None:
         self._source = source
@@ -60,12 +60,12 @@ class Reflector(Generic[ObjectT]):
         self._health = Health()
         self._is_doubted = False
         self.state: State = Empty()
-        # What failed last, until news came again.
+        # The last failure; None once the server has answered again.
         self.error: KubeError | None = None
         self._failed_at = 0.0
-        # Set once the first list has been announced: what handlers hear before is the backlog.
+        # Set once the first list has been announced; earlier calls of handlers are the backlog.
         self.synced = asyncio.Event()
-        # Set at each step: whoever waits for one clears it first.
+        # Set at each step. A caller that waits for the next step clears it first.
         self.moved = asyncio.Event()
         self.windows_opened = 0
 
@@ -81,11 +81,11 @@ class Reflector(Generic[ObjectT]):
 
     @property
     def failing_seconds(self) -> float:
-        """Since the first failure after the last news; 0 without an error."""
+        """Return the seconds since the first failure after the last success, 0 if none."""
         return 0.0 if self.error is None else _loop_time() - self._failed_at
 
     def doubt(self) -> None:
-        """The store differs from the server: list again, after the next bookmark at the latest."""
+        """List again, after the next bookmark at the latest, because the store has diverged."""
         self._is_doubted = True
 
     async def _attempt(self) -> Outcome:
@@ -127,7 +127,7 @@ class Reflector(Generic[ObjectT]):
         return judge_list(state, version, self._draft.known_version)
 
     async def _read_pages(self, draft: Draft[ObjectT], continue_token: str) -> int:
-        """Returns the version of the list, which is that of each of its pages."""
+        """Read the pages and return the version of the list, which every page carries."""
         while True:
             page = await self._source.page(continue_token)
             async for items in batches(page.items, OBJECTS_WITHOUT_PAUSE):
@@ -138,7 +138,7 @@ class Reflector(Generic[ObjectT]):
             self._advance(PageRead(continue_token=continue_token))
 
     async def _adopt_list(self, version: int) -> None:
-        """Announces what differs in old and new taken together, and lets go of the old."""
+        """Replace the store by the list, then announce every object that differs."""
         before = self._writer.adopt_list(self._draft, version)
         store = self._writer.store
         keys = [*before, *(key for key, _ in store.items() if key not in before)]

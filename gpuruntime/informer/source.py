@@ -1,4 +1,4 @@
-"""The collection that an informer follows, and by which means."""
+"""The collection that an informer follows, and the client that reads it."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -16,13 +16,15 @@ from gpuruntime.models.kubernetes.resources import Resource
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# A page of large Pods decodes in about 10 ms, during which the loop stands still.
+# A page of large Pods decodes in about 10 ms, during which the loop is blocked.
 PAGE_LIMIT = 500
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Source(Generic[ObjectT]):
-    """`mirror` names it in metrics: one process may mirror two selections of a kind."""
+    """Source reads one collection. `mirror` names it in metrics, as a kind may be
+    mirrored twice.
+    """
 
     client: Client
     resource: Resource[ObjectT]
@@ -53,7 +55,7 @@ class Source(Generic[ObjectT]):
         )
 
     def of_metadata(self) -> "Source[PartialObject]":
-        """The same objects, of which the server is asked for the metadata only."""
+        """Return a source of the same objects that requests only their metadata."""
         resource = Resource(
             group=self.resource.group,
             version=self.resource.version,

@@ -1,4 +1,4 @@
-"""The objects of one kind and the indexes over them, as readers see them."""
+"""Store of the objects of one kind, with indexes."""
 
 from collections.abc import Callable, Collection, Hashable, ItemsView, Iterable, KeysView, Mapping
 from typing import Generic, TypeVar
@@ -8,7 +8,7 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# Under which values an object is found; a function of the object alone.
+# Returns the values under which an object is found. It depends on the object alone.
 Index = Callable[[ObjectT], Iterable[Hashable]]
 
 
@@ -20,7 +20,7 @@ def version_of(value: KubernetesObject) -> int:
 
 
 def version_number(text: str, subject: str) -> int:
-    """Versions of one collection are comparable as numbers."""
+    """Return the version as a number; versions of one collection are comparable as numbers."""
     try:
         return int(text)
     except ValueError as error:
@@ -35,7 +35,7 @@ def _no_number(text: str, subject: str) -> MalformedAnswerError:
 
 
 class Tables(Generic[ObjectT]):
-    """The objects and, per index, the objects under each value: always in step."""
+    """Tables hold the objects, and each index over them, always in step."""
 
     def __init__(self, indexes: Mapping[str, Index[ObjectT]]) -> None:
         self.objects: dict[Key, ObjectT] = {}
@@ -45,7 +45,7 @@ class Tables(Generic[ObjectT]):
         self._indexes = indexes
 
     def put(self, key: Key, new: ObjectT) -> ObjectT | None:
-        """Returns what it replaced."""
+        """Store the object; return the one that it replaced, or None."""
         old = self.objects.get(key)
         self.objects[key] = new
         for name, index in self._indexes.items():
@@ -61,7 +61,7 @@ class Tables(Generic[ObjectT]):
         return old
 
     def remove(self, key: Key) -> ObjectT | None:
-        """Returns what it removed."""
+        """Remove the object and return it, or None if it was not there."""
         old = self.objects.pop(key, None)
         if old is not None:
             for name, index in self._indexes.items():
@@ -69,7 +69,7 @@ class Tables(Generic[ObjectT]):
         return old
 
     def take_over(self, other: "Tables[ObjectT]") -> dict[Key, ObjectT]:
-        """Everything at once; returns the objects held before, which now are the caller's."""
+        """Replace everything at once; return the previous objects, which the caller then owns."""
         before = self.objects
         self.objects, self.indexed = other.objects, other.indexed
         return before
@@ -85,7 +85,7 @@ class Tables(Generic[ObjectT]):
 
 
 class Store(Generic[ObjectT]):
-    """What readers hold. Nothing is copied: a view is good until the reader's next await."""
+    """Read-only view of the tables. Nothing is copied: a result is valid until the next await."""
 
     def __init__(self, tables: Tables[ObjectT]) -> None:
         self._tables = tables

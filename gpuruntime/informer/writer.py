@@ -1,8 +1,8 @@
-"""The one writer of a store: it knows which versions are news, and tells the handlers.
+"""The only writer of a store: it decides which versions are newer, and calls the handlers.
 
-Three sources meet here: lists, events, and the answers to this process's own writes. Whatever
-their order, an object never goes back to an older version, and a deleted one does not come back
-unless it was created again. The store's update and the handlers' calls are one step.
+Changes come from lists, from events, and from the answers to this process's own writes. In any
+order, an object never returns to an older version. A deleted object does not come back unless it
+was created again. The store's update and the handlers' calls are one step.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,16 +16,17 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# The key, the object before (None: it is new) and the object now (None: it is gone). One that
-# was replaced by another of its name while nobody watched is told as one change.
+# Arguments: the key, the object before (None if it is new), the object now (None if it is
+# deleted). If an object was replaced by another of its name unobserved, it is announced as one
+# change.
 Handler = Callable[[Key, ObjectT | None, ObjectT | None], None]
 
-# The versions of that many latest deletions are kept, so that a late event revives nothing.
+# The versions of this many latest deletions are kept, so that a late event revives no object.
 MOST_TOMBSTONES = 4_096
 
 
 class Draft(Generic[ObjectT]):
-    """A list as far as it was read, kept beside the store that readers see."""
+    """A list as far as it was read, kept apart from the store until it is complete."""
 
     def __init__(
         self,
@@ -35,15 +36,15 @@ class Draft(Generic[ObjectT]):
         known_version: int,
     ) -> None:
         self.tables = tables
-        # The highest version seen anywhere before the first page was asked for.
+        # The highest version seen from any source before the first page was requested.
         self.known_version = known_version
-        # What this process wrote since then.
+        # Objects that this process wrote since then.
         self.written: dict[Key, ObjectT] = {}
         self._held = held
         self._compacted = compacted
 
     def add(self, items: Iterable[ObjectT]) -> None:
-        """An object that is held at the same version stays the same object."""
+        """Add a page's objects; one that is held at the same version stays the same instance."""
         for item in items:
             key = item.metadata.key
             held = self._held.get(key)
@@ -52,7 +53,10 @@ class Draft(Generic[ObjectT]):
 
 
 class Writer(Generic[ObjectT]):
-    """Nothing here awaits. While a list is read no event comes, but answers to writes may."""
+    """Writer applies changes without awaiting.
+
+    While a list is read, no events arrive, but answers to writes may.
+    """
 
     def __init__(
         self,
@@ -65,17 +69,17 @@ class Writer(Generic[ObjectT]):
         self._compacted = Interner(model)
         self._tables = Tables(indexes)
         self._draft: Draft[ObjectT] | None = None
-        # Every object is held as it was at this version or later: by the list, by events.
+        # Every object is held at this version or a later one: by the list, and by events.
         self._listed_version = 0
         self._told_version = 0
-        # The deletions among the events since the list, latest last.
+        # Deletions among the events since the list, the latest last.
         self._tombstones = Latest[Key, int](MOST_TOMBSTONES)
-        # The highest version seen anywhere, also in the answer to a write.
+        # The highest version seen from any source, including the answers to writes.
         self._known_version = 0
         self.store = Store(self._tables)
 
     def apply(self, change: Change[ObjectT]) -> int:
-        """Takes an event, unless it is old news; returns its version."""
+        """Apply an event unless the store is newer; return the event's version."""
         key, version = change.object.metadata.key, version_of(change.object)
         self.told(version)
         held = self.store.get(key)
@@ -87,14 +91,14 @@ class Writer(Generic[ObjectT]):
         return version
 
     def told(self, version: int) -> None:
-        """All changes up to this version have come."""
+        """Note that all changes up to this version have arrived."""
         self._told_version = max(self._told_version, version)
         self._known_version = max(self._known_version, version)
 
     def write_through(self, written: ObjectT) -> bool:
-        """Takes the answer to a write of our own, unless it is old news.
+        """Apply the answer to a write of this process, and return False if it is outdated.
 
-        An object that is not held, at a version which the events have passed, was deleted.
+        If the object is not held and the events have passed its version, it was deleted.
         """
         key, version = written.metadata.key, version_of(written)
         held = self.store.get(key)
@@ -107,16 +111,16 @@ class Writer(Generic[ObjectT]):
         return True
 
     def begin_list(self) -> Draft[ObjectT]:
-        """A draft begun earlier is forgotten."""
+        """Begin a new draft; an earlier one is dropped."""
         self._draft = Draft(
             self.store, Tables(self._indexes), self._compacted, self._known_version
         )
         return self._draft
 
     def adopt_list(self, draft: Draft[ObjectT], version: int) -> dict[Key, ObjectT]:
-        """The list becomes the store, all at once; returns the objects held until now.
+        """Replace the store by the list at once; return the objects held before.
 
-        Only to announce the differences is left to the caller: that may take long.
+        The caller announces the differences, because that may take long.
         """
         self._draft = None
         self._tombstones.clear()
@@ -132,7 +136,7 @@ class Writer(Generic[ObjectT]):
             handler(key, old, new)
 
     def _version_held(self, key: Key, held: ObjectT | None) -> int:
-        """The version that an event has to surpass."""
+        """Return the version that an event must exceed."""
         if held is not None:
             return version_of(held)
         return max(self._listed_version, self._tombstones.get(key, 0))

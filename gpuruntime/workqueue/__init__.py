@@ -1,1 +1,1 @@
-"""Keys in, keys out: deduplicated, delayed and backed off, one worker a key."""
+"""Work queues: deduplicated keys with delays and back-off, each for one worker at a time."""

@@ -1,4 +1,4 @@
-"""Keys that come due later: one heap and one timer of the loop for all of them."""
+"""Delayed keys: one heap and one timer of the loop for all of them."""
 
 import asyncio
 import heapq
@@ -8,27 +8,29 @@ from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
-# Below this many entries the heap is not worth clearing of those that no longer count.
+# A heap of at most this many entries is never cleared of outdated ones.
 _FEW_ENTRIES = 64
 
 
 class Delays(Generic[KeyT]):
-    """Calls `on_due` with each key at the earliest moment asked for; moments are loop time."""
+    """Delays calls `on_due` with each key at the earliest moment put for it, in loop time."""
 
     def __init__(self, on_due: Callable[[KeyT], None]) -> None:
         self._on_due = on_due
-        # The truth: when each waiting key comes due.
+        # The moment at which each waiting key is due. The heap may hold others, which are
+        # outdated.
         self._moments: dict[KeyT, float] = {}
-        # Every waiting key with its moment, and entries that no longer count: those whose moment
-        # is not the key's. At most twice as many as waiting keys, and a few.
+        # Every waiting key with its moment, and outdated entries, whose moment is not the key's
+        # any more. It holds at most twice as many entries as there are waiting keys, plus
+        # `_FEW_ENTRIES`.
         self._heap: list[tuple[float, int, KeyT]] = []
-        # Set while anything waits, and never later than the earliest moment.
+        # Set while any key waits, and never later than the earliest moment.
         self._timer: asyncio.TimerHandle | None = None
         # Breaks ties, so that keys are never compared.
         self._sequence = count()
 
     def put(self, key: KeyT, moment: float) -> None:
-        """A key that already waits keeps the earlier of its two moments."""
+        """Add the key; a key that already waits keeps the earlier of its two moments."""
         if self._moments.get(key, float("inf")) <= moment:
             return
         self._moments[key] = moment
@@ -69,7 +71,9 @@ class Delays(Generic[KeyT]):
         self._timer = asyncio.get_running_loop().call_at(earliest, self._come_due, earliest)
 
     def _come_due(self, moment: float) -> None:
-        """The loop may be early by its clock's resolution: the timer's own moment has come."""
+        """Hand over all due keys. The timer may fire early by the clock's resolution, but has
+        fired.
+        """
         self._timer = None
         now = max(moment, asyncio.get_running_loop().time())
         while self._heap and self._heap[0][0] <= now:

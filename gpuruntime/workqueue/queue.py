@@ -1,9 +1,9 @@
-"""The work queue: keys in, keys out, each with at most one worker at a time.
+"""The work queue: deduplicated keys, each handed out to at most one worker at a time.
 
-The contract is that of Kubernetes' own work queues. A key that is added while nobody works on it
-is handed out once, however often it was added. A key that is added while somebody works on it is
-handed out again after `done`: no change is ever missed, and none is worked on twice at once.
-Everything happens on one loop; nothing here is shared with other threads.
+It keeps the contract of client-go's work queues. A key added while no worker has it is handed out
+once, no matter how often it was added. A key added while a worker has it is handed out again after
+`done`. So no change is missed, and no key is processed twice at once. Everything runs on one loop;
+the queue is not thread-safe.
 """
 
 import asyncio
@@ -18,34 +18,34 @@ from gpuruntime.workqueue.delays import Delays
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
-# A remainder that only rounding leaves has to pass as well: put at the present moment, the key
-# would come back without any time gone, and be given the same remainder for ever.
+# Rounding may leave a tiny remainder of a delay. Without this minimum, the key would return at the
+# same loop time and receive the same remainder for ever.
 _LEAST_DELAY_SECONDS = 0.001
 
 
 class QueueShutDownError(GpuRuntimeError):
-    """No more keys: whoever works ends."""
+    """The queue is shut down; a worker that receives this ends."""
 
 
 class WorkQueue(Generic[KeyT]):
-    """Whoever calls `get` calls `done` with the same key, whatever became of the work.
+    """WorkQueue hands out keys. A worker calls `done` with each key that `get` returned.
 
-    All methods but `get` run without a pause, so that a store's update and its `add` are one step.
+    Only `get` awaits, so a store's update and its `add` are one step.
     """
 
     def __init__(self, name: str, *, meter: Meter = NullMeter()) -> None:
         self._name = name
         self._meter = meter
-        # Each key that has to be handed out, with the moment since when. It is in exactly one
-        # of ready, backlog and processing.
+        # Each key to hand out, with the loop time since when. It is in exactly one of ready,
+        # backlog and processing.
         self._dirty: dict[KeyT, float] = {}
-        # Dirty keys that nobody works on: the ready ones go before the backlog.
+        # Dirty keys that no worker has. Ready keys are handed out before the backlog.
         self._ready: OrderedDict[KeyT, None] = OrderedDict()
         self._backlog: OrderedDict[KeyT, None] = OrderedDict()
-        # Keys between get and done. One that is dirty as well comes back after done.
+        # Keys between get and done. A key that is dirty as well is offered again after done.
         self._processing: set[KeyT] = set()
-        # Those who wait in get, and cancelled ones. A woken one has left; it looks again when it
-        # runs.
+        # Callers that wait in get, cancelled ones included. A woken caller is not in it any more;
+        # it checks the lanes again when it runs.
         self._getters: deque[asyncio.Future[None]] = deque()
         self._delays: Delays[KeyT] = Delays(self.add)
         self._backoff: Backoff[KeyT] = Backoff()
@@ -57,18 +57,22 @@ class WorkQueue(Generic[KeyT]):
 
     @property
     def depth(self) -> int:
-        """Keys that could be handed out at once."""
+        """Return the number of keys that could be handed out at once."""
         return len(self._ready) + len(self._backlog)
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the next key of either lane has waited: no other has waited much longer."""
+        """Return how long the first key of either lane has waited; no other has waited much
+        longer.
+        """
         now = asyncio.get_running_loop().time()
         heads = [next(iter(lane)) for lane in (self._ready, self._backlog) if lane]
         return max((now - self._dirty[key] for key in heads), default=0.0)
 
     def add(self, key: KeyT, *, is_backlog: bool = False) -> None:
-        """A key of the backlog waits behind all others, until it is added as anything else."""
+        """Add a key. A backlog key waits behind all others, until it is added as an
+        ordinary one.
+        """
         if self._is_shut_down:
             return
         if key not in self._dirty:
@@ -81,7 +85,9 @@ class WorkQueue(Generic[KeyT]):
             self._ready[key] = None
 
     def add_after(self, key: KeyT, seconds: float) -> None:
-        """Of several delays the earlier one wins, and a hand-out in the meantime ends them all."""
+        """Add the key after a delay. The earliest delay wins, and handing out the key ends them
+        all.
+        """
         if self._is_shut_down:
             return
         if seconds <= 0:
@@ -91,17 +97,17 @@ class WorkQueue(Generic[KeyT]):
             self._delays.put(key, asyncio.get_running_loop().time() + delay)
 
     def add_rate_limited(self, key: KeyT, *, at_least_seconds: float = 0.0) -> float:
-        """Adds the key after its back-off, and returns that delay."""
+        """Add the key after its back-off, and return that delay in seconds."""
         seconds = max(self._backoff.next_delay_seconds(key), at_least_seconds)
         self.add_after(key, seconds)
         return seconds
 
     def forget(self, key: KeyT) -> None:
-        """The key's next failure is its first one again."""
+        """Reset the back-off: the key's next failure counts as its first."""
         self._backoff.forget(key)
 
     async def get(self) -> KeyT:
-        """The next key; raises QueueShutDownError as soon as the queue is shut down."""
+        """Return the next key; raise QueueShutDownError once the queue is shut down."""
         while not self._is_shut_down:
             if self._ready:
                 return self._hand_out(self._ready, "new")
@@ -116,7 +122,7 @@ class WorkQueue(Generic[KeyT]):
             self._offer(key, self._ready)
 
     def shut_down(self) -> None:
-        """Nothing is handed out or added any more; keys in hand may still be done."""
+        """Hand out and add no more keys. A worker may still call done for its key."""
         self._is_shut_down = True
         self._delays.clear()
         self._dirty.clear()
@@ -146,7 +152,8 @@ class WorkQueue(Generic[KeyT]):
             await getter
         except asyncio.CancelledError:
             if self.depth:
-                # Perhaps woken before it was cancelled: then the offer is somebody else's now.
+                # This caller may have been woken before it was cancelled, so another one takes the
+                # offer.
                 self._wake_one()
             raise
 

@@ -41,7 +41,7 @@ def unended(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def current_pod(pods: Iterable[Pod]) -> Pod | None:
-    """Return the newest Pod that is not being deleted, or None. A Pod that has ended comes last."""
+    """Return the newest Pod that is not being deleted, or None; ended ones come last."""
     living = (pod for pod in pods if pod.metadata.deletionTimestamp is None)
     return max(living, key=_currency, default=None)
 
@@ -104,7 +104,9 @@ def _crash(status: ContainerStatus) -> str:
 
 
 def _ends(status: ContainerStatus) -> int:
-    """Return how often the container has ended; the kubelet counts a restart when it starts again."""
+    """Return how often the container has ended; the kubelet counts a restart when it
+    starts again.
+    """
     return status.restartCount + (status.state.running is None)
 
 

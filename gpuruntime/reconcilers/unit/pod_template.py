@@ -69,7 +69,9 @@ def primary_port(unit: GPUUnit) -> Port | None:
 
 
 def has_worker(unit: GPUUnit, options: UnitOptions) -> bool:
-    """Return whether the Pod contains a worker; stock never does, even if its spec has a function."""
+    """Return whether the Pod contains a worker; stock never does, even if its spec has a
+    function.
+    """
     return unit.spec.is_function_worker and unit.metadata.namespace != options.stock_namespace
 
 

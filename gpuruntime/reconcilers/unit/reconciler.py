@@ -70,7 +70,9 @@ class UnitReconciler:
             return await self._reconcile(key)
 
     async def _reconcile(self, key: Key) -> Result:
-        """Read the unit again, since it may have changed while this reconcile waited for its lock."""
+        """Read the unit again, since it may have changed while this reconcile waited for
+        its lock.
+        """
         unit = self.caches.units.store.get(key)
         if unit is None or provenance.is_terminating(unit):
             return DONE

@@ -74,7 +74,9 @@ class Runner:
     meter: Meter = NullMeter()
 
     async def run(self, unit: GPUUnit, mounts: Mountable | None = None) -> Result:
-        """Keep all children; the status reports what the cluster refuses or another owner holds."""
+        """Keep all children; the status reports what the cluster refuses or another owner
+        holds.
+        """
         key = child_key(unit)
         if self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
@@ -124,7 +126,9 @@ class Runner:
         return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     def _again(self, unit: GPUUnit, seconds: float | None) -> Result:
-        """Return the earlier of two times: to check the Pod again, and to check a worker's Secret."""
+        """Return the earlier of two times: to check the Pod again, and to check a
+        worker's Secret.
+        """
         return Result.earliest(seconds, self.secrets.look_again_seconds(unit))
 
     async def _refused(self, unit: GPUUnit, error: ChildSyncError) -> Result:
@@ -190,7 +194,9 @@ class Runner:
     async def report(
         self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
     ) -> None:
-        """Write the status if it differs from the current one, then record metrics and an Event."""
+        """Write the status if it differs from the current one, then record metrics and an
+        Event.
+        """
         key = unit.metadata.key
         kept = deployment or self.deployment_of(unit)
         status = status_of(
@@ -249,7 +255,9 @@ class Runner:
         return is_unserved or self.policies.find(key) is None
 
     async def _is_alive(self, unit: GPUUnit) -> bool:
-        """Read the unit live: its children may be collected before its deletion reaches the cache."""
+        """Read the unit live: its children may be collected before its deletion reaches
+        the cache.
+        """
         try:
             live = await self.client.get(GPU_UNITS, unit.metadata.key)
         except NotFoundError:
@@ -273,7 +281,9 @@ class Runner:
             await self.services.drop(unit, key)
 
     async def _open_at_the_end(self, unit: GPUUnit, key: Key) -> None:
-        """Delete the NetworkPolicy after the last Pod; read Pods live, as the cache may lack some."""
+        """Delete the NetworkPolicy after the last Pod; read Pods live, as the cache may
+        lack some.
+        """
         if self.policies.owned(key, unit) is None or self.caches.pods_of(unit.metadata.key):
             return
         if not await self._live_pods(unit):
@@ -330,7 +340,9 @@ class Runner:
         return stock.status.nodeName if stock and is_own else unit.status.nodeName
 
     def _known_priority(self, name: str) -> str:
-        """Return the name if the PriorityClass exists; a Pod that names a missing one is refused."""
+        """Return the name if the PriorityClass exists; a Pod that names a missing one is
+        refused.
+        """
         return name if self.caches.priorities.store.get(Key("", name)) else ""
 
     def _cache_of(self, key: Key) -> Cache[GPUUnit]:

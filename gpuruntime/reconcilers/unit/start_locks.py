@@ -24,7 +24,9 @@ class StartLocks:
 
     @asynccontextmanager
     async def turn(self, unit: GPUUnit) -> AsyncIterator[None]:
-        """Hold the operation's lock around gate and start, so that no rival is judged in between."""
+        """Hold the operation's lock around gate and start, so that no rival is judged in
+        between.
+        """
         key = unit.metadata.key
         subject = provenance.operation_of(unit) or str(key)
         async with self._turns.of(subject), self.pause(key):

@@ -82,7 +82,9 @@ Gate: TypeAlias = Start | Wait | Lose | Remove | ClaimAgain
 
 
 def has_started(unit: GPUUnit, *, has_deployment: bool) -> bool:
-    """Return whether the unit ever started; the status remembers it if the Deployment is deleted."""
+    """Return whether the unit ever started; the status remembers it if the Deployment is
+    deleted.
+    """
     return has_deployment or unit.status.timeline.createdAt is not None
 
 

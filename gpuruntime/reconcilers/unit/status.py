@@ -145,7 +145,9 @@ def status_of(
 
 
 def _node_of(unit: GPUUnit, pod: Pod | None, *, runs: bool) -> str:
-    """Keep the last node while the unit runs: a new leader may see the Deployment before its Pod."""
+    """Keep the last node while the unit runs: a new leader may see the Deployment before
+    its Pod.
+    """
     if pod is not None:
         return pod.spec.nodeName
     return unit.status.nodeName if runs else ""
@@ -160,7 +162,9 @@ def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:
 
 
 def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
-    """Return the verdict on a unit that runs as it should while one of its storages has a fault."""
+    """Return the verdict on a unit that runs as it should while one of its storages has a
+    fault.
+    """
     return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
 
 
@@ -223,7 +227,9 @@ def _failure(deployment: Deployment, pods: tuple[Pod, ...]) -> PodFailure | None
 
 
 def _patience_left(failure: PodFailure, now: datetime) -> float:
-    """Return the seconds left of the patience; the Pod's clock may differ and can only shorten it."""
+    """Return the seconds left of the patience; the Pod's clock may differ and can only
+    shorten it.
+    """
     if failure.kind is not FailureKind.UNSCHEDULABLE or failure.since is None:
         return 0.0
     passed = (now - failure.since).total_seconds()
