@@ -25,7 +25,7 @@ async def test_stock_and_units_are_told_by_the_specs_of_pools_and_state() -> Non
     world.add_unit("stranger", specName="nobodys")
     async with living(world), managing(world) as manager:
         census = manager.reconcilers.census
-        await until(census.stock_units()["g2", "available"], equals(3))
+        await until(lambda: census.stock_units()["g2", "available"], equals(3))
         await becomes(world, "stranger", "Ready")
         spec = world.pool()["spec"]["specName"]
         assert census.stock_units() == {
