@@ -1,1 +1,1 @@
-"""The controllers of volumes, garbage, accounts and lost nodes."""
+"""The controllers of volumes, garbage, service accounts and lost nodes."""

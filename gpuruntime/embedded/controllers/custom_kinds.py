@@ -1,4 +1,4 @@
-"""Custom kinds as they come and go: each established one gets an informer over its metadata."""
+"""Custom kinds: each established definition gets an informer over its objects' metadata."""
 
 import asyncio
 from collections.abc import Callable
@@ -75,7 +75,7 @@ DEFINITIONS: Final = Resource(
 
 
 class CustomKinds:
-    """Whoever follows gets each informer before it runs."""
+    """The informers of custom kinds; `follow` receives each before it runs."""
 
     def __init__(
         self, client: Client, rng: Random, follow: Callable[[Informer[Any]], None]

@@ -1,4 +1,4 @@
-"""What is told about an object: notes that become Events."""
+"""Writes Kubernetes Events about objects of one kind."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ class Note:
 
 
 class EventWriter:
-    """Notes about objects of one kind, in the name of one component."""
+    """A writer of Events about objects of one kind, in the name of one component."""
 
     def __init__(self, recorder: EventRecorder, resource: Resource[Any]) -> None:
         self._recorder = recorder
         self._resource = resource
 
     def note(self, about: KubernetesObject, note: Note, *, field_path: str = "") -> None:
-        """Never waits; the field path names a container of a Pod."""
+        """Queue an Event without waiting; the field path names a container of a Pod."""
         reference = attrs.evolve(
             reference_to(self._resource, about.metadata), fieldPath=field_path
         )

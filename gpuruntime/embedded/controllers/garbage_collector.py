@@ -1,4 +1,4 @@
-"""The garbage collector: follows who owns what, over all kinds, and does what its rules ask."""
+"""The garbage collector: it tracks owners of all kinds and deletes what has lost its owners."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -30,12 +30,12 @@ from gpuruntime.models.kubernetes.resources import Resource
 from gpuruntime.workqueue.queue import WorkQueue
 
 WORKERS: Final = 4
-# An owner that the server has and the graph has not must come into view by then.
+# An owner that exists on the server but not in the graph must arrive within this time.
 LOOK_AGAIN_SECONDS: Final = 5.0
 
 
 class GarbageCollector:
-    """Follows the informers that it is given, whoever runs them."""
+    """The garbage collector over the informers that it follows; the caller runs them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -45,7 +45,7 @@ class GarbageCollector:
         self._controller = Controller("garbage", self._queue, self.reconcile, workers=WORKERS)
 
     def follow(self, informer: Informer[Any]) -> None:
-        """Before the informer runs."""
+        """Follow an informer; call this before the informer runs."""
         resource = informer.resource
         kind = (resource.api_version, resource.kind)
         self._resources[kind] = metadata_of(resource)
@@ -69,7 +69,7 @@ class GarbageCollector:
         return Result(LOOK_AGAIN_SECONDS) if present else DONE
 
     async def _is_there(self, owner: OwnerReference, namespace: str) -> bool:
-        """Of a kind that nobody knows nothing is ever missing."""
+        """Return whether the owner exists; owners of an unknown kind count as present."""
         resource = self._resources.get((owner.apiVersion, owner.kind))
         if resource is None:
             return True
@@ -128,13 +128,13 @@ class GarbageCollector:
         return on_change
 
     def _add_all(self, uids: Iterable[str]) -> None:
-        """In a fixed order, whatever order the set has."""
+        """Queue the uids in sorted order, so that runs are reproducible."""
         for uid in sorted(uids):
             self._queue.add(uid)
 
 
 def metadata_of(resource: Resource[Any]) -> Resource[PartialObject]:
-    """The same kind, read for its metadata alone."""
+    """Return the same kind, read only for its metadata."""
     return Resource(
         group=resource.group,
         version=resource.version,

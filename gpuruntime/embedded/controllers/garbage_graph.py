@@ -1,7 +1,7 @@
-"""Who belongs to whom, and what follows when an owner goes: a graph of all kinds, and its rules.
+"""The ownership graph of all kinds, and the rules for dependents of deleted owners.
 
 An owner that is not in the graph may only be late. So nothing is deleted for a missing owner
-before somebody has looked for it on the server: the rules name the owners to look for.
+before the server was asked: the rules name the owners to ask for.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ Kind: TypeAlias = tuple[str, str]  # apiVersion and kind
 
 @attrs.frozen(kw_only=True, slots=True)
 class Thing:
-    """An object, as far as ownership goes."""
+    """An object with its owners and finalizers."""
 
     kind: Kind
     key: Key
@@ -48,7 +48,7 @@ class Thing:
         return self.is_ending and ORPHAN in self.finalizers
 
     def blocks(self, owner_uid: str) -> bool:
-        """Whether that owner may not go before it."""
+        """Return whether the object blocks the deletion of that owner."""
         return any(each.uid == owner_uid and each.blockOwnerDeletion for each in self.owners)
 
 
@@ -60,7 +60,7 @@ class Delete:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Disown:
-    """The references to these owners are taken off."""
+    """Remove the references to these owners."""
 
     thing: Thing
     owner_uids: frozenset[str]
@@ -68,7 +68,7 @@ class Disown:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Release:
-    """A finalizer has done its duty."""
+    """Remove a finalizer whose work is done."""
 
     thing: Thing
     finalizer: str
@@ -79,21 +79,21 @@ Deed: TypeAlias = Delete | Disown | Release
 
 @attrs.frozen(kw_only=True, slots=True)
 class Judgement:
-    """What to do; or which owners to look for, before the rules are asked again."""
+    """The actions to take, or the owners to ask for before deciding again."""
 
     deeds: tuple[Deed, ...] = ()
     unseen: tuple[OwnerReference, ...] = ()
 
 
 class Graph:
-    """Every object that owns or is owned; nothing here awaits."""
+    """Every object that owns or is owned; no method awaits."""
 
     def __init__(self) -> None:
         self._things: dict[str, Thing] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
     def put(self, thing: Thing) -> set[str]:
-        """The uids to look at again because of this change."""
+        """Store the object, and return the uids to decide about again."""
         before = self._things.get(thing.uid)
         if before == thing:
             return set()
@@ -108,7 +108,9 @@ class Graph:
         return concerned | (self._waiting_owners(before) if before else set())
 
     def remove(self, uid: str) -> set[str]:
-        """The uids to look at again: its dependents, and owners that waited for it."""
+        """Remove the object, and return the uids of its dependents and of owners that waited for
+        it.
+        """
         thing = self._things.pop(uid, None)
         dependents = set(self._dependents.get(uid, ()))
         if thing is None:
@@ -141,7 +143,10 @@ class Graph:
 def judge(
     graph: Graph, uid: str, *, absent: Collection[str] = (), present: Collection[str] = ()
 ) -> Judgement:
-    """The absent are owners that somebody has looked for in vain, the present those found."""
+    """Decide about one object.
+
+    `absent` holds uids of owners that the server does not have, and `present` of those it has.
+    """
     thing = graph.get(uid)
     if thing is None:
         return Judgement()
@@ -160,7 +165,7 @@ def _orphaning(owner: Thing, dependents: Iterable[Thing]) -> Judgement:
 
 
 def _waiting(owner: Thing, dependents: list[Thing]) -> Judgement:
-    """Blocking dependents go first; then the owner is let go, and the others follow it."""
+    """Wait until no dependent blocks, then release the owner; the others are deleted later."""
     blocking = [each for each in dependents if each.blocks(owner.uid)]
     if not blocking:
         return Judgement(deeds=(Release(thing=owner, finalizer=FOREGROUND),))
@@ -170,7 +175,7 @@ def _waiting(owner: Thing, dependents: list[Thing]) -> Judgement:
 def _owned(
     thing: Thing, graph: Graph, absent: Collection[str], present: Collection[str]
 ) -> Judgement:
-    """One owner that stays is enough to stay."""
+    """Keep the object while one of its owners stays."""
     known = {owner.uid: graph.get(owner.uid) for owner in thing.owners}
     unseen = [uid for uid, found in known.items() if not found and uid not in (*absent, *present)]
     if unseen:

@@ -1,4 +1,4 @@
-"""The kinds that the controllers watch: one informer each, shared by whoever asks."""
+"""The kinds that the controllers watch: one informer each, shared by all controllers."""
 
 import asyncio
 from collections.abc import Hashable, Iterable
@@ -35,7 +35,7 @@ BY_NODE: Final = "node"
 
 
 class Informers:
-    """Handlers are added before `run`."""
+    """The shared informers; handlers must be added before `run`."""
 
     def __init__(self, client: Client, rng: Random) -> None:
         self._client = client
@@ -96,7 +96,7 @@ async def amend(
     *,
     subresource: str = "",
 ) -> None:
-    """Onto exactly the version that was seen; the answer is in the mirror at once."""
+    """Patch exactly the version that was read, and put the answer into the informer's store."""
     written = await client.patch(
         informer.resource,
         value.metadata.key,
@@ -110,7 +110,7 @@ async def amend(
 async def write_status(
     client: Client, informer: Informer[ObjectT], value: ObjectT, old: object, new: object
 ) -> bool:
-    """Only what differs is written; whether anything was."""
+    """Write the members of the status that differ, and return whether there were any."""
     patch = patch_between(wire(old), wire(new)) if old != new else {}
     if patch:
         await amend(client, informer, value, {"status": patch}, subresource="status")
@@ -118,7 +118,7 @@ async def write_status(
 
 
 def _claims(pod: Pod) -> Iterable[Hashable]:
-    """Under the keys of the claims that its volumes name."""
+    """Index a Pod under the keys of the claims that its volumes name."""
     sources = (volume.persistentVolumeClaim for volume in pod.spec.volumes)
     return [Key(pod.metadata.namespace, source.claimName) for source in sources if source]
 
@@ -129,16 +129,16 @@ def _claim_of(volume: PersistentVolume) -> Iterable[Hashable]:
 
 
 def _free_class(volume: PersistentVolume) -> Iterable[Hashable]:
-    """A volume that nobody has claimed is found under its class."""
+    """Index a volume without a claim under its class."""
     return [] if volume.spec.claimRef else [volume.spec.storageClassName]
 
 
 def _nodes(pod: Pod) -> Iterable[Hashable]:
-    """Under the key of the node that it was assigned to, if it was."""
+    """Index a Pod under the key of its node, if it is assigned."""
     return [Key("", pod.spec.nodeName)] if pod.spec.nodeName else []
 
 
 def _jobs(pod: Pod) -> Iterable[Hashable]:
-    """Under the key of its Job, which may be gone."""
+    """Index a Pod under the key of its Job, even if the Job is gone."""
     owner = pod.metadata.controller_owner
     return [Key(pod.metadata.namespace, owner.name)] if owner and owner.kind == "Job" else []

@@ -1,4 +1,4 @@
-"""Pods of nodes that are no more: failed and removed once their node has been away for a while."""
+"""Pods of deleted nodes: they fail and are deleted once their node has been gone for a while."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -17,7 +17,7 @@ from gpuruntime.models.kubernetes.conditions import Condition, with_condition
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.workqueue.queue import WorkQueue
 
-# A node that comes back within this time finds its Pods again.
+# If a node returns within this time, it keeps its Pods.
 QUARANTINE_SECONDS: Final = 40.0
 
 
@@ -66,7 +66,7 @@ class LostNodes:
             self._queue.add_after(key, QUARANTINE_SECONDS)
 
     def _on_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
-        """It may also have been sent to a node that never was."""
+        """Queue the Pod's node if it is missing; it may never have existed."""
         if new is not None and new.spec.nodeName:
             node = Key("", new.spec.nodeName)
             if node not in self._mirrors.nodes.store:

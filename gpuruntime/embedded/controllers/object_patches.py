@@ -1,4 +1,4 @@
-"""Values as Kubernetes writes them, without empty members, and the patch from one to the next."""
+"""Values as Kubernetes encodes them, without empty members, and patches between two of them."""
 
 from datetime import datetime
 from functools import cache
@@ -17,20 +17,20 @@ _SCALARS: Final = frozenset({str, bool, int, float, type(None)})
 
 
 def always(default: T) -> T:
-    """A member that is written also when it is empty: zero restarts, not ready."""
+    """Return a field that is written even if it is empty, such as zero restarts."""
     field: T = attrs.field(default=default, metadata={_ALWAYS: True})
     return field
 
 
 def wire(value: object) -> JsonObject:
-    """An attrs value as a body; members at their defaults stay out, as Go's omitempty has it."""
+    """Return the value as a body, without members at their defaults, as Go's omitempty does."""
     model: type = type(value)
     members = ((name, getattr(value, name), empty) for name, empty in _members(model))
     return {name: _plain(member) for name, member, empty in members if member not in (None, empty)}
 
 
 def patch_between(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The merge patch that makes new of old; empty when nothing differs."""
+    """Return the merge patch that turns old into new; it is empty if they are equal."""
     patch: JsonObject = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)
@@ -45,7 +45,7 @@ def patch_between(old: JsonObject, new: JsonObject) -> JsonObject:
 
 @cache
 def _members(model: type) -> tuple[tuple[str, object], ...]:
-    """Each member's name, and the value at which it stays out."""
+    """Return each member's name, and the value at which it is omitted."""
     return tuple(
         (each.name, None if _ALWAYS in each.metadata else default_of(each))
         for each in attrs.fields(model)

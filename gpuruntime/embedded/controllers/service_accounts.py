@@ -1,4 +1,4 @@
-"""Every namespace has a ServiceAccount `default`, which is there again when it was deleted."""
+"""The ServiceAccount `default` of every namespace, which is created again if it is deleted."""
 
 from typing import Final
 
@@ -41,7 +41,7 @@ class ServiceAccounts:
         try:
             await self._client.create(SERVICE_ACCOUNTS, body, namespace=namespace)
         except AlreadyExistsError:
-            return  # the mirror is about to show it
+            return  # the informer is about to show it
 
     def _on_namespace(
         self, key: Key, old: PartialObject | None, new: PartialObject | None

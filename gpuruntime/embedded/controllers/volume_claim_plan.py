@@ -1,7 +1,8 @@
-"""How a claim finds its volume: pure decisions, one write at a time.
+"""Pure decisions about claims and their volumes, one write at a time.
 
-A claim is bound in the order of Kubernetes: the volume names the claim, the claim names the
-volume, and then its status says so. Whatever is lost in between, the next look goes on from there.
+A claim is bound in the order of Kubernetes: first the volume names the claim, then the claim names
+the volume, then the claim's status is set. If a write is lost, the next reconcile continues from
+there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClaimView:
-    """The volumes are those that could suit the claim, or that it names, or that name it."""
+    """A claim with the volumes that suit it, that it names, or that name it."""
 
     claim: Claim
     volumes: tuple[PersistentVolume, ...] = ()
@@ -74,7 +75,7 @@ def next_for_claim(view: ClaimView, *, volumes_root: str) -> Step:
 
 
 def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
-    """The youngest of several."""
+    """Return the youngest of the classes marked as default, or None."""
     marked = [each for each in classes if each.metadata.annotations.get(DEFAULT_CLASS) == "true"]
     return max(marked, key=_age, default=None)
 
@@ -85,7 +86,7 @@ def _age(storage_class: StorageClass) -> tuple[float, str]:
 
 
 def _bound(view: ClaimView) -> Step:
-    """The claim names a volume; does the volume name the claim?"""
+    """Decide about a claim that names a volume, by whether the volume names the claim."""
     claim = view.claim
     volume = view.named(claim.spec.volumeName)
     is_completed = BIND_COMPLETED in claim.metadata.annotations
@@ -142,7 +143,7 @@ def _unbound(view: ClaimView, volumes_root: str) -> Step:
 
 
 def _suitable(view: ClaimView, *, may_choose: bool) -> PersistentVolume | None:
-    """A volume that names the claim, else the smallest free one that is large enough."""
+    """Return a volume that names the claim, else the smallest free one that is large enough."""
     for volume in view.volumes:
         reference = volume.spec.claimRef
         if reference is not None and _is_for(reference, view.claim):
@@ -229,7 +230,7 @@ def _reference_to(claim: Claim) -> JsonObject:
 
 
 def _claimed(volume: PersistentVolume, claim: Claim) -> Step:
-    """The volume names the claim; what the user has named before stays the user's doing."""
+    """Let the volume name the claim; a name set by a user is not marked as the controller's."""
     body: JsonObject = {"spec": {"claimRef": _reference_to(claim)}}
     if volume.spec.claimRef is None:
         body["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
@@ -253,7 +254,7 @@ def _status(claim: Claim, status: ClaimStatus) -> Step:
 
 
 def _is_for(reference: ClaimReference, claim: Claim) -> bool:
-    """By name alone as long as it carries no uid."""
+    """Return whether the reference names the claim, by name alone as long as it has no uid."""
     metadata = claim.metadata
     if (reference.namespace, reference.name) != (metadata.namespace, metadata.name):
         return False

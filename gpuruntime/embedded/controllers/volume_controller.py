@@ -1,4 +1,4 @@
-"""Claims and volumes: carries out, write by write, what their plans decide."""
+"""The controllers of claims and volumes: they carry out their plans, write by write."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -33,7 +33,7 @@ class Claims:
         self._mirrors = mirrors
         self._notary = EventWriter(recorder, CLAIMS)
         self._volumes_root = volumes_root
-        # What a claim that waits was told last, so that it hears it once.
+        # The last note of each waiting claim, so that it is recorded once.
         self._waiting: dict[Key, Note | None] = {}
         self._queue: WorkQueue[Key] = WorkQueue("claims")
         self._controller = Controller("claims", self._queue, self.reconcile, workers=WORKERS)
@@ -87,7 +87,7 @@ class Claims:
         try:
             created = await self._client.create(VOLUMES, step.body)
         except AlreadyExistsError:
-            return  # made by a write whose answer was lost
+            return  # created by a write whose answer was lost
         self._mirrors.volumes.write_through(created)
 
     def _rest(self, claim: Claim, step: Step) -> None:
@@ -106,7 +106,7 @@ class Claims:
     def _on_volume(
         self, key: Key, old: PersistentVolume | None, new: PersistentVolume | None
     ) -> None:
-        """Its claims, and if it is free whoever waits for one."""
+        """Queue the volume's claims, and if it is free all waiting claims."""
         for volume in (old, new):
             if volume is None:
                 continue
@@ -122,7 +122,7 @@ class Claims:
         self._add_all(self._waiting)
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """The last user of a claim that is being deleted lets it go."""
+        """Queue the claims of a finished Pod: one that is being deleted may now be released."""
         if old is not None and (new is None or new.is_finished):
             sources = (volume.persistentVolumeClaim for volume in old.spec.volumes)
             self._add_all(Key(key.namespace, source.claimName) for source in sources if source)
@@ -165,7 +165,7 @@ class Volumes:
 
 
 async def write_volume(client: Client, mirrors: Informers, step: Step) -> None:
-    """Does nothing for a volume that is gone: its event brings the next step."""
+    """Write the step's volume; if it is gone, do nothing: its event brings the next step."""
     volume = mirrors.volumes.store.get(Key("", step.volume))
     if volume is None:
         return

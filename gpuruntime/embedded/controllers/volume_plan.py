@@ -1,4 +1,4 @@
-"""What becomes of a volume: free, bound, released or gone; and the steps that claims take too."""
+"""Pure decisions about volumes, and the steps that plans of claims and volumes return."""
 
 from enum import StrEnum
 from typing import Final
@@ -25,7 +25,7 @@ class Write(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Step:
-    """The next write, if there is one: a body for a new volume, else a merge patch."""
+    """The next write, or none; the body is a new volume or a merge patch."""
 
     write: Write = Write.NOTHING
     volume: str = ""
@@ -37,7 +37,7 @@ REST: Final = Step()
 
 
 def next_for_volume(volume: PersistentVolume, claim: Claim | None) -> Step:
-    """The claim is the one of that name, whatever its uid."""
+    """Return the next step; `claim` is the claim with the referenced name, whatever its uid."""
     metadata, reference = volume.metadata, volume.spec.claimRef
     is_held = claim is not None and reference is not None and is_of(reference, claim)
     if metadata.deletionTimestamp is not None:
@@ -55,7 +55,7 @@ def next_for_volume(volume: PersistentVolume, claim: Claim | None) -> Step:
 
 
 def unprotected(write: Write, value: Claim | PersistentVolume) -> Step:
-    """Nothing uses it any more: it may go."""
+    """Remove the protection finalizers, because nothing uses the object any more."""
     present = value.metadata.finalizers
     kept = [each for each in present if each not in (CLAIM_PROTECTION, VOLUME_PROTECTION)]
     if len(kept) == len(present):

@@ -1,1 +1,1 @@
-"""The scheduler: which node takes which Pod, and who makes way."""
+"""The scheduler: it assigns Pods to nodes, and preempts less important ones."""

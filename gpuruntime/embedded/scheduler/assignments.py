@@ -1,4 +1,4 @@
-"""Who sits where, and to whom a place is promised: the scheduler's view of the cluster."""
+"""The scheduler's view of the cluster: which Pods are assigned and nominated to which nodes."""
 
 from collections.abc import Mapping
 
@@ -14,19 +14,19 @@ NOBODY: Mapping[str, Seat] = {}
 
 
 class Assignments:
-    """Kept in step by events and by what the scheduler has just decided; nothing here awaits."""
+    """Assigned and nominated Pods, kept current by events and decisions; no method awaits."""
 
     def __init__(self) -> None:
-        # The nodes there are.
+        # The existing nodes.
         self.rooms: dict[str, FreeResources] = {}
-        # Also those of nodes that are gone, or not there yet, while Pods sit in them.
+        # Includes nodes that are gone or not there yet while Pods are assigned to them.
         self._all_rooms: dict[str, FreeResources] = {}
         self._node_of: dict[str, str] = {}
         self._promised: dict[str, dict[str, Seat]] = {}
         self._promise_of: dict[str, str] = {}
 
     def put_node(self, facts: NodeFacts) -> bool:
-        """Whether that could make a difference to a waiting Pod."""
+        """Add or update a node; return whether that may matter to a waiting Pod."""
         room = self._all_rooms.setdefault(facts.name, FreeResources(facts))
         is_news = facts.name not in self.rooms or room.facts != facts
         room.facts = facts
@@ -37,7 +37,7 @@ class Assignments:
         self.rooms.pop(name, None)
 
     def seat(self, seat: Seat, node: str) -> None:
-        """A Pod that sits needs no promise any more."""
+        """Assign a Pod, which ends its nomination."""
         self.break_promise(seat.uid)
         if self._node_of.get(seat.uid, node) != node:
             self.unseat(seat.uid)
@@ -47,7 +47,7 @@ class Assignments:
         self._all_rooms[node].put(seat)
 
     def unseat(self, uid: str) -> bool:
-        """Whether it sat anywhere."""
+        """Remove a Pod's assignment; return whether it had one."""
         node = self._node_of.pop(uid, None)
         if node is None:
             return False
@@ -58,13 +58,13 @@ class Assignments:
         return uid in self._node_of
 
     def promise(self, seat: Seat, node: str) -> None:
-        """The place is kept for it against everyone who is not more important."""
+        """Keep room on the node for a Pod, except against Pods of higher priority."""
         self.break_promise(seat.uid)
         self._promised.setdefault(node, {})[seat.uid] = seat
         self._promise_of[seat.uid] = node
 
     def break_promise(self, uid: str) -> bool:
-        """Whether there was one."""
+        """Remove a Pod's nomination; return whether it had one."""
         node = self._promise_of.pop(uid, None)
         if node is None:
             return False
@@ -72,11 +72,11 @@ class Assignments:
         return True
 
     def promised_to(self, uid: str) -> str:
-        """The node, or nothing."""
+        """Return the node to which the Pod is nominated, or an empty text."""
         return self._promise_of.get(uid, "")
 
     def reserved(self, uid: str, needs: Needs) -> dict[str, tuple[Seat, ...]]:
-        """By node, the promises that this Pod has to respect."""
+        """Return by node the nominated Pods whose room this Pod must leave free."""
         return {
             node: found
             for node, seats in self._promised.items()
@@ -84,7 +84,7 @@ class Assignments:
         }
 
     def lesser_promises(self, node: str, priority: int) -> list[Seat]:
-        """Whoever is less important loses a promise to whoever takes the node by force."""
+        """Return the nominations that a preemptor of this priority ends on the node."""
         promised = self._promised.get(node, NOBODY)
         return [seat for seat in promised.values() if seat.priority < priority]
 

@@ -1,7 +1,7 @@
-"""Which nodes suit a Pod, which of them best, and the scheduler's words for those that do not.
+"""Nodes that fit a Pod, how well they fit, and the messages for those that do not.
 
-The rules and the texts are those of kube-scheduler: the first rule that a node fails gives its
-reasons, equal reasons are counted, and the counts are sorted as texts.
+Rules and texts are those of kube-scheduler. The first rule that a node fails gives its reasons,
+equal reasons are counted, and the counts are sorted as texts.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _WEIGHT_OF_AFFINITY: Final = 2
 
 @attrs.frozen(slots=True)
 class Obstacle:
-    """Why a Pod cannot go to a node; a final one stays, whichever Pods leave the node."""
+    """The reasons why a Pod does not fit a node; a final one holds even if other Pods leave."""
 
     reasons: tuple[str, ...]
     is_final: bool = False
@@ -38,12 +38,12 @@ _MISMATCHED: Final = Obstacle(
 
 
 def obstacle(needs: Needs, facts: NodeFacts, used: Mapping[str, int]) -> Obstacle | None:
-    """None when the Pod can go there."""
+    """Return the obstacle, or None if the Pod fits."""
     return _unsuitable(needs, facts) or _shortage(needs.requests, facts.allocatable, used)
 
 
 def refusal(obstacles: Iterable[Obstacle], node_count: int) -> str:
-    """The words for a Pod that can go nowhere."""
+    """Return the message for a Pod that fits no node."""
     counts = Counter(reason for each in obstacles for reason in each.reasons)
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     return f"0/{node_count} nodes are available: {listed}."
@@ -52,7 +52,7 @@ def refusal(obstacles: Iterable[Obstacle], node_count: int) -> str:
 def scores(
     needs: Needs, candidates: Iterable[tuple[NodeFacts, Mapping[str, int]]]
 ) -> dict[str, int]:
-    """The higher the better: what the Pod prefers, few soft taints, and much room left."""
+    """Return a score for each node by the Pod's preferences, soft taints and free resources."""
     judged = [
         (facts, _preference(needs, facts), _soft_taints(needs, facts), _free(needs, facts, used))
         for facts, used in candidates
@@ -110,7 +110,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _matches(term: NodeSelectorTerm, facts: NodeFacts) -> bool:
-    """A term without anything matches nothing."""
+    """Return whether the node matches; an empty term matches nothing."""
     if not term.matchExpressions and not term.matchFields:
         return False
     return all(_holds(each, facts.labels.get(each.key)) for each in term.matchExpressions) and all(
@@ -154,7 +154,7 @@ def _soft_taints(needs: Needs, facts: NodeFacts) -> int:
 
 
 def _free(needs: Needs, facts: NodeFacts, used: Mapping[str, int]) -> int:
-    """How much of cpu and memory would be left, in hundredths."""
+    """Return the share of cpu and memory that would stay free, in hundredths."""
     requested = dict(needs.requests)
     parts = [
         MOST * max(0, room - used.get(name, 0) - requested.get(name, 0)) // room

@@ -1,4 +1,4 @@
-"""What Pods take on nodes and what nodes have left: whole numbers, added and taken away."""
+"""Requests of Pods and free resources of nodes, in whole numbers."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -30,13 +30,16 @@ PREEMPTED: Final = "PreemptionByScheduler"
 
 @lru_cache(maxsize=16_384)
 def whole(resource: str, text: str | int | float) -> int:
-    """Thousandths of a cpu, whole units of everything else; always rounded up."""
+    """Return the amount, rounded up: thousandths of a cpu, whole units of other resources."""
     quantity = parse_quantity(str(text))
     return quantity.millis_rounded_up if resource == "cpu" else quantity.rounded_up
 
 
 def requests_of(spec: PodSpec) -> Requests:
-    """Main containers and sidecars run together, the others before them one by one."""
+    """Return the Pod's requests.
+
+    Main containers and sidecars run together; other init containers run before them, one by one.
+    """
     total: dict[str, int] = {}
     for container in spec.containers:
         _add(total, _asked_by(container))
@@ -56,7 +59,7 @@ def requests_of(spec: PodSpec) -> Requests:
 
 
 def _asked_by(container: Container) -> dict[str, int]:
-    """A limit without a request is a request."""
+    """Return the container's requests; a limit without a request counts as one."""
     amounts: Amounts = {**container.resources.limits, **container.resources.requests}
     return {name: whole(name, text) for name, text in amounts.items()}
 
@@ -72,7 +75,7 @@ def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 @attrs.frozen(kw_only=True, slots=True, cache_hash=True)
 class Needs:
-    """All of a Pod that decides where it may go: Pods of equal needs share every verdict."""
+    """Everything that decides where a Pod fits: Pods with equal needs get equal decisions."""
 
     requests: Requests
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -100,7 +103,7 @@ class Needs:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Seat:
-    """A Pod on a node, or one that is about to be there."""
+    """A Pod on a node, or about to be there."""
 
     uid: str
     key: Key
@@ -108,7 +111,7 @@ class Seat:
     requests: Requests
     started_at: datetime | None = None
     is_ending: bool = False
-    # It ends because something more important was given its place.
+    # It terminates because a more important Pod preempted it.
     is_preempted: bool = False
 
     @classmethod
@@ -127,7 +130,7 @@ class Seat:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeFacts:
-    """What a node is, whoever sits on it."""
+    """A node without its Pods."""
 
     name: str
     labels: Mapping[str, str]
@@ -155,7 +158,7 @@ class NodeFacts:
 
 
 class FreeResources:
-    """A node with its seats; what they take together is kept up to date, never recounted."""
+    """A node with its assigned Pods and the running sum of their requests."""
 
     def __init__(self, facts: NodeFacts) -> None:
         self.facts = facts
@@ -163,14 +166,14 @@ class FreeResources:
         self.used: dict[str, int] = {}
 
     def put(self, seat: Seat) -> None:
-        """In the place of what the same Pod had before."""
+        """Add a Pod, or replace its former entry."""
         if self.seats.get(seat.uid) != seat:
             self.remove(seat.uid)
             self.seats[seat.uid] = seat
             self._count(seat.requests, 1)
 
     def remove(self, uid: str) -> None:
-        """Does nothing when it is not there."""
+        """Remove a Pod; do nothing if it is absent."""
         seat = self.seats.pop(uid, None)
         if seat is not None:
             self._count(seat.requests, -1)
@@ -181,7 +184,7 @@ class FreeResources:
 
 
 def with_seats(used: Mapping[str, int], seats: Iterable[Seat]) -> dict[str, int]:
-    """A copy of what is used, with these seats on top."""
+    """Return a copy of the used amounts plus those of the given Pods."""
     return _with(used, seats, 1)
 
 

@@ -1,4 +1,4 @@
-"""The scheduler's decision about one Pod: a place, an eviction that makes one, or a refusal."""
+"""The decision about one Pod: a node, a preemption, or a refusal."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -16,7 +16,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 
 @attrs.frozen(slots=True)
 class Place:
-    """The claims are those that wait for this Pod to choose a node."""
+    """The Pod fits a node; the claims are those that wait until the Pod's node is chosen."""
 
     node: str
     claims: tuple[Claim, ...] = ()
@@ -24,7 +24,7 @@ class Place:
 
 @attrs.frozen(slots=True)
 class Forced:
-    """The words are those for the time until the victims have left."""
+    """Other Pods must leave; the message is for the time until they have left."""
 
     eviction: Eviction
     words: str
@@ -33,7 +33,7 @@ class Forced:
 @attrs.frozen(slots=True)
 class Refused:
     words: str
-    # The victims of an earlier decision are still leaving.
+    # The victims of an earlier decision are still terminating.
     keeps_promise: bool = False
 
 
@@ -43,7 +43,7 @@ Decision: TypeAlias = Place | Forced | Refused
 def place(
     uid: str, needs: Needs, seating: Assignments, claims: "tuple[Claim, ...] | str", rng: Random
 ) -> Decision:
-    """The claims are what `unbound_claims` has found; its text is a refusal."""
+    """Decide about one Pod; `claims` is the result of `unbound_claims`, a text being a refusal."""
     if not seating.rooms:
         return Refused(NO_NODES)
     if isinstance(claims, str):
@@ -78,7 +78,7 @@ def unbound_claims(
     claim_of: Callable[[Key], Claim | None],
     class_of: Callable[[str], StorageClass | None],
 ) -> tuple[Claim, ...] | str:
-    """The claims that wait for a node, or why the Pod cannot go anywhere yet."""
+    """Return the claims that wait for a node, or why the Pod cannot be placed yet."""
     waiting = []
     for key in keys:
         claim = claim_of(key)

@@ -1,4 +1,4 @@
-"""What the scheduler writes: bindings, refusals, promises, evictions; and what it says of them."""
+"""The scheduler's writes to Pods and claims: bindings, refusals, nominations and evictions."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -25,7 +25,7 @@ ATTEMPTS: Final = 5
 
 
 class SchedulerWrites:
-    """Pods are written as they are now: whoever asks may hold an older version."""
+    """The scheduler's writes; each goes to the current Pod, as the caller's may be older."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SchedulerWrites:
         await amend(self._client, self._mirrors.claims, claim, patch)
 
     async def refuse(self, pod: Pod, words: str, *, nominated: str) -> None:
-        """The nominated node is the one that the Pod waits for, if there is one."""
+        """Record why the Pod was not placed; `nominated` is the node it waits for, or empty."""
         refused = Condition(
             type=SCHEDULED,
             status="False",
@@ -85,7 +85,7 @@ class SchedulerWrites:
         self._notary.note(victim, Note("Preempted", words))
 
     async def _condition(self, pod: Pod, condition: Condition, *, nominated: str) -> None:
-        """Others write conditions too: after a conflict it is tried on what they made of it."""
+        """Set a condition; after a conflict, retry on the live Pod."""
         for attempt in range(ATTEMPTS):
             present = self._present(pod) if not attempt else await self._live(pod)
             conditions = with_condition(present.status.conditions, condition, now=self._now())

@@ -1,4 +1,4 @@
-"""Who has to leave so that a more important Pod finds a place: as little as possible."""
+"""Preemption: the least harmful set of Pods that must leave for a more important one."""
 
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -25,7 +25,7 @@ _NO_VICTIMS: Final = Obstacle(("No preemption victims found for incoming pod",))
 
 @attrs.frozen(slots=True)
 class Eviction:
-    """The victims leave, the node is the Pod's when they have left."""
+    """A node, and the Pods that must leave it before the preemptor can be assigned."""
 
     node: str
     victims: tuple[Seat, ...]
@@ -39,9 +39,10 @@ def preempt(
     reserved: Mapping[str, tuple[Seat, ...]],
     nominated: str = "",
 ) -> Eviction | str:
-    """The obstacles are those met on each node; a text says why nobody has to leave.
+    """Return the least harmful eviction, or a text that says why there is none.
 
-    Reserved are, by node, the seats of Pods at least as important that were promised a place.
+    `obstacles` holds the obstacle of each node. `reserved` holds by node the nominated Pods that
+    are at least as important.
     """
     if not needs.may_preempt:
         return NEVER
@@ -73,7 +74,9 @@ def _waits_for_victims(needs: Needs, room: FreeResources | None) -> bool:
 def _victims(
     needs: Needs, room: FreeResources, reserved: Iterable[Seat]
 ) -> tuple[Seat, ...] | Obstacle:
-    """Everyone less important is asked to leave, and the most important may stay if they fit."""
+    """Return the Pods that must leave; of all less important ones, the most important stay if they
+    fit.
+    """
     lower = [seat for seat in room.seats.values() if seat.priority < needs.priority]
     if not lower:
         return _NO_VICTIMS
@@ -92,22 +95,22 @@ def _victims(
 
 
 def _importance(seat: Seat) -> tuple[int, float, str]:
-    """The most important first; of equals the one that has run longest."""
+    """Sort the most important first, of equals the one that has run longest."""
     return -seat.priority, _began(seat), seat.uid
 
 
 def _harm(eviction: Eviction) -> tuple[object, ...]:
-    """Least first: the highest priority, the priorities together, how many, how long they ran."""
+    """Sort by harm: highest priority, sum of priorities, number, and how long they have run."""
     priorities = [seat.priority for seat in eviction.victims]
     highest = max(priorities, default=0)
     first_began = min(
         (_began(seat) for seat in eviction.victims if seat.priority == highest), default=0.0
     )
-    # Kubernetes lifts priorities above zero, so that more victims are always more harm.
+    # Kubernetes shifts priorities above zero, so that more victims are always more harm.
     lifted = sum(priority + 2**31 for priority in priorities)
     return highest, lifted, len(priorities), -first_began, eviction.node
 
 
 def _began(seat: Seat) -> float:
-    """Whoever has not begun yet has run shortest."""
+    """Return the start time; a Pod that has not started counts as the youngest."""
     return seat.started_at.timestamp() if seat.started_at else inf

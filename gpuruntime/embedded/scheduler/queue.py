@@ -1,7 +1,8 @@
-"""The scheduler's queue: Pods that wait, in lanes of those that would all get the same answer.
+"""The scheduling queue: waiting Pods, in groups that would all get the same decision.
 
-The most important Pod comes first, of equals the one that has waited longest. A lane whose first
-Pod was refused rests as a whole until something changes: a thousand Pods alike cost one look.
+The most important Pod comes first, of equals the one that has waited longest. If the first Pod of
+a group is refused, the whole group waits until something changes: a thousand equal Pods cost one
+decision.
 """
 
 import heapq
@@ -11,7 +12,7 @@ from typing import TypeAlias
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.node_resources import Needs
 
-# What Pods need, and the node that was promised to them.
+# The needs of a group's Pods, and the node to which they are nominated.
 LaneKey: TypeAlias = tuple[Needs, str]
 
 
@@ -19,9 +20,9 @@ class Lane:
     def __init__(self, needs: Needs, nominated: str) -> None:
         self.needs = needs
         self.nominated = nominated
-        # The one that has waited longest comes first.
+        # The Pod that has waited longest comes first.
         self.pods: dict[str, Pod] = {}
-        # What all Pods but the untold ones have heard.
+        # The message that all Pods but the unreported ones have received.
         self.verdict = ""
         self.untold: dict[str, None] = {}
         self.is_ready = False
@@ -31,7 +32,7 @@ class Lane:
         return self.needs, self.nominated
 
     def hear(self, verdict: str) -> list[Pod]:
-        """The Pods to which this is news."""
+        """Set the message, and return the Pods that have not received it yet."""
         news = self.untold if verdict == self.verdict else self.pods
         told = [self.pods[uid] for uid in news]
         self.verdict = verdict
@@ -40,7 +41,7 @@ class Lane:
 
 
 class SchedulingQueue:
-    """Nothing here awaits."""
+    """The groups and their order; no method awaits."""
 
     def __init__(self) -> None:
         self._lanes: dict[LaneKey, Lane] = {}
@@ -50,7 +51,7 @@ class SchedulingQueue:
         self._heap: list[tuple[int, int, int, Lane]] = []
 
     def put(self, pod: Pod, needs: Needs, nominated: str, *, is_ready: bool = True) -> bool:
-        """Whether it is new to its lane; a Pod that changes lanes keeps its place in time."""
+        """Add a Pod and return whether it is new to its group; it keeps its time in the queue."""
         uid = pod.metadata.uid
         lane = self._lane_of.get(uid)
         if lane is not None and lane.key == (needs, nominated):
@@ -68,7 +69,7 @@ class SchedulingQueue:
         return True
 
     def remove(self, uid: str) -> None:
-        """Does nothing when it is not there."""
+        """Remove a Pod; do nothing if it is absent."""
         lane = self._lane_of.pop(uid, None)
         if lane is None:
             return
@@ -79,7 +80,7 @@ class SchedulingQueue:
             del self._lanes[lane.key]
 
     def rouse(self, lane: Lane) -> None:
-        """Its next Pod is looked at again."""
+        """Make the group ready for a decision about its first Pod."""
         if lane.is_ready or not lane.pods:
             return
         lane.is_ready = True
@@ -92,7 +93,7 @@ class SchedulingQueue:
             self.rouse(lane)
 
     def next(self) -> Lane | None:
-        """The lane to serve; it rests until it is roused again."""
+        """Return the next group; it then waits until it is activated again."""
         while self._heap:
             lane = heapq.heappop(self._heap)[-1]
             lane.is_ready = False

@@ -1,7 +1,7 @@
-"""The scheduler: gives every waiting Pod a node as soon as there is one, the important ones first.
+"""The scheduler: it assigns each waiting Pod to a node as soon as one fits, important Pods first.
 
-One task decides about one Pod after the other; between a decision and what is seen of it, the
-seating already counts with it. What could make room wakes the task, and nothing else does.
+One task decides about one Pod at a time. Each decision counts at once, before its events arrive.
+The task only wakes for changes that may make room.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Scheduler:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            # Everything that has happened by now is known before the first decision.
+            # Handle all pending events before the first decision.
             await asyncio.sleep(0)
             await self._bind_all()
             while (lane := self._lanes.next()) is not None:
@@ -77,7 +77,7 @@ class Scheduler:
                 await self._bind_all()
 
     async def _serve(self, lane: Lane) -> None:
-        """One decision, for the Pod that has waited longest."""
+        """Decide about the group's Pod that has waited longest."""
         uid, pod = next(iter(lane.pods.items()))
         decision = self._decide(uid, lane)
         try:
@@ -131,7 +131,7 @@ class Scheduler:
                 await self._writes.evict(victim, by=pod, node=node)
 
     async def _refuse(self, lane: Lane, decision: Refused) -> None:
-        """All Pods of the lane would hear the same."""
+        """Record the refusal for all Pods of the group, which share it."""
         nominated = lane.nominated if decision.keeps_promise else ""
         for pod in lane.hear(decision.words):
             if not nominated and self._seating.break_promise(pod.metadata.uid):
@@ -153,7 +153,7 @@ class Scheduler:
                 self._try_again(pod, error)
 
     def _try_again(self, pod: Pod, error: KubeError) -> None:
-        """As if nothing had been decided; whoever is gone by then is not looked at."""
+        """Undo the decision and retry later, unless the Pod is gone by then."""
         key, uid = pod.metadata.key, pod.metadata.uid
         log.info("pod not scheduled yet", pod=str(key), error=str(error))
         self._for_claims.pop(uid, None)
@@ -173,7 +173,7 @@ class Scheduler:
             self._rouse_all()
 
     def _on_claim(self, key: Key, old: Claim | None, new: Claim | None) -> None:
-        """Pods that have chosen a node go there as soon as their volumes are bound."""
+        """Bind Pods with a chosen node as soon as their claims are bound."""
         if new is None or (old is not None and is_bound(new) == is_bound(old)):
             return
         for pod in self._mirrors.pods.store.by_index(BY_CLAIM, key):
@@ -215,7 +215,7 @@ class Scheduler:
             self._seating.seat(Seat.of(pod, self._needs_of(pod)), pod.spec.nodeName)
 
     def _wait(self, pod: Pod) -> None:
-        """One that was just placed waits for nothing but the news of it."""
+        """Queue the Pod, unless it was just placed and only its event is pending."""
         uid = pod.metadata.uid
         if self._seating.is_seated(uid):
             return
@@ -223,7 +223,7 @@ class Scheduler:
             self._wake.set()
 
     def _vacate(self, uid: str) -> None:
-        """A seat or a promise less is room for others."""
+        """Remove assignment and nomination; if there was one, others may have room."""
         if self._seating.break_promise(uid) | self._seating.unseat(uid):
             self._rouse_all()
 
@@ -232,7 +232,7 @@ class Scheduler:
         self._wake.set()
 
     def _needs_of(self, pod: Pod) -> Needs:
-        """Read once for every generation of the Pod's spec."""
+        """Return the Pod's needs, computed once per generation."""
         metadata = pod.metadata
         known = self._needs.get(metadata.uid)
         if known is None or known[0] != metadata.generation:

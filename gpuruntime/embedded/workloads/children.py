@@ -1,4 +1,4 @@
-"""Which object made which: the references that children carry, and what a child is made of."""
+"""Children of workloads: their owner references, Pods from templates, and template hashes."""
 
 from functools import lru_cache
 from hashlib import sha256
@@ -12,7 +12,7 @@ from gpuruntime.models.kubernetes.resources import Resource
 BY_OWNER: Final = "owner"
 TEMPLATE_HASH: Final = "pod-template-hash"
 
-# Without vowels and look-alikes, so that no hash is a word.
+# No vowels and look-alikes, so that no hash is a word.
 _SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LENGTH: Final = 10
 
@@ -29,7 +29,7 @@ def controller_reference(resource: Resource[Any], owner: KubernetesObject) -> Js
 
 
 def owner_uids(child: KubernetesObject) -> tuple[str, ...]:
-    """An index: children are found under the uid of their controller."""
+    """Index a child under the uid of its controller."""
     owner = child.metadata.controller_owner
     return (owner.uid,) if owner else ()
 
@@ -42,7 +42,7 @@ def pod_of(
     labels: dict[str, str] | None = None,
     finalizers: tuple[str, ...] = (),
 ) -> JsonObject:
-    """A Pod of that template, named after its owner; labels are added to the template's."""
+    """Return a Pod of the template, named after its owner; `labels` add to the template's."""
     described = template.get("metadata")
     metadata = dict(described) if isinstance(described, dict) else {}
     metadata["generateName"] = f"{owner.metadata.name}-"
@@ -57,7 +57,7 @@ def pod_of(
 
 @lru_cache(maxsize=8_192)
 def template_hash(template: bytes) -> str:
-    """Equal for equal templates, whatever the order of their members."""
+    """Return the hash of a template, which does not depend on the order of its members."""
     number = int.from_bytes(sha256(encode_canonical(decode_object(template))).digest()[:8])
     signs = []
     for _ in range(_LENGTH):

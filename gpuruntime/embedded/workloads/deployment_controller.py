@@ -1,4 +1,4 @@
-"""Deployments and their ReplicaSets: carries out the rollout that the plan decides."""
+"""The controller of Deployments: it carries out the rollout that the plan decides."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -72,7 +72,7 @@ class Deployments:
         return Result(seconds_to_deadline(reported, now=now))
 
     def _observe(self, deployment: Deployment) -> Observed:
-        """Pods are counted only where they matter: nothing starts beside them."""
+        """Observe the Deployment; Pods are counted only for Recreate, which awaits their end."""
         sets = self._mirrors.replica_sets.store.by_index(BY_OWNER, deployment.metadata.uid)
         is_recreate = deployment.spec.strategy.type == "Recreate"
         return Observed(
@@ -88,7 +88,7 @@ class Deployments:
         return sum(not pod.is_finished for pod in pods)
 
     async def _act(self, deployment: Deployment, plan: Plan) -> str:
-        """The name of the ReplicaSet that was created; empty if none was."""
+        """Carry out the plan; return the name of the created ReplicaSet, or an empty text."""
         for amendment in plan.amendments:
             await self._amend(deployment, amendment)
         for replica_set in plan.removals:
@@ -122,7 +122,7 @@ class Deployments:
         self._notary.note(deployment, Note("ScalingReplicaSet", message))
 
     async def _report(self, observed: Observed, status: DeploymentStatus) -> None:
-        """The revision goes with the status: an annotation of its own would raise a generation."""
+        """Write status and revision in one patch: a separate annotation raises the generation."""
         deployment, new = observed.deployment, observed.new
         if status == deployment.status:
             return
@@ -135,7 +135,7 @@ class Deployments:
         )
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
-        """Its own status is no news to it."""
+        """Queue the Deployment if its generation changed: its own status is no news."""
         if old is None or new is None or old.metadata.generation != new.metadata.generation:
             self._queue.add(key)
 
@@ -146,7 +146,9 @@ class Deployments:
             self._queue.add(Key(key.namespace, owner.name))
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """The last Pod of an old template may be what its Deployment waits for."""
+        """Queue the Deployment of an ended Pod: Recreate waits for the last Pod of an old
+        template.
+        """
         owner = old.metadata.controller_owner if old else None
         if owner is None or not (new is None or new.is_finished):
             return

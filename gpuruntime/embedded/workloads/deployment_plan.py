@@ -1,7 +1,7 @@
-"""What a Deployment asks of its ReplicaSets: pure decisions of the rollout, one step at a time.
+"""Pure decisions about a Deployment's ReplicaSets, one step of the rollout at a time.
 
-Every step is decided on what is seen, and is safe to decide again: whoever carries it out looks
-at the outcome and asks for the next one.
+Every step is decided from what is observed and is safe to decide again. After a step the
+controller observes the result and asks for the next one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,11 +30,11 @@ OWN_ANNOTATIONS: Final = frozenset(
 
 @attrs.frozen(kw_only=True, slots=True)
 class Observed:
-    """The ReplicaSets are those that the Deployment owns, the oldest first."""
+    """A Deployment with the ReplicaSets that it owns, the oldest first."""
 
     deployment: Deployment
     replica_sets: tuple[ReplicaSet, ...] = ()
-    # By the uid of a ReplicaSet: Pods of it that have not ended, also those on their way out.
+    # The number of Pods that have not ended, terminating ones included, by the ReplicaSet's uid.
     live_pods: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
@@ -43,7 +43,7 @@ class Observed:
 
     @property
     def new(self) -> ReplicaSet | None:
-        """The ReplicaSet of the present template."""
+        """Return the ReplicaSet of the current template, or None."""
         wanted = self.hash
         found = (
             each for each in self.replica_sets if each.metadata.labels.get(TEMPLATE_HASH) == wanted
@@ -58,7 +58,7 @@ class Observed:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Amendment:
-    """A ReplicaSet gets another size, other annotations, or both."""
+    """A change of a ReplicaSet's size, its annotations, or both."""
 
     replica_set: ReplicaSet
     replicas: int
@@ -108,7 +108,9 @@ def revision_of(replica_set: ReplicaSet) -> int:
 
 
 def _only_scaled(observed: Observed) -> Plan:
-    """A paused rollout changes its size where that is one ReplicaSet's, and nothing else."""
+    """Decide about a paused Deployment: only its size changes, and only with one active
+    ReplicaSet.
+    """
     active = [each for each in observed.replica_sets if each.spec.replicas]
     if len(active) > 1 or not observed.replica_sets:
         return Plan()
@@ -117,7 +119,7 @@ def _only_scaled(observed: Observed) -> Plan:
 
 
 def _must_end_first(observed: Observed) -> bool:
-    """Nothing of the new template starts while anything of an old one is there."""
+    """Return whether old Pods exist: Recreate starts no new ones before they are gone."""
     return any(
         each.spec.replicas or observed.live_pods.get(each.metadata.uid) for each in observed.old
     )
@@ -133,7 +135,10 @@ def _size_of_new(observed: Observed) -> int:
 
 
 def _sizes_of_old(observed: Observed) -> dict[str, int]:
-    """First the Pods that serve nobody go, then as many others as availability allows."""
+    """Return the sizes of old ReplicaSets.
+
+    Unavailable Pods are removed first, then as many others as availability permits.
+    """
     sizes = {each.metadata.uid: each.spec.replicas for each in observed.old}
     room = _most_to_remove(observed)
     for each in observed.old:
@@ -151,7 +156,7 @@ def _sizes_of_old(observed: Observed) -> dict[str, int]:
 
 
 def _most_to_remove(observed: Observed) -> int:
-    """New Pods that are not available yet take the place of old ones that were let go."""
+    """Return how many Pods may go; new Pods that are not available yet count against it."""
     new = observed.new
     starting = new.spec.replicas - new.status.availableReplicas if new else 0
     return _sum_of_sizes(observed) - _least_available(observed.deployment) - starting
@@ -170,7 +175,7 @@ def _sum_of_sizes(observed: Observed) -> int:
 
 
 def _fenceposts(deployment: Deployment) -> tuple[int, int]:
-    """Surge is rounded up, what may be missing down; both zero would never move."""
+    """Return surge (rounded up) and unavailable (rounded down); both zero would never progress."""
     spec = deployment.spec
     if spec.strategy.type == "Recreate":
         return 0, 0
@@ -189,7 +194,7 @@ def _count(number: int | str, total: int, *, is_rounded_up: bool) -> int:
 
 
 def _scaled(observed: Observed, sizes: Mapping[str, int]) -> Plan:
-    """The amendments for whatever differs from these sizes, and from the annotations due."""
+    """Return the amendments of sizes and annotations that differ."""
     amendments = []
     for each in observed.replica_sets:
         size = sizes.get(each.metadata.uid, each.spec.replicas)
@@ -202,7 +207,7 @@ def _scaled(observed: Observed, sizes: Mapping[str, int]) -> Plan:
 def _annotations_due(
     observed: Observed, replica_set: ReplicaSet, *, is_scaled: bool
 ) -> dict[str, str]:
-    """The new ReplicaSet follows its Deployment; an old one only remembers its last sizes."""
+    """Return the annotations to set; an old ReplicaSet only gets its last sizes."""
     wanted: dict[str, str] = {}
     if is_scaled or replica_set.spec.replicas:
         wanted |= _sizes_annotated(observed.deployment)
@@ -224,7 +229,7 @@ def _copied(deployment: Deployment) -> dict[str, str]:
 
 
 def _revision_annotated(observed: Observed) -> dict[str, str]:
-    """A template that comes back gets the next revision, and keeps those it had."""
+    """Return the revision; a template that returns gets the next one and keeps its history."""
     latest_old = max((revision_of(each) for each in observed.old), default=0)
     new = observed.new
     if new is None:
@@ -239,7 +244,7 @@ def _revision_annotated(observed: Observed) -> dict[str, str]:
 
 
 def _expired(observed: Observed) -> tuple[ReplicaSet, ...]:
-    """Empty ones beyond the history limit, the lowest revisions first."""
+    """Return the empty ReplicaSets beyond the history limit, lowest revisions first."""
     empty = [
         each
         for each in observed.old

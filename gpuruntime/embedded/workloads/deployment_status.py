@@ -1,4 +1,4 @@
-"""A Deployment's status: a function of its ReplicaSets, its last status and the moment."""
+"""The status of a Deployment, derived from its ReplicaSets, its last status and the time."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,7 +22,7 @@ NO_DEADLINE: Final = 2**31 - 1
 
 
 def deployment_status(observed: Observed, *, now: datetime, created: str = "") -> DeploymentStatus:
-    """The name is that of a ReplicaSet created just now."""
+    """Return the status; `created` names a ReplicaSet created in this pass."""
     deployment = observed.deployment
     counted = _counted(observed)
     conditions = updated_conditions(
@@ -35,7 +35,7 @@ def deployment_status(observed: Observed, *, now: datetime, created: str = "") -
 
 
 def seconds_to_deadline(observed: Observed, *, now: datetime) -> float | None:
-    """When a rollout that does not move is late; None when there is nothing to wait for."""
+    """Return the seconds until a rollout without progress is late, or None if none is due."""
     deployment = observed.deployment
     progressing = find_condition(deployment.status.conditions, PROGRESSING)
     if (
@@ -86,7 +86,7 @@ def _available(observed: Observed, counted: DeploymentStatus) -> WorkloadConditi
 def _progressing(
     observed: Observed, counted: DeploymentStatus, now: datetime
 ) -> WorkloadCondition | None:
-    """None leaves the condition as it is."""
+    """Return the Progressing condition, or None to leave it unchanged."""
     deployment, new = observed.deployment, observed.new
     before = find_condition(deployment.status.conditions, PROGRESSING)
     if deployment.spec.paused:
@@ -150,7 +150,7 @@ def _unknown(reason: str, message: str) -> WorkloadCondition:
 
 
 def _with_failure(conditions: Conditions, observed: Observed) -> Conditions:
-    """The newest ReplicaSet that cannot create its Pods speaks for the Deployment."""
+    """Copy the failure condition of the newest ReplicaSet that has one."""
     sets = [observed.new, *observed.old]
     failures = (
         failure

@@ -1,4 +1,4 @@
-"""Jobs and their Pods: carries out what the plan decides, and removes what is past its time."""
+"""The controller of Jobs: it carries out their plans, and deletes Jobs past their time to live."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -57,7 +57,7 @@ class Jobs:
         job = self._mirrors.jobs.store.get(key)
         pods = list(self._mirrors.pods.store.by_index(BY_JOB, key))
         uid = job.metadata.uid if job else ""
-        # Nobody counts the Pods of a Job that is gone.
+        # If a Job is gone, its Pods need not be counted.
         for pod in pods:
             if pod.owner_uid != uid:
                 await self._release(pod)
@@ -113,7 +113,7 @@ class Jobs:
         self._notary.note(job, Note("SuccessfulCreate", f"Created pod: {created.metadata.name}"))
 
     async def _release(self, pod: Pod) -> None:
-        """It was counted, or there is nobody left to count it."""
+        """Remove the finalizer: the Pod was counted, or its Job is gone."""
         if not is_held(pod):
             return
         kept = [each for each in pod.metadata.finalizers if each != TRACKING_FINALIZER]
@@ -131,7 +131,7 @@ class Jobs:
             )
 
     def _on_job(self, key: Key, old: Job | None, new: Job | None) -> None:
-        """Every step of the counting is a status of its own, and asks for the next one."""
+        """Queue the Job; each step of counting is a status of its own and leads to the next."""
         if old != new:
             self._queue.add(key)
 
@@ -143,7 +143,7 @@ class Jobs:
 
 
 def _note_of(condition: WorkloadCondition) -> Note:
-    """Success has words of its own, everything else those of its condition."""
+    """Return the note of a condition; success has a text of its own."""
     if condition.type == COMPLETE:
         return Note("Completed", "Job completed")
     if condition.type == FAILED:

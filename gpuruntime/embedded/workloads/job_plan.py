@@ -1,8 +1,8 @@
-"""What a Job asks of its Pods: pure decisions, with every ended Pod counted exactly once.
+"""Pure decisions about a Job's Pods; every ended Pod is counted exactly once.
 
-A Pod carries a finalizer until its end is counted. Its uid is written to the Job's status first,
-then it loses the finalizer, and only then it moves from the uids to the numbers: whatever is lost
-in between, it is neither forgotten nor counted twice.
+A Pod carries a finalizer until its end is counted. First its uid is written to the Job's status,
+then the finalizer is removed, and only then does the number replace the uid. If a write is lost,
+the Pod is neither forgotten nor counted twice.
 """
 
 from collections.abc import Iterable
@@ -46,13 +46,13 @@ COMPLETIONS_REACHED: Final = ("CompletionsReached", "Reached expected number of 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Plan:
-    """The status is written before Pods are released; both before Pods are made or let go."""
+    """A step; write the status first, then release Pods, then delete or create them."""
 
     status: JobStatus
     released: tuple[Pod, ...] = ()
     removed: tuple[Pod, ...] = ()
     missing: int = 0
-    # When there is something to decide again, without any event.
+    # The seconds after which to decide again without an event.
     again_in_seconds: float | None = None
 
 
@@ -91,7 +91,7 @@ def final_condition(job: Job) -> WorkloadCondition | None:
 
 
 def seconds_to_removal(job: Job, *, now: datetime) -> float | None:
-    """None when the Job is not finished, or is kept until somebody deletes it."""
+    """Return the seconds until the Job is deleted, or None if it is unfinished or kept."""
     final, kept = final_condition(job), job.spec.ttlSecondsAfterFinished
     if final is None or final.lastTransitionTime is None or kept is None:
         return None
@@ -99,20 +99,20 @@ def seconds_to_removal(job: Job, *, now: datetime) -> float | None:
 
 
 def is_held(pod: Pod) -> bool:
-    """It waits to be counted."""
+    """Return whether the Pod still waits to be counted."""
     return TRACKING_FINALIZER in pod.metadata.finalizers
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class _Count:
-    """The Pods sorted by what has become of them."""
+    """The Pods of a Job by what has become of them."""
 
     pods: tuple[Pod, ...]
     active: tuple[Pod, ...]
     terminating: int
     released: tuple[Pod, ...]
     uncounted: UncountedPods
-    # What the status may show as a number.
+    # The numbers that the status may show.
     succeeded: int
     failed: int
 
@@ -150,7 +150,7 @@ def _succeeded(pod: Pod) -> bool:
 
 
 def _failed(pod: Pod) -> bool:
-    """One on its way out will do no more work, and counts as failed at once."""
+    """Return whether the Pod failed; a terminating one does no more work and counts at once."""
     return pod.status.phase == "Failed" or (pod.is_ending and not _succeeded(pod))
 
 
@@ -159,7 +159,7 @@ def _has_ended(pod: Pod) -> bool:
 
 
 def _target(job: Job, count: _Count, now: datetime) -> WorkloadCondition | None:
-    """Where the Job is heading, once that is clear; it never changes its mind."""
+    """Return the Job's decided outcome, or None; once decided it never changes."""
     for type_ in (FAILURE_TARGET, SUCCESS_CRITERIA_MET):
         decided = find_condition(job.status.conditions, type_)
         if decided is not None and decided.is_true:
@@ -186,7 +186,7 @@ def _is_complete(job: Job, count: _Count) -> bool:
 
 
 def _status(job: Job, count: _Count, target: WorkloadCondition | None, now: datetime) -> JobStatus:
-    """The final condition comes when nothing runs and every end is a number."""
+    """Return the status; the final condition comes once no Pod runs and every end is a number."""
     conditions, completed_at = _suspension(job, now), job.status.completionTime
     if target is not None:
         conditions = _with(conditions, target)
@@ -212,7 +212,7 @@ def _status(job: Job, count: _Count, target: WorkloadCondition | None, now: date
 
 
 def _suspension(job: Job, now: datetime) -> Conditions:
-    """A Job that never was suspended does not speak of it."""
+    """Return the conditions; a Job that was never suspended has no such condition."""
     conditions = job.status.conditions
     before = find_condition(conditions, SUSPENDED)
     is_suspended = before is not None and before.is_true
@@ -249,7 +249,7 @@ def _wanted(job: Job, count: _Count) -> int:
 
 
 def _backoff_seconds(pods: tuple[Pod, ...], now: datetime) -> float:
-    """Ten seconds after the first failure in a row, doubled with each further one."""
+    """Return the seconds of back-off: ten after a first failure, doubled with each further one."""
     ended = sorted(
         ((_ended_at(pod, now), _failed(pod)) for pod in pods if _has_ended(pod)), reverse=True
     )

@@ -1,4 +1,4 @@
-"""ReplicaSets and their Pods: as many as asked for, no more, and a status that says so."""
+"""The controller of ReplicaSets: it keeps the number of Pods and reports the status."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -33,7 +33,7 @@ class ReplicaSets:
         self._mirrors = mirrors
         self._notary = EventWriter(recorder, REPLICA_SETS)
         self._now = now
-        # Pods that were told to go and that the mirror still shows as staying.
+        # Pods whose deletion was requested but that the informer does not show as terminating yet.
         self._let_go: set[str] = set()
         self._queue: WorkQueue[Key] = WorkQueue("replicasets")
         self._controller = Controller("replicasets", self._queue, self.reconcile, workers=WORKERS)
@@ -57,7 +57,7 @@ class ReplicaSets:
         return Result(float(least)) if least and self._is_waiting(key) else DONE
 
     async def _adjust(self, replica_set: ReplicaSet) -> ApiError | None:
-        """What kept it from having its Pods, which is a part of its status."""
+        """Create and delete Pods; return the error that prevented it, which the status reports."""
         plan = decide(replica_set, self._pods(replica_set))
         for pod in plan.surplus:
             await self._remove(replica_set, pod)
@@ -91,7 +91,7 @@ class ReplicaSets:
         self._notary.note(replica_set, note)
 
     async def _report(self, replica_set: ReplicaSet, failure: str) -> None:
-        """Of the version at hand: what was written meanwhile comes with its own event."""
+        """Write the status of the current version; a newer version brings its own event."""
         current = self._mirrors.replica_sets.store.get(replica_set.metadata.key)
         if current is None or current.metadata.uid != replica_set.metadata.uid:
             return
@@ -111,7 +111,7 @@ class ReplicaSets:
         return [pod for pod in pods if pod.metadata.uid not in self._let_go]
 
     def _on_replica_set(self, key: Key, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
-        """Its own status is no news to it."""
+        """Queue the ReplicaSet if its generation changed: its own status is no news."""
         if old is None or new is None or old.metadata.generation != new.metadata.generation:
             self._queue.add(key)
 

@@ -1,4 +1,4 @@
-"""What a ReplicaSet asks of its Pods: how many to make, which to let go, and its status."""
+"""Pure decisions about a ReplicaSet: how many Pods to create, which to delete, and its status."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ def is_active(pod: Pod) -> bool:
 def replica_set_status(
     replica_set: ReplicaSet, pods: Iterable[Pod], *, failure: str, now: datetime
 ) -> ReplicaSetStatus:
-    """The failure is why Pods could not be made or let go just now; empty when they could."""
+    """Return the status; `failure` says why Pods could not be created or deleted, or is empty."""
     active = [pod for pod in pods if is_active(pod)]
     least = replica_set.spec.minReadySeconds
     conditions = replica_set.status.conditions
@@ -61,7 +61,7 @@ def replica_set_status(
 
 
 def is_available(pod: Pod, least_seconds: int, now: datetime) -> bool:
-    """Ready for as long as asked; never when the moment it became ready is unknown."""
+    """Return whether the Pod was ready for long enough; False if the time is unknown."""
     ready = pod.condition("Ready")
     if ready is None or not ready.is_true:
         return False
@@ -78,7 +78,10 @@ def _failed(message: str) -> WorkloadCondition:
 
 
 def _worth(pod: Pod) -> tuple[object, ...]:
-    """The least first: not assigned, not running, not ready, restarted often, made last."""
+    """Sort the least useful Pod first.
+
+    It is not assigned, not running, not ready, restarted often, or created last.
+    """
     created_at, ready = pod.metadata.creationTimestamp, pod.condition("Ready")
     ready_at = ready.lastTransitionTime if ready and pod.is_ready else None
     return (
