@@ -9,7 +9,8 @@ from importlib.metadata import version
 from gpuruntime.commands import arguments
 from gpuruntime.errors import ClusterRequiredError, ConfigurationError
 from gpuruntime.settings import client as client_settings
-from gpuruntime.settings import schema as settings
+from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import KubernetesMode, LogFormat, LogLevel, Settings
 
 BREACH = 1
 USAGE_ERROR = 2
@@ -72,8 +73,8 @@ def parser() -> argparse.ArgumentParser:
 def _add_role_flags(parser: argparse.ArgumentParser) -> None:
     _add_cluster_flags(parser)
     parser.add_argument("--listen", help="host:port of the role's own server")
-    parser.add_argument("--kube-mode", choices=[mode.value for mode in settings.KubernetesMode])
-    parser.add_argument("--log-level", choices=[level.value for level in settings.LogLevel])
+    parser.add_argument("--kube-mode", choices=[mode.value for mode in KubernetesMode])
+    parser.add_argument("--log-level", choices=[level.value for level in LogLevel])
 
 
 def _add_audit_flags(parser: argparse.ArgumentParser) -> None:
@@ -95,19 +96,19 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", help="of the kubeconfig; its current one otherwise")
 
 
-def _settings(options: argparse.Namespace) -> settings.Settings:
+def _settings(options: argparse.Namespace) -> Settings:
     flags = {
         keys: value
         for name, keys in FLAGS.items()
         if (value := getattr(options, name, None)) is not None
     }
-    return settings.load(options.config, flags=flags)
+    return load(options.config, flags=flags)
 
 
-def _configure_logs(loaded: settings.Settings) -> None:
+def _configure_logs(loaded: Settings) -> None:
     from gpuruntime.telemetry import logs
 
-    is_json = loaded.logging.format is settings.LogFormat.JSON
+    is_json = loaded.logging.format is LogFormat.JSON
     logs.configure(level=loaded.logging.level.value, is_json=is_json)
 
 

@@ -7,6 +7,7 @@ from gpuruntime.kube.lease import Elector, LeaseOptions
 from gpuruntime.kube.transport import Transport
 from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.roles.process import Process
+from gpuruntime.settings.load import elects_leader
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metrics import Registry
 
@@ -21,7 +22,7 @@ def elector_of(
 ) -> Elector | None:
     """None where nobody is elected, and everybody leads."""
     chosen = settings.leaderElection
-    if not settings.elects_leader:
+    if not elects_leader(settings):
         return None
     options = LeaseOptions(
         key=Key(settings.namespaces.system, chosen.leaseName or f"gpuruntime-{role}"),

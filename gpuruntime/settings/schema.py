@@ -1,27 +1,17 @@
-"""The configuration of every role, read once at the start: file, then flags, then environment.
-
-Rooms never see this: `roles` hands each of them its own small options.
-"""
+"""The configuration of every role: its keys, their defaults, and the checks of each section."""
 
 import ipaddress
-import os
-from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import NewType
 
 import attrs
 
-from gpuruntime.errors import ConfigurationError
-from gpuruntime.models.kubernetes.names import is_dns_label, is_dns_subdomain
+from gpuruntime.models.kubernetes.names import is_dns_subdomain
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 from gpuruntime.settings.access import AuthSettings, ConnectionSettings, TlsSettings
 from gpuruntime.settings.checks import (
     is_address,
-    is_amount,
     is_cidr,
-    is_device,
-    is_ip,
     label_faults,
     raise_all,
     refuse,
@@ -29,22 +19,13 @@ from gpuruntime.settings.checks import (
 from gpuruntime.settings.results import ResultsSettings
 from gpuruntime.settings.serverless import NatsSettings, ServerlessSettings, WorkerSettings
 from gpuruntime.settings.tolerations import Toleration
-from gpuruntime.strict.durations import Seconds, parse_duration
-from gpuruntime.strict.structure import FieldError, StrictError, Structurer
-from gpuruntime.strict.yaml_documents import read_mapping
+from gpuruntime.strict.durations import Seconds
+from gpuruntime.strict.structure import FieldError
 
 Label = NewType("Label", str)
 Subdomain = NewType("Subdomain", str)
 ResourceName = NewType("ResourceName", str)
 Amount = NewType("Amount", str)
-# The variables that may override file and flags: secrets and addresses, nothing else.
-ADDRESSES = {
-    "GPURUNTIME_LISTEN": ("listen",),
-    "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
-    "GPURUNTIME_KUBECONFIG": ("kubernetes", "kubeconfig"),
-    "GPURUNTIME_NATS_URL": ("nats", "url"),
-    "GPURUNTIME_POSTGRES_URL": ("results", "postgres", "url"),
-}
 PRIVATE_NETWORKS = (
     "10.0.0.0/8",
     "172.16.0.0/12",
@@ -307,78 +288,3 @@ class Settings:
     podDefaults: PodDefaultSettings = PodDefaultSettings()
     helpers: HelperSettings = HelperSettings()
     files: FileSettings = FileSettings()
-
-    @property
-    def elects_leader(self) -> bool:
-        enabled = self.leaderElection.enabled
-        return is_in_cluster() if enabled is None else enabled
-
-
-def load(
-    path: str,
-    *,
-    flags: Mapping[tuple[str, ...], str],
-    environment: Mapping[str, str] = os.environ,
-) -> Settings:
-    """The effective settings of a start; every bad key is named in one ConfigurationError."""
-    document = read_mapping(path) if path else {}
-    for keys, value in flags.items():
-        _put(document, keys, value)
-    for name, keys in ADDRESSES.items():
-        if environment.get(name):
-            _put(document, keys, environment[name])
-    try:
-        return _structurer().structure(document, Settings)
-    except StrictError as error:
-        where = path or "flags and environment"
-        lines = [
-            f"{problem.field or 'the document'}: {problem.message}" for problem in error.problems
-        ]
-        raise ConfigurationError(f"configuration {where}: " + "; ".join(lines)) from error
-
-
-def is_in_cluster(environment: Mapping[str, str] = os.environ) -> bool:
-    return bool(environment.get("KUBERNETES_SERVICE_HOST"))
-
-
-def parse_address(value: object) -> Address:
-    host, colon, port = str(value).rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not isinstance(value, str) or not colon or not port.isascii() or not port.isdigit():
-        raise ValueError('must be host:port, such as "127.0.0.1:8080" or ":8080"')
-    if int(port) > 65_535:
-        raise ValueError(f"port {port} is above 65535")
-    if host and host != "localhost" and not is_ip(host):
-        raise ValueError(f"{host!r} is neither an IP address nor localhost")
-    return Address(host, int(port))
-
-
-def _structurer() -> Structurer:
-    structurer = Structurer()
-    structurer.register(Seconds, parse_duration)
-    structurer.register(Address, parse_address)
-    for kind, applies, what in (
-        (Label, is_dns_label, "lower case letters, digits and '-'"),
-        (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
-        (ResourceName, is_device, "the name of a resource, such as nvidia.com/gpu"),
-        (Amount, is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
-    ):
-        structurer.register(kind, partial(_checked, applies, what))
-    return structurer
-
-
-def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
-    if isinstance(value, str) and applies(value):
-        return value
-    raise ValueError(f"must be {what}, not {value!r}")
-
-
-def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None:
-    """A section that is no mapping stays as it is: the strict reader names it."""
-    section: object = document
-    for key in keys[:-1]:
-        if not isinstance(section, dict):
-            return
-        section = section.setdefault(key, {})
-    if isinstance(section, dict):
-        section[keys[-1]] = value

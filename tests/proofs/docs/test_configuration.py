@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuruntime.settings.schema import ADDRESSES, Settings, load
+from gpuruntime.settings.load import ADDRESSES, load
+from gpuruntime.settings.schema import Settings
 from tests.proofs.docs.pages import page_of
 from tests.proofs.examples.test_configuration import FILES, keys_of
 

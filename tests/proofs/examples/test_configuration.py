@@ -8,7 +8,8 @@ import attrs
 import pytest
 import yaml
 
-from gpuruntime.settings.schema import Settings, load
+from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import Settings
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FILES = ("manager.yaml", "api.yaml", "activator.yaml", "worker.yaml", "results.yaml")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpuruntime.models.kinds import labels
-from gpuruntime.settings import schema as settings
+from gpuruntime.settings.load import load
 
 FOLDER = Path(__file__).parents[3] / "manifests" / "control-plane"
 ROLES = ("manager", "api")
@@ -55,7 +55,7 @@ def test_a_role_has_its_own_account_and_no_right_that_it_does_not_need(role: str
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
     path = FOLDER / f"{role}-configuration.yaml"
-    loaded = settings.load(str(path), flags={}, environment={})
+    loaded = load(str(path), flags={}, environment={})
     container = container_of(role)
     assert container["args"] == [role, "--config", f"/etc/gpuruntime/{role}.yaml"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -81,7 +81,7 @@ def test_a_role_has_longer_to_end_than_it_takes(role: str) -> None:
     """Half a minute is what Kubernetes gives, the sleep before the signal included."""
     hooks = container_of(role).get("lifecycle", {})
     asleep = hooks.get("preStop", {}).get("sleep", {}).get("seconds", 0)
-    loaded = settings.load(str(FOLDER / f"{role}-configuration.yaml"), flags={}, environment={})
+    loaded = load(str(FOLDER / f"{role}-configuration.yaml"), flags={}, environment={})
     assert asleep + loaded.shutdownGrace < pod_of(role)["spec"].get(
         "terminationGracePeriodSeconds", 30
     )

@@ -10,8 +10,8 @@ from gpuruntime.cli import main
 from gpuruntime.models.kinds import labels
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.results import ResultsRole
-from gpuruntime.settings import schema as settings
 from gpuruntime.settings.access import AuthMode
+from gpuruntime.settings.load import load
 from gpuruntime.settings.results import StoreKind
 from tests.rooms.manifests.overlays import MANIFESTS, NAMES, documents, everything
 
@@ -158,7 +158,7 @@ def test_full_takes_its_secrets_from_where_the_page_says() -> None:
 
 def test_what_full_configures_is_taken_by_its_roles() -> None:
     loaded = {
-        role: settings.load(
+        role: load(
             str(MANIFESTS / "overlays" / "full" / f"{role}.yaml"), flags={}, environment=BROKER
         )
         for role in ROLES["full"]

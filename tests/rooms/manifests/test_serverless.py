@@ -10,7 +10,7 @@ import yaml
 
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.results import ResultsRole
-from gpuruntime.settings import schema as settings
+from gpuruntime.settings.load import load
 from tests.rooms.manifests.overlays import documents as every
 from tests.rooms.manifests.test_control_plane import secrets_of
 
@@ -71,7 +71,7 @@ def test_a_role_is_held_in_as_the_restricted_profile_asks(role: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
     path = FOLDER / f"{role}-configuration.yaml"
-    loaded = settings.load(str(path), flags={}, environment={})
+    loaded = load(str(path), flags={}, environment={})
     ROLES[role](loaded)
     container = container_of(role)
     assert container["args"] == [role, "--config", f"/etc/gpuruntime/{role}.yaml"]
@@ -102,7 +102,7 @@ def test_what_the_page_on_functions_says_of_each_role_is_taken_by_it(tmp_path: P
     del said["kustomization"]
     for name, block in said.items():
         (tmp_path / name).write_text(f"# {block}")
-        assert settings.load(str(tmp_path / name), flags={}, environment={}).nats.url
+        assert load(str(tmp_path / name), flags={}, environment={}).nats.url
 
 
 def test_the_image_is_that_of_this_version() -> None:

@@ -15,7 +15,8 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.models.kubernetes.cluster import LEASES
 from gpuruntime.roles.activator import ActivatorRole
 from gpuruntime.roles.process import Process
-from gpuruntime.settings.schema import Settings, load
+from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import Settings
 from tests.eventually import equals, eventually, eventually_blocking
 from tests.faults import FaultyTransport
 from tests.proofs.real_cluster.product import request

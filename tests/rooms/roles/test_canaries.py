@@ -24,7 +24,8 @@ from gpuruntime.roles.broker_options import connection_options_of
 from gpuruntime.roles.certificates import Certificate
 from gpuruntime.roles.token_file import read_tokens
 from gpuruntime.settings.access import TlsSettings
-from gpuruntime.settings.schema import Settings, load
+from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import Settings
 from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.metrics import Registry
 from tests.eventually import eventually, eventually_blocking

@@ -10,7 +10,8 @@ import pytest
 
 from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions, SidecarOptions
 from gpuruntime.roles.options import file_limits_of, mint_of, sidecar_options_of, unit_options_of
-from gpuruntime.settings.schema import PRIVATE_NETWORKS, Settings, load
+from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import PRIVATE_NETWORKS, Settings
 
 LOGIN = "nats: {url: 'nats://nats:4222', user: ali, passwordFile: /p, caFile: /ca}"
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

@@ -11,8 +11,8 @@ from gpuruntime.models.kinds.invocations import State
 from gpuruntime.roles.result_store import result_store
 from gpuruntime.roles.results import ResultsRole
 from gpuruntime.serverless import results as results_package
+from gpuruntime.settings.load import load
 from gpuruntime.settings.results import PostgresSettings, ResultsSettings, StoreKind
-from gpuruntime.settings.schema import load
 from tests.eventually import equals, eventually
 from tests.rooms.bus.broker import Broker, bus
 from tests.rooms.roles.programs import Programs

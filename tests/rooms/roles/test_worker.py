@@ -22,7 +22,8 @@ from gpuruntime.framework.server import serving
 from gpuruntime.models.kinds.functions import Framework as Where
 from gpuruntime.models.kinds.invocations import State
 from gpuruntime.roles.worker import REREAD_SECONDS, WorkerRole, worker_options_of
-from gpuruntime.settings.schema import Settings, load
+from gpuruntime.settings.load import load
+from gpuruntime.settings.schema import Settings
 from gpuruntime.worker.framework import framework
 from gpuruntime.worker.worker import Worker
 from tests.eventually import eventually, eventually_blocking

@@ -27,7 +27,7 @@ from gpuruntime.reconcilers.functions.worker_secret_plan import (
 )
 from gpuruntime.reconcilers.options import SidecarOptions
 from gpuruntime.roles.worker import worker_options_of
-from gpuruntime.settings.schema import load
+from gpuruntime.settings.load import load
 from gpuruntime.worker.options import WorkerOptions
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

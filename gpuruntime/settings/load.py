@@ -1,0 +1,97 @@
+"""Reads the configuration once at the start: file, then flags, then environment.
+
+Rooms never see this: `roles` hands each of them its own small options.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gpuruntime.errors import ConfigurationError
+from gpuruntime.models.kubernetes.names import is_dns_label, is_dns_subdomain
+from gpuruntime.settings.checks import is_amount, is_device, is_ip
+from gpuruntime.settings.schema import Address, Amount, Label, ResourceName, Settings, Subdomain
+from gpuruntime.strict.durations import Seconds, parse_duration
+from gpuruntime.strict.structure import StrictError, Structurer
+from gpuruntime.strict.yaml_documents import read_mapping
+
+# The variables that may override file and flags: secrets and addresses, nothing else.
+ADDRESSES = {
+    "GPURUNTIME_LISTEN": ("listen",),
+    "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
+    "GPURUNTIME_KUBECONFIG": ("kubernetes", "kubeconfig"),
+    "GPURUNTIME_NATS_URL": ("nats", "url"),
+    "GPURUNTIME_POSTGRES_URL": ("results", "postgres", "url"),
+}
+
+
+def load(
+    path: str,
+    *,
+    flags: Mapping[tuple[str, ...], str],
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The effective settings of a start; every bad key is named in one ConfigurationError."""
+    document = read_mapping(path) if path else {}
+    for keys, value in flags.items():
+        _put(document, keys, value)
+    for name, keys in ADDRESSES.items():
+        if environment.get(name):
+            _put(document, keys, environment[name])
+    try:
+        return _structurer().structure(document, Settings)
+    except StrictError as error:
+        where = path or "flags and environment"
+        lines = [
+            f"{problem.field or 'the document'}: {problem.message}" for problem in error.problems
+        ]
+        raise ConfigurationError(f"configuration {where}: " + "; ".join(lines)) from error
+
+
+def elects_leader(settings: Settings, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether roles elect a leader: by default they do inside a cluster."""
+    enabled = settings.leaderElection.enabled
+    return bool(environment.get("KUBERNETES_SERVICE_HOST")) if enabled is None else enabled
+
+
+def parse_address(value: object) -> Address:
+    host, colon, port = str(value).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not isinstance(value, str) or not colon or not port.isascii() or not port.isdigit():
+        raise ValueError('must be host:port, such as "127.0.0.1:8080" or ":8080"')
+    if int(port) > 65_535:
+        raise ValueError(f"port {port} is above 65535")
+    if host and host != "localhost" and not is_ip(host):
+        raise ValueError(f"{host!r} is neither an IP address nor localhost")
+    return Address(host, int(port))
+
+
+def _structurer() -> Structurer:
+    structurer = Structurer()
+    structurer.register(Seconds, parse_duration)
+    structurer.register(Address, parse_address)
+    for kind, applies, what in (
+        (Label, is_dns_label, "lower case letters, digits and '-'"),
+        (Subdomain, is_dns_subdomain, "lower case letters, digits, '-' and '.'"),
+        (ResourceName, is_device, "the name of a resource, such as nvidia.com/gpu"),
+        (Amount, is_amount, "a quantity above 0 and below 1Ei, such as '500m' or '16Gi'"),
+    ):
+        structurer.register(kind, partial(_checked, applies, what))
+    return structurer
+
+
+def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
+    if isinstance(value, str) and applies(value):
+        return value
+    raise ValueError(f"must be {what}, not {value!r}")
+
+
+def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None:
+    """A section that is no mapping stays as it is: the strict reader names it."""
+    section: object = document
+    for key in keys[:-1]:
+        if not isinstance(section, dict):
+            return
+        section = section.setdefault(key, {})
+    if isinstance(section, dict):
+        section[keys[-1]] = value
