@@ -1,4 +1,4 @@
-"""Servers that answer as a test says, and one that stands between a client and the real API."""
+"""Servers that answer as a test scripts them, and a proxy between a client and the real API."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _OF_ONE_HOP = {"connection", "content-length", "host", "transfer-encoding"}
 
 @attrs.frozen
 class Heard:
-    """A request as it came."""
+    """A request as the server received it."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Heard:
 
 
 class Script:
-    """Answers in the order they were given; the last one again and again."""
+    """A server that gives its answers in order, and repeats the last one."""
 
     def __init__(self, *answers: Say) -> None:
         self.heard: list[Heard] = []
@@ -76,7 +76,7 @@ def raw(
 
 
 async def lost(request: web.BaseRequest) -> web.StreamResponse:
-    """It was heard, and the connection ends without a word."""
+    """Receive the request, and end the connection without an answer."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
@@ -100,7 +100,7 @@ async def client_of(address: str, **options: Any) -> AsyncIterator[Client]:
 
 
 class Between:
-    """Hands everything on; the first answers to `method` are lost on their way back."""
+    """A proxy that loses the first `losses` answers to `method`."""
 
     def __init__(self, api: str, *, method: str = "", losses: int = 0) -> None:
         self.sent: list[Heard] = []

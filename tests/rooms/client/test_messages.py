@@ -1,4 +1,4 @@
-"""Answers as values: whatever comes is read, refused, or told as what it is."""
+"""Answers as values: every answer is decoded, or raised as the error that it is."""
 
 import json
 from typing import Any
@@ -50,14 +50,14 @@ def said(document: object, status: int = 200, **headers: str) -> Answer:
     )
 
 
-def test_an_answer_is_its_data_and_what_its_headers_say() -> None:
+def test_a_reply_holds_the_data_and_what_the_headers_say() -> None:
     headers = {"etag": '"a-1"', "idempotent_replay": "true", "x_request_id": "r"}
     reply = reply_of(said({"data": JOB}, 200, **headers), Job)
     assert (reply.data.operationID, reply.data.createdAt) == ("one", None)
     assert (reply.etag, reply.is_replay, reply.request_id) == ('"a-1"', True, "r")
 
 
-def test_what_a_newer_server_adds_is_no_fault() -> None:
+def test_members_and_words_of_a_newer_server_are_accepted() -> None:
     newer = {**JOB, "status": "paused", "priority": {"class": "high"}}
     assert reply_of(said({"data": newer, "warnings": []}), Job).data.status == "paused"
     assert page_of(said({"data": [newer], "next": "c", "total": 9}), Job).next == "c"
@@ -76,7 +76,7 @@ def test_what_a_newer_server_adds_is_no_fault() -> None:
         said({"data": JOB}, 302),
     ],
 )
-def test_what_was_not_promised_is_not_read(answer: Answer) -> None:
+def test_an_answer_of_another_shape_is_unreadable(answer: Answer) -> None:
     with pytest.raises(UnreadableAnswerError):
         reply_of(answer, Job)
 
@@ -98,7 +98,7 @@ def test_what_was_not_promised_is_not_read(answer: Answer) -> None:
         (504, DeadlineError),
     ],
 )
-def test_a_problem_has_its_class_code_and_words(status: int, kind: type[ProblemError]) -> None:
+def test_a_problem_has_its_class_code_and_message(status: int, kind: type[ProblemError]) -> None:
     detail = {"field": "image", "message": "is required"}
     document = {"error": {"code": "a_code", "message": "some words", "details": [detail]}}
     error = problem_of(said(document, status, x_request_id="r", retry_after="3"))
@@ -111,26 +111,26 @@ def test_a_problem_has_its_class_code_and_words(status: int, kind: type[ProblemE
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e9"])
-def test_a_retry_after_that_is_none_is_left_out(text: str) -> None:
+def test_an_unusable_retry_after_is_ignored(text: str) -> None:
     error = problem_of(said({"error": {"code": "c", "message": "m"}}, 503, retry_after=text))
     assert error.retry_after_seconds is None
 
 
 @pytest.mark.parametrize(("status", "kind"), [(502, GatewayError), (403, UnreadableAnswerError)])
-def test_a_page_of_something_in_between_is_none_of_the_apis(status: int, kind: Any) -> None:
+def test_an_error_page_of_a_proxy_is_not_a_problem_of_the_api(status: int, kind: Any) -> None:
     html = Answer(status=status, headers={"content-type": "text/html"}, body=b"<h1>no</h1>")
     assert type(problem_of(html)) is kind
     assert type(problem_of(said({"message": "no"}, status))) is kind
 
 
 @pytest.mark.parametrize("part", ["", ".", ".."])
-def test_a_name_never_leads_elsewhere(part: str) -> None:
+def test_a_name_cannot_change_the_path(part: str) -> None:
     assert path_of("gpu-units", "a/../b?c#d") == "/api/v1/gpu-units/a%2F..%2Fb%3Fc%23d"
     with pytest.raises(UnusableInputError):
         path_of("gpu-units", part)
 
 
-def test_parameters_that_say_nothing_are_left_out() -> None:
+def test_empty_parameters_are_left_out() -> None:
     query = {"limit": 5, "cursor": "", "tail": None, "follow": True, "tenant": "a&b"}
     assert Request(method="GET", path="/p", query=query).target == (
         "/p?limit=5&follow=true&tenant=a%26b"
@@ -138,7 +138,7 @@ def test_parameters_that_say_nothing_are_left_out() -> None:
     assert Request(method="GET", path="/p").target == "/p"
 
 
-def test_a_request_says_no_more_than_its_caller() -> None:
+def test_a_request_holds_only_the_members_that_the_caller_set() -> None:
     ports = (Port(name="http", port=80),)
     unit = NewUnit(specName="g1", image="a", template=Template(ports=ports))
     assert document_of(unit) == {
@@ -148,12 +148,12 @@ def test_a_request_says_no_more_than_its_caller() -> None:
     }
 
 
-def test_in_a_change_none_clears_and_what_is_left_out_stays() -> None:
+def test_in_a_change_none_clears_and_an_absent_member_stays() -> None:
     assert document_of(UnitChange(template=None)) == {"template": None}
     assert document_of(UnitChange(suspended=False, image=UNSET)) == {"suspended": False}
 
 
-def test_an_id_is_made_up_where_the_caller_has_none() -> None:
+def test_a_missing_id_is_generated() -> None:
     assert named({"operationID": "mine"}, "operationID") == {"operationID": "mine"}
     made = {str(named({}, "operationID")["operationID"]) for _ in range(2)}
     assert len(made) == 2

@@ -1,4 +1,4 @@
-"""What is sent again, and when: a table."""
+"""A table of requests and errors: which requests are retried, and when."""
 
 import pytest
 
@@ -32,7 +32,7 @@ FINAL = [
 
 
 @pytest.mark.parametrize("error", UNDONE)
-def test_what_was_not_done_is_sent_again_while_there_is_something_to_send(
+def test_a_request_that_was_not_done_is_retried_unless_its_body_is_used_up(
     error: ClientError,
 ) -> None:
     again = [each for each in Repeat if may_repeat(each, error)]
@@ -40,7 +40,7 @@ def test_what_was_not_done_is_sent_again_while_there_is_something_to_send(
 
 
 @pytest.mark.parametrize("error", UNKNOWN)
-def test_what_may_have_been_done_is_sent_again_only_where_that_is_the_same(
+def test_a_request_that_may_have_been_done_is_retried_only_if_repeatable(
     error: ClientError,
 ) -> None:
     again = [each for each in Repeat if may_repeat(each, error)]
@@ -49,7 +49,7 @@ def test_what_may_have_been_done_is_sent_again_only_where_that_is_the_same(
 
 
 @pytest.mark.parametrize("error", FINAL)
-def test_an_answer_is_an_answer(error: ClientError) -> None:
+def test_a_definite_answer_is_never_retried(error: ClientError) -> None:
     assert not [each for each in Repeat if may_repeat(each, error)]
 
 

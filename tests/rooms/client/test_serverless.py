@@ -1,4 +1,4 @@
-"""Functions called by the client, before the real api and a real broker."""
+"""The client calls functions through the real API and a real broker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ CALL = Invoke(serverlessRequestID=FUNCTION, payload={"n": None})
 
 @pytest_asyncio.fixture
 async def client(site: Site) -> AsyncIterator[Client]:
-    """To whom the first answer to a POST is lost."""
+    """Yield a client that loses the first answer to a POST."""
     api = str(site.api.client.make_url("")).rstrip("/")
     async with serving(Between(api, method="POST", losses=1)) as there, client_of(there) as made:
         yield made
@@ -48,7 +48,7 @@ async def test_a_lost_answer_runs_nothing_twice_and_the_wait_ends_with_the_resul
     assert told == ["queued", "succeeded"]
 
 
-async def test_a_call_that_is_waited_for_is_answered_over_a_lost_answer(
+async def test_a_synchronous_call_gets_its_result_after_a_lost_answer(
     site: Site, client: Client
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
@@ -60,7 +60,9 @@ async def test_a_call_that_is_waited_for_is_answered_over_a_lost_answer(
     assert (call.result().data.body, call.result().is_replay) == ({"a": 1}, True)
 
 
-async def test_what_ends_otherwise_is_raised_with_its_class(site: Site, client: Client) -> None:
+async def test_an_invocation_that_fails_is_raised_with_its_failure_class(
+    site: Site, client: Client
+) -> None:
     name = (await client.invocations.submit(CALL)).data.invocationID
     await site.turn(
         name, state=State.FAILED, failureClass=FailureClass.NO_WORKER_TEMPLATE, error="gone"
@@ -70,7 +72,7 @@ async def test_what_ends_otherwise_is_raised_with_its_class(site: Site, client: 
     assert (caught.value.reason, caught.value.message) == ("no_worker_template", "gone")
 
 
-async def test_what_is_cancelled_is_cancelled_once(client: Client) -> None:
+async def test_an_invocation_is_cancelled_once(client: Client) -> None:
     name = (await client.invocations.submit(CALL)).data.invocationID
     await client.invocations.cancel(FUNCTION, name)
     assert (await client.invocations.get(FUNCTION, name)).data.state == "cancelled"

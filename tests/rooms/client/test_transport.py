@@ -1,4 +1,4 @@
-"""Exchanges with servers that fail: what is sent again, what is not, and what is believed."""
+"""Requests to servers that fail: which are retried, and which answers are trusted."""
 
 import asyncio
 import ssl
@@ -46,7 +46,7 @@ async def change(client: Client) -> None:
     await client.pools.update("p", {"replicas": 1})
 
 
-async def test_a_busy_server_is_asked_again_after_the_time_that_it_names() -> None:
+async def test_a_busy_server_is_asked_again_after_its_retry_after() -> None:
     script = Script(BUSY, problem(429, "too_many_requests"), answer(JOB))
     async with asking(script) as client:
         assert (await client.stock.job("one")).data.requested == 2
@@ -62,7 +62,7 @@ async def test_a_body_that_came_too_slowly_is_sent_again() -> None:
     assert len(script.heard) == 2
 
 
-async def test_patience_ends() -> None:
+async def test_retries_end_when_patience_is_over() -> None:
     script = Script(BUSY)
     async with asking(script, most_attempts=4) as client:
         with pytest.raises(BusyError) as caught:
@@ -71,7 +71,7 @@ async def test_patience_ends() -> None:
     assert caught.value.code == "service_unavailable"
 
 
-async def test_a_server_that_asks_for_more_than_patience_is_not_waited_for() -> None:
+async def test_a_retry_after_beyond_patience_is_not_awaited() -> None:
     script = Script(problem(429, "queue_full", Retry_After="600"))
     async with asking(script) as client:
         with pytest.raises(BusyError):
@@ -80,7 +80,7 @@ async def test_a_server_that_asks_for_more_than_patience_is_not_waited_for() -> 
 
 
 @pytest.mark.parametrize("failure", [lost, problem(504, "timeout"), raw(b"", 502)])
-async def test_a_creation_is_sent_again_as_the_same_operation(failure: Say) -> None:
+async def test_a_creation_is_retried_as_the_same_operation(failure: Say) -> None:
     script = Script(failure, failure, answer(JOB, 202))
     async with asking(script) as client:
         await client.stock.seed(STOCK)
@@ -97,7 +97,7 @@ async def test_a_creation_is_sent_again_as_the_same_operation(failure: Say) -> N
         (raw(b"no", 503, content_type="text/html"), GatewayError),
     ],
 )
-async def test_a_change_is_not_sent_again_while_nobody_knows_whether_it_was_done(
+async def test_a_change_with_an_uncertain_outcome_is_not_retried(
     failure: Say, kind: type[Exception]
 ) -> None:
     script = Script(failure)
@@ -109,7 +109,7 @@ async def test_a_change_is_not_sent_again_while_nobody_knows_whether_it_was_done
     assert [each.method for each in script.heard] == ["PUT", "DELETE"]
 
 
-async def test_also_not_by_the_library_when_a_kept_connection_breaks() -> None:
+async def test_aiohttp_does_not_repeat_a_change_when_a_kept_connection_breaks() -> None:
     script = Script(answer(JOB), lost)
     async with asking(script) as client:
         await client.stock.job("one")
@@ -118,7 +118,7 @@ async def test_also_not_by_the_library_when_a_kept_connection_breaks() -> None:
     assert [each.method for each in script.heard] == ["GET", "PUT"]
 
 
-async def test_a_change_that_was_refused_for_now_is_sent_again() -> None:
+async def test_a_change_that_was_refused_for_now_is_retried() -> None:
     script = Script(BUSY, problem(404, "stockpool_not_found"))
     async with asking(script) as client:
         with pytest.raises(NotFoundError):
@@ -126,9 +126,7 @@ async def test_a_change_that_was_refused_for_now_is_sent_again() -> None:
     assert len(script.heard) == 2
 
 
-async def test_a_call_that_is_waited_for_goes_on_over_a_lost_answer_and_ends_with_its_time() -> (
-    None
-):
+async def test_a_synchronous_call_survives_a_lost_answer_and_ends_at_its_deadline() -> None:
     script = Script(lost, problem(504, "timeout"))
     async with asking(script) as client:
         with pytest.raises(DeadlineError):
@@ -138,7 +136,7 @@ async def test_a_call_that_is_waited_for_goes_on_over_a_lost_answer_and_ends_wit
     assert first["mode"] == "sync"
 
 
-async def test_silence_is_a_lost_answer() -> None:
+async def test_a_silent_server_counts_as_a_lost_answer() -> None:
     script = Script(silent)
     async with asking(script, timeout_seconds=5, most_attempts=2) as client:
         with pytest.raises(LostAnswerError, match="no answer within 5 s"):
@@ -146,13 +144,13 @@ async def test_silence_is_a_lost_answer() -> None:
     assert len(script.heard) == 2
 
 
-async def test_nobody_there_is_said_soon() -> None:
+async def test_an_unreachable_server_is_reported_soon() -> None:
     async with client_of("http://127.0.0.1:1") as client:
         with pytest.raises(UnreachableServerError, match=r"cannot connect to http://127\.0"):
             await client.health()
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+async def test_an_endless_answer_is_refused_at_the_limit() -> None:
     script = Script(raw(b"x" * 300_000))
     async with asking(script, most_bytes=100_000) as client:
         with pytest.raises(UnreadableAnswerError, match="larger than 100000 bytes"):
@@ -168,7 +166,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
         raw(b"", 302, Location="http://127.0.0.1:1/elsewhere"),
     ],
 )
-async def test_what_is_no_answer_of_the_api_is_not_believed(hostile: Say) -> None:
+async def test_an_answer_that_is_not_the_apis_is_unreadable(hostile: Say) -> None:
     script = Script(hostile)
     async with asking(script) as client:
         with pytest.raises(UnreadableAnswerError):
@@ -176,7 +174,7 @@ async def test_what_is_no_answer_of_the_api_is_not_believed(hostile: Say) -> Non
     assert len(script.heard) == 1
 
 
-async def test_pages_that_go_round_in_a_circle_come_to_an_end() -> None:
+async def test_a_cursor_that_comes_twice_ends_the_pages() -> None:
     script = Script(page([JOB], "a"), page([JOB], "b"), page([JOB], "a"))
     async with asking(script) as client:
         with pytest.raises(UnreadableAnswerError, match="circle"):
@@ -184,7 +182,7 @@ async def test_pages_that_go_round_in_a_circle_come_to_an_end() -> None:
     assert len(script.heard) == 3
 
 
-async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_for_every_request(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
     script = Script(answer(JOB))
@@ -196,7 +194,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     assert sent == ["Bearer first", "Bearer second"]
 
 
-async def test_a_token_is_one_word_and_stands_in_no_message() -> None:
+async def test_a_token_is_one_word_and_appears_in_no_message() -> None:
     script = Script(answer(JOB))
     async with asking(script, token="hush hush\r\nX: y") as client:
         with pytest.raises(ConfigurationError) as caught:
@@ -206,7 +204,7 @@ async def test_a_token_is_one_word_and_stands_in_no_message() -> None:
     assert "hush" not in repr(Options(token="hush"))
 
 
-async def test_a_server_is_trusted_by_the_authority_that_is_named(tmp_path: Path) -> None:
+async def test_a_server_is_trusted_by_the_given_ca(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     issued = authority.issue("server", host="localhost")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -225,14 +223,14 @@ async def test_a_server_is_trusted_by_the_authority_that_is_named(tmp_path: Path
     "server",
     ["", "gpu.example.com", "ftp://a", "http://", "http://a:b", "http://u@a", "http://a?b"],
 )
-async def test_a_server_is_an_address(server: str) -> None:
+async def test_a_server_that_is_not_a_url_is_rejected(server: str) -> None:
     with pytest.raises(ConfigurationError, match="must be such as"):
         async with connect(Options(server=server)):
             pass
 
 
 @pytest.mark.parametrize("content", ["", "no certificate"])
-async def test_an_authority_that_is_none_is_said_so(tmp_path: Path, content: str) -> None:
+async def test_a_file_that_is_not_a_ca_is_reported(tmp_path: Path, content: str) -> None:
     file = tmp_path / "ca"
     if content:
         file.write_text(content)
@@ -241,7 +239,7 @@ async def test_an_authority_that_is_none_is_said_so(tmp_path: Path, content: str
             pass
 
 
-async def test_an_upload_that_nobody_asks_for_is_not_waited_with_for_ever() -> None:
+async def test_an_upload_that_the_server_never_asks_for_times_out() -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -257,7 +255,7 @@ async def test_an_upload_that_nobody_asks_for_is_not_waited_with_for_ever() -> N
     assert asyncio.get_running_loop().time() == pytest.approx(5, abs=1)
 
 
-async def test_an_upload_takes_as_long_as_its_bytes_take() -> None:
+async def test_a_slow_upload_may_exceed_the_timeout() -> None:
     async def slow() -> AsyncIterator[bytes]:
         for _ in range(4):
             await asyncio.sleep(10)

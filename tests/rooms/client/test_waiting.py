@@ -1,4 +1,4 @@
-"""Waiting: for what comes, for what fails, and for what does not come in time."""
+"""Waits for a state that comes, for one that fails, and for one that does not come in time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ BUSY = BusyError("later", status=503, code="service_unavailable")
 
 
 def looks(*seen: Thing | Exception) -> Callable[[], Awaitable[Reply[Thing]]]:
-    """One after the other; the last again and again."""
+    """Return a poll that gives the answers in order, and repeats the last one."""
     left = list(seen)
 
     async def look() -> Reply[Thing]:
@@ -57,27 +57,27 @@ async def waited(*seen: Thing | Exception, told: list[Thing] | None = None) -> T
     return await until(looks(*seen), third, what="thing", timeout_seconds=60, tell=tell)
 
 
-async def test_it_ends_with_the_first_that_is_as_it_should_be() -> None:
+async def test_a_wait_returns_the_first_view_that_is_done() -> None:
     told: list[Thing] = []
     found = await waited(Thing(1), Thing(1), Thing(2), Thing(3), Thing(9), told=told)
     assert found == Thing(3)
     assert told == [Thing(1), Thing(2), Thing(3)]
 
 
-async def test_a_failure_is_raised_with_its_words() -> None:
+async def test_a_failure_is_raised_with_its_reason_and_message() -> None:
     with pytest.raises(FailedError) as caught:
         await waited(Thing(1), Thing(2, is_broken=True))
     assert (caught.value.reason, caught.value.message) == ("Counting", "at 2")
     assert str(caught.value) == "thing: Counting: at 2"
 
 
-async def test_time_that_is_over_says_how_far_it_came() -> None:
+async def test_a_wait_that_times_out_says_how_far_it_came() -> None:
     with pytest.raises(NotYetError, match="not there after 60 s: Counting: at 2"):
         await waited(Thing(1), Thing(2))
     assert asyncio.get_running_loop().time() == pytest.approx(60)
 
 
-async def test_a_server_that_is_away_for_a_while_ends_no_wait() -> None:
+async def test_a_server_that_is_away_for_a_while_does_not_end_a_wait() -> None:
     lost = LostAnswerError("no answer")
     assert await waited(Thing(1), BUSY, lost, Thing(3)) == Thing(3)
     with pytest.raises(NotYetError, match="later"):
@@ -85,18 +85,18 @@ async def test_a_server_that_is_away_for_a_while_ends_no_wait() -> None:
 
 
 @pytest.mark.parametrize("first", [BUSY, MISSING])
-async def test_what_cannot_be_looked_at_to_begin_with_is_not_waited_for(first: Exception) -> None:
+async def test_an_error_of_the_first_poll_is_raised_at_once(first: Exception) -> None:
     with pytest.raises(type(first)):
         await waited(first)
     assert asyncio.get_running_loop().time() == 0
 
 
-async def test_what_goes_while_it_is_waited_for_is_not_found() -> None:
+async def test_an_object_deleted_during_the_wait_is_not_found() -> None:
     with pytest.raises(NotFoundError):
         await waited(Thing(1), MISSING)
 
 
-async def test_a_look_that_hangs_ends_with_the_time() -> None:
+async def test_a_poll_that_hangs_ends_with_the_timeout() -> None:
     async def look() -> Reply[Thing]:
         await asyncio.sleep(3600)
         return Reply(data=Thing(3))
@@ -106,12 +106,12 @@ async def test_a_look_that_hangs_ends_with_the_time() -> None:
 
 
 @pytest.mark.parametrize("last", [MISSING, Thing(2)])
-async def test_gone_is_what_is_not_found_or_is_another(last: Thing | Exception) -> None:
+async def test_an_object_is_gone_if_it_is_not_found_or_replaced(last: Thing | Exception) -> None:
     looked = looks(Thing(1), Thing(1), last)
     await until_gone(looked, lambda thing: thing.number, what="thing", timeout_seconds=60)
 
 
-async def test_what_does_not_go_is_said() -> None:
+async def test_an_object_that_stays_is_reported_as_still_there() -> None:
     with pytest.raises(NotYetError, match="still there"):
         await until_gone(
             looks(Thing(1)), lambda thing: thing.number, what="thing", timeout_seconds=60

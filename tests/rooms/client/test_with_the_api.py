@@ -1,4 +1,4 @@
-"""The client before the real api on an embedded cluster."""
+"""The client with the real API on an embedded cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ class Site:
 
 @asynccontextmanager
 async def site(*, stock: int = 3, method: str = "", losses: int = 0) -> AsyncIterator[Site]:
-    """The first answers to that method are lost."""
+    """Yield an API and its client; the first `losses` answers to `method` are lost."""
     cluster = Cluster()
     cluster.add_stock(stock)
     async with service(cluster) as api:
@@ -68,7 +68,7 @@ async def names(client: Client, only: UnitFilter, limit: int = 2) -> list[str]:
     return [unit.name async for unit in client.units.list(only, limit=limit)]
 
 
-async def test_a_unit_from_its_claim_to_its_end() -> None:
+async def test_a_unit_is_claimed_changed_and_deleted() -> None:
     async with site() as here:
         made = await here.client.units.create(UNIT)
         assert (made.data.name, made.is_replay, made.data.memory) == ("demo", False, "16Gi")
@@ -88,7 +88,7 @@ async def test_a_unit_from_its_claim_to_its_end() -> None:
         assert caught.value.code == "gpuunit_not_found"
 
 
-async def test_lost_answers_to_a_creation_make_one_unit_of_one_stock() -> None:
+async def test_a_creation_with_lost_answers_claims_one_stock_unit() -> None:
     async with site(method="POST", losses=3) as here:
         made = await here.client.units.create(UNIT)
         assert made.is_replay
@@ -97,7 +97,7 @@ async def test_lost_answers_to_a_creation_make_one_unit_of_one_stock() -> None:
         here.cluster.assert_sound()
 
 
-async def test_a_lost_answer_to_a_deletion_is_said_and_not_asked_again() -> None:
+async def test_a_lost_answer_to_a_deletion_is_raised_and_not_retried() -> None:
     async with site(method="DELETE", losses=1) as here:
         await here.client.units.create(UNIT)
         with pytest.raises(LostAnswerError):
@@ -106,7 +106,7 @@ async def test_a_lost_answer_to_a_deletion_is_said_and_not_asked_again() -> None
             await here.client.units.get("demo")
 
 
-async def test_a_refusal_names_every_field_and_what_is_short() -> None:
+async def test_a_refusal_names_every_field_and_missing_capacity() -> None:
     async with site(stock=0) as here:
         with pytest.raises(InvalidRequestError) as invalid:
             await here.client.units.create({"specName": 7, "images": "x"})
@@ -116,7 +116,7 @@ async def test_a_refusal_names_every_field_and_what_is_short() -> None:
         assert short.value.code == "insufficient_capacity"
 
 
-async def test_pages_lose_nothing_that_stays_while_others_come_and_go() -> None:
+async def test_pages_lose_no_unit_that_stays_while_others_come_and_go() -> None:
     async with site() as here:
         for number in range(9):
             add_unit(here.cluster, f"u-{number}")
@@ -133,7 +133,7 @@ async def test_pages_lose_nothing_that_stays_while_others_come_and_go() -> None:
         assert seen == ["u-0", "u-1", "u-2", "u-3", "u-5", "u-55", "u-6", "u-7", "u-8"]
 
 
-async def test_filters_hold_together() -> None:
+async def test_filters_must_all_match() -> None:
     async with site() as here:
         add_unit(here.cluster, "a", spec_name="g1.1", tenant="blue")
         add_unit(here.cluster, "b", spec_name="g1.1")
@@ -144,7 +144,7 @@ async def test_filters_hold_together() -> None:
         assert await names(here.client, UnitFilter(lifecycle="stock")) == ["p-1", "p-2", "p-3"]
 
 
-async def test_a_wait_ends_when_the_unit_is_ready_and_says_how_far_it_is() -> None:
+async def test_a_wait_reports_each_state_until_the_unit_is_ready() -> None:
     async with site() as here, asyncio.TaskGroup() as tasks:
         await here.client.units.create(UNIT)
         told: list[str] = []
@@ -171,7 +171,7 @@ async def test_a_wait_for_a_unit_that_fails_raises_its_reason_and_message() -> N
         assert (caught.value.reason, caught.value.message) == ("PodStartupFailed", words)
 
 
-async def test_a_wait_for_a_unit_that_is_suspended_does_not_go_on() -> None:
+async def test_a_wait_for_a_suspended_unit_to_be_ready_fails() -> None:
     async with site() as here:
         await here.client.units.create(UNIT)
         await here.client.units.suspend("demo")
@@ -181,7 +181,7 @@ async def test_a_wait_for_a_unit_that_is_suspended_does_not_go_on() -> None:
             await waiting.until_unit_ready(here.client, "demo")
 
 
-async def test_a_wait_that_takes_too_long_says_what_is_missing() -> None:
+async def test_a_wait_that_times_out_names_the_storage() -> None:
     async with site() as here:
         await here.client.storages.create(NewStorage(name="weights", size="1Gi"))
         with pytest.raises(NotYetError, match="storage weights: not there after 30 s"):
@@ -190,7 +190,7 @@ async def test_a_wait_that_takes_too_long_says_what_is_missing() -> None:
             await waiting.until_accessor_ready(here.client, "weights")
 
 
-async def test_stock_pools_and_jobs() -> None:
+async def test_stock_is_seeded_and_pools_are_changed() -> None:
     async with site() as here:
         job = (await here.client.stock.seed(NewStock(specName="g2", gpu=1, replicas=2))).data
         assert (job.status, job.requested) == ("pending", 2)
@@ -208,7 +208,7 @@ async def test_stock_pools_and_jobs() -> None:
             await waiting.until_seeded(here.client, job.operationID, timeout_seconds=5)
 
 
-async def test_how_the_service_and_the_fleet_are_doing() -> None:
+async def test_health_inventory_and_audit_are_read() -> None:
     async with site() as here:
         health = (await here.client.health()).data
         assert (health.status, health.version, health.readyStockCount) == ("ok", "1.2.3", 3)
@@ -217,7 +217,7 @@ async def test_how_the_service_and_the_fleet_are_doing() -> None:
         assert not (await here.client.audit()).data.breaches
 
 
-async def test_files_go_both_ways_under_their_own_names() -> None:
+async def test_files_are_listed_read_and_written_under_their_own_names() -> None:
     cluster, upstream = Cluster(), Upstream()
     listed = b'{"kind": "Index", "paths": [{"path_type": "Dir", "name": "sub", "size": 2},'
     listed += b'{"path_type": "File", "name": "a b.bin", "mtime": 5, "size": 3}]}'
@@ -256,7 +256,7 @@ async def test_files_go_both_ways_under_their_own_names() -> None:
             await client.storages.files("other").list()
 
 
-async def test_a_storage_is_made_once_and_its_files_are_turned_on() -> None:
+async def test_a_storage_is_created_once_and_its_accessor_enabled() -> None:
     async with site(method="POST", losses=1) as here:
         made = await here.client.storages.create(NewStorage(name="weights", size="1Gi"))
         assert made.is_replay
@@ -270,7 +270,7 @@ async def test_a_storage_is_made_once_and_its_files_are_turned_on() -> None:
         await here.client.storages.delete("weights")
 
 
-async def test_an_upload_that_is_refused_is_not_sent() -> None:
+async def test_a_refused_upload_is_not_sent() -> None:
     cluster, upstream, sent = Cluster(), Upstream(), []
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -286,7 +286,7 @@ async def test_an_upload_that_is_refused_is_not_sent() -> None:
         async with client_of(str(api.client.make_url("")).rstrip("/")) as client:
             with pytest.raises(ProblemError) as caught:
                 await client.storages.files("models").write("new", pieces())
-        await asyncio.sleep(60)  # so long the api may read on for what was announced
+        await asyncio.sleep(60)  # the API may still read the announced body for this time
         assert caught.value.code == "method_not_allowed"
         assert upstream.requests == []
     assert sent == []

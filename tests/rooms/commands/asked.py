@@ -1,4 +1,4 @@
-"""Commands as somebody types them, run inside the test, and what they would have read."""
+"""Commands as a person types them, run inside the test, and their output."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Screen(io.StringIO):
-    """A terminal, as far as anybody can tell."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -36,7 +36,7 @@ def now() -> datetime:
 async def asked(
     words: str, server: str, *, is_screen: bool = False, stream: io.StringIO | None = None
 ) -> Said:
-    """`words` is what stands behind the program's name; a stream is for all that is said."""
+    """Run a command; `words` follow the program's name, and `stream` takes both outputs."""
     kind = Screen if is_screen else io.StringIO
     out, err = stream or kind(), stream or kind()
     options = parser().parse_args(shlex.split(words))

@@ -1,4 +1,4 @@
-"""Sessions in a document: what is typed, what is said to it, and the files that stand beside."""
+"""Shell sessions in a document: the typed commands, their output, and the files beside them."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def sections_of(document: Path) -> dict[str, str]:
 
 
 def files_of(section: str) -> dict[str, str]:
-    """Those whose first line is their name."""
+    """Return the YAML blocks whose first line is a file name."""
     found = ((_FILE.match(text), text) for kind, text in _BLOCK.findall(section) if kind == "yaml")
     return {match[1]: text for match, text in found if match}
 
@@ -40,7 +40,10 @@ def exchanges_of(section: str) -> list[Exchange]:
 
 
 def is_as_written(said: str, lines: tuple[str, ...]) -> bool:
-    """Blanks count once; an ellipsis stands for anything, alone on a line for any lines."""
+    """Compare output with a page: blanks count once, and an ellipsis matches anything.
+
+    An ellipsis alone on a line matches any number of lines.
+    """
     patterns = []
     for line in lines:
         if line == "…":

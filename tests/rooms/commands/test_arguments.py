@@ -1,4 +1,4 @@
-"""What can be typed: every command is there, and none costs what it does not use."""
+"""The command line: every action exists, and parsing imports only what it needs."""
 
 import argparse
 import subprocess
@@ -21,19 +21,19 @@ def actions_of(found: argparse.ArgumentParser) -> Iterator[str]:
                 yield from actions_of(below)
 
 
-def test_whatever_can_be_typed_is_done_and_nothing_else() -> None:
+def test_every_parsed_action_is_implemented_and_no_other_exists() -> None:
     assert sorted(actions_of(parser())) == sorted(ACTIONS)
 
 
 @pytest.mark.parametrize("words", ["version", "--help", "units create --help"])
-def test_who_asks_no_server_pays_for_no_client(words: str) -> None:
+def test_commands_without_a_server_import_no_http_client(words: str) -> None:
     script = "import sys; from gpuruntime.cli import main\n"
     script += f"try: main({words.split()!r})\nexcept SystemExit: pass\n"
     script += "sys.exit('aiohttp' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_what_the_container_runs_stands_behind_two_dashes() -> None:
+def test_the_containers_command_follows_two_dashes() -> None:
     words = ["units", "create", "--name", "a", "--wait", "--", "python", "-m", "x", "--name"]
     options = parser().parse_args(words)
     assert options.words == ["python", "-m", "x", "--name"]
@@ -57,14 +57,14 @@ def test_a_time_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
         "invoke f --data 1 --file x",
     ],
 )
-def test_what_is_typed_wrongly_is_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_a_usage_error(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parser().parse_args(words.split())
     assert ended.value.code == 2
     assert "usage: " in capsys.readouterr().err
 
 
-def test_a_flag_comes_before_its_variable() -> None:
+def test_a_flag_overrides_its_variable() -> None:
     environment = {
         "GPURUNTIME_SERVER": "http://there",
         "GPURUNTIME_TOKEN": "secret",

@@ -1,4 +1,4 @@
-"""Flags and files as bodies."""
+"""Flags and files as bodies of requests."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from gpuruntime.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("text", ["name: a\nsize: 1Gi\n", '{"name": "a", "size": "1Gi"}'])
-def test_a_flag_goes_before_the_file(tmp_path: Path, text: str) -> None:
+def test_a_flag_overrides_the_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "body"
     file.write_text(text)
     body = bodies.body_of(str(file), {"size": "2Gi", "tenant": None, "gpu": 0})
@@ -18,7 +18,7 @@ def test_a_flag_goes_before_the_file(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2\n", "- a\n", "{", "\x00"])
-def test_a_file_that_is_no_body_is_said_with_its_name(tmp_path: Path, text: str) -> None:
+def test_an_unusable_file_is_reported_with_its_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "body"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=str(file)):
@@ -27,7 +27,7 @@ def test_a_file_that_is_no_body_is_said_with_its_name(tmp_path: Path, text: str)
         bodies.body_of(str(tmp_path / "none"), {})
 
 
-def test_what_runs_in_the_container_is_a_template() -> None:
+def test_command_ports_and_variables_become_a_template() -> None:
     assert bodies.template_of(["sh", "-c", "x"], ["http:80"], ["A=b=c"]) == {
         "command": ["sh"],
         "args": ["-c", "x"],
@@ -37,7 +37,7 @@ def test_what_runs_in_the_container_is_a_template() -> None:
     assert bodies.template_of([], None, None) is None
 
 
-def test_mounts_are_storages_with_their_places() -> None:
+def test_mounts_name_a_storage_a_path_and_the_mode() -> None:
     assert bodies.mounts_of(["w:/models", "d:/data:ro"]) == [
         {"name": "w", "mountPath": "/models"},
         {"name": "d", "mountPath": "/data", "readOnly": True},
@@ -45,7 +45,7 @@ def test_mounts_are_storages_with_their_places() -> None:
 
 
 @pytest.mark.parametrize("port", ["80", "http:", "http:x", "http:-1"])
-def test_what_has_another_form_is_said(port: str) -> None:
+def test_a_malformed_flag_is_rejected_with_an_example(port: str) -> None:
     with pytest.raises(UnusableInputError, match="http:8080"):
         bodies.template_of([], [port], None)
     with pytest.raises(UnusableInputError, match="NAME=value"):

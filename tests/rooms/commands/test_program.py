@@ -1,4 +1,4 @@
-"""Commands from what is typed to what is read: answers, words, and exit codes."""
+"""Commands from their arguments to their output, messages and exit codes."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def half(request: web.BaseRequest) -> web.StreamResponse:
-    """Of what it promises."""
+    """Send half of the announced body, and end the connection."""
     response = web.StreamResponse(headers={"Content-Length": "9"})
     await response.prepare(request)
     await response.write(b"half")
@@ -69,7 +69,7 @@ async def told(here: Site, words: str) -> Said:
         ("invoke f --data hello", answer(JOB), 2),
     ],
 )
-async def test_the_exit_code_says_how_it_ended_and_one_line_why(
+async def test_the_exit_code_tells_the_outcome_and_one_line_the_reason(
     words: str, given: Say, code: int
 ) -> None:
     said, _ = await scripted(words, given, is_screen=False)
@@ -79,7 +79,7 @@ async def test_the_exit_code_says_how_it_ended_and_one_line_why(
     assert [each.startswith("gpuruntime ") for each in last] == [True] * (code != 0)
 
 
-async def test_what_a_server_says_is_never_obeyed_by_a_terminal() -> None:
+async def test_a_servers_text_never_controls_the_terminal() -> None:
     words = {"code": f"a{HOSTILE}", "message": HOSTILE, "details": []}
     refused, _ = await scripted("stock job x", raw(json.dumps({"error": words}).encode(), 409))
     assert refused.err.count("\n") == 1
@@ -93,7 +93,7 @@ async def test_what_a_server_says_is_never_obeyed_by_a_terminal() -> None:
     assert all(each.err.replace("\n", "").isprintable() for each in shown)
 
 
-async def test_a_log_is_text_on_a_terminal() -> None:
+async def test_a_log_is_escaped_on_a_terminal() -> None:
     said, script = await scripted(
         "units logs demo --tail 5 -c worker", raw(b"\x1b[31mred\n", content_type="text/plain")
     )
@@ -101,7 +101,7 @@ async def test_a_log_is_text_on_a_terminal() -> None:
     assert script.heard[0].path == "/api/v1/gpu-units/demo/logs?tail=5&container=worker"
 
 
-async def test_details_name_the_fields_that_are_wrong() -> None:
+async def test_an_error_names_the_fields_that_are_wrong() -> None:
     async with site() as here:
         said = await told(here, f"{CREATE} --port http:99999 --env 1=x")
         assert said.code == 1
@@ -109,7 +109,7 @@ async def test_details_name_the_fields_that_are_wrong() -> None:
         assert "template.envs[0].name: " in said.err
 
 
-async def test_a_unit_is_shown_in_three_forms() -> None:
+async def test_a_unit_is_printed_as_table_json_and_yaml() -> None:
     async with site() as here:
         made = await told(here, f"{CREATE} --tenant blue -- python -m http.server")
         header, row = made.out.splitlines()
@@ -122,7 +122,7 @@ async def test_a_unit_is_shown_in_three_forms() -> None:
 
 
 @pytest.mark.parametrize("words", ["units create --spec g --image a", "invoke f"])
-async def test_the_id_is_told_under_which_it_may_be_sent_again(words: str) -> None:
+async def test_an_uncertain_outcome_names_the_id_for_a_retry(words: str) -> None:
     said, script = await scripted(words, problem(504, "timeout"), is_screen=False)
     (sent,) = {
         heard.document.get("operationID") or heard.document["invocationID"]
@@ -132,7 +132,7 @@ async def test_the_id_is_told_under_which_it_may_be_sent_again(words: str) -> No
     assert said.err.endswith(f"it may have been done: send it again with {flag} {sent}\n")
 
 
-async def test_a_body_may_be_any_json(tmp_path: Path) -> None:
+async def test_a_body_may_be_any_json_without_duplicate_keys(tmp_path: Path) -> None:
     file = tmp_path / "unit.json"
     file.write_text(
         '{\n\t"name": "demo", "specName": "g1.1", "image": "a", '
@@ -148,7 +148,7 @@ async def test_a_body_may_be_any_json(tmp_path: Path) -> None:
         )
 
 
-async def test_whatever_was_made_before_is_said_to_be_the_same() -> None:
+async def test_a_repeated_creation_is_reported_as_done_before() -> None:
     pool = "pools create --operation two --name p2 --spec g2.1 --replicas 1 --cpu 1 --memory 1Gi"
     storage = "storages create --operation three --name s --size 1Gi"
     async with site() as here:
@@ -158,7 +158,7 @@ async def test_whatever_was_made_before_is_said_to_be_the_same() -> None:
             assert ["was done before" in each.err for each in said] == [False, True]
 
 
-async def test_a_file_is_a_body_and_the_same_operation_is_said_to_be_the_same(
+async def test_a_unit_from_a_file_is_created_once_changed_and_deleted(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "unit.yaml"
@@ -175,7 +175,7 @@ async def test_a_file_is_a_body_and_the_same_operation_is_said_to_be_the_same(
         assert (await told(here, "units delete demo --wait")).err == "unit demo is deleted\n"
 
 
-async def test_a_wait_shows_how_far_it_is() -> None:
+async def test_a_wait_shows_its_progress() -> None:
     async with site() as here, asyncio.TaskGroup() as tasks:
         wait = tasks.create_task(told(here, f"{CREATE} --wait"))
         await asyncio.sleep(5)
@@ -188,7 +188,7 @@ async def test_a_wait_shows_how_far_it_is() -> None:
         assert "demo: PodUnschedulable: no room\n" in said.err
 
 
-async def test_a_wait_for_what_fails_says_why() -> None:
+async def test_a_wait_for_a_failed_unit_says_why() -> None:
     async with site() as here:
         await told(here, CREATE)
         words = "ImagePullBackOff: no such tag"
@@ -198,7 +198,7 @@ async def test_a_wait_for_what_fails_says_why() -> None:
         assert said.err.endswith(f"unit demo: PodStartupFailed: {words}\n")
 
 
-async def test_a_watch_shows_what_changes() -> None:
+async def test_a_watch_prints_every_change() -> None:
     async with site() as here:
         await told(here, CREATE)
         async with asyncio.TaskGroup() as tasks:
@@ -216,7 +216,7 @@ async def test_a_watch_shows_what_changes() -> None:
         assert last == "runtime-instance/demo is gone"
 
 
-async def test_invocations_are_answered_by_what_the_function_said() -> None:
+async def test_invoke_prints_what_the_function_answered() -> None:
     ended = {
         "invocationID": "i",
         "serverlessRequestID": "f",
@@ -247,7 +247,7 @@ async def test_invocations_are_answered_by_what_the_function_said() -> None:
     assert (said.code, "framework_error: x" in said.err) == (1, True)
 
 
-async def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
+async def test_a_broken_transfer_leaves_the_local_file_as_it_was(tmp_path: Path) -> None:
     target = tmp_path / "model.bin"
     target.write_bytes(b"before")
     fetch = f"storages files get w sub/model.bin {target}"
@@ -266,7 +266,7 @@ async def test_a_file_is_there_whole_or_as_it_was(tmp_path: Path) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """What starts meanwhile heeds SIGINT, which the background jobs of a shell ignore."""
+    """Let started processes obey SIGINT, which the background jobs of a shell ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -286,7 +286,7 @@ def job_asked(address: str, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]
             started.kill()
 
 
-def test_control_c_ends_it_quietly(tmp_path: Path) -> None:
+def test_control_c_ends_a_command_quietly(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log, socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
         with job_asked(f"http://127.0.0.1:{server.getsockname()[1]}", log) as started:

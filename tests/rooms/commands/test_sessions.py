@@ -1,4 +1,4 @@
-"""The pages about the client and its commands: what stands there is what happens."""
+"""The pages about the client and its commands are run: their output is as printed there."""
 
 import io
 import os
@@ -24,7 +24,7 @@ SIMULATABLE = ("Status", "Stock", "Units", "Pools", "Storages")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the commands are typed, with the files that the page shows."""
+    """Return the folder in which the commands run, with the files that the page shows."""
     for section in SECTIONS.values():
         for name, text in files_of(section).items():
             (tmp_path / name).write_text(text)
@@ -50,13 +50,13 @@ async def follow(section: str, server: str) -> None:
         )
 
 
-def test_no_section_is_left_out() -> None:
+def test_every_section_with_commands_is_run() -> None:
     shown = {name for name, text in SECTIONS.items() if exchanges_of(text)}
     assert shown == {*SIMULATABLE, "Files", "Functions"}
 
 
 @pytest.mark.looptime
-async def test_the_sessions_go_as_they_are_written(simulated: str, folder: Path) -> None:
+async def test_the_sessions_run_as_they_are_written(simulated: str, folder: Path) -> None:
     assert (folder / "unit.yaml").exists()
     for section in SIMULATABLE:
         await follow(section, simulated)
@@ -64,7 +64,7 @@ async def test_the_sessions_go_as_they_are_written(simulated: str, folder: Path)
 
 @contextmanager
 def real_dev(folder: Path) -> Iterator[str]:
-    """Beside the checkout's examples, as the page asks for."""
+    """Run a dev in the checkout, beside its examples, as the page asks for."""
     there = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -76,7 +76,7 @@ def real_dev(folder: Path) -> Iterator[str]:
 
 @pytest.mark.serverless
 @pytest.mark.parametrize("section", ["Files", "Functions"])
-async def test_the_sessions_with_processes_go_as_they_are_written(
+async def test_the_sessions_with_processes_run_as_they_are_written(
     folder: Path, section: str
 ) -> None:
     with real_dev(folder) as server:
@@ -85,7 +85,7 @@ async def test_the_sessions_with_processes_go_as_they_are_written(
 
 
 @pytest.mark.looptime
-async def test_the_page_of_the_client_runs(
+async def test_the_program_of_the_clients_page_runs(
     simulated: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (ROOT / "docs/client.md").read_text()
@@ -112,7 +112,7 @@ async def test_the_page_of_the_client_runs(
         ("", ("a",), False),
     ],
 )
-def test_a_session_is_held_to_what_is_said(
+def test_output_is_compared_with_the_page(
     text: str, lines: tuple[str, ...], matches: bool
 ) -> None:
     assert is_as_written(text, lines) is matches

@@ -41,11 +41,11 @@ def test_an_age_is_short(seconds: float, text: str) -> None:
     assert tables.age(NOW - timedelta(seconds=seconds), NOW) == text
 
 
-def test_nothing_has_no_age() -> None:
+def test_a_missing_moment_has_no_age() -> None:
     assert tables.age(None, NOW) == ""
 
 
-def test_columns_stand_below_each_other_and_a_cell_is_one_line() -> None:
+def test_columns_are_aligned_and_a_cell_is_one_line() -> None:
     files = [HOSTILE, FileEntry(name="sub", path_type="Dir"), FileEntry(name="x" * 200, size=1)]
     first, second, third, fourth = tables.table(FileEntry, files, NOW).splitlines()
     assert (first.split(), third) == (["NAME", "SIZE"], "sub/")
@@ -54,7 +54,7 @@ def test_columns_stand_below_each_other_and_a_cell_is_one_line() -> None:
     assert len({each.index(size) for each, size in ((second, "3"), (fourth, " 1"))}) <= 2
 
 
-def test_a_document_is_printable_and_means_what_it_meant() -> None:
+def test_a_document_is_printable_and_keeps_its_meaning() -> None:
     for text, read in (
         (tables.as_json(HOSTILE), json.loads),
         (tables.as_yaml(HOSTILE), yaml.safe_load),
@@ -64,7 +64,7 @@ def test_a_document_is_printable_and_means_what_it_meant() -> None:
     assert "grüße" in tables.as_yaml(FileEntry(name="grüße"))
 
 
-def test_a_timeline_is_seconds_since_its_first_step() -> None:
+def test_steps_of_a_timeline_count_from_the_first() -> None:
     timeline = Timeline(
         acceptedAt=NOW + timedelta(seconds=0.4),
         createdAt=NOW,
@@ -78,7 +78,7 @@ def test_a_timeline_is_seconds_since_its_first_step() -> None:
     assert steps_of(Timeline()) == []
 
 
-def test_a_state_that_comes_back_is_told_again() -> None:
+def test_a_state_that_comes_back_is_shown_again() -> None:
     err = io.StringIO()
     progress = Progress(Terminal(out=io.StringIO(), err=err), "seed")
     for ready in (0, 0, 1, 0):

@@ -1,4 +1,4 @@
-"""What is printed: answers and words apart, and no character that a terminal would obey."""
+"""Output of commands: answers and messages apart, and no character that controls a terminal."""
 
 import io
 import json
@@ -11,18 +11,18 @@ from tests.rooms.commands.asked import Screen
 HOSTILE = "a\x1b]0;owned\x07b\x9b2J\u202ec\U000e0041\x7f\r\n"
 
 
-def test_what_is_printable_stays_as_it_is() -> None:
+def test_printable_text_stays_as_it_is() -> None:
     assert plain("grüße, 世界, naïve €") == "grüße, 世界, naïve €"
 
 
-def test_what_a_terminal_would_obey_is_written_out() -> None:
+def test_control_characters_are_escaped() -> None:
     written = plain(HOSTILE, keep="\n")
     assert written.replace("\n", "").isprintable()
     assert "\\u001b]0;owned\\u0007b\\u009b2J\\u202ec" in written
     assert json.loads(f'"{plain(HOSTILE)}"') == HOSTILE
 
 
-def test_a_line_is_one_line() -> None:
+def test_a_line_holds_no_line_breaks() -> None:
     assert line("a\nb\r\n  c\td") == "a b c d"
 
 
@@ -33,7 +33,7 @@ def test_a_line_is_one_line() -> None:
         (io.StringIO, "one\\u001b\ntwo\n"),
     ],
 )
-def test_progress_is_written_in_place_where_somebody_looks(
+def test_progress_is_rewritten_in_place_on_a_terminal_alone(
     stream: type[io.StringIO], lines: str
 ) -> None:
     out, err = io.StringIO(), stream()
@@ -44,7 +44,7 @@ def test_progress_is_written_in_place_where_somebody_looks(
     assert (out.getvalue(), err.getvalue()) == ("done\n", lines)
 
 
-def test_nobody_reads_more_than_a_few_lines_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_messages_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     err = Screen()
     terminal = Terminal(out=io.StringIO(), err=err)
@@ -54,7 +54,7 @@ def test_nobody_reads_more_than_a_few_lines_of_words(monkeypatch: pytest.MonkeyP
     assert len(err.getvalue()) < 5_000
 
 
-def test_a_log_is_read_on_a_terminal_as_text_and_goes_into_a_file_as_it_is() -> None:
+def test_a_log_is_escaped_on_a_terminal_and_raw_in_a_file() -> None:
     screen = Screen()
     terminal = Terminal(out=screen, err=io.StringIO())
     half = "grüße".encode()

@@ -1,4 +1,4 @@
-"""Short paths: the kernel takes no more than 107 bytes, and a test's own folder has more."""
+"""Sockets with short paths: the kernel takes 107 bytes, and a test's own folder is longer."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator

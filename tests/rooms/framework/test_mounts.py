@@ -1,4 +1,4 @@
-"""Where a framework finds its socket: where its unit says, or where dev has put its mounts."""
+"""The place of a function's socket: its path in a Pod, the folder of its mount in dev."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from gpuruntime.framework.mounts import MOUNTS, place_of
 SOCKET = "/tmp/framework/f.sock"
 
 
-def test_without_a_word_a_path_is_what_it_says() -> None:
+def test_a_path_stays_as_it_is_without_mounts() -> None:
     assert place_of(SOCKET, {}) == Path(SOCKET)
 
 
@@ -23,6 +23,6 @@ def test_without_a_word_a_path_is_what_it_says() -> None:
         ("/elsewhere/f.sock", "/elsewhere/f.sock"),
     ],
 )
-def test_what_is_below_a_mount_is_where_the_mount_is(path: str, place: str) -> None:
+def test_a_path_below_a_mount_is_in_the_mounts_folder(path: str, place: str) -> None:
     told = {MOUNTS: json.dumps({"/dev/shm": "/dev/0", "/tmp/framework": "/dev/1"})}
     assert place_of(path, told) == Path(place)

@@ -28,7 +28,7 @@ async def answer(session: aiohttp.ClientSession, **changes: object) -> dict[str,
         return told
 
 
-async def test_what_a_function_returns_is_the_body() -> None:
+async def test_the_returned_value_of_a_function_is_the_body() -> None:
     async with serving_to(lambda call: [call.attempt, call.payload["a"]]) as (_, session):
         told = await answer(session, unknown="a later worker's member")
     assert told == {
@@ -49,14 +49,14 @@ async def test_a_coroutine_function_is_awaited() -> None:
         assert (await answer(session))["body"] == "one"
 
 
-async def test_a_function_may_choose_the_whole_answer() -> None:
+async def test_a_function_may_return_a_whole_answer() -> None:
     chosen = Answer(statusCode=404, headers={"X": "y"}, body="nobody")
     async with serving_to(lambda _: chosen) as (_, session):
         told = await answer(session)
     assert (told["statusCode"], told["headers"], told["body"]) == (404, {"X": "y"}, "nobody")
 
 
-async def test_an_error_that_a_function_raises_on_purpose_is_told_in_its_words() -> None:
+async def test_the_message_of_a_call_error_reaches_the_worker() -> None:
     def handle(_: Call) -> None:
         raise CallError("the model is not loaded")
 
@@ -66,7 +66,7 @@ async def test_an_error_that_a_function_raises_on_purpose_is_told_in_its_words()
 
 
 @pytest.mark.parametrize("result", [object(), ZeroDivisionError()])
-async def test_what_else_goes_wrong_in_a_function_is_a_500_without_inner_text(
+async def test_any_other_error_of_a_function_is_a_500_without_a_traceback(
     result: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handle(_: Call) -> object:
@@ -84,12 +84,12 @@ async def test_what_else_goes_wrong_in_a_function_is_a_500_without_inner_text(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"invocationID": 7}', b"\xff", b"{}"])
-async def test_a_body_that_is_no_call_is_refused(body: bytes) -> None:
+async def test_a_body_that_is_not_a_call_is_rejected(body: bytes) -> None:
     async with serving_to(echo) as (_, session), session.post("/invoke", data=body) as response:
         assert response.status == 400
 
 
-async def test_a_plain_function_that_takes_its_time_holds_nobody_up() -> None:
+async def test_a_slow_plain_function_does_not_block_the_health_check() -> None:
     gate = threading.Event()
 
     def handle(call: Call) -> str:
@@ -104,8 +104,8 @@ async def test_a_plain_function_that_takes_its_time_holds_nobody_up() -> None:
         assert (await slow)["body"] == "one"
 
 
-async def test_as_many_plain_functions_run_at_a_time_as_are_called() -> None:
-    """More than an executor has that nobody asked for more."""
+async def test_every_call_of_a_plain_function_has_its_own_thread() -> None:
+    """Forty calls are more than an executor's default threads."""
     together = threading.Barrier(40)
 
     def handle(_: Call) -> int:
@@ -116,7 +116,7 @@ async def test_as_many_plain_functions_run_at_a_time_as_are_called() -> None:
     assert {(await each)["body"] for each in asked} == set(range(40))
 
 
-async def test_a_plain_function_sees_the_context_of_its_call() -> None:
+async def test_each_call_of_a_plain_function_has_its_own_context() -> None:
     seen: ContextVar[str] = ContextVar("seen")
 
     def handle(_: Call) -> str:
@@ -145,7 +145,7 @@ async def test_a_call_that_the_worker_breaks_off_is_cancelled() -> None:
             await cancelled.wait()
 
 
-async def test_a_stop_waits_for_the_calls_in_hand_and_says_so_to_the_worker() -> None:
+async def test_a_stop_fails_the_health_check_and_waits_for_calls_in_progress() -> None:
     entered, gate = asyncio.Event(), asyncio.Event()
 
     async def handle(_: Call) -> str:
@@ -166,7 +166,7 @@ async def test_a_stop_waits_for_the_calls_in_hand_and_says_so_to_the_worker() ->
         await stop
 
 
-async def test_any_user_may_call_and_a_socket_that_was_left_there_is_no_hindrance() -> None:
+async def test_any_user_may_connect_and_a_leftover_socket_is_replaced() -> None:
     with framework() as where:
         for _ in range(2):
             leave_a_socket(where.socketPath)
@@ -200,7 +200,7 @@ def mode_of(path: str) -> int:
 
 
 def asked(path: str) -> bytes:
-    """What comes back on a question about its health; nothing while nobody listens."""
+    """Return the answer to a health check, or nothing while no server listens."""
     with socket.socket(socket.AF_UNIX) as asking:
         try:
             asking.connect(path)

@@ -1,4 +1,4 @@
-"""What the overlays bring, read once."""
+"""The documents of each overlay, read once."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What accounts were granted, and what of it they used, by the audit log of an API server."""
+"""The rights that accounts were granted, and those that they used by an API server's audit log."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -9,14 +9,14 @@ from tests.rooms.manifests.overlays import documents
 
 DECISION: Final = "authorization.k8s.io/decision"
 ACCOUNTS: Final = "system:serviceaccount:"
-# Nobody asks for these by name: where an owner's deletion waits for a child, admission looks
-# whether its maker may say so (OwnerReferencesPermissionEnforcement).
+# Only admission checks these, and by no request of their own. If an owner's deletion waits for a
+# child, it checks whether the child's creator may say so (OwnerReferencesPermissionEnforcement).
 ASKED_BY_ADMISSION: Final = frozenset({"gpuunits/finalizers", "gpustorages/finalizers"})
 
 
 @attrs.frozen(order=True)
 class Right:
-    """In the namespace of this use: stock, instance, system, or the empty text for the cluster."""
+    """A right of a role; `place` is stock, instance, system, or "" for the whole cluster."""
 
     role: str
     place: str
@@ -29,7 +29,7 @@ class Right:
         return f"{self.role} may {self.verb} {resource} in {self.place or 'the cluster'}"
 
 
-# Of the component for callers whom the cluster knows; a test asks before it is there.
+# The component `authentication` grants this; a test requests it before that is installed.
 NOT_FOR_EVERYBODY: Final = frozenset(
     {
         Right(
@@ -44,22 +44,22 @@ NOT_FOR_EVERYBODY: Final = frozenset(
 
 
 def granted() -> set[Right]:
-    """By all manifests together, but for what admission alone asks for."""
+    """Return the rights that all manifests grant, without those that only admission checks."""
     return {right for right in _granted() if right.resource not in ASKED_BY_ADMISSION}
 
 
 def used(events: Iterable[dict[str, Any]]) -> set[Right]:
-    """Of all installations of a cluster, whatever their names are."""
+    """Return the rights that were used, by every installation in the cluster."""
     return {right for event in events if (right := _right_of(event)) and not is_refusal(event)}
 
 
 def refused(events: Iterable[dict[str, Any]]) -> set[Right]:
-    """By the lack of a right: a quota or admission refuses with the same code."""
+    """Return the missing rights; a quota or admission refuses with the same status code."""
     return {right for event in events if (right := _right_of(event)) and is_refusal(event)}
 
 
 def lines(found: Iterable[Right]) -> str:
-    """Whole in the report of a failure, however many they are."""
+    """Return one line per right, so that a failure report shows all of them."""
     return "\n".join(sorted(map(str, found)))
 
 
@@ -93,7 +93,7 @@ def _rights(account: str, namespace: str, rule: dict[str, Any]) -> Iterator[Righ
 
 
 def _right_of(event: dict[str, Any]) -> Right | None:
-    """None for strangers, and for what everybody may."""
+    """Return the right that was used, or None for other accounts or a missing object."""
     about = event.get("objectRef")
     namespace, _, account = event["user"]["username"].removeprefix(ACCOUNTS).rpartition(":")
     name, _, use = namespace.rpartition("-")

@@ -1,4 +1,4 @@
-"""What the roles may do in a cluster: enough for the code, and nothing that reaches further."""
+"""The rights of the roles in a cluster: enough for the code, and nothing beyond."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ def rules(overlay: str = "full") -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("role", "rule"), rules())
-def test_no_rule_reaches_further_than_its_purpose(role: str, rule: dict[str, Any]) -> None:
+def test_no_rule_grants_more_than_its_purpose(role: str, rule: dict[str, Any]) -> None:
     assert not TOO_MUCH & set(rule["verbs"]), role
     assert not OUT_OF_BOUNDS & set(rule["resources"]), role
     assert "*" not in rule["apiGroups"], role
     assert rule.keys() == {"apiGroups", "resources", "verbs"}, role
 
 
-def test_only_the_manager_touches_secrets_and_finds_none_that_it_does_not_name() -> None:
+def test_only_the_manager_may_touch_secrets_and_may_not_list_them() -> None:
     found = [
         (role, set(rule["verbs"])) for role, rule in rules() if "secrets" in rule["resources"]
     ]
@@ -49,11 +49,11 @@ def test_only_the_manager_touches_secrets_and_finds_none_that_it_does_not_name()
     ]
 
 
-def test_without_functions_nobody_touches_secrets() -> None:
+def test_without_functions_no_role_may_touch_secrets() -> None:
     assert not [role for role, rule in rules("minimal") if "secrets" in rule["resources"]]
 
 
-def test_the_whole_cluster_is_only_read_and_asked_about_callers() -> None:
+def test_cluster_wide_rights_are_reads_and_reviews() -> None:
     found = {
         (role["metadata"]["name"], resource): rule["verbs"]
         for role in documents("ClusterRole")
@@ -87,20 +87,20 @@ def test_each_account_is_bound_to_its_own_roles_alone(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", NAMES)
-def test_each_process_has_an_account_and_nothing_else_has(overlay: str) -> None:
+def test_accounts_and_processes_match_one_to_one(overlay: str) -> None:
     pods = [one["spec"]["template"]["spec"] for one in documents("Deployment", overlay)]
     accounts = {each["metadata"]["name"] for each in documents("ServiceAccount", overlay)}
     assert {each["serviceAccountName"] for each in pods} == accounts
     assert len(pods) == len(accounts)
 
 
-def test_namespaces_are_those_of_the_configuration() -> None:
+def test_namespaces_match_the_configurations_defaults() -> None:
     names = {one["metadata"]["name"] for one in documents("Namespace")}
     defaults = NamespaceSettings()
     assert names == {defaults.stock, defaults.instance, defaults.system}
 
 
-def test_the_priorities_are_those_of_dev() -> None:
+def test_priority_classes_match_those_of_dev() -> None:
     names = PriorityClassSettings()
     found = {
         one["metadata"]["name"]: (one["value"], one["preemptionPolicy"])

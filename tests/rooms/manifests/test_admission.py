@@ -1,4 +1,4 @@
-"""What the admission policies name is what the code writes, and nothing is left out."""
+"""The admission policies name exactly the annotations and status fields that the code writes."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPUUnitStatus
 from tests.rooms.manifests.overlays import NAMES, documents
 
-# Written by gpuruntime on objects of other kinds, or for others to read and change.
+# Annotations on objects of other kinds, or for other accounts to read and change.
 ELSEWHERE = {"OWNER_UID", "DRAINING"}
 LABELS = {"UNIT", "STORAGE", "POOL", "SPEC", "TENANT", "FUNCTION", "ACCESSOR", "PREPARE"}
 
@@ -25,7 +25,7 @@ def spec_of(name: str) -> dict[str, Any]:
 
 
 def annotations() -> set[str]:
-    """All that the labels' module names, but for what stands elsewhere."""
+    """Return all annotations of the labels' module, except those of ELSEWHERE."""
     prefix = f"{labels.GROUP}/"
     return {
         value.removeprefix(prefix)
@@ -34,7 +34,7 @@ def annotations() -> set[str]:
     }
 
 
-def test_every_annotation_that_a_claim_is_known_by_is_held() -> None:
+def test_the_policy_protects_every_annotation_of_a_claim() -> None:
     variables = {
         each["name"]: each["expression"] for each in spec_of("gpuruntime-claims")["variables"]
     }
@@ -42,14 +42,14 @@ def test_every_annotation_that_a_claim_is_known_by_is_held() -> None:
     assert set(re.findall("'([a-z-]+)'", listed)) == annotations()
 
 
-def test_every_part_of_a_unit_s_status_is_the_manager_s_but_for_functions() -> None:
+def test_the_policy_protects_every_field_of_a_units_status_except_serverless() -> None:
     [validation] = spec_of("gpuruntime-status")["validations"]
     named = re.findall(r"oldObject\.\?status\.\?(\w+)", validation["expression"])
     parts = [each.name for each in attrs.fields(GPUUnitStatus)]
     assert sorted(named) == sorted(set(parts) - {"serverless"})
 
 
-def test_each_policy_is_bound_and_denies_where_it_cannot_be_judged() -> None:
+def test_each_policy_is_bound_and_denies_if_it_cannot_be_evaluated() -> None:
     for overlay in NAMES:
         policies = documents("ValidatingAdmissionPolicy", overlay)
         bound = {

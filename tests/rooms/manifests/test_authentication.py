@@ -1,4 +1,4 @@
-"""The component for auth.mode kubernetes: the api may ask about callers, and nothing else."""
+"""The component for auth.mode kubernetes: the API may review callers, and nothing else."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_the_api_may_create_both_reviews_and_nothing_else() -> None:
     assert [each["name"] for each in binding["subjects"]] == ["gpuruntime-api"]
 
 
-def test_it_is_no_part_of_what_everybody_gets() -> None:
+def test_the_component_is_optional() -> None:
     for folder in ("base", "control-plane", "serverless"):
         text = (FOLDER.parent / folder / "kustomization.yaml").read_text()
         assert "authentication" not in text

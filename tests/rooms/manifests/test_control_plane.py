@@ -1,4 +1,4 @@
-"""The control plane as Pods: held in as admission asks, and as the code expects them."""
+"""The control plane as Pods: confined as admission demands, and as the code expects them."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +32,7 @@ def container_of(role: str) -> dict[str, Any]:
 
 
 def secrets_of(spec: dict[str, Any]) -> dict[str, Any]:
-    """By the places where the one container has them, which none may write to."""
+    """Return the secrets of the only container by their mount paths; all are mounted read-only."""
     volumes = {volume["name"]: volume.get("secret") for volume in spec["volumes"]}
     mounts = [mount for mount in spec["containers"][0]["volumeMounts"] if volumes[mount["name"]]]
     assert all(mount["readOnly"] for mount in mounts)
@@ -40,7 +40,7 @@ def secrets_of(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_has_its_own_account_and_no_right_that_it_does_not_need(role: str) -> None:
+def test_a_role_has_its_own_account_and_no_privileges(role: str) -> None:
     spec, container = pod_of(role)["spec"], container_of(role)
     assert spec["serviceAccountName"] == f"gpuruntime-{role}"
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -53,7 +53,7 @@ def test_a_role_has_its_own_account_and_no_right_that_it_does_not_need(role: str
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
+def test_a_role_loads_the_mounted_configuration(role: str) -> None:
     path = FOLDER / f"{role}-configuration.yaml"
     loaded = load(str(path), flags={}, environment={})
     container = container_of(role)
@@ -64,7 +64,7 @@ def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(role: str) -> None:
+def test_a_role_reads_its_optional_secret_as_its_own_user(role: str) -> None:
     spec = pod_of(role)["spec"]
     assert secrets_of(spec) == {
         "/etc/gpuruntime-secrets": {
@@ -77,8 +77,8 @@ def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(ro
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_has_longer_to_end_than_it_takes(role: str) -> None:
-    """Half a minute is what Kubernetes gives, the sleep before the signal included."""
+def test_a_role_has_more_time_to_end_than_it_needs(role: str) -> None:
+    """Kubernetes gives 30 s by default, which include the sleep before the signal."""
     hooks = container_of(role).get("lifecycle", {})
     asleep = hooks.get("preStop", {}).get("sleep", {}).get("seconds", 0)
     loaded = load(str(FOLDER / f"{role}-configuration.yaml"), flags={}, environment={})
@@ -87,14 +87,14 @@ def test_a_role_has_longer_to_end_than_it_takes(role: str) -> None:
     )
 
 
-def test_the_api_s_pods_carry_the_label_that_policies_know_them_by() -> None:
+def test_the_apis_pods_have_the_label_that_policies_select() -> None:
     wanted = {labels.APP_NAME: labels.API_APP}
     assert wanted.items() <= pod_of("api")["metadata"]["labels"].items()
     for service in documents("Service", "api.yaml"):
         assert service["spec"]["selector"] == wanted
 
 
-def test_the_image_is_that_of_this_version() -> None:
+def test_the_image_has_the_tag_of_this_version() -> None:
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     assert kustomization["images"] == [{"name": "gpuruntime", "newTag": version("gpuruntime")}]
     assert {container_of(role)["image"] for role in ROLES} == {"gpuruntime"}

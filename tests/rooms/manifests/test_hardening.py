@@ -1,4 +1,4 @@
-"""What the manifests demand of Pods, and that ours always give it."""
+"""Our Pods always satisfy what the manifests demand of Pods."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def found(kind: str, namespace: str) -> list[dict[str, Any]]:
 
 
 def counted(namespace: str) -> set[tuple[str, str]]:
-    """What a quota wants every container to state, as `limits` or `requests` of a resource."""
+    """Return the limits and requests that a quota demands of every container."""
     hard = only("ResourceQuota", namespace)["spec"]["hard"]
     pairs = (name.partition(".") for name in hard)
     return {(which, name) for which, dot, name in pairs if dot}
 
 
 def stated(body: Any) -> set[tuple[str, str]]:
-    """By each of the containers."""
+    """Return the limits and requests that every container of the Pod states."""
     spec = body["spec"]["template"]["spec"]
     containers = [*spec["containers"], *spec.get("initContainers", [])]
     told = [
@@ -66,7 +66,7 @@ def test_every_container_of_ours_states_what_a_quota_counts(
     at: Placement,
     placing: Placing,
 ) -> None:
-    """GPUs are counted where somebody asks for some."""
+    """Quotas count GPUs as well, but only Pods that request some state them."""
     wanted = {pair for pair in counted(namespace) if "/" not in pair[1]}
     assert {name for _, name in wanted} == {"cpu", "memory", "ephemeral-storage"}
     assert wanted <= stated(deployment_of(unit, options, at).body)
@@ -77,7 +77,7 @@ def test_every_container_of_ours_states_what_a_quota_counts(
 
 
 @pytest.mark.parametrize("namespace", OF_UNITS)
-def test_a_stranger_gets_what_a_quota_counts(namespace: str) -> None:
+def test_the_limit_range_gives_other_pods_what_a_quota_counts(namespace: str) -> None:
     (limits,) = only("LimitRange", namespace)["spec"]["limits"]
     given = {("limits", name) for name in limits["default"]}
     given |= {("requests", name) for name in limits["defaultRequest"]}
@@ -86,19 +86,19 @@ def test_a_stranger_gets_what_a_quota_counts(namespace: str) -> None:
 
 
 @pytest.mark.parametrize("namespace", OF_UNITS)
-def test_a_namespace_is_closed_to_begin_with(namespace: str) -> None:
+def test_a_namespace_denies_all_traffic_by_default(namespace: str) -> None:
     policies = {
         each["metadata"]["name"]: each["spec"] for each in found("NetworkPolicy", namespace)
     }
     assert policies["closed"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
-def test_file_servers_know_the_api_by_the_label_that_it_is_run_with() -> None:
+def test_the_api_has_the_label_that_file_servers_admit() -> None:
     (api,) = (each for each in documents("Deployment") if "-api" in each["metadata"]["name"])
     assert api["spec"]["template"]["metadata"]["labels"][labels.APP_NAME] == labels.API_APP
 
 
-def test_admission_holds_each_namespace_to_the_default_level() -> None:
+def test_each_namespace_enforces_its_default_pod_security_level() -> None:
     levels = {
         each["metadata"]["name"]: each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
         for each in documents("Namespace")

@@ -1,4 +1,4 @@
-"""Both overlays on a real control plane: accepted whole, and removed as they came."""
+"""Both overlays on a real control plane: they are accepted as a whole, and removed completely."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ CARELESS = {
 def plane(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[ControlPlane]:
-    """Of its own: nobody else's installation has the names of the manifests there."""
+    """Yield a control plane of its own, as the manifests' names may be taken in a shared one."""
     yield from started(tmp_path_factory, pytestconfig)
 
 
@@ -43,13 +43,13 @@ def minimal(plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture(scope="module")
 def full(minimal: ControlPlane) -> ControlPlane:
-    """As whoever begins small and comes to functions later."""
+    """Apply `full` over `minimal`, as for an installation that adds functions later."""
     minimal.kubectl("apply", "-k", folder("full"))
     return minimal
 
 
 def demand_available(plane: ControlPlane, overlay: str) -> None:
-    """Admission lets in the Pods that the Deployments ask for."""
+    """Wait until admission has let in the Pods of every Deployment."""
     names = [each["metadata"]["name"] for each in documents("Deployment", overlay)]
     wait = ("wait", "--for=condition=Available", "--timeout=60s")
     for name in names:
@@ -57,27 +57,27 @@ def demand_available(plane: ControlPlane, overlay: str) -> None:
     plane.kubectl("-n", SYSTEM, *wait, *(f"deployment/{name}" for name in names))
 
 
-def test_one_apply_of_minimal_is_an_installation(minimal: ControlPlane) -> None:
+def test_applying_minimal_once_installs_it(minimal: ControlPlane) -> None:
     demand_available(minimal, "minimal")
 
 
-def test_one_apply_of_full_makes_more_of_it(full: ControlPlane) -> None:
+def test_applying_full_once_extends_minimal(full: ControlPlane) -> None:
     demand_available(full, "full")
 
 
-def test_what_the_program_prints_changes_nothing_more(full: ControlPlane) -> None:
+def test_the_programs_output_matches_the_installed_objects(full: ControlPlane) -> None:
     text = overlays.render(overlays.Overlay.FULL)
     assert full.kubectl("diff", "-f", "-", stdin=text) == ""
     full.kubectl("apply", "-f", "-", stdin=text)
 
 
-def test_the_system_namespace_takes_no_pod_that_is_not_held_in(full: ControlPlane) -> None:
+def test_the_system_namespace_rejects_an_unrestricted_pod(full: ControlPlane) -> None:
     with pytest.raises(ControlPlaneError, match='violates PodSecurity "restricted:latest"'):
         full.kubectl("create", "-f", "-", stdin=json.dumps(CARELESS))
 
 
-def test_the_server_has_nothing_to_say_against_the_policies(full: ControlPlane) -> None:
-    """It holds their expressions to the schemas of the kinds, and notes what does not fit."""
+def test_the_server_finds_no_type_errors_in_the_policies(full: ControlPlane) -> None:
+    """The server checks their expressions against the schemas of the kinds."""
 
     def checks() -> dict[str, object]:
         found = full.request("GET", POLICIES)["items"]
@@ -89,7 +89,7 @@ def test_the_server_has_nothing_to_say_against_the_policies(full: ControlPlane) 
     assert seen == {"gpuruntime-claims": {}, "gpuruntime-status": {}}
 
 
-def test_it_is_removed_as_it_came(full: ControlPlane) -> None:
+def test_deleting_the_overlay_leaves_nothing_behind(full: ControlPlane) -> None:
     full.kubectl("delete", "-k", folder("full"), "--timeout=90s")
     names = full.kubectl("get", "namespaces,crds,clusterroles", "-o", "name")
     assert not [name for name in names.split() if "runtime" in name]

@@ -1,4 +1,4 @@
-"""What our kustomizations do not say is refused, and never left out without a word."""
+"""Features of kustomizations that ours do not use are refused, never ignored."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ MAP = "configMapGenerator: [{name: a, namespace: b, files: [file]%s}]"
         ("vars: []\nreplicas: []", "not understood: replicas, vars"),
     ],
 )
-def test_what_is_not_understood_is_refused(tmp_path: Path, said: str, fault: str) -> None:
+def test_an_unsupported_field_is_refused(tmp_path: Path, said: str, fault: str) -> None:
     (tmp_path / "kustomization.yaml").write_text(said)
     (tmp_path / "file").write_text("text")
     with pytest.raises(ConfigurationError, match=fault):
@@ -29,7 +29,7 @@ def test_what_is_not_understood_is_refused(tmp_path: Path, said: str, fault: str
 
 
 def test_a_config_map_is_named_by_its_contents(tmp_path: Path) -> None:
-    """The name is the one that kubectl 1.34 makes of these contents."""
+    """kubectl 1.34 gives the same name to these contents."""
     (tmp_path / "kustomization.yaml").write_text(MAP % "")
     (tmp_path / "file").write_text("a: <b> & c\n")
     [made] = documents(tmp_path)

@@ -1,4 +1,4 @@
-"""What the program prints is what kustomize makes of the same files, also from a wheel."""
+"""The program prints what kustomize makes of the same files, also from a wheel."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def kustomized(overlay: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpacked, where nothing of the checkout is at hand."""
+    """Return a folder with the unpacked wheel, away from the checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     build = ("wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(MANIFESTS.parent))
     subprocess.run([sys.executable, "-m", "pip", *build], check=True)
@@ -39,12 +39,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("overlay", NAMES)
-def test_it_is_to_the_byte_what_kustomize_prints(overlay: str) -> None:
+def test_the_output_equals_that_of_kustomize_byte_for_byte(overlay: str) -> None:
     assert overlays.render(overlays.Overlay(overlay)) == kustomized(overlay)
 
 
 @pytest.mark.parametrize("overlay", NAMES)
-def test_an_installed_wheel_prints_it_without_kubectl(overlay: str, wheel: Path) -> None:
+def test_an_installed_wheel_prints_the_same_without_kubectl(overlay: str, wheel: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INSTALLED, "manifests", overlay],
         cwd=wheel,

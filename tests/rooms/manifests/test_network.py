@@ -1,4 +1,6 @@
-"""Who reaches the roles, and whom they reach, by the policies of the manifests."""
+"""The network policies of the manifests: who may connect to the roles, and to whom they may
+connect.
+"""
 
 from collections.abc import Iterator
 
@@ -14,7 +16,7 @@ NAMESPACES = {
     "elsewhere": {},
 }
 KUBERNETES = ("manager", "api", "activator")
-# Nothing of ours closes them.
+# None of our policies selects these.
 OPEN = ("another of the system", "caller", "stranger", "dns", "cache of dns", "outside")
 BROKER = ("api", "activator", "results")
 DATABASE = ("api", "results")
@@ -53,7 +55,7 @@ EVERYBODY = {
 
 
 def reachable() -> Iterator[Pair]:
-    """All that may speak; every other pair with one of ours in it may not."""
+    """Yield every permitted connection; all others from or to a role are denied."""
     for source in EVERYBODY:
         for target in OURS:
             if source not in OURS and source not in ("unit", "files"):
@@ -72,7 +74,7 @@ def reachable() -> Iterator[Pair]:
 
 
 def network() -> Network:
-    """What the manager makes in the namespace of units lets the api in at file servers."""
+    """Return the policies, with the manager's own one that admits the API to file servers."""
     files = {
         "metadata": {"name": "files", "namespace": INSTANCE},
         "spec": {
@@ -84,7 +86,7 @@ def network() -> Network:
     return Network(namespaces=NAMESPACES, policies=(*documents("NetworkPolicy"), files))
 
 
-def test_every_pair_speaks_or_does_not_as_the_table_says() -> None:
+def test_every_connection_is_permitted_or_denied_as_the_table_says() -> None:
     at, wanted = network(), set(reachable())
     pairs = [
         (source, target, port)
@@ -103,6 +105,6 @@ def test_every_pair_speaks_or_does_not_as_the_table_says() -> None:
     assert wanted <= set(pairs)
 
 
-def test_names_are_asked_for_in_both_protocols() -> None:
+def test_dns_is_permitted_over_udp_as_well() -> None:
     for target in ("dns", "cache of dns"):
         assert network().permits(EVERYBODY["results"], EVERYBODY[target], 53, "UDP")

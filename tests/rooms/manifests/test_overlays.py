@@ -1,4 +1,4 @@
-"""Each overlay is complete: what its Pods name is there, and every Pod is looked after."""
+"""Each overlay is complete: everything that its Pods name exists, and every Pod is guarded."""
 
 from collections import Counter
 from typing import Any
@@ -25,7 +25,7 @@ CLUSTER_WIDE = {
     *("CustomResourceDefinition", "Namespace", "PriorityClass", "ClusterRole"),
     *("ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
 }
-# The place of the address in the environment that the manifests of `full` give.
+# The variable in which the manifests of `full` give the broker's address.
 BROKER = {"GPURUNTIME_NATS_URL": "nats://nats.nats.svc:4222"}
 
 
@@ -50,10 +50,10 @@ def overlay(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_every_object_of_the_folders_is_there_once_beside_the_roles_configuration(
+def test_every_object_of_the_folders_is_there_once_beside_the_configurations(
     overlay: str,
 ) -> None:
-    """By the files that the folders list, without knowing how they are put together."""
+    """Compare with the files that the folders list, independently of the renderer."""
     folders = [MANIFESTS / name for name in FOLDERS[overlay]]
     named = (
         (folder / name)
@@ -76,22 +76,22 @@ def test_the_command_prints_the_overlay(overlay: str, capsys: pytest.CaptureFixt
     assert printed == everything(overlay)
 
 
-def test_without_a_name_it_is_the_smaller_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_overlay_is_minimal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["manifests"]) == 0
     assert tuple(yaml.safe_load_all(capsys.readouterr().out)) == everything("minimal")
 
 
-def test_an_unknown_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_overlay_exits_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["manifests", "large"])
     assert "invalid choice: 'large'" in capsys.readouterr().err
 
 
-def test_it_has_the_roles_it_is_for(overlay: str) -> None:
+def test_each_overlay_deploys_exactly_its_roles(overlay: str) -> None:
     assert deployments(overlay).keys() == ROLES[overlay]
 
 
-def test_every_object_has_a_namespace_that_is_there_before_it(overlay: str) -> None:
+def test_every_object_comes_after_its_namespace(overlay: str) -> None:
     there = set()
     for one in everything(overlay):
         kind, namespace, name = name_of(one)
@@ -100,7 +100,7 @@ def test_every_object_has_a_namespace_that_is_there_before_it(overlay: str) -> N
         assert (namespace in there) is (kind not in CLUSTER_WIDE), name_of(one)
 
 
-def test_a_role_is_mounted_the_configuration_that_is_there_under_a_name_of_its_contents(
+def test_each_role_mounts_its_configuration_under_its_hashed_name(
     overlay: str,
 ) -> None:
     maps = {one["metadata"]["name"]: one["data"] for one in documents("ConfigMap", overlay)}
@@ -111,7 +111,7 @@ def test_a_role_is_mounted_the_configuration_that_is_there_under_a_name_of_its_c
         assert name.startswith(f"gpuruntime-{role}-")
 
 
-def test_every_container_is_probed_sized_and_on_a_root_that_it_cannot_write(overlay: str) -> None:
+def test_every_container_has_probes_resources_and_a_read_only_root(overlay: str) -> None:
     for role, deployment in deployments(overlay).items():
         container = container_of(deployment)
         assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys(), role
@@ -123,7 +123,7 @@ def test_every_container_is_probed_sized_and_on_a_root_that_it_cannot_write(over
         assert all(mount["readOnly"] for mount in mounts)
 
 
-def test_every_role_outlasts_a_node_that_is_drained(overlay: str) -> None:
+def test_every_role_survives_the_drain_of_a_node(overlay: str) -> None:
     budgets = {
         each["spec"]["selector"]["matchLabels"][labels.APP_NAME]: each["spec"]["maxUnavailable"]
         for each in documents("PodDisruptionBudget", overlay)
@@ -133,7 +133,7 @@ def test_every_role_outlasts_a_node_that_is_drained(overlay: str) -> None:
         assert 0 < budgets[labelled[labels.APP_NAME]] < deployment["spec"]["replicas"], name
 
 
-def test_the_operations_of_every_pod_can_be_read_by_name(overlay: str) -> None:
+def test_the_operations_port_of_every_pod_has_a_dns_name(overlay: str) -> None:
     services = {one["metadata"]["name"]: one["spec"] for one in documents("Service", overlay)}
     for role in ROLES[overlay]:
         spec = services[f"gpuruntime-{role}-operations"]
@@ -142,7 +142,7 @@ def test_the_operations_of_every_pod_can_be_read_by_name(overlay: str) -> None:
         assert spec["selector"] == {labels.APP_NAME: f"gpuruntime-{role}"}
 
 
-def test_full_takes_its_secrets_from_where_the_page_says() -> None:
+def test_full_takes_its_secrets_from_the_keys_that_the_page_names() -> None:
     page = (MANIFESTS.parent / "docs" / "install.md").read_text()
     for role, deployment in deployments("full").items():
         [variable] = container_of(deployment)["env"]
@@ -156,7 +156,7 @@ def test_full_takes_its_secrets_from_where_the_page_says() -> None:
                 assert f"`{item['key']}`" in page, role
 
 
-def test_what_full_configures_is_taken_by_its_roles() -> None:
+def test_the_roles_accept_their_configuration_of_full() -> None:
     loaded = {
         role: load(
             str(MANIFESTS / "overlays" / "full" / f"{role}.yaml"), flags={}, environment=BROKER

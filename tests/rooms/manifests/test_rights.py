@@ -1,4 +1,4 @@
-"""The record of what accounts used and lacked, as a real control plane notes it."""
+"""The rights that accounts used and lacked, as a real control plane's audit log records them."""
 
 from typing import Any
 
@@ -24,23 +24,23 @@ def claimed(account: str, decision: str = "allow") -> dict[str, Any]:
     return event(account, decision, verb="patch", **about)
 
 
-def test_a_request_is_the_use_of_a_right_in_an_installation_of_any_name() -> None:
+def test_a_request_uses_a_right_in_an_installation_of_any_name() -> None:
     nodes = event("world-1-system:gpuruntime-api", verb="watch", resource="nodes")
     assert used([claimed("world-1-system:gpuruntime-api"), nodes]) == {CLAIM, COUNT}
 
 
-def test_others_use_no_rights_of_ours() -> None:
+def test_other_accounts_use_no_rights_of_ours() -> None:
     others = ("world-1-system:default", "elsewhere:gpuruntime-api", "kube-system:generic")
     assert used([claimed(each) for each in others]) == set()
 
 
-def test_what_is_forbidden_is_missing_and_not_used() -> None:
+def test_a_forbidden_request_is_a_missing_right() -> None:
     forbidden = [claimed("world-1-system:gpuruntime-api", "forbid")]
     assert used(forbidden) == set()
     assert refused(forbidden) == {CLAIM}
 
 
-def test_what_is_granted_is_read_from_roles_through_their_bindings() -> None:
+def test_granted_rights_are_read_from_roles_through_their_bindings() -> None:
     assert {CLAIM, COUNT} <= granted()
     assert not any(right.role == "results" for right in granted())
     assert str(CLAIM) == "api may patch gpuunits.runtime.lokiwager.io in stock"

@@ -1,4 +1,4 @@
-"""The roles that functions need, as Pods: held in, and without a right that they do not use."""
+"""The roles that functions need, as Pods: confined, and without rights that they do not use."""
 
 import re
 from importlib.metadata import version
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[3] / "manifests" / "serverless"
 
 
 def documents(file: str) -> dict[str, dict[str, Any]]:
-    """By their kinds."""
+    """Return the documents of a file by their kinds."""
     every = yaml.safe_load_all((FOLDER / file).read_text())
     return {document["kind"]: document for document in every}
 
@@ -41,7 +41,9 @@ def results() -> dict[str, dict[str, Any]]:
     return documents("results.yaml")
 
 
-def test_results_have_an_account_that_can_do_nothing(results: dict[str, dict[str, Any]]) -> None:
+def test_the_results_role_has_an_account_without_rights(
+    results: dict[str, dict[str, Any]],
+) -> None:
     assert results.keys() == {"ServiceAccount", "Deployment", "Service", "PodDisruptionBudget"}
     spec = results["Deployment"]["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == results["ServiceAccount"]["metadata"]["name"]
@@ -57,7 +59,7 @@ def test_the_activator_has_an_account_with_rights() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_is_held_in_as_the_restricted_profile_asks(role: str) -> None:
+def test_a_role_is_confined_as_the_restricted_profile_demands(role: str) -> None:
     spec, container = pod_of(role), container_of(role)
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -69,7 +71,7 @@ def test_a_role_is_held_in_as_the_restricted_profile_asks(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
+def test_a_role_loads_the_mounted_configuration(role: str) -> None:
     path = FOLDER / f"{role}-configuration.yaml"
     loaded = load(str(path), flags={}, environment={})
     ROLES[role](loaded)
@@ -82,7 +84,7 @@ def test_a_role_takes_the_configuration_that_is_mounted(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(role: str) -> None:
+def test_a_role_reads_its_optional_secret_as_its_own_user(role: str) -> None:
     spec = pod_of(role)
     assert secrets_of(spec) == {
         "/etc/gpuruntime-secrets": {
@@ -94,7 +96,7 @@ def test_a_role_reads_its_secret_as_its_own_user_and_runs_before_there_is_one(ro
     assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
 
 
-def test_what_the_page_on_functions_says_of_each_role_is_taken_by_it(tmp_path: Path) -> None:
+def test_each_role_accepts_its_configuration_of_the_page_on_functions(tmp_path: Path) -> None:
     page = (FOLDER.parents[1] / "docs/functions.md").read_text()
     blocks = [block.partition("\n```")[0] for block in page.split("```yaml\n# ")[1:]]
     said = {name: block for block in blocks for name in FILE.findall(block.splitlines()[0])}
@@ -105,6 +107,6 @@ def test_what_the_page_on_functions_says_of_each_role_is_taken_by_it(tmp_path: P
         assert load(str(tmp_path / name), flags={}, environment={}).nats.url
 
 
-def test_the_image_is_that_of_this_version() -> None:
+def test_the_image_has_the_tag_of_this_version() -> None:
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     assert kustomization["images"] == [{"name": "gpuruntime", "newTag": version("gpuruntime")}]

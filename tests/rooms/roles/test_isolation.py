@@ -246,7 +246,7 @@ def network_of(server: Server) -> Network:
     )
 
 
-async def test_every_pair_speaks_or_does_not_as_the_table_says() -> None:
+async def test_every_connection_is_permitted_or_denied_as_the_table_says() -> None:
     cluster = EmbeddedCluster(now=wall_clock)
     everybody: dict[str, Endpoint] = {}
     async with managing(cluster) as witness:

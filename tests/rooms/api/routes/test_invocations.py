@@ -101,7 +101,7 @@ async def test_an_invocation_is_accepted_once_and_told_again(site: Site) -> None
     assert again.headers["Idempotent-Replay"] == "true"
 
 
-async def test_an_id_is_made_up_where_the_caller_has_none(site: Site) -> None:
+async def test_a_missing_id_is_generated(site: Site) -> None:
     body = {"serverlessRequestID": FUNCTION}
     told = [await site.api.call("POST", INVOCATIONS, body) for _ in range(2)]
     assert [each.status for each in told] == [202, 202]

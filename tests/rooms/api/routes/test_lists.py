@@ -84,7 +84,7 @@ async def test_what_comes_and_goes_between_pages_hides_and_repeats_nothing_else(
     assert [unit["name"] for unit in second.data] == ["u-3", "u-3a", "u-5"]
 
 
-async def test_filters_hold_together(cluster: Cluster, api: Service) -> None:
+async def test_filters_must_all_match(cluster: Cluster, api: Service) -> None:
     add_unit(cluster, "a", tenant="blue")
     add_unit(cluster, "b", tenant="blue", spec_name="g2")
     add_unit(cluster, "c", tenant="red")
