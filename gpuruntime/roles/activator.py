@@ -22,13 +22,13 @@ from gpuruntime.operations.lookup.caches import (
 )
 from gpuruntime.operations.operations import operations_of
 from gpuruntime.operations.options import Options
-from gpuruntime.roles.age_gauges import tell_ages
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
 from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.options import namespaces_of
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.role import gauge_queue_ages
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of
 from gpuruntime.serverless.scaling.workers import INDEXES, functions_in
@@ -89,7 +89,7 @@ class ActivatorRole:
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:
             self._activator = activator = self._make_activator(client, queue, tasks)
-            tell_ages(self._registry, activator.queues)
+            gauge_queue_ages(self._registry, activator.queues)
             self._tell_of_functions(activator)
             if elector is not None:
                 tasks.create_task(elector.run(), name="elector")

@@ -14,12 +14,12 @@ from gpuruntime.reconcilers.informers import ReconcilerContext
 from gpuruntime.reconcilers.object_metrics import Rows
 from gpuruntime.reconcilers.unit.start_plan import Term
 from gpuruntime.reconcilers.wiring import Reconcilers
-from gpuruntime.roles.age_gauges import tell_ages
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
 from gpuruntime.roles.mirrors import waits_for
 from gpuruntime.roles.options import mint_of, unit_options_of
 from gpuruntime.roles.process import Process
+from gpuruntime.roles.role import gauge_queue_ages
 from gpuruntime.settings.schema import Settings
 from gpuruntime.telemetry.metric import RoleName
 from gpuruntime.telemetry.metrics import Registry
@@ -78,7 +78,7 @@ class Manager:
         self._client = client = Client(transport, meter=self._registry, fence=fence)
         self._reconcilers = reconcilers = self._make_reconcilers(client)
         self._tell_of_leading(reconcilers)
-        tell_ages(self._registry, reconcilers.queues)
+        gauge_queue_ages(self._registry, reconcilers.queues)
         async with self._process.standing(
             self._settings, self._registry, not_ready=self._not_ready, facts=self._facts
         ) as tasks:

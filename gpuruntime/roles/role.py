@@ -1,9 +1,10 @@
 """What every role has around its own work: the operations listener, measurements, the status."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 import structlog
 
@@ -13,6 +14,7 @@ from gpuruntime.telemetry.listener import operations_listener
 from gpuruntime.telemetry.loop_passes import MeasuredLoop
 from gpuruntime.telemetry.metrics import Registry
 from gpuruntime.telemetry.reporter import measure_loop_lag, report_status
+from gpuruntime.workqueue.queue import WorkQueue
 
 log = structlog.get_logger()
 
@@ -58,6 +60,17 @@ async def standing(
             tasks.create_task(lag, name="loop-lag")
             tasks.create_task(pauses.run(), name="gc-pauses")
             yield tasks
+
+
+def gauge_queue_ages(registry: Registry, queues: Collection[WorkQueue[Any]]) -> None:
+    """Report at each scrape how long the oldest key of each queue has waited.
+
+    If nothing serves a queue, no other metric of it moves.
+    """
+    registry.gauge_from(
+        "workqueue_oldest_seconds",
+        lambda: {(queue.name,): queue.oldest_seconds for queue in queues},
+    )
 
 
 def _tell_of_itself(registry: Registry, not_ready: Callable[[], str]) -> None:
