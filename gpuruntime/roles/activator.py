@@ -24,10 +24,9 @@ from gpuruntime.operations.operations import operations_of
 from gpuruntime.operations.options import Options
 from gpuruntime.roles.cluster_connection import transport_of
 from gpuruntime.roles.election import elector_of, tell_of_term
-from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, mirrors, waits_for
 from gpuruntime.roles.options import namespaces_of
-from gpuruntime.roles.process import Process
+from gpuruntime.roles.process import Process, queue_of
 from gpuruntime.roles.role import gauge_queue_ages
 from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.serverless.scaling.activator import Activator, ActivatorOptions, recorder_of

@@ -40,7 +40,6 @@ from gpuruntime.operations.operations import operations_of
 from gpuruntime.operations.options import Options
 from gpuruntime.roles.certificates import demand_certificate
 from gpuruntime.roles.cluster_connection import transport_of
-from gpuruntime.roles.invocation_queue import queue_of
 from gpuruntime.roles.mirrors import Mirror, is_away, is_behind, mirrors, waits_for
 from gpuruntime.roles.options import (
     body_limits_of,
@@ -48,7 +47,7 @@ from gpuruntime.roles.options import (
     file_limits_of,
     namespaces_of,
 )
-from gpuruntime.roles.process import Process
+from gpuruntime.roles.process import Process, queue_of
 from gpuruntime.roles.result_store import result_store
 from gpuruntime.roles.token_file import TokenFile
 from gpuruntime.serverless.calling.service import (

@@ -17,13 +17,17 @@ from aiohttp import web
 
 from gpuruntime.api.files.file_servers import Way, directly
 from gpuruntime.api.http.server import ServerRunner
-from gpuruntime.bus.connection import Opener
+from gpuruntime.bus.connection import Connection, Opener
+from gpuruntime.bus.names import Names
 from gpuruntime.bus.session import open_session
+from gpuruntime.roles.broker_options import connection_options_of, stream_options_of
 from gpuruntime.roles.certificates import context_of
 from gpuruntime.roles.cluster_connection import wall_clock
 from gpuruntime.roles.options import connection_limits_of
 from gpuruntime.roles.role import standing
+from gpuruntime.serverless.broker import BrokerLink
 from gpuruntime.settings.schema import Address, Settings
+from gpuruntime.settings.serverless import NatsSettings
 from gpuruntime.telemetry.listener import listen
 from gpuruntime.telemetry.metrics import Registry
 
@@ -80,3 +84,16 @@ class Process:
     serving: Serving = over_http
     way: Way = directly
     opener: Opener = open_session
+
+
+def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: str) -> BrokerLink:
+    """Return the invocation queue of a role that owns its streams; off without a broker."""
+    options = connection_options_of(nats, name=f"{role} {process.identity}")
+    return BrokerLink(
+        Connection(options, rng=process.rng, meter=registry, opener=process.opener),
+        Names(nats.subjectPrefix),
+        rng=process.rng,
+        streams=stream_options_of(nats),
+        is_on=bool(nats.url),
+        meter=registry,
+    )
