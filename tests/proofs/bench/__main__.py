@@ -1,7 +1,7 @@
-"""All benches, one after the other, as one table: `python -m tests.proofs.bench`.
+"""Run all benches one after the other and print one table: `python -m tests.proofs.bench`.
 
-What has a budget is a ratio between two things measured in the same run, or a bound that every
-machine has to hold; it fails when it is missed by more than a quarter.
+A budget limits a ratio between two things measured in the same run, or a value that every machine
+has to reach. It counts as missed if the value is off by more than a quarter.
 """
 
 import json
@@ -45,20 +45,20 @@ def sync_rows() -> Iterator[Row]:
     dicts, models = measured("sync", "dicts"), measured("sync", "models")
     wire = floor["wire"]
     yield Row(name="50,000 Pods on the wire", value=wire / 1e6, unit="MB")
-    yield Row(name="read and orjson-decoded, not kept", value=floor["seconds"], unit="s")
+    yield Row(name="read and decoded with orjson, not kept", value=floor["seconds"], unit="s")
     yield Row(name="informer synced", value=held["seconds"], unit="s")
     ratio = held["seconds"] / floor["seconds"]
     yield Row(name="informer sync ÷ reading and decoding", value=ratio, unit="ratio", at_most=1.3)
     kept = held["bytes_kept"] / wire
     yield Row(name="memory kept ÷ bytes on the wire", value=kept, unit="ratio", at_most=0.9)
-    yield Row(name="memory an object", value=held["bytes_kept"] / held["count"], unit="bytes")
+    yield Row(name="memory per object", value=held["bytes_kept"] / held["count"], unit="bytes")
     stall = 1000 * max(each["stall"] for each in informers)
-    yield Row(name="longest stall of the loop", value=stall, unit="ms", at_most=50)
+    yield Row(name="longest stall of the event loop", value=stall, unit="ms", at_most=50)
     for name, each in (("dicts", dicts), ("models", models)):
         share = each["seconds"] / each["count"] * held["count"] / held["seconds"]
         yield Row(name=f"kubernetes_asyncio list as {name} ÷ informer", value=share, unit="ratio")
         memory = each["bytes_kept"] / each["count"]
-        yield Row(name=f"kubernetes_asyncio {name}, memory an object", value=memory, unit="bytes")
+        yield Row(name=f"kubernetes_asyncio {name}, memory per object", value=memory, unit="bytes")
 
 
 def event_rows() -> Iterator[Row]:
@@ -69,7 +69,7 @@ def event_rows() -> Iterator[Row]:
     p99 = 1000 * best["p99"]
     yield Row(name="event → reconcile at 2,000/s, p99", value=p99, unit="ms", at_most=5)
     full = measured("events", "informer", "0", "60000")
-    yield Row(name="events a second at saturation", value=full["rate"], unit="1/s")
+    yield Row(name="events per second at saturation", value=full["rate"], unit="1/s")
     for variant, count in (("dicts", "20000"), ("models", "4000")):
         other = measured("events", variant, "0", count)
         name = f"kubernetes_asyncio Watch as {variant}, at saturation"
@@ -100,7 +100,7 @@ def main() -> int:
         for row in rows():
             print(row, flush=True)
             missed += row.is_missed
-    print(f"{missed} budgets missed by more than a quarter")
+    print(f"{missed} budgets missed")
     return 1 if missed else 0
 
 

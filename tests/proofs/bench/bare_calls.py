@@ -1,7 +1,7 @@
-"""The hops of an invocation and nothing around them: what the chain of the product is held to.
+"""The hops of an invocation and nothing else: the baseline for the product's chain.
 
-As a program it is one of two processes: `front URL` answers calls over HTTP, `worker URL [SOCKET]`
-takes them from the queue. Neither checks, bounds or retries anything.
+As a program it is one of two processes. `front URL` answers calls over HTTP; `worker URL [SOCKET]`
+takes them from the queue. Neither checks, limits or retries anything.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ AT_ONCE = 64
 
 
 async def connect(url: str) -> JetStreamContext:
-    """With the streams and the consumer, which are there already at the second time."""
+    """Connect, and create the streams and the consumer unless they exist."""
     jetstream = (await nats.connect(url)).jetstream()
     try:
         await jetstream.stream_info("BARE_QUEUE")
@@ -41,7 +41,7 @@ async def connect(url: str) -> JetStreamContext:
 
 
 class Front:
-    """Writes the record and the message, and waits to hear of the end."""
+    """Writes the record and the message of a call, and waits for the message about its end."""
 
     def __init__(self, jetstream: JetStreamContext) -> None:
         self._jetstream = jetstream
@@ -75,7 +75,7 @@ class Front:
 
 
 class Worker:
-    """Without a session it answers by itself."""
+    """Runs calls from the queue. Without a session it echoes the payload itself."""
 
     def __init__(self, jetstream: JetStreamContext, session: aiohttp.ClientSession | None) -> None:
         self._jetstream = jetstream

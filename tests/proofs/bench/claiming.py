@@ -1,9 +1,10 @@
-"""Many callers empty a stock through two replicas.
+"""Many callers claim a stock through two replicas until it is empty.
 
     python -m tests.proofs.bench.claiming [managed]
 
-Beside them stand bare pairs of the same writes, from as many connections, in turns. What was
-really asked of the API server is read from its audit log.
+The baseline is the same pairs of writes, sent without the product over as many connections, in
+turns with the claims. With `managed` a manager works at the same time. The product's writes are
+read from the API server's audit log.
 """
 
 import asyncio
@@ -41,19 +42,19 @@ CALLERS = 64
 ROUNDS = 3
 STOCK = 500
 WRITERS = 16
-# Each claim ends in a Deployment and its Pod, which takes the machine far longer than the claim.
+# Each claim leads to a Deployment and a Pod, which cost the machine far more than the claim.
 MANAGED_STOCK = 150
 SPEC = "g1"
 SEEDING = "/api/v1/operator/stock-units"
 SETTLING_SECONDS = 120.0
-# Written as rarely as its pool allows, and counted apart.
+# These writes do not depend on the number of claims alone, so they are counted separately.
 POOLS = "stockpools"
 EVENTS = "events"
 
 
 @attrs.frozen(kw_only=True)
 class ClaimRun:
-    """One stock that was claimed until nothing was left."""
+    """The claims that emptied one stock, and how long they took."""
 
     claims: int
     seconds: float
@@ -64,7 +65,7 @@ class ClaimRun:
 
 
 async def claim_until_empty(replicas: list[Address], spec_name: str) -> ClaimRun:
-    """Callers go on until they are told that there is nothing left."""
+    """Let all callers claim until each has been refused for lack of stock."""
     won: list[float] = []
     answers: Counter[int] = Counter()
 
@@ -122,7 +123,7 @@ async def measured(plane: ControlPlane) -> tuple[list[ClaimRun], list[ClaimRun]]
 
 
 def twice_named(plane: ControlPlane) -> int:
-    """How many stock units are the source of more than one unit."""
+    """Return the number of stock units that more than one unit names as its source."""
     units = plane.request("GET", GPU_UNITS.path(namespace=PLACE.instance))["items"]
     sources = Counter(each["metadata"]["annotations"][labels.SOURCE_STOCK_UID] for each in units)
     return sum(count > 1 for count in sources.values())
@@ -132,29 +133,43 @@ def rows() -> Iterator[Row]:
     with prepared_plane(PLACE) as plane:
         bare, ours = asyncio.run(measured(plane))
         yield from _rows(bare, ours, writes_of_product(plane))
-        yield Row(name="claims: stock named twice", value=twice_named(plane), unit="", at_most=0)
+        yield Row(
+            name="claims: stock units named by two units",
+            value=twice_named(plane),
+            unit="",
+            at_most=0,
+        )
 
 
 def _rows(
     bare: list[ClaimRun], ours: list[ClaimRun], asked: list[dict[str, Any]]
 ) -> Iterator[Row]:
     claims = sum(each.claims for each in ours)
-    yield Row(name="claims: bare pairs", value=median(each.rate for each in bare), unit="1/s")
-    name = f"claims to empty, {CALLERS} callers, 2 replicas"
+    yield Row(
+        name="claims: the same writes without the product",
+        value=median(each.rate for each in bare),
+        unit="1/s",
+    )
+    name = f"claims until empty, {CALLERS} callers, 2 replicas"
     yield Row(name=name, value=median(each.rate for each in ours), unit="1/s")
     ratio = median(own.rate / pair.rate for own, pair in zip(ours, bare, strict=True))
-    yield Row(name="claims to empty ÷ bare pairs", value=ratio, unit="ratio", at_least=0.5)
+    yield Row(
+        name="claims until empty ÷ the same writes without the product",
+        value=ratio,
+        unit="ratio",
+        at_least=0.5,
+    )
     conflicts = sum(event["responseStatus"]["code"] == 409 for event in asked) / claims
-    yield Row(name="conflicts a claim", value=conflicts, unit="", at_most=0.05)
-    yield Row(name="writes a claim, manager idle", value=len(asked) / claims, unit="")
+    yield Row(name="conflicts per claim", value=conflicts, unit="", at_most=0.05)
+    yield Row(name="writes per claim, without a manager", value=len(asked) / claims, unit="")
 
 
 @attrs.frozen(kw_only=True)
 class Managed:
     claim_run: ClaimRun
-    # Until every unit was Ready and all claimed stock gone.
+    # Until every unit was Ready and all claimed stock was deleted.
     settled_seconds: float
-    # Of the product, by what was written.
+    # The product's writes, by resource.
     writes: Counter[str]
 
     def a_claim(self, writes: int) -> float:
@@ -213,18 +228,18 @@ def _ready(units: list[dict[str, Any]]) -> int:
 def managed_rows() -> Iterator[Row]:
     with prepared_plane(PLACE) as plane:
         managed = asyncio.run(measured_managed(plane))
-    name = f"claims to empty, {CALLERS} callers, manager at work"
+    name = f"claims until empty, {CALLERS} callers, with a manager"
     yield Row(name=name, value=managed.claim_run.rate, unit="1/s")
     rate = MANAGED_STOCK / managed.settled_seconds
-    yield Row(name="POST to Ready and stock gone, all at once", value=rate, unit="1/s")
+    yield Row(name="units per second from POST to Ready and stock deleted", value=rate, unit="1/s")
     apart = {kind: managed.writes[kind] for kind in (POOLS, EVENTS)}
     written = managed.writes.total() - sum(apart.values())
-    name = "writes a claim, POST to Ready and stock gone"
+    name = "writes per claim, from POST to Ready and stock deleted"
     yield Row(name=name, value=managed.a_claim(written), unit="", at_most=8)
-    name = "Events a claim beside them"
+    name = "Events per claim"
     yield Row(name=name, value=managed.a_claim(apart[EVENTS]), unit="", at_most=1)
     seconds = apart[POOLS] / managed.settled_seconds
-    yield Row(name="writes of the pool's status", value=seconds, unit="1/s", at_most=1)
+    yield Row(name="writes of the pool's status per second", value=seconds, unit="1/s", at_most=1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Keep-alive connections with nothing above them: what a request costs at the very least."""
+"""Keep-alive connections without a client library: the least that a request can cost."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ USER_AGENT = "bench"
 
 @attrs.frozen(slots=True)
 class Address:
-    """Whom to reach, and what to say to be let in."""
+    """A URL with the token and TLS context that its server requires."""
 
     url: str
     token: str = ""
@@ -35,7 +35,7 @@ class Answer:
 
 
 class Connection:
-    """One request at a time; the head of all of them is the same but for its first line."""
+    """A connection that sends one request at a time; only the first line of the head varies."""
 
     def __init__(
         self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

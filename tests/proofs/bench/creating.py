@@ -1,7 +1,7 @@
-"""POST gpu-units beside the two writes that it comes to: `python -m tests.proofs.bench.creating`.
+"""POST gpu-units beside the two writes it leads to: `python -m tests.proofs.bench.creating`.
 
-One real control plane, and an api of its own for each number of units that are there already.
-Everything is asked in turns, so that whatever else the machine does meets all of it alike.
+There is one real control plane, and one api for each number of existing units. All are measured in
+turns, so that other work on the machine affects all of them alike.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ WRITERS = 16
 RAW = "raw"
 SPEC = "g1"
 
-# Seconds of each answer, by who was asked.
+# Seconds of each answer, by RAW or the number of existing units.
 Seconds = Mapping[str, list[float]]
 
 
@@ -42,7 +42,7 @@ def place_of(there: int) -> Namespaces:
 
 @attrs.frozen(kw_only=True)
 class CreateContext:
-    """Whoever is measured, and the raw writes that are left to do."""
+    """The addresses that are measured, and the raw writes that are left to send."""
 
     plane: Address
     apis: Mapping[int, Address]
@@ -64,7 +64,7 @@ async def timed(work: Awaitable[None]) -> float:
 
 
 async def alone(context: CreateContext) -> Seconds:
-    """One caller, who asks one after the other."""
+    """Measure one caller that sends one request after the other."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     async with AsyncExitStack() as stack:
         (raw,) = await stack.enter_async_context(connections(context.plane, 1))
@@ -80,7 +80,7 @@ async def alone(context: CreateContext) -> Seconds:
 
 
 async def together(context: CreateContext) -> Seconds:
-    """Many callers at once, of the raw writes and then of the api without units."""
+    """Measure many callers at once, first of the raw writes, then of the api without units."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
 
     async def write(connection: Connection, _: int) -> None:
@@ -117,12 +117,12 @@ async def measured(plane: ControlPlane) -> tuple[list[Seconds], list[Seconds]]:
 
 
 def share(rounds: list[Seconds], name: str, of: str) -> float:
-    """The median of the rounds' ratios of medians."""
+    """Return the median of each round's ratio of medians."""
     return median(median(each[name]) / median(each[of]) for each in rounds)
 
 
 def undisturbed(rounds: list[Seconds], name: str, of: str) -> float:
-    """The ratio of the quickest tenths, which other work on the machine lengthens least."""
+    """Return the ratio of the fastest tenths, which other work on the machine affects least."""
     tenths = [quantiles([each for one in rounds for each in one[who]], n=10) for who in (name, of)]
     return tenths[0][0] / tenths[1][0]
 
@@ -140,16 +140,16 @@ def rows() -> Iterator[Row]:
     yield Row(name="POST gpu-units, one caller, p50", value=none, unit="ms")
     name = "POST gpu-units, one caller ÷ two raw writes"
     yield Row(name=name, value=share(single, "0", RAW), unit="ratio", at_most=1.35)
-    name = "the same, by the quickest tenth of each"
+    name = "the same, by the fastest tenth of each"
     yield Row(name=name, value=undisturbed(single, "0", RAW), unit="ratio")
     for there in UNITS_THERE[1:]:
         name = f"POST gpu-units, with {there:,} units ÷ two raw writes"
         yield Row(name=name, value=share(single, str(there), RAW), unit="ratio")
-    name = "POST gpu-units, with 10,000 units ÷ with none"
+    name = "POST gpu-units, with 10,000 units ÷ without units"
     yield Row(name=name, value=share(single, "10000", "0"), unit="ratio", at_most=1.1)
     name = f"POST gpu-units, {CALLERS} callers, p50"
     yield Row(name=name, value=milliseconds(many, "0"), unit="ms")
-    name = f"POST gpu-units, {CALLERS} callers ÷ two raw writes of as many"
+    name = f"POST gpu-units, {CALLERS} callers ÷ two raw writes of as many callers"
     yield Row(name=name, value=share(many, "0", RAW), unit="ratio")
 
 

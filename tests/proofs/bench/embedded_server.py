@@ -1,8 +1,7 @@
-"""The embedded API server's own speed: `python -m tests.proofs.bench.embedded_server`.
+"""The speed of the embedded API server: `python -m tests.proofs.bench.embedded_server`.
 
-Over HTTP the server is a process of its own, so that its clients do not use up its core. What
-is measured inside one process counts its processor time, which other work on the machine does
-not lengthen.
+Over HTTP the server runs in a separate process, so that its clients do not use its core. Budgets
+inside one process count processor time, which other work on the machine does not lengthen.
 """
 
 import asyncio
@@ -39,14 +38,14 @@ ROUNDS = 3
 
 @attrs.frozen(kw_only=True, slots=True)
 class Spent:
-    """Seconds on the wall, and seconds of the server's processor."""
+    """Wall-clock seconds, and processor seconds of the server."""
 
     wall: float
     processor: float
 
 
 class Stopwatch:
-    """Begins when it is made."""
+    """Measures from its construction until `stop`."""
 
     def __init__(self) -> None:
         self._begun, self._processor_begun = time.perf_counter(), time.process_time()
@@ -103,7 +102,7 @@ def unit(index: int) -> dict[str, Any]:
 
 
 async def read(stream: Stream, events: int) -> None:
-    """Until so many events were told."""
+    """Read until this many events were received."""
     told = 0
     async for chunk in stream.chunks():
         told += chunk.count(b"\n")
@@ -112,7 +111,7 @@ async def read(stream: Stream, events: int) -> None:
 
 
 async def watched_writes() -> Spent:
-    """Creates and patches, each told to every watch."""
+    """Create and patch objects while watches receive every change."""
     server = new_server()
     query = (("watch", "1"), ("resourceVersion", str(server.store.version)))
     request = Request(method="GET", path=MAPS, query=query)
@@ -130,9 +129,9 @@ async def watched_writes() -> Spent:
 
 
 async def http_writes() -> Spent:
-    """Creates and patches from some callers that keep their connections.
+    """Create and patch objects from several callers with keep-alive connections.
 
-    The processor time is that of the whole server process: it starts with it.
+    The processor time covers the whole server process, including its start.
     """
     spent_before = children_seconds()
     process = await asyncio.create_subprocess_exec(
@@ -158,7 +157,7 @@ async def http_writes() -> Spent:
 
 
 def children_seconds() -> float:
-    """The processor time of all processes that were started here and have ended."""
+    """Return the processor time of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -182,14 +181,14 @@ def load() -> Server:
 
 
 def loading() -> Spent:
-    """Until the units are there, the server included."""
+    """Measure the creation of the server and of all its units."""
     stopwatch = Stopwatch()
     load()
     return stopwatch.stop()
 
 
 def kept_share() -> float:
-    """What a server with the units takes in memory ÷ their JSON."""
+    """Return the memory of a server with the units ÷ the size of their JSON."""
     gc.collect()
     tracemalloc.start()
     server = load()
@@ -212,7 +211,7 @@ def rows() -> Iterator[Row]:
     rounds = [asyncio.run(http_writes()) for _ in range(ROUNDS)]
     yield from rate_rows("embedded server: writes over HTTP", rounds, at_least=2_000)
     rounds = [loading() for _ in range(ROUNDS)]
-    name, seconds = f"embedded server: {OBJECTS:,} units from nothing", least(rounds)
+    name, seconds = f"embedded server: start and creation of {OBJECTS:,} units", least(rounds)
     yield Row(name=name, value=seconds.wall, unit="s")
     yield Row(name=f"{name}, processor", value=seconds.processor, unit="s", at_most=3)
     name = "embedded server: memory kept ÷ JSON"
@@ -227,7 +226,7 @@ def rate_rows(name: str, rounds: list[Spent], *, at_least: float) -> Iterator[Ro
 
 
 def least(rounds: list[Spent]) -> Spent:
-    """Other work only ever adds to either."""
+    """Return the shortest times, because other work on the machine only adds to them."""
     return Spent(
         wall=min(each.wall for each in rounds), processor=min(each.processor for each in rounds)
     )

@@ -1,4 +1,4 @@
-"""From the sending of an event to its reconcile, at a rate and at saturation.
+"""The time from the sending of an event to its reconcile, at a fixed rate and at saturation.
 
 python -m tests.proofs.bench.events informer|dicts|models RATE COUNT
 """
@@ -24,7 +24,7 @@ EXISTING_PODS = 2_000
 
 
 class Reconciles:
-    """Notes how long after its sending each event was reconciled."""
+    """Records how many seconds after its sending each event was reconciled."""
 
     def __init__(self, expected: int) -> None:
         self.seconds: list[float] = []
@@ -73,7 +73,7 @@ async def informer(url: str, seen: Reconciles) -> None:
 
 
 async def library(url: str, seen: Reconciles, *, as_models: bool) -> None:
-    """The library's own Watch, with nothing behind it."""
+    """Read the events with the Watch of kubernetes_asyncio, without a queue or controller."""
     async with ApiClient(Configuration(host=url)) as client, Watch() as watch:
         core = CoreV1Api(client)
         if not as_models:

@@ -1,7 +1,7 @@
 """A manager with 10,000 units at rest: `python -m tests.proofs.bench.idle_manager`.
 
-It shares its process with an embedded API server where no controllers run: every unit has its
-children and waits for a Pod that never comes. The processor's time is that of both together.
+It shares its process with an embedded API server without controllers: every unit has its children
+and waits for a Pod that never appears. The processor time covers both together.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ WINDOW_SECONDS = 15.0
 
 
 class Counting:
-    """A transport that notes when it was last used, and what for."""
+    """A transport that counts writes and lists, and notes when it was last used."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -94,10 +94,10 @@ def rows() -> Iterator[Row]:
     configure(level="warning", is_json=True)
     rest = asyncio.run(measured())
     there = f"manager, {UNITS_THERE:,} units"
-    yield Row(name=f"{there} started", value=rest.settling_seconds, unit="s")
-    yield Row(name=f"{there} at rest, of a core", value=rest.share, unit="ratio", at_most=0.02)
-    yield Row(name=f"{there} at rest, writes", value=rest.writes, unit="", at_most=0)
-    yield Row(name=f"{there} at rest, lists", value=rest.lists, unit="", at_most=0)
+    yield Row(name=f"{there}, time until idle", value=rest.settling_seconds, unit="s")
+    yield Row(name=f"{there}, idle: share of a core", value=rest.share, unit="ratio", at_most=0.02)
+    yield Row(name=f"{there}, idle: writes", value=rest.writes, unit="", at_most=0)
+    yield Row(name=f"{there}, idle: lists", value=rest.lists, unit="", at_most=0)
 
 
 if __name__ == "__main__":

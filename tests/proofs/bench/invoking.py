@@ -1,4 +1,4 @@
-"""Invocations from HTTP to their result, beside a bare loop of the same hops in the same run."""
+"""Invocations from HTTP to their result, beside a bare loop, 64 callers in the same run."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ Call = Callable[[], Awaitable[object]]
 
 
 async def rate_of(call: Call) -> float:
-    """A second, by so many callers at a time."""
+    """Return the calls per second of AT_ONCE concurrent callers."""
     left = iter(range(CALLS))
 
     async def keep_calling() -> None:
@@ -47,7 +47,7 @@ async def rate_of(call: Call) -> float:
 
 
 async def seconds_of(call: Call) -> float:
-    """Of one caller at a time, the median."""
+    """Return the median seconds of a call by a single caller."""
     seconds = []
     for _ in range(ALONE):
         began_at = time.perf_counter()
@@ -58,7 +58,7 @@ async def seconds_of(call: Call) -> float:
 
 @contextlib.contextmanager
 def echo_and_bare_loop(folder: Path, url: str) -> Iterator[tuple[Path, str]]:
-    """The socket of the framework, and the address of the bare loop's front."""
+    """Yield the framework's socket, and the address of the bare loop's front."""
     keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-bench-")), NOWHERE)
     socket, log = folder / "echo.sock", folder / "front.log"
 
@@ -77,7 +77,7 @@ def echo_and_bare_loop(folder: Path, url: str) -> Iterator[tuple[Path, str]]:
 
 
 def product(program: Programs, url: str, socket: Path) -> str:
-    """Where an api listens that has one worker of the function; no role scales it."""
+    """Start an api and one worker of the function, without scaling; return the invocations URL."""
     queue = {"url": url, "subjectPrefix": "bench"}
     api = program.start("api", kubernetes={"kubeconfig": str(program.cluster())}, nats=queue)
     template = {
@@ -103,9 +103,9 @@ def product(program: Programs, url: str, socket: Path) -> str:
 
 
 async def queue_alone(url: str) -> float:
-    """The median of the hops through the queue, without HTTP and without a framework.
+    """Return the median seconds of the hops through the queue, without HTTP and framework.
 
-    Both ends are in this process, so that nothing but the broker is waited for.
+    Both ends run in this process, so that a call waits for the broker alone.
     """
     ends = [await connect(url), await connect(url)]
     front = Front(ends[0])
@@ -120,7 +120,9 @@ async def queue_alone(url: str) -> float:
 
 
 async def queue_rate(url: str) -> float:
-    """A second, of the same hops; each end is a process of its own, as those of the product."""
+    """Return the calls per second through the queue; the worker is a separate process, as in the
+    product.
+    """
     end = await connect(url)
     front = Front(end)
     await front.start()
@@ -157,7 +159,7 @@ async def measured(made: Broker, folder: Path) -> dict[str, list[float]]:
 
 
 def cold() -> list[tuple[float, float]]:
-    """The first calls of functions, and how long their workers took from claimed to Ready."""
+    """Measure the first call of each function, and its worker's time from claimed to Ready."""
     found = []
     with chain("api-1", "manager-1", "activator-1") as made:
         for number in range(ROUNDS):
@@ -187,9 +189,11 @@ def rows() -> Iterator[Row]:
     yield from warm_rows()
     colds = cold()
     yield Row(name="first call from zero workers", value=median(a for a, _ in colds), unit="s")
-    yield Row(name="its worker, claimed to Ready", value=median(b for _, b in colds), unit="s")
     yield Row(
-        name="first call less the start of its worker",
+        name="its worker, from claimed to Ready", value=median(b for _, b in colds), unit="s"
+    )
+    yield Row(
+        name="first call, without the start of its worker",
         value=1000 * median(taken - start for taken, start in colds),
         unit="ms",
         at_most=200,
@@ -201,7 +205,7 @@ def warm_rows() -> Iterator[Row]:
         found = asyncio.run(measured(made, Path(folder)))
     ratios = [ours / bare for ours, bare in zip(found["rate"], found["bare rate"], strict=True)]
     yield Row(name="invocations, 64 callers", value=median(found["rate"]), unit="1/s")
-    yield Row(name="bare loop of the same hops", value=median(found["bare rate"]), unit="1/s")
+    yield Row(name="bare loop, 64 callers", value=median(found["bare rate"]), unit="1/s")
     yield Row(
         name="invocations ÷ bare loop, 64 callers",
         value=median(ratios),
@@ -209,18 +213,18 @@ def warm_rows() -> Iterator[Row]:
         at_least=0.5,
     )
     hops = found["queue rate"][0]
-    yield Row(name="its hops through the queue alone, 64 callers", value=hops, unit="1/s")
+    yield Row(name="bare loop through the queue only, 64 callers", value=hops, unit="1/s")
     yield Row(
-        name="invocations ÷ hops through the queue, 64 callers",
+        name="invocations ÷ bare loop through the queue, 64 callers",
         value=median(found["rate"]) / hops,
         unit="ratio",
     )
     alone, queue = median(found["alone"]), found["queue"][0]
     yield Row(name="synchronous invocation, one caller, p50", value=1000 * alone, unit="ms")
     yield Row(name="bare loop, p50", value=1000 * median(found["bare alone"]), unit="ms")
-    yield Row(name="its hops through the queue alone, p50", value=1000 * queue, unit="ms")
+    yield Row(name="bare loop through the queue only, p50", value=1000 * queue, unit="ms")
     yield Row(
-        name="synchronous invocation ÷ hops through the queue",
+        name="synchronous invocation ÷ bare loop through the queue",
         value=alone / queue,
         unit="ratio",
         at_most=3,

@@ -1,9 +1,9 @@
-"""Pages of 100 among 10,000 units beside static bytes of their size.
+"""Pages of 100 among 10,000 units, beside static bytes of the same size.
 
     python -m tests.proofs.bench.listing [cluster | static BYTES]
 
-The api is a process like any other, before an embedded cluster where nothing happens meanwhile.
-Both are asked in turns, over one keep-alive connection each.
+The api is a separate process in front of an embedded cluster that does not change. Both servers
+are asked in turns, over one keep-alive connection each.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PLACE = Namespaces()
 UNITS_THERE = 10_000
 LIMIT = 100
 PAGES = UNITS_THERE // LIMIT
-# Over all pages; another one before them encodes each view once, and is told apart.
+# Walks over all pages. An earlier walk encodes each view once, and is reported separately.
 WALKS = 30
 MOMENT = "2026-01-01T00:00:00.000000Z"
 
@@ -54,7 +54,7 @@ class Walk:
 
 
 def quietest(walks: list[list[float]], hundredths: int) -> float:
-    """Seconds of a quantile in the walk that other work on the machine lengthened least."""
+    """Return the quantile, in seconds, of the walk with the least influence of other work."""
     return min(quantiles(each, n=100)[hundredths - 1] for each in walks)
 
 
@@ -78,7 +78,7 @@ def server_with_units() -> Server:
 
 
 def unit(name: str, *, is_claimed: bool = True) -> dict[str, Any]:
-    """One that names no stock starts by itself."""
+    """Return a unit as the api creates it. A unit that names no stock starts without a claim."""
     asked = order(name, "g1")
     source = {
         labels.SOURCE_STOCK: f"{PLACE.stock}/stock-{name}",
@@ -104,7 +104,7 @@ def unit(name: str, *, is_claimed: bool = True) -> dict[str, Any]:
 
 
 def status(name: str) -> dict[str, Any]:
-    """As the manager leaves it."""
+    """Return the status that the manager writes for a running unit."""
     moments = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt", "readyAt")
     return {
         "phase": "Ready",
@@ -125,7 +125,7 @@ async def run_cluster() -> None:
 
 
 async def run_static(size: int) -> None:
-    """Nothing but aiohttp and the bytes."""
+    """Serve these bytes with aiohttp alone."""
     body = b"x" * size
 
     async def answer(_: web.Request) -> web.Response:
@@ -147,7 +147,7 @@ def print_line(line: str) -> None:
 
 @asynccontextmanager
 async def process(*arguments: str) -> AsyncIterator[str]:
-    """This module as a process of its own; gives the URL that it prints."""
+    """Run this module as a separate process; yield the URL that it prints."""
     command = (sys.executable, "-m", "tests.proofs.bench.listing", *arguments)
     started = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert started.stdout is not None
@@ -159,7 +159,7 @@ async def process(*arguments: str) -> AsyncIterator[str]:
 
 
 async def first_walk(api: Connection) -> tuple[list[str], list[float]]:
-    """The path of each page, and seconds of each answer."""
+    """Return the path of each page, and the seconds of each answer."""
     paths: list[str] = []
     seconds: list[float] = []
     following = cursor = ""
@@ -175,7 +175,7 @@ async def first_walk(api: Connection) -> tuple[list[str], list[float]]:
 
 
 async def walk(api: Connection, static: Connection, paths: list[str]) -> Walk:
-    """All pages once, each beside the static bytes; who comes first changes from page to page."""
+    """Read each page once beside the static bytes; the order of the two alternates."""
     measured = Walk(pages=[], static=[])
     turns = [(api, measured.pages), (static, measured.static)]
     for path in paths:
@@ -214,7 +214,7 @@ def rows() -> Iterator[Row]:
     p99 = quietest(pages, 99) / quietest(static, 99)
     yield Row(name=f"{name} ÷ static bytes, p99", value=p99, unit="ratio", at_most=2)
     encoding = 1000 * median(first)
-    yield Row(name="the same, shown for the first time, p50", value=encoding, unit="ms")
+    yield Row(name="the same, first read of each page, p50", value=encoding, unit="ms")
 
 
 def main(arguments: list[str]) -> None:

@@ -1,9 +1,9 @@
-"""A server process that does nothing but send Pods: its answers are ready before it listens.
+"""A server process that only sends Pods; its answers are encoded before it listens.
 
     python -m tests.proofs.bench.pod_server PODS EVENTS RATE
 
-Lists are paged as an API server pages them; a watch gets EVENTS changes at RATE a second (0: as
-fast as they can be read), each with the moment of its sending, and then silence.
+Lists are paged as by an API server. A watch gets EVENTS changes at RATE a second (0: as fast as
+the client reads), each with the moment of its sending, and then nothing more.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from gpuruntime.models.encoding.json import JsonObject
 from gpuruntime.models.kubernetes.metadata import ObjectMeta
 from gpuruntime.models.kubernetes.resources import Resource
 
-# Where the moment of sending stands in each event, for whoever measures how long it took.
+# The annotation with the moment at which an event was sent.
 SENT_AT = "sent-at"
 MARK = b"@@@@@@@@@@@@@@@@@@@@"
 BURST_SECONDS = 0.005
-# Pods as a large cluster serves them: about 3.9 KB each on the wire, a third managedFields.
+# Pods as in a large cluster: about 3.9 KB each on the wire, a third of it managedFields.
 NAMESPACES = 20
 PODS_OF_A_DEPLOYMENT = 5
 NODES = 500
@@ -51,7 +51,7 @@ SPEC_FIELDS = ("f:dnsPolicy", "f:priorityClassName", "f:restartPolicy", "f:volum
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodSpec:
-    """Containers and volumes are only ever compared."""
+    """The part of a Pod's spec that is decoded; containers and volumes are only compared."""
 
     nodeName: str = ""
     containers: msgspec.Raw = msgspec.Raw()
@@ -96,7 +96,7 @@ def pod_uid(index: int) -> str:
 
 
 def pod_json(index: int, version: int = 1) -> JsonObject:
-    """The same index is the same Pod; the version is also what its message says."""
+    """Return the Pod of this index; its message contains the version."""
     owner = index // PODS_OF_A_DEPLOYMENT
     namespace, app = f"tenant-{owner % NAMESPACES}", f"unit-{owner:05d}"
     name = f"{app}-7c9d8b6f54-{index:05x}"
@@ -129,7 +129,7 @@ def pod_json(index: int, version: int = 1) -> JsonObject:
 
 
 def _managed_fields(owner_uid: str) -> list[JsonObject]:
-    """One entry of the controller's and one of the kubelet's, as every running Pod has them."""
+    """Return the entries of the controller and of the kubelet that every running Pod has."""
     container: JsonObject = {name: {} for name in (".", *CONTAINER_FIELDS)}
     condition: JsonObject = {name: {} for name in (".", *CONDITION_FIELDS)}
     return [
@@ -290,7 +290,7 @@ class PodServer:
         await asyncio.Event().wait()
 
     def _stamped(self, number: int) -> bytes:
-        """Each event is news: it has a version of its own."""
+        """Return the event with the current moment and a resourceVersion of its own."""
         version = str(len(self._items) + number + 1).encode()
         event = self._events[number % len(self._events)]
         stamped = event.replace(MARK, f"{time.monotonic():020.9f}".encode(), 1)
@@ -316,7 +316,7 @@ async def main(pods: int, events: int, rate: float) -> None:
 
 @asynccontextmanager
 async def pod_server(*, pods: int, events: int = 0, rate: float = 0.0) -> AsyncIterator[str]:
-    """Gives the URL; the process ends with the block."""
+    """Run the server as a process until the block ends; yield its URL."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -25,13 +25,13 @@ PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.1
 WRITES = frozenset({"create", "update", "patch", "delete"})
-# What the product's own requests say that they come from.
+# The start of the User-Agent header of the product's own requests.
 USER_AGENT = "gpuruntime"
 
 
 @contextmanager
 def prepared_plane(*places: Namespaces) -> Iterator[ControlPlane]:
-    """With everything that the manifests install; the process ends where no binaries are."""
+    """Start a control plane with all that the manifests install; exit if binaries are missing."""
     try:
         folder = binaries.find_or_build()
     except binaries.MissingBinariesError as error:
@@ -56,7 +56,7 @@ def address_of(plane: ControlPlane) -> Address:
 
 
 def writes_of_product(plane: ControlPlane, *, known: int = 0) -> list[dict[str, Any]]:
-    """As the API server noted them, but for the first `known` ones."""
+    """Return the product's writes from the API server's audit log, without the first `known`."""
     return [
         event
         for event in plane.audit_events()
@@ -66,7 +66,7 @@ def writes_of_product(plane: ControlPlane, *, known: int = 0) -> list[dict[str, 
 
 @asynccontextmanager
 async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[Path]:
-    """A process of its own, stopped with the block; gives the log that it writes."""
+    """Run a role as a process until the block ends; yield the path of its log."""
     with tempfile.TemporaryDirectory() as folder:
         config, log = Path(folder) / "config.yaml", Path(folder) / "log"
         config.write_text(yaml.safe_dump(_settings(kubeconfig, place)))
@@ -82,7 +82,7 @@ async def role(kubeconfig: Path, name: str, place: Namespaces) -> AsyncIterator[
 
 @asynccontextmanager
 async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]:
-    """An api whose caches are synced."""
+    """Run an api until the block ends; yield its address once its caches are synced."""
     async with role(kubeconfig, "api", place) as log:
         await eventually(lambda: _address_in(log), within_seconds=START_SECONDS)
         address = Address(_address_in(log))
@@ -91,7 +91,7 @@ async def replica(kubeconfig: Path, place: Namespaces) -> AsyncIterator[Address]
 
 
 async def health(address: Address, fact: str, *, least: int) -> None:
-    """Waits until the api knows of so many."""
+    """Wait until this field of the api's health is at least `least`."""
     async with connections(address, 1) as (connection,):
         await eventually(
             lambda: connection.send("GET", "/api/v1/health"),
@@ -101,7 +101,7 @@ async def health(address: Address, fact: str, *, least: int) -> None:
 
 
 def _address_in(log: Path) -> str:
-    """Empty until the role has written where it listens."""
+    """Return the address on which the role listens, or nothing if its log does not have it yet."""
     for line in log.read_text().splitlines():
         said = json.loads(line) if line.startswith("{") else {}
         if said.get("event") == "listening":

@@ -1,4 +1,4 @@
-"""How many keys pass through the queue, alone and with a controller behind it."""
+"""The rate of keys through the queue, alone and with a controller behind it."""
 
 import asyncio
 import json

@@ -1,16 +1,16 @@
-"""What a bench measured, against its budget, as one table."""
+"""Rows of the table: measured values and their budgets."""
 
 import attrs
 
-# Machines differ from run to run by this much; a budget missed by more is missed.
+# Machines differ from run to run by this factor. Only a value beyond it misses its budget.
 TOLERANCE = 1.25
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Row:
-    """`at_most` and `at_least` are budgets; a row without either is there to compare with.
+    """A measured value. `at_most` and `at_least` are budgets; a row without one is for comparison.
 
-    What is counted, and not timed, needs no tolerance.
+    A counted value needs no tolerance, a timed value does.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Row:
             return "MISSED"
         is_above = self.at_most is not None and self.value > self.at_most
         is_below = self.at_least is not None and self.value < self.at_least
-        return "nearly" if is_above or is_below else "kept"
+        return "within tolerance" if is_above or is_below else "ok"
 
     def __str__(self) -> str:
         measured = f"{self.name:<58} {self.value:>12,.3f} {self.unit:<10}"

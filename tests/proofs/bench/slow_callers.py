@@ -1,10 +1,11 @@
-"""A good caller beside 1,000 that send half of what they say.
+"""A normal caller beside 1,000 callers that never finish their requests.
 
     python -m tests.proofs.bench.slow_callers [slow URL]
 
-The api is a process like any other, before an embedded cluster in this one where nothing happens.
-The slow ones are a process too: half of them send a head byte by byte, the others a body, and
-whoever is ended comes again. The good one is alone before them and after them.
+The api is a separate process in front of an embedded cluster that does not change. The slow
+callers are another process: half of them send a head byte by byte, the others a body. They
+reconnect when the api closes their connection. The normal caller is measured alone before and
+after.
 """
 
 import asyncio
@@ -31,13 +32,13 @@ from tests.proofs.bench.unit_requests import UNITS
 PLACE = Namespaces()
 SLOW = 1_000
 ROUNDS = 5
-# One after the other, with a pause: what is measured is how long one waits, not how many fit.
+# One after the other, with a pause: the bench measures latency, not throughput.
 REQUESTS = 400
 PAUSE_SECONDS = 0.002
-# Each byte comes well within what the api allows between two of a body.
+# Well within the time that the api allows between two bytes of a body.
 BYTE_SECONDS = 2.0
 PAUSE_OF_ROUNDS_SECONDS = 2.0
-# So that not all of them begin, or are ended, at the same moment.
+# The callers start over this time, so that they are not all accepted or closed at once.
 SPREAD_SECONDS = 5.0
 HEAD = b"GET /api/v1/gpu-units HTTP/1.1\r\nHost: here\r\nX-Slow: "
 BODY = (
@@ -47,7 +48,7 @@ BODY = (
 
 
 async def slow(url: str) -> None:
-    """Tells once that all of them are there, and goes on until it is ended."""
+    """Print a line when all slow callers are connected, and run until the process is killed."""
     async with asyncio.TaskGroup() as tasks:
         for number in range(SLOW):
             tasks.create_task(_again_and_again(url, number))
@@ -136,12 +137,12 @@ async def api_process() -> AsyncIterator[Address]:
 
 def rows() -> Iterator[Row]:
     waits = asyncio.run(measured())
-    for name, rounds in (("alone", waits.alone), (f"beside {SLOW:,} slow ones", waits.beside)):
+    for name, rounds in (("alone", waits.alone), (f"beside {SLOW:,} slow callers", waits.beside)):
         for hundredths in (50, 99):
             value = 1000 * quietest(rounds, hundredths)
             yield Row(name=f"a caller {name}, p{hundredths}", value=value, unit="ms")
     ratio = quietest(waits.beside, 99) / quietest(waits.alone, 99)
-    name = f"a caller beside {SLOW:,} slow ones ÷ alone, p99"
+    name = f"a caller beside {SLOW:,} slow callers ÷ alone, p99"
     yield Row(name=name, value=ratio, unit="ratio", at_most=2.0)
 
 

@@ -1,8 +1,8 @@
-"""How long an informer takes to hold 50,000 Pods, and what it then keeps.
+"""How long an informer takes to sync 50,000 Pods, and how much memory it keeps.
 
     python -m tests.proofs.bench.sync floor|informer|dicts|models
 
-Each variant runs in a process of its own, so that no memory is counted twice.
+Each variant runs in its own process, so that no memory is counted twice.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from gpuruntime.kube.transport import Request, Transport
 from tests.proofs.bench.pod_server import PODS, pod_server, transport_to
 
 COUNT = 50_000
-# The generated models take so long that a part of the Pods has to do.
+# The generated models are so slow that this variant uses a tenth of the Pods.
 MODELS_COUNT = 5_000
 LIMIT = 500
 
 
 async def floor(transport: Transport) -> int:
-    """The same bytes read by the same transport, decoded, and dropped."""
+    """Read the same bytes with the same transport, decode them and drop the result."""
     read, token = 0, ""
     while True:
         query = (("limit", str(LIMIT)), ("continue", token)) if token else (("limit", str(LIMIT)),)
@@ -127,7 +127,7 @@ async def main(variant: str) -> None:
                 }
             )
         )
-        # Alive until the memory was read.
+        # Keeps the result alive until the memory was measured.
         del kept
 
 

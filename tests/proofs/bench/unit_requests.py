@@ -1,4 +1,4 @@
-"""What callers ask for, and the writes that answer them, as bytes and without the product."""
+"""Requests for units, and the API server writes that a claim leads to, as ready-made bytes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -48,14 +48,14 @@ def order(operation: str, spec_name: str) -> JsonObject:
 
 
 async def ask(connection: Connection, operation: str, spec_name: str) -> int:
-    """The status of one POST of a caller."""
+    """Send one POST for a unit and return the status of its answer."""
     body = codec.encode(order(operation, spec_name))
     return (await connection.send("POST", UNITS, body)).status
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Pair:
-    """The two writes that a claim comes to, with the very bodies that the product sends."""
+    """The two writes of one claim, with exactly the bodies that the product sends."""
 
     stock: str
     marks: bytes
@@ -93,7 +93,7 @@ def pair(place: Namespaces, stock: GPUUnit, operation: str) -> Pair:
 async def add_stock(
     opened: list[Connection], place: Namespaces, spec_name: str, count: int
 ) -> list[GPUUnit]:
-    """Ready without a manager: whoever claims reads nothing but the status."""
+    """Create stock that is Ready without a manager, because a claim reads only the status."""
     made: list[GPUUnit] = []
 
     async def add(connection: Connection, number: int) -> None:
@@ -109,7 +109,7 @@ async def add_stock(
 
 
 async def add_units(opened: list[Connection], place: Namespaces, count: int) -> None:
-    """Units that are merely there."""
+    """Create units that are never changed."""
 
     async def add(connection: Connection, number: int) -> None:
         await _create(connection, place.instance, f"there-{number:05}", "there")
@@ -134,7 +134,7 @@ async def spread(
     items: Iterable[ItemT],
     work: Callable[[Connection, ItemT], Awaitable[None]],
 ) -> None:
-    """Each connection takes the next item once it has done its last one."""
+    """Apply `work` to all items; each connection takes the next item when its last one is done."""
     left = iter(items)
 
     async def take(connection: Connection) -> None:

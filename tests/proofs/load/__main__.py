@@ -1,7 +1,7 @@
-"""The whole product under load on a real control plane: `python -m tests.proofs.load`.
+"""Run the whole product under load on a real control plane: `python -m tests.proofs.load`.
 
-Pools are seeded, much of the stock is claimed at full speed through two replicas of the api, all
-rests, and half of what was claimed is deleted. What has a budget and misses it fails the run.
+The run seeds pools, claims a part of the stock at full speed through two replicas of the api,
+rests, and deletes half of the claimed units. A missed budget fails the run.
 """
 
 import argparse
@@ -32,12 +32,12 @@ from tests.proofs.real_cluster.auditing import audited, told
 from tests.proofs.real_cluster.controlplane import control_plane
 from tests.proofs.real_cluster.product import Installation, installation
 
-# What the api's own audit does not read is given this long to come right.
+# The final audit waits this long, so that suspicions within their allowed time can clear.
 GRACES_SECONDS = 330.0
 
 
 class Run:
-    """Tells what it finds stretch by stretch."""
+    """A load run, which prints the rows of each stage when the stage ends."""
 
     def __init__(self, size: Size, made: Installation) -> None:
         self._size = size
@@ -67,7 +67,7 @@ class Run:
         breaches = await self._stages.breaches()
         breaches += told(await audited(self._made, watch_seconds=GRACES_SECONDS))
         self._show(
-            "in all", report.soundness(self._measured_stages, len(breaches), self._error_count())
+            "overall", report.soundness(self._measured_stages, len(breaches), self._error_count())
         )
 
     @property
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def logged(self) -> dict[str, int]:
-        """Warnings and worse, by process, level and event."""
+        """Return the number of log lines above info, by process, level and event."""
         return {
             f"{each.name}: {level}: {event}": count
             for each in self._product
@@ -134,12 +134,12 @@ def document_of(run: Run, size: Size) -> dict[str, Any]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.load", description=__doc__)
-    parser.add_argument("--stock", type=int, default=10_000, help="stock units to seed")
-    parser.add_argument("--active", type=int, default=2_000, help="units to claim of them")
-    parser.add_argument("--callers", type=int, default=64, help="callers at once")
-    parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest")
-    parser.add_argument("--json", type=Path, help="a file to write the numbers to")
-    parser.add_argument("--logs", type=Path, help="a new folder where the processes' logs stay")
+    parser.add_argument("--stock", type=int, default=10_000, help="number of stock units to seed")
+    parser.add_argument("--active", type=int, default=2_000, help="number of units to claim")
+    parser.add_argument("--callers", type=int, default=64, help="number of concurrent callers")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds without requests")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    parser.add_argument("--logs", type=Path, help="keep the processes' logs in this new folder")
     return parser.parse_args()
 
 
@@ -162,7 +162,7 @@ def main() -> int:
         programs = binaries.find_or_build()
     except binaries.MissingBinariesError as error:
         sys.exit(str(error))
-    # The control plane's own collectors took a third of its processor time from the product.
+    # The garbage collectors of the control plane's Go programs took a third of its processor time.
     os.environ.setdefault("GOGC", "400")
     with (
         log_folder(given.logs) as folder,
@@ -176,10 +176,10 @@ def main() -> int:
             asyncio.run(run.carry_out())
         finally:
             for line, count in run.logged.items():
-                print(f"{count:>8} times {line}")
+                print(f"{count:>8} times: {line}")
             if given.json:
                 given.json.write_text(json.dumps(document_of(run, size), indent=1))
-    print(f"{run.missed} budgets missed, of which what is timed by more than a quarter")
+    print(f"{run.missed} budgets missed")
     return 1 if run.missed else 0
 
 

@@ -1,4 +1,4 @@
-"""Callers of the product, over connections that stay open: many at once, or one who asks."""
+"""Callers of the product over keep-alive connections: many concurrent callers, or a single one."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from tests.proofs.bench.unit_requests import spread
 
 
 class RefusedError(Exception):
-    """An answer that nobody would come across in a healthy product."""
+    """An answer with a status that a healthy product never gives here."""
 
 
 @attrs.frozen(kw_only=True)
@@ -26,7 +26,7 @@ class Request:
 
 @attrs.frozen
 class ServedRequest:
-    """One request of a caller."""
+    """Status and latency of one answered request."""
 
     status: int
     seconds: float
@@ -34,7 +34,7 @@ class ServedRequest:
 
 @attrs.frozen
 class BurstResult:
-    """All requests of a crowd."""
+    """The answers to all requests of a burst, and how long the whole burst took."""
 
     served: Sequence[ServedRequest]
     seconds: float
@@ -48,7 +48,7 @@ class BurstResult:
         return len(self.served) - statuses[expected]
 
     def slowest(self, share: float) -> float:
-        """The seconds within which so large a share was answered."""
+        """Return the number of seconds within which this share of the requests was answered."""
         ordered = sorted(each.seconds for each in self.served)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -56,7 +56,7 @@ class BurstResult:
 async def send_burst(
     apis: Sequence[Address], requests: Sequence[Request], *, callers: int
 ) -> BurstResult:
-    """Each caller asks again as soon as it is answered."""
+    """Send all requests; each caller sends its next one as soon as the last one is answered."""
     served: list[ServedRequest] = []
 
     async def serve(connection: Connection, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""A control plane that is no narrower than the product on it: many nodes, many hands."""
+"""Options of a control plane that does not limit the product: many nodes and high concurrency."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.proofs.real_cluster.controlplane import Options
 PODS_PER_NODE = 1_500
 GPUS_PER_NODE = 2_000
 CONCURRENCY = 50
-# What units need: the others would only take the processor from these.
+# The controllers that units need. The others would only take processor time from these.
 CONTROLLERS = (
     "deployment",
     "replicaset",
@@ -23,7 +23,7 @@ SYNCS = ("deployment", "replicaset", "gc", "service-endpoint")
 
 
 def large_options(folder: Path, *, pods: int) -> Options:
-    """The folder keeps the files that its programs read."""
+    """Return the options, and write the files that the programs read into the folder."""
     return Options(
         nodes=pods // PODS_PER_NODE + 1,
         gpus_per_node=GPUS_PER_NODE,
@@ -31,7 +31,8 @@ def large_options(folder: Path, *, pods: int) -> Options:
             f"--audit-policy-file={_written(folder, 'audit-policy.json', _no_audit())}",
             "--max-requests-inflight=1600",
             "--max-mutating-requests-inflight=800",
-            "--etcd-compaction-interval=1m",  # the history of many writes fills the database
+            # without it the history of the writes fills the database
+            "--etcd-compaction-interval=1m",
         ),
         controller_manager_flags=(
             f"--controllers={','.join(f'{each}-controller' for each in CONTROLLERS)}",

@@ -1,4 +1,4 @@
-"""What the processes' logs say beside what they always say."""
+"""Count the log lines of the processes that are above info."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ ERROR_LEVELS = frozenset({"error", "critical"})
 
 
 def lines_of(log: Path) -> list[dict[str, Any]]:
-    """What is no line of ours, such as a traceback past the logger, is grave as well."""
+    """Return the log's lines. A line that is not JSON, such as a traceback, counts as an error."""
     return [
         json.loads(line) if line.startswith("{") else {"level": "error", "event": line}
         for line in log.read_text(errors="replace").splitlines()
@@ -17,7 +17,7 @@ def lines_of(log: Path) -> list[dict[str, Any]]:
 
 
 def counted(log: Path) -> Counter[tuple[str, str]]:
-    """By level and event, all that is more than information."""
+    """Return the number of lines above info, by level and event."""
     return Counter(
         (str(line.get("level")), str(line.get("event")))
         for line in lines_of(log)

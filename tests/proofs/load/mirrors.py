@@ -1,4 +1,4 @@
-"""What the API server holds of the kinds that the product mirrors, in objects and in bytes."""
+"""Number and bytes of the objects that the product mirrors, read from the API server."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ from tests.proofs.bench.connections import connections as opened
 from tests.proofs.real_cluster.product import Installation
 
 PAGE = 500
-# The head of a list names its continue token.
+# The continue token stands in the metadata at the start of a list.
 HEAD_BYTES = 2_000
 CONTINUE = re.compile(rb'"continue":"([^"]*)"')
 
@@ -39,7 +39,7 @@ class Mirrors:
         ]
 
     async def bytes_of_manager(self) -> int:
-        """On the wire, as a first list would read them."""
+        """Return the bytes on the wire of a first list of all that the manager mirrors."""
         return sum([await self._bytes(*each) for each in self._of_manager])
 
     async def bytes_of_api(self) -> int:

@@ -1,4 +1,4 @@
-"""How each process of the product does over a stretch of the run, looked at from outside."""
+"""Samples of each process of the product during a stage, taken from outside the process."""
 
 import asyncio
 import os
@@ -13,14 +13,14 @@ from tests.proofs.bench.connections import Address, connections
 from tests.proofs.load.scrapes import Scrape, read
 from tests.proofs.real_cluster.product import Process
 
-# A look costs the process about 10 ms: rare enough to be no load, often enough for a peak.
+# A sample costs the process about 10 ms. Every 2 s is no load, and often enough to see a peak.
 SAMPLE_SECONDS = 2.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @attrs.frozen
 class Sample:
-    """One process at one moment."""
+    """Metrics, memory and processor time of one process at one moment."""
 
     text: str
     resident_bytes: int
@@ -29,7 +29,7 @@ class Sample:
 
 @attrs.frozen
 class ProcessSamples:
-    """One process over one stretch."""
+    """The samples of one process during one stage."""
 
     samples: tuple[Sample, ...]
     scrapes: tuple[Scrape, ...]
@@ -52,19 +52,19 @@ class ProcessSamples:
 
 @attrs.define
 class StageSamples:
-    """Whole once it has ended."""
+    """The samples of all processes during one stage; complete when the stage has ended."""
 
     name: str
     seconds: float = 0.0
     processes: dict[str, ProcessSamples] = attrs.field(factory=dict)
 
     def total(self, name: str, **labels: str) -> float:
-        """Added over all processes."""
+        """Return how much this metric grew, summed over all processes."""
         return sum(each.added.total(name, **labels) for each in self.processes.values())
 
 
 class ObservedProcess:
-    """The operations listener and the /proc of one process."""
+    """A process that is observed through its operations listener and `/proc`."""
 
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
@@ -86,9 +86,10 @@ class ObservedProcess:
 async def sampled(
     name: str, processes: Iterable[ObservedProcess], *, sample_seconds: float = SAMPLE_SECONDS
 ) -> AsyncIterator[StageSamples]:
-    """Looks at its beginning, at its end, and now and then in between.
+    """Sample the processes at the start of the block, at its end, and every `sample_seconds`.
 
-    What was seen is read only then: to read it takes longer than a caller waits for an answer.
+    The metrics are parsed after the block, because parsing takes longer than a caller waits for an
+    answer.
     """
     stage = StageSamples(name)
     samples: dict[str, list[Sample]] = {each.name: [await each.sample()] for each in processes}
@@ -119,6 +120,6 @@ def _resident_bytes(status: str) -> int:
 
 
 def _processor_seconds(stat: str) -> float:
-    """Of all its threads; the command's name, which may hold spaces, ends with a bracket."""
+    """Return the processor time of all threads. The command in brackets may contain spaces."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND

@@ -1,4 +1,4 @@
-"""What a process says of itself at /metrics, and what was added to it between two looks."""
+"""The metrics that a process shows at `/metrics`, and their growth between two scrapes."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,20 +15,20 @@ class Scrape:
     series: Mapping[tuple[str, Labels], float]
 
     def __sub__(self, earlier: "Scrape") -> "Scrape":
-        """For counters and histograms: a gauge has no difference."""
+        """Return the growth since an earlier scrape. It means nothing for gauges."""
         return Scrape(
             {each: value - earlier.series.get(each, 0.0) for each, value in self.series.items()}
         )
 
     def total(self, name: str, **labels: str) -> float:
-        """Over all series that have these labels."""
+        """Return the sum of all series that have these labels."""
         return sum(value for _, value in self._of(name, labels))
 
     def most(self, name: str, **labels: str) -> float:
         return max((value for _, value in self._of(name, labels)), default=0.0)
 
     def by(self, name: str, *wanted: str) -> dict[tuple[str, ...], float]:
-        """The totals by the values of these labels, as far as there are any."""
+        """Return the non-zero totals, by the values of the wanted labels."""
         found: defaultdict[tuple[str, ...], float] = defaultdict(float)
         for labels, value in self._of(name, {}):
             if value:
@@ -36,7 +36,7 @@ class Scrape:
         return found
 
     def at_most(self, name: str, share: float, **labels: str) -> float:
-        """A bound that so large a share of what was observed keeps: that of a bucket."""
+        """Return the smallest bucket bound that this share of the observations does not exceed."""
         buckets: defaultdict[float, float] = defaultdict(float)
         for found, value in self._of(f"{name}_bucket", labels):
             buckets[float(found["le"])] += value

@@ -1,4 +1,4 @@
-"""What callers do to the product, stage by stage; each ends when it has come to rest again."""
+"""The stages of the run: seed, claim, rest, delete. Each ends when no process writes any more."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ from tests.proofs.load.scrapes import read
 
 OPERATOR = "/api/v1/operator"
 POLL_SECONDS = 0.5
-# Longer than anything waits to be written.
+# Longer than any write of the product is delayed.
 QUIET_SECONDS = 4.0
-# Of the whole stock; the size of the first pool matters most.
+# Shares of the whole stock. The size of the first pool matters most.
 SHARES = {"load.a": 0.7, "load.b": 0.2, "load.c": 0.1}
 ENVELOPE = {"cpu": "10m", "memory": "16Mi", "gpu": 1}
 REQUESTS = "gpuruntime_kube_requests_total"
@@ -30,7 +30,7 @@ LEASES = "leases.coordination.k8s.io"
 
 
 class TooSlowError(Exception):
-    """Something did not come in its time."""
+    """An expected state was not reached within its time."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,19 +42,19 @@ class Size:
 
     @property
     def pools(self) -> dict[str, int]:
-        """By specName."""
+        """Return the size of each pool by its specName."""
         sizes = {name: int(share * self.stock) for name, share in SHARES.items()}
         first = next(iter(sizes))
         return {**sizes, first: sizes[first] + self.stock - sum(sizes.values())}
 
     @property
     def patience_seconds(self) -> float:
-        """What takes longer than that will not come."""
+        """Return how long to wait for a state before the run fails."""
         return 120.0 + 0.1 * self.stock
 
     @property
     def claims(self) -> list[Request]:
-        """Mixed as the stock is."""
+        """Return the claims, their specNames mixed in the proportions of the stock."""
         names = [name for name, size in self.pools.items() for _ in range(size)]
         wanted = Random(0).sample(names, self.active)
         bodies = [
@@ -67,7 +67,7 @@ class Size:
 
     @property
     def deletions(self) -> list[Request]:
-        """Of every other unit."""
+        """Return the deletions of every other unit."""
         names = [unit_name(number) for number in range(0, self.active, 2)]
         return [Request(method="DELETE", path=f"{unit_requests.UNITS}/{name}") for name in names]
 
@@ -80,7 +80,7 @@ class Seeded:
 
 @attrs.frozen
 class CompletedBurst:
-    """A rush, and when all that it asked for was so in the cluster."""
+    """A burst, and the seconds until the cluster showed the result of all its requests."""
 
     burst: BurstResult
     seconds: float
@@ -104,7 +104,7 @@ class Stages:
         for spec, replicas in self._size.pools.items():
             body = pool(spec, replicas)
             await callers.order(self._apis[0], f"{OPERATOR}/stockpools", body, status=202)
-        await self._until("stock units made", self._stock("total"), self._size.stock)
+        await self._until("stock units created", self._stock("total"), self._size.stock)
         created = time.perf_counter() - begun
         await self._until("stock units ready", self._stock("available"), self._size.stock)
         ready = time.perf_counter() - begun
@@ -135,7 +135,7 @@ class Stages:
         return CompletedBurst(done, seconds)
 
     async def quiet(self) -> None:
-        """No process writes any more."""
+        """Wait until no process has written for QUIET_SECONDS."""
         since, known = time.perf_counter(), -1.0
 
         async def seconds() -> int:
@@ -145,10 +145,10 @@ class Stages:
                 since, known = time.perf_counter(), written
             return int(time.perf_counter() - since >= QUIET_SECONDS)
 
-        await self._until("whether nothing is written", seconds, 1)
+        await self._until("processes that write nothing", seconds, 1)
 
     async def breaches(self) -> list[Any]:
-        """Once whatever looked suspicious has either gone or lasted too long."""
+        """Return the breaches, once the audit has found one or has no suspicion left."""
         found: list[Any] = []
 
         async def settled() -> int:
@@ -156,7 +156,7 @@ class Stages:
             found[:] = audit["breaches"]
             return int(bool(found) or not audit["suspicions"])
 
-        await self._until("audits without a suspicion", settled, 1)
+        await self._until("audits that have ended", settled, 1)
         return found
 
     def _stock(self, state: str) -> Callable[[], Awaitable[int]]:
@@ -170,7 +170,7 @@ class Stages:
         return sum(int(each[kind][state]) for each in data["specs"])
 
     async def _written(self) -> float:
-        """Leases apart: whoever leads goes on saying so."""
+        """Return the number of writes so far, without Leases: a leader renews its own forever."""
         samples = [await each.sample() for each in self._product]
         counted = [read(sample.text).by(REQUESTS, "verb", "resource") for sample in samples]
         return sum(
@@ -194,7 +194,7 @@ def unit_name(number: int) -> str:
 
 
 def pool(spec: str, replicas: int) -> dict[str, Any]:
-    """Whose units are made once: what is claimed is not made anew, and every number stays."""
+    """Return a pool that is never refilled, so that all numbers of the run stay fixed."""
     name = spec.replace(".", "-")
     return {
         "operationID": f"seed-{name}",

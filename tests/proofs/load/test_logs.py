@@ -11,7 +11,7 @@ Traceback (most recent call last):
 """
 
 
-def test_all_that_is_more_than_information_is_counted(tmp_path: Path) -> None:
+def test_all_lines_above_info_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(LINES)
     assert logs.counted(log) == {

@@ -25,29 +25,29 @@ REQUESTS = "gpuruntime_kube_requests_total"
 WAIT = "gpuruntime_wait_seconds"
 
 
-def test_a_series_that_was_not_there_before_was_added_whole() -> None:
+def test_a_new_series_counts_as_grown_by_its_whole_value() -> None:
     added = read(AFTER) - read(BEFORE)
     assert added.by(REQUESTS, "resource") == {("pods",): 3.0, ("units",): 1.0}
 
 
-def test_a_total_is_of_the_series_that_have_the_labels() -> None:
+def test_a_total_sums_the_series_that_have_the_labels() -> None:
     assert read(AFTER).total(REQUESTS, verb="patch") == 6.0
 
 
-def test_nothing_is_told_of_series_that_did_not_move() -> None:
+def test_totals_leave_out_series_that_are_zero() -> None:
     assert ("list",) not in read(AFTER).by(REQUESTS, "verb")
 
 
-def test_the_share_that_kept_a_bound_is_that_of_its_bucket() -> None:
+def test_a_bound_is_the_smallest_bucket_that_holds_the_share() -> None:
     waits = read(WAITS)
     assert waits.at_most(WAIT, 0.98, queue="unit") == 0.1
     assert waits.at_most(WAIT, 0.99, queue="unit") == 1.0
     assert waits.at_most(WAIT, 1, queue="unit") == inf
 
 
-def test_buckets_are_added_up_over_the_series_that_are_asked_for() -> None:
+def test_a_bound_sums_the_buckets_of_all_selected_series() -> None:
     assert read(WAITS).at_most(WAIT, 0.99) == 0.1
 
 
-def test_nothing_was_ever_waited_for_where_nothing_was_observed() -> None:
+def test_a_bound_without_observations_is_zero() -> None:
     assert read("").at_most(WAIT, 1) == 0.0
