@@ -9,8 +9,8 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.proofs.product import ground
-from tests.proofs.product.fleet import Fleet, manned
+from tests.proofs.product.maintenance.fleet import Fleet, manned
+from tests.proofs.product.storages import storage_world
 from tests.proofs.real_cluster.auditing import audited, told
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import Caller, Installation, Process, installation
@@ -20,7 +20,7 @@ GRACES_SECONDS: Final = 330.0
 
 _numbers = itertools.count(1)
 
-Open = Callable[[], AbstractAsyncContextManager[ground.Ground]]
+Open = Callable[[], AbstractAsyncContextManager[storage_world.StorageWorld]]
 
 
 @attrs.frozen
@@ -80,7 +80,7 @@ def volumes(
 ) -> Iterator[tuple[Installation, Process]]:
     """Whose helpers fit on no node."""
     with installation(cluster, tmp_path_factory.mktemp("volumes"), "volumes") as made:
-        manager, api = made.manager(helpers={"cpu": ground.TOO_MUCH}), made.api()
+        manager, api = made.manager(helpers={"cpu": storage_world.TOO_MUCH}), made.api()
         for process in (manager, api):
             process.wait_until_ready()
         yield made, api
@@ -97,9 +97,9 @@ def on(request: pytest.FixtureRequest) -> Open:
     """Either server: the same cases, each with names of its own."""
     prefix = f"t{next(_numbers)}"
     if request.param == "embedded":
-        return lambda: ground.embedded(prefix)
+        return lambda: storage_world.embedded(prefix)
     made, api = request.getfixturevalue("volumes")
-    return lambda: ground.real(made, api, prefix)
+    return lambda: storage_world.real(made, api, prefix)
 
 
 def demand_sound(made: Installation) -> None:

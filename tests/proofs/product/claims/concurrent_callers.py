@@ -13,7 +13,7 @@ SMALL = {"cpu": "10m", "memory": "16Mi"}
 PORTS = {"ports": [{"name": "http", "port": 8080}]}
 
 
-class Crowd:
+class ConcurrentCallers:
     def __init__(self, session: aiohttp.ClientSession, addresses: Sequence[str]) -> None:
         self._session = session
         self._addresses = addresses
@@ -26,12 +26,12 @@ class Crowd:
 
 
 @asynccontextmanager
-async def crowd(apis: Sequence[Process]) -> AsyncIterator[Crowd]:
+async def concurrent_callers(apis: Sequence[Process]) -> AsyncIterator[ConcurrentCallers]:
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60)
     )
     async with session:
-        yield Crowd(session, [each.address for each in apis])
+        yield ConcurrentCallers(session, [each.address for each in apis])
 
 
 def order(name: str, spec: str, **members: Any) -> dict[str, Any]:

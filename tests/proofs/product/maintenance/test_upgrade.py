@@ -6,12 +6,12 @@ import attrs
 import pytest
 
 from tests.eventually import eventually_blocking
-from tests.proofs.product.fleet import Fleet
-from tests.proofs.product.newer import LABEL
+from tests.proofs.product.maintenance.fleet import Fleet
+from tests.proofs.product.maintenance.newer_manager import LABEL
 
 pytestmark = pytest.mark.cluster
 
-NEWER = "tests.proofs.product.newer"
+NEWER = "tests.proofs.product.maintenance.newer_manager"
 
 
 @attrs.frozen

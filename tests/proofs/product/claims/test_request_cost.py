@@ -7,9 +7,14 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from tests.proofs.product.audit import Request, wait_until_quiet, writes_since
-from tests.proofs.product.crowd import order, seed, wait_until_running, wait_until_sound
-from tests.proofs.product.fleet import Fleet
+from tests.proofs.product.audit_log import Request, wait_until_quiet, writes_since
+from tests.proofs.product.claims.concurrent_callers import (
+    order,
+    seed,
+    wait_until_running,
+    wait_until_sound,
+)
+from tests.proofs.product.maintenance.fleet import Fleet
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import Caller, Installation, Process, installation
 

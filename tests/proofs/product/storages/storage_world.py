@@ -76,7 +76,7 @@ class Answer:
 
 
 @attrs.frozen(kw_only=True)
-class Ground:
+class StorageWorld:
     """`kube` is the cluster's own API, where a test does what kubectl, or a kubelet, would."""
 
     kube: Api
@@ -273,7 +273,7 @@ def condition(view: Any, type_: str) -> Document:
 
 
 @asynccontextmanager
-async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[Ground]:
+async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[StorageWorld]:
     """Of its own, in virtual time."""
     pace = Pace(stop_seconds=STOP_SECONDS)
     cluster = EmbeddedCluster(now=_virtual_now, options=ClusterOptions(pace=pace))
@@ -293,7 +293,7 @@ async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[
         await api.serving()
         async with aiohttp.ClientSession() as session:
             kube = Api(InProcessTransport(cluster.server), _never, deadline_seconds=WAIT_SECONDS)
-            yield Ground(
+            yield StorageWorld(
                 kube=kube,
                 namespace=settings.namespaces.instance,
                 prefix=prefix,
@@ -308,7 +308,7 @@ async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def real(made: Installation, api: Process, prefix: str) -> AsyncIterator[Ground]:
+async def real(made: Installation, api: Process, prefix: str) -> AsyncIterator[StorageWorld]:
     """On processes that other tests use too."""
     plane = made.plane
     tls = ssl.create_default_context(cafile=plane.certificate)
@@ -318,7 +318,7 @@ async def real(made: Installation, api: Process, prefix: str) -> AsyncIterator[G
         aiohttp.ClientSession() as session,
     ):
         transport = PlainTransport(admin, plane.url, tls)
-        yield Ground(
+        yield StorageWorld(
             kube=Api(transport, _never, deadline_seconds=WAIT_SECONDS),
             namespace=made.instance,
             prefix=prefix,

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from tests.eventually import eventually_blocking
-from tests.proofs.product.conftest import Product, running
-from tests.proofs.product.crowd import (
+from tests.proofs.product.claims.concurrent_callers import (
     SMALL,
-    crowd,
+    concurrent_callers,
     order,
     seed,
     units_of,
     wait_until_running,
     wait_until_sound,
 )
+from tests.proofs.product.conftest import Product, running
 from tests.proofs.real_cluster.controlplane import ControlPlane, Options, fake_node
 from tests.proofs.real_cluster.fixtures import started
 from tests.proofs.real_cluster.product import Answer, installation
@@ -64,7 +64,7 @@ def furnish(plane: ControlPlane, gpu_product: str) -> None:
 
 
 async def claimed_at_once(product: Product, orders: list[dict[str, Any]]) -> list[Answer]:
-    async with crowd(product.apis) as callers, asyncio.TaskGroup() as tasks:
+    async with concurrent_callers(product.apis) as callers, asyncio.TaskGroup() as tasks:
         sent = [
             tasks.create_task(callers.claim(each, replica=number % 2))
             for number, each in enumerate(orders)

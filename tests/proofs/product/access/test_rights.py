@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.eventually import eventually_blocking
-from tests.proofs.product.rarely import API_VERSION, STORIES, Rarely
+from tests.proofs.product.access.rare_requests import API_VERSION, STORIES, RareRequests
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.proofs.real_cluster.product import installation
 from tests.proofs.real_cluster.proxy import Proxy, proxy
@@ -29,7 +29,9 @@ OWNERS = {
 
 
 @pytest.fixture(scope="module")
-def rarely(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rarely]:
+def rare_requests(
+    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RareRequests]:
     with ExitStack() as stack:
         made = stack.enter_context(
             installation(cluster, tmp_path_factory.mktemp("rights"), "rights")
@@ -39,39 +41,41 @@ def rarely(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
         def between() -> Proxy:
             return stack.enter_context(proxy(cluster.url, cluster.certificate))
 
-        yield Rarely(made, between, queue.url)
+        yield RareRequests(made, between, queue.url)
 
 
-def events(rarely: Rarely) -> Iterator[dict[str, Any]]:
+def events(rare_requests: RareRequests) -> Iterator[dict[str, Any]]:
     """Of the accounts of this installation."""
-    own = f"{rights.ACCOUNTS}{rarely.made.system}:"
-    for event in rarely.made.plane.audit_events():
+    own = f"{rights.ACCOUNTS}{rare_requests.made.system}:"
+    for event in rare_requests.made.plane.audit_events():
         if event["user"]["username"].startswith(own):
             yield event
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_what_is_done_rarely_is_done(rarely: Rarely, story: Callable[[Rarely], None]) -> None:
-    story(rarely)
+def test_what_is_done_rarely_is_done(
+    rare_requests: RareRequests, story: Callable[[RareRequests], None]
+) -> None:
+    story(rare_requests)
 
 
-def test_no_right_is_granted_that_nobody_uses(rarely: Rarely) -> None:
-    unused = rights.granted() - rights.used(events(rarely))
+def test_no_right_is_granted_that_nobody_uses(rare_requests: RareRequests) -> None:
+    unused = rights.granted() - rights.used(events(rare_requests))
     assert rights.lines(unused) == "", "after all the stories"
 
 
-def test_no_right_is_missing(rarely: Rarely) -> None:
-    assert rights.lines(rights.refused(events(rarely))) == ""
+def test_no_right_is_missing(rare_requests: RareRequests) -> None:
+    assert rights.lines(rights.refused(events(rare_requests))) == ""
 
 
 @pytest.mark.parametrize(("place", "kind"), OWNERS)
 def test_a_child_that_holds_up_its_owner_needs_a_right_of_its_own(
-    rarely: Rarely, place: str, kind: str
+    rare_requests: RareRequests, place: str, kind: str
 ) -> None:
     """Admission asks for it, not the manager, so that no record tells of its use."""
-    namespace, plural = f"{rarely.made.name}-{place}", f"{kind.lower()}s"
-    rarely.apply(kind, namespace, "owner", OWNERS[place, kind])
-    owner = rarely.there(plural, namespace, "owner")
+    namespace, plural = f"{rare_requests.made.name}-{place}", f"{kind.lower()}s"
+    rare_requests.apply(kind, namespace, "owner", OWNERS[place, kind])
+    owner = rare_requests.there(plural, namespace, "owner")
     child = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -96,19 +100,19 @@ def test_a_child_that_holds_up_its_owner_needs_a_right_of_its_own(
             },
         },
     }
-    manager = f"--as={rights.ACCOUNTS}{rarely.made.system}:gpuruntime-manager"
+    manager = f"--as={rights.ACCOUNTS}{rare_requests.made.system}:gpuruntime-manager"
     create = ("create", "--dry-run=server", manager, "-f", "-")
-    rarely.kubectl(*create, stdin=json.dumps(child))
+    rare_requests.kubectl(*create, stdin=json.dumps(child))
 
     role = ("role", "gpuruntime-manager", "-n", namespace)
-    rules = json.loads(rarely.kubectl("get", *role, "-o", "json"))["rules"]
+    rules = json.loads(rare_requests.kubectl("get", *role, "-o", "json"))["rules"]
     others = [each for each in rules if each["resources"] != [f"{plural}/finalizers"]]
     assert len(others) == len(rules) - 1
-    rarely.kubectl("patch", *role, "--type=merge", "-p", json.dumps({"rules": others}))
+    rare_requests.kubectl("patch", *role, "--type=merge", "-p", json.dumps({"rules": others}))
 
     def refusal() -> str:
         try:
-            return rarely.kubectl(*create, stdin=json.dumps(child))
+            return rare_requests.kubectl(*create, stdin=json.dumps(child))
         except ControlPlaneError as error:
             return str(error)
 

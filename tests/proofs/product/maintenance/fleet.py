@@ -6,8 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.eventually import eventually_blocking
-from tests.proofs.product.audit import Request, requests_since, wait_until_quiet, writes_since
-from tests.proofs.product.crowd import SMALL, crowd, order, seed, wait_until_running
+from tests.proofs.product.audit_log import Request, requests_since, wait_until_quiet, writes_since
+from tests.proofs.product.claims.concurrent_callers import (
+    SMALL,
+    concurrent_callers,
+    order,
+    seed,
+    wait_until_running,
+)
 from tests.proofs.real_cluster.product import Caller, Installation, Process
 
 UNITS = 200
@@ -107,7 +113,7 @@ async def _claim_all(fleet: Fleet) -> None:
         for each in orders:
             assert (await callers.claim(each)).status == 201
 
-    async with crowd(fleet.apis) as callers, asyncio.TaskGroup() as tasks:
+    async with concurrent_callers(fleet.apis) as callers, asyncio.TaskGroup() as tasks:
         for _ in range(CALLERS):
             tasks.create_task(claim_some())
 

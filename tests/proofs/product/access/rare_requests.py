@@ -59,7 +59,7 @@ def function(name: str, **serverless: Any) -> dict[str, Any]:
     }
 
 
-class Rarely:
+class RareRequests:
     """An installation with functions, where every role loses each race once."""
 
     def __init__(self, made: Installation, between: Callable[[], Proxy], queue: str) -> None:
@@ -381,18 +381,18 @@ class Rarely:
 
 # In this order, since the last ones wait for what time brings.
 STORIES: Final = (
-    Rarely.a_unit_is_changed_looked_into_and_ended,
-    Rarely.a_storage_is_filled_grown_and_ended,
-    Rarely.what_a_pool_holds_is_changed_and_removed,
-    Rarely.a_job_has_no_pod,
-    Rarely.a_unit_comes_back_after_its_operation_was_over,
-    Rarely.a_storage_comes_back_after_its_operation_was_over,
-    Rarely.a_unit_names_stock_that_nobody_has,
-    Rarely.stock_is_left_by_a_pool_that_is_gone,
-    Rarely.somebody_edits_a_reservation,
-    Rarely.stock_fails_twice_for_one_reason,
-    Rarely.callers_are_looked_up,
-    Rarely.a_function_has_a_worker_whose_login_is_edited,
-    Rarely.a_function_mounts_what_is_not_there,
-    Rarely.a_used_up_pool_goes_and_the_last_of_its_operation,
+    RareRequests.a_unit_is_changed_looked_into_and_ended,
+    RareRequests.a_storage_is_filled_grown_and_ended,
+    RareRequests.what_a_pool_holds_is_changed_and_removed,
+    RareRequests.a_job_has_no_pod,
+    RareRequests.a_unit_comes_back_after_its_operation_was_over,
+    RareRequests.a_storage_comes_back_after_its_operation_was_over,
+    RareRequests.a_unit_names_stock_that_nobody_has,
+    RareRequests.stock_is_left_by_a_pool_that_is_gone,
+    RareRequests.somebody_edits_a_reservation,
+    RareRequests.stock_fails_twice_for_one_reason,
+    RareRequests.callers_are_looked_up,
+    RareRequests.a_function_has_a_worker_whose_login_is_edited,
+    RareRequests.a_function_mounts_what_is_not_there,
+    RareRequests.a_used_up_pool_goes_and_the_last_of_its_operation,
 )

@@ -7,7 +7,7 @@ import pytest
 from gpuruntime.models.kinds.storages import GPU_STORAGES
 from gpuruntime.models.kinds.units import GPU_UNITS
 from tests.proofs.product.conftest import Open
-from tests.proofs.product.ground import Document, condition, is_ready
+from tests.proofs.product.storages.storage_world import Document, condition, is_ready
 
 IMAGE = "busybox:1.36"
 STORAGES: dict[str, tuple[Document, str]] = {
@@ -80,25 +80,25 @@ async def test_a_storage_that_cannot_be_is_refused_by_the_name_of_its_field(
     on: Open, sort: str
 ) -> None:
     members, field = STORAGES[sort]
-    async with on() as ground:
-        body = {"name": ground.name("bad"), "size": "1Gi", **members}
-        refused = await ground.call("POST", "/gpu-storages", body)
+    async with on() as world:
+        body = {"name": world.name("bad"), "size": "1Gi", **members}
+        refused = await world.call("POST", "/gpu-storages", body)
         assert (refused.status, refused.code) == (400, "invalid_request")
         assert refused.fields == {field}
-        assert (await ground.call("GET", f"/gpu-storages/{body['name']}")).status == 404
+        assert (await world.call("GET", f"/gpu-storages/{body['name']}")).status == 404
 
 
 @pytest.mark.parametrize("sort", PAST_THE_API)
 async def test_the_definitions_refuse_it_too(on: Open, sort: str) -> None:
     members, field = STORAGES[sort]
-    async with on() as ground:
+    async with on() as world:
         body = {
             "apiVersion": GPU_STORAGES.api_version,
             "kind": "GPUStorage",
-            "metadata": {"name": ground.name("bad")},
+            "metadata": {"name": world.name("bad")},
             "spec": {"size": "1Gi", **members},
         }
-        refused = await ground.kube.post(GPU_STORAGES.path(namespace=ground.namespace), body)
+        refused = await world.kube.post(GPU_STORAGES.path(namespace=world.namespace), body)
         assert f"spec.{field}" in {each for each, _ in refused.causes}
 
 
@@ -107,9 +107,9 @@ async def test_a_mount_that_cannot_be_is_refused_by_the_name_of_its_field(
     on: Open, sort: str
 ) -> None:
     paths, field = PATHS[sort]
-    async with on() as ground:
-        name = ground.name("bad")
-        refused = await ground.call("POST", "/gpu-units", order(name, mounts(paths)))
+    async with on() as world:
+        name = world.name("bad")
+        refused = await world.call("POST", "/gpu-units", order(name, mounts(paths)))
         assert (refused.status, refused.code) == (400, "invalid_request")
         assert refused.fields == {field}
         body = {
@@ -118,27 +118,27 @@ async def test_a_mount_that_cannot_be_is_refused_by_the_name_of_its_field(
             "metadata": {"name": name},
             "spec": {"specName": "g1.1", "storageMounts": mounts(paths)},
         }
-        by_hand = await ground.kube.post(GPU_UNITS.path(namespace=ground.namespace), body)
+        by_hand = await world.kube.post(GPU_UNITS.path(namespace=world.namespace), body)
         assert f"spec.{field}" in {each for each, _ in by_hand.causes}
 
 
 async def test_a_storage_is_mounted_once_by_a_unit(on: Open) -> None:
-    async with on() as ground:
+    async with on() as world:
         twice = [{"name": "same", "mountPath": path} for path in ("/a", "/b")]
-        refused = await ground.call("POST", "/gpu-units", order(ground.name("bad"), twice))
+        refused = await world.call("POST", "/gpu-units", order(world.name("bad"), twice))
         assert (refused.status, refused.fields) == (400, {"storageMounts"})
 
 
 async def test_a_storage_that_is_not_there_is_named(on: Open) -> None:
-    async with on() as ground:
-        missing = ground.name("missing")
-        body = order(ground.name("bad"), [{"name": missing, "mountPath": "/data"}])
-        refused = await ground.call("POST", "/gpu-units", body)
+    async with on() as world:
+        missing = world.name("missing")
+        body = order(world.name("bad"), [{"name": missing, "mountPath": "/data"}])
+        refused = await world.call("POST", "/gpu-units", body)
         assert (refused.status, refused.code) == (404, "gpustorage_not_found")
         assert missing in refused.message
-        unit = await ground.mount("unit", await ground.ready("models"))
+        unit = await world.mount("unit", await world.ready("models"))
         change = {"storageMounts": body["storageMounts"]}
-        refused = await ground.call("PUT", f"/gpu-units/{unit}", change)
+        refused = await world.call("PUT", f"/gpu-units/{unit}", change)
         assert (refused.status, refused.code) == (404, "gpustorage_not_found")
         assert missing in refused.message
 
@@ -154,9 +154,9 @@ async def test_a_storage_that_is_not_there_is_named(on: Open) -> None:
     ids=["read", "changed", "deleted", "recovered"],
 )
 async def test_what_is_not_there_is_not(on: Open, method: str, path: str, body: Any) -> None:
-    async with on() as ground:
-        name = ground.name("missing")
-        refused = await ground.call(method, f"/gpu-storages/{name}{path}", body)
+    async with on() as world:
+        name = world.name("missing")
+        refused = await world.call(method, f"/gpu-storages/{name}{path}", body)
         assert (refused.status, refused.code) == (404, "gpustorage_not_found")
         assert name in refused.message
 
@@ -174,35 +174,35 @@ async def test_what_is_not_there_is_not(on: Open, method: str, path: str, body: 
 async def test_what_a_storage_is_made_of_cannot_change(
     on: Open, change: Document, field: str
 ) -> None:
-    async with on() as ground:
-        name = await ground.make("models")
-        refused = await ground.call("PUT", f"/gpu-storages/{name}", change)
+    async with on() as world:
+        name = await world.make("models")
+        refused = await world.call("PUT", f"/gpu-storages/{name}", change)
         assert (refused.status, refused.fields) == (400, {field})
 
 
 async def test_a_name_that_is_in_use_is_told_with_what_to_do(on: Open) -> None:
-    async with on() as ground:
-        name = await ground.ready("models")
+    async with on() as world:
+        name = await world.ready("models")
         again = {"name": name, "size": "1Gi"}
-        refused = await ground.call("POST", "/gpu-storages", again)
+        refused = await world.call("POST", "/gpu-storages", again)
         assert (refused.status, refused.code) == (409, "name_taken")
         assert refused.message == (
             f"storage {name} exists already: update it, or choose another name"
         )
-        unit = await ground.mount("unit", name)
-        await ground.unit(unit, is_ready)
-        (await ground.kube.delete(ground.path(GPU_STORAGES, name))).ok()
-        refused = await ground.call("POST", "/gpu-storages", again)
+        unit = await world.mount("unit", name)
+        await world.unit(unit, is_ready)
+        (await world.kube.delete(world.path(GPU_STORAGES, name))).ok()
+        refused = await world.call("POST", "/gpu-storages", again)
         assert refused.message == (
             f"storage {name} is being deleted: wait until it is gone, or choose another name"
         )
 
 
 async def test_a_class_that_does_not_exist_is_named_until_it_does(on: Open) -> None:
-    async with on() as ground:
-        of = ground.name("fast")
-        name = await ground.make("models", storageClassName=of)
-        view = await ground.storage(name, lambda view: of in view["message"])
+    async with on() as world:
+        of = world.name("fast")
+        name = await world.make("models", storageClassName=of)
+        view = await world.storage(name, lambda view: of in view["message"])
         assert (view["phase"], condition(view, "Ready")["reason"]) == ("Pending", "VolumePending")
         assert view["message"] == (
             f"claim {name} waits for its volume: there is no class {of}, "

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.eventually import eventually_blocking
-from tests.proofs.product.conftest import Product, running
-from tests.proofs.product.crowd import (
-    Crowd,
-    crowd,
+from tests.proofs.product.claims.concurrent_callers import (
+    ConcurrentCallers,
+    concurrent_callers,
     order,
     seed,
     source_of,
@@ -20,6 +19,7 @@ from tests.proofs.product.crowd import (
     wait_until_running,
     wait_until_sound,
 )
+from tests.proofs.product.conftest import Product, running
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import Answer, installation
 
@@ -47,7 +47,9 @@ def sound_in_the_end(races: Product) -> Iterator[None]:
     wait_until_sound(races.caller)
 
 
-async def to_both(callers: Crowd, first: dict[str, Any], second: dict[str, Any]) -> list[Answer]:
+async def to_both(
+    callers: ConcurrentCallers, first: dict[str, Any], second: dict[str, Any]
+) -> list[Answer]:
     """At once: one to each replica."""
     async with asyncio.TaskGroup() as tasks:
         sent = [
@@ -60,7 +62,7 @@ async def to_both(callers: Crowd, first: dict[str, Any], second: dict[str, Any])
 async def pairs_to_both(
     product: Product, pairs: list[tuple[dict[str, Any], dict[str, Any]]]
 ) -> list[list[Answer]]:
-    async with crowd(product.apis) as callers:
+    async with concurrent_callers(product.apis) as callers:
         return [await to_both(callers, *pair) for pair in pairs]
 
 
@@ -83,11 +85,11 @@ async def test_callers_on_two_replicas_empty_a_pool_to_its_last_unit(
     sends = with_replays(orders, rng)
     answers: defaultdict[str, list[Answer]] = defaultdict(list)
 
-    async def call(callers: Crowd) -> None:
+    async def call(callers: ConcurrentCallers) -> None:
         for replica, each in sends:
             answers[each["name"]].append(await callers.claim(each, replica=replica))
 
-    async with crowd(races.apis) as callers, asyncio.TaskGroup() as tasks:
+    async with concurrent_callers(races.apis) as callers, asyncio.TaskGroup() as tasks:
         for _ in range(CALLERS):
             tasks.create_task(call(callers))
 
@@ -121,7 +123,7 @@ async def test_an_honest_retry_to_the_other_replica_uses_up_nothing_more(
             second = tasks.create_task(callers.claim(again, replica=1 - number % 2))
         return [first.result(), second.result()]
 
-    async with crowd(races.apis) as callers:
+    async with concurrent_callers(races.apis) as callers:
         for number in range(RETRIES):
             both = await sent_twice(number, rng.uniform(0, LATEST_RETRY_SECONDS))
             assert sorted(each.status for each in both) == [200, 201]
@@ -136,7 +138,7 @@ async def test_who_hangs_up_and_asks_the_other_replica_gets_the_same_unit(
     races: Product, rng: Random
 ) -> None:
     seed(races.caller, "hung-up.1", HANG_UPS)
-    async with crowd(races.apis) as callers:
+    async with concurrent_callers(races.apis) as callers:
         for number in range(HANG_UPS):
             again = order(f"hung-up-{number}", "hung-up.1")
             async with asyncio.TaskGroup() as tasks:
