@@ -28,9 +28,7 @@ class Result:
 
     @classmethod
     def earliest(cls, *seconds: float | None) -> "Result":
-        """Return a result with the shortest of the given times; None means that a time is
-        not set.
-        """
+        """Return a result with the shortest of the times; None stands for no time."""
         return cls(min((each for each in seconds if each is not None), default=None))
 
 
@@ -59,9 +57,7 @@ class Controller(Generic[KeyT]):
         self._is_at_rest.set()
 
     async def run(self) -> None:
-        """Run until cancelled, or until the queue is shut down and every worker has finished its
-        key.
-        """
+        """Run until cancelled, or until the queue is shut down and each worker is finished."""
         self._is_at_rest.clear()
         try:
             async with asyncio.TaskGroup() as tasks:

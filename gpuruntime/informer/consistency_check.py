@@ -121,8 +121,9 @@ class ConsistencyCheck(Generic[ObjectT]):
                 await asyncio.sleep(health.delay_seconds(failed, self._source.rng))
 
     def _has_passed(self, version: int) -> bool:
-        """Return whether events up to this version have come. If so, a missing object came and
-        went.
+        """Return whether all events up to the version have come.
+
+        Events are ordered, so an object that is still missing then has been deleted again.
         """
         state = self._reflector.state
         return not isinstance(state, Empty) and state.version >= version

@@ -66,9 +66,7 @@ class Informer(Generic[ObjectT]):
 
     @property
     def synced(self) -> asyncio.Event:
-        """Return an event, set once the first list is announced. Earlier changes are the
-        backlog.
-        """
+        """Return an event, set once the first list is announced; until then comes the backlog."""
         return self._reflector.synced
 
     @property
@@ -77,16 +75,12 @@ class Informer(Generic[ObjectT]):
 
     @property
     def error(self) -> KubeError | None:
-        """Return the last failure, or None once the server has answered again. The informer
-        retries.
-        """
+        """Return the last failure, or None once the server has answered again."""
         return self._reflector.error
 
     @property
     def failing_seconds(self) -> float:
-        """Return the seconds since the first failure after the last success; 0 without an
-        error.
-        """
+        """Return the seconds since the first failure after the last success, or 0."""
         return self._reflector.failing_seconds
 
     def add_handler(self, handler: Handler[ObjectT]) -> None:
@@ -102,15 +96,11 @@ class Informer(Generic[ObjectT]):
         return self._writer.write_through(written)
 
     async def catch_up(self) -> None:
-        """Return once the store holds everything that the server has now. Call it after the first
-        sync.
-        """
+        """Return once the store has all that the server has now; call it after the first sync."""
         await self._comparison.catch_up()
 
     async def run(self) -> None:
-        """Follow the server until cancelled. Every failure of the server is retried; only a bug
-        ends it.
-        """
+        """Follow the server until cancelled; every failure of the server is retried."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name=f"reflect {self.resource}")
             if self._is_checked:

@@ -40,9 +40,7 @@ class Interner(Generic[T]):
         return value
 
     def _of(self, annotation: Any) -> Part | None:
-        """Return the function that compacts a value of that type, or None if there is nothing to
-        do.
-        """
+        """Return the function that compacts a value of that type, or None for nothing to do."""
         arguments = get_args(annotation)
         match get_origin(annotation) or annotation:
             case origin if origin in (Union, UnionType):

@@ -47,9 +47,7 @@ class Empty:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Listed:
-    """A watch can start from the version. `refusals` counts errors since the version last
-    moved.
-    """
+    """A watch can start from the version; `refusals` counts errors since it last moved."""
 
     version: int
     refusals: int = 0
@@ -99,9 +97,7 @@ class EventReceived:
 
 @attrs.frozen(kw_only=True, slots=True)
 class WindowEnded:
-    """The watch ended, in order if `error` is None. A watch that never opened lived for 0
-    seconds.
-    """
+    """The watch ended, in order if `error` is None; 0 seconds mean that it never opened."""
 
     lived_seconds: float
     has_moved: bool

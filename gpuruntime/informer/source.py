@@ -22,9 +22,7 @@ PAGE_LIMIT = 500
 
 @attrs.frozen(kw_only=True, slots=True)
 class Source(Generic[ObjectT]):
-    """Source reads one collection. `mirror` names it in metrics, as a kind may be
-    mirrored twice.
-    """
+    """Source reads one collection. `mirror` names it in metrics, if a kind has several."""
 
     client: Client
     resource: Resource[ObjectT]

@@ -12,9 +12,7 @@ _MOST_DOUBLINGS = 18
 
 
 class Backoff(Generic[KeyT]):
-    """Backoff doubles a key's delay with each failure, from 5 ms to 16 minutes, until it is
-    forgotten.
-    """
+    """Backoff doubles a key's delay with each failure, from 5 ms to 16 minutes."""
 
     def __init__(self) -> None:
         self._failures: dict[KeyT, int] = {}

@@ -71,9 +71,7 @@ class Delays(Generic[KeyT]):
         self._timer = asyncio.get_running_loop().call_at(earliest, self._come_due, earliest)
 
     def _come_due(self, moment: float) -> None:
-        """Hand over all due keys. The timer may fire early by the clock's resolution, but has
-        fired.
-        """
+        """Hand over all due keys. The timer fires early by up to the clock's resolution."""
         self._timer = None
         now = max(moment, asyncio.get_running_loop().time())
         while self._heap and self._heap[0][0] <= now:

@@ -62,17 +62,16 @@ class WorkQueue(Generic[KeyT]):
 
     @property
     def oldest_seconds(self) -> float:
-        """Return how long the first key of either lane has waited; no other has waited much
-        longer.
+        """Return how long the oldest head of the two lanes has waited.
+
+        No other key has waited much longer.
         """
         now = asyncio.get_running_loop().time()
         heads = [next(iter(lane)) for lane in (self._ready, self._backlog) if lane]
         return max((now - self._dirty[key] for key in heads), default=0.0)
 
     def add(self, key: KeyT, *, is_backlog: bool = False) -> None:
-        """Add a key. A backlog key waits behind all others, until it is added as an
-        ordinary one.
-        """
+        """Add a key. A backlog key waits behind all others, until it is added without that."""
         if self._is_shut_down:
             return
         if key not in self._dirty:
@@ -85,9 +84,7 @@ class WorkQueue(Generic[KeyT]):
             self._ready[key] = None
 
     def add_after(self, key: KeyT, seconds: float) -> None:
-        """Add the key after a delay. The earliest delay wins, and handing out the key ends them
-        all.
-        """
+        """Add the key after a delay. The earliest delay wins; a hand-out ends them all."""
         if self._is_shut_down:
             return
         if seconds <= 0:

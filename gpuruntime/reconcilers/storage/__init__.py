@@ -1,1 +1,1 @@
-"""Storages made true: claim, prepare, holder and file server."""
+"""Reconciler of storages: claim, prepare, holder and file server."""

@@ -1,4 +1,4 @@
-"""The children of a storage as they should be: its claim, the Job that fills it, its accessor."""
+"""Desired children of a storage: its claim, the Job that fills it, and its accessor."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,10 +34,10 @@ from gpuruntime.reconcilers.children.pod_security import (
 )
 from gpuruntime.reconcilers.options import NetworkOptions, UnitOptions
 
-# Where a prepare finds the volume, and a copy its source.
+# Mount paths of the volume in a prepare, and of the source in a copy.
 MOUNT_PATH: Final = "/storage"
 SOURCE_PATH: Final = "/source"
-# Name by name, so that a file system's own folder of lost files stays where it is.
+# Entry by entry, so that the file system's own folder lost+found stays in place.
 COPY: Final = (
     f"cd {SOURCE_PATH} && for each in .[!.]* ..?* *; do "
     '[ "$each" = lost+found ] && continue; '
@@ -50,7 +50,7 @@ _SOURCE: Final = "source"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Placing:
-    """A volume is on one node at a time: the accessor goes where the holder's Pod is."""
+    """Node of an accessor: a volume is on one node at a time, so it follows the holder's Pod."""
 
     node: str = ""
     is_off: bool = False
@@ -61,7 +61,7 @@ class Placing:
 
 
 def placing_of(accessor: Deployment) -> Placing:
-    """What it stands at now."""
+    """Return the placing that the Deployment has now."""
     spec = codec.decode_object(bytes(accessor.spec))
     is_off = spec.get("replicas") == 0
     match spec.get("template"):
@@ -79,7 +79,11 @@ def demand_ours(
     refused: StorageReason,
     waits: StorageReason,
 ) -> None:
-    """Raises ChildSyncError; what an earlier storage of the name left is on its way out."""
+    """Raise ChildSyncError unless the storage owns the child.
+
+    A child of an earlier storage of the same name is about to be collected, so the error says to
+    wait.
+    """
     owner = child.metadata.controller_owner
     if owner is not None and owner.uid == storage.metadata.uid:
         return
@@ -109,9 +113,11 @@ def labels_of_storage(storage: GPUStorage) -> dict[str, str]:
 
 
 def claim_of(storage: GPUStorage) -> JsonObject:
-    """As it is made: owned, so that one which comes when its storage is gone does not stay.
+    """Return the claim for its creation, owned by the storage.
 
-    Before it is mounted the reference goes: what is owned may be taken before its owner is gone.
+    If the create lands after the storage is gone, the owner reference has the claim collected. The
+    reference is removed before the claim is mounted, because an owned claim may be deleted before
+    its owner is gone.
     """
     spec: JsonObject = {
         "accessModes": ["ReadWriteOnce"],
@@ -129,10 +135,10 @@ def claim_marks(storage: GPUStorage) -> dict[str, str]:
 def prepare_job(
     storage: GPUStorage, prepare: Prepare, options: UnitOptions, node: str
 ) -> JsonObject:
-    """Of a run that is recorded. What failed halfway is for somebody to look at.
+    """Return the Job of a recorded run. It is never retried: a user must look at a failed one.
 
-    It runs nothing by itself: a create that lands late, when the run has ended and its Job is
-    gone, must not fill the volume again.
+    The Job is created suspended. If its create lands late, after the run has ended and its Job is
+    gone, it must not fill the volume again.
     """
     volumes: list[Any] = [_claim_volume(_VOLUME, storage.metadata.name)]
     mounts: list[Any] = [{"name": _VOLUME, "mountPath": MOUNT_PATH}]
@@ -156,7 +162,7 @@ def prepare_job(
 
 
 def prepare_policy(storage: GPUStorage, prepare: Prepare, options: UnitOptions) -> Child:
-    """One for all runs: each is held to what the configuration says when it begins."""
+    """Return the one NetworkPolicy of all runs; it follows the current configuration."""
     rules = prepare_rules(prepare_selector(storage), prepare, options.network)
     body = _body(storage, NETWORK_POLICIES, prepare_policy_name(storage.metadata.name), rules)
     asked = _PrepareRules(prepare, options.network, options.rules_revision)
@@ -165,7 +171,7 @@ def prepare_policy(storage: GPUStorage, prepare: Prepare, options: UnitOptions) 
 
 def accessor_deployment(storage: GPUStorage, options: UnitOptions, placing: Placing) -> Child:
     name = accessor_name(storage.metadata.name)
-    # The server leaves out what is false: written all the same, it would read as drift.
+    # The server drops false members, so a false one would count as drift.
     access: JsonObject = {} if storage.spec.accessor.writable else {"readOnly": True}
     mount: JsonObject = {"name": _VOLUME, "mountPath": MOUNT_PATH, **access}
     container: JsonObject = {
@@ -238,7 +244,7 @@ def accessor_url(storage: GPUStorage, options: UnitOptions) -> str:
 
 @attrs.frozen(kw_only=True, slots=True)
 class _Serving:
-    """What an accessor is made from; an upgrade of ours is no reason to restart it."""
+    """Inputs of an accessor. Our own revision is not among them, so an upgrade restarts none."""
 
     spec: object
     placing: Placing
@@ -265,7 +271,7 @@ def _serving(storage: GPUStorage) -> tuple[str, ...]:
 
 def _work(prepare: Prepare, options: UnitOptions) -> JsonObject:
     if prepare.fromStorageName:
-        # Owners are kept where a copy may give files away, which only root may.
+        # A copy keeps file owners if it runs as root, since only root may give files away.
         script = COPY.format(flags="-Rf" if options.is_restricted else "-af")
         return {
             "image": options.helpers.copy_image,
@@ -339,7 +345,7 @@ def _claim_volume(name: str, claim: str, *, read_only: bool = False) -> JsonObje
 
 
 def _child(storage: GPUStorage, options: UnitOptions, body: JsonObject, asked: object) -> Child:
-    """`asked` is all that the body is made from, but for the storage's name."""
+    """Return the child; `asked` holds all inputs of the body except the storage's name."""
     return Child(
         inputs=inputs_hash(asked),
         generation=storage.metadata.generation,

@@ -1,7 +1,8 @@
-"""Units that wait for each other's storages, and the one that ends their waiting.
+"""Wait cycles between units that wait for each other's storages, and the unit that ends one.
 
-What a unit asks for is given to nobody else. But one that runs on as before may still hold what
-it asks for no more: in a circle of waiting units the youngest of those ends its Pod first.
+A storage that its holder still mounts is given to no other unit. But a unit that runs on as before
+may hold a storage that its spec no longer mounts. In a wait cycle, the youngest such unit ends its
+Pod first.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from gpuruntime.reconcilers.storage.mount_plan import Blocked, is_in_line, next_
 
 @attrs.frozen(kw_only=True, slots=True)
 class Holdings:
-    """By name: storages, those that a unit holds, units, and those that ask for a storage."""
+    """Look-ups by name: a storage, a unit's storages, a unit, and a storage's units."""
 
     storage: Callable[[str], GPUStorage | None]
     of: Callable[[str], Iterable[GPUStorage]]
@@ -25,7 +26,7 @@ class Holdings:
 
 
 def told(unit: GPUUnit, blocked: Blocked, holdings: Holdings) -> Blocked:
-    """What blocks the unit, with what comes of it where others wait for the unit in turn."""
+    """Return what blocks the unit; if it is in a wait cycle, say so and whether it makes way."""
     circle = circle_of(unit, holdings)
     if not circle:
         return blocked
@@ -35,7 +36,7 @@ def told(unit: GPUUnit, blocked: Blocked, holdings: Holdings) -> Blocked:
 
 
 def circle_of(unit: GPUUnit, holdings: Holdings) -> tuple[GPUUnit, ...]:
-    """Those that wait for it and that it waits for, itself among them; empty where none do."""
+    """Return the wait cycle that contains the unit, or nothing."""
     reached = _reached(unit, holdings)
     if unit.metadata.uid not in reached:
         return ()
@@ -50,7 +51,7 @@ def makes_way(unit: GPUUnit, circle: tuple[GPUUnit, ...], holdings: Holdings) ->
 
 
 def _reached(unit: GPUUnit, holdings: Holdings) -> dict[str, GPUUnit]:
-    """By uid, whom it waits for, and whom those wait for."""
+    """Return, by uid, all units that the unit waits for, directly or through others."""
     found: dict[str, GPUUnit] = {}
     ahead = [unit]
     while ahead:
@@ -62,7 +63,10 @@ def _reached(unit: GPUUnit, holdings: Holdings) -> dict[str, GPUUnit]:
 
 
 def _before(unit: GPUUnit, holdings: Holdings) -> list[GPUUnit]:
-    """Who has what it asks for, or gets it first, of those that wait themselves or may."""
+    """Return the units this unit waits for: current holders, else the next in line.
+
+    A unit that cannot wait itself is left out.
+    """
     found = []
     for mount in unit.spec.storageMounts:
         storage = holdings.storage(mount.name)
@@ -86,7 +90,7 @@ def _unit_of(holder: Holder, holdings: Holdings) -> GPUUnit | None:
 
 
 def _spares(unit: GPUUnit, holdings: Holdings) -> set[str]:
-    """What it holds, and asks for no more."""
+    """Return the storages that the unit holds but no longer mounts."""
     asked = {mount.name for mount in unit.spec.storageMounts}
     held = (
         each.metadata.name

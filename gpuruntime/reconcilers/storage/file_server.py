@@ -1,4 +1,4 @@
-"""The file server of a storage: there while it is asked for and the volume is ready."""
+"""The file server of a storage: it exists while it is enabled and the volume is ready."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ class FileServers:
             await self._drop(storage, key)
             return ACCESSOR_OFF, None
         if not is_ready:
-            await self._drop(storage, key)  # whatever fills the volume has it to itself
+            await self._drop(storage, key)  # a prepare must be the only writer of the volume
             return ACCESSOR_WAITS, None
         try:
             await self.policies.keep(storage, key, accessor_policy(storage, self.options))

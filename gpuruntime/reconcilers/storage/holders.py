@@ -1,4 +1,4 @@
-"""Who holds a storage: taken for a unit by guarded patch, given back when its Pods are gone."""
+"""Holders of storages: taken for a unit by guarded patch, given back after its Pods are gone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,11 @@ log = structlog.get_logger()
 
 
 class StorageHolders:
-    """Nothing is given back that its holder may be about to mount, by whoever's request."""
+    """StorageHolders takes storages for units, and gives them back.
+
+    A storage is not given back while any request, also of an earlier leader, may still start its
+    holder.
+    """
 
     def __init__(
         self,
@@ -47,7 +51,10 @@ class StorageHolders:
         self._term = term
 
     async def take(self, unit: GPUUnit) -> Mountable | Blocked:
-        """In the unit's turn alone; raises ConflictError where somebody else was faster."""
+        """Take all storages of the unit, or return why it cannot mount them.
+
+        The caller holds the unit's start lock. Raise ConflictError if another write came first.
+        """
         found = self._look(unit)
         if not isinstance(found, Takes):
             return found
@@ -55,11 +62,11 @@ class StorageHolders:
             await self._write(storage, {"name": unit.metadata.name, "uid": unit.metadata.uid})
             log.info("storage taken", storage=storage.metadata.name)
         found = self._look(unit)
-        # Between two patches a storage may have failed, or gone.
+        # Between two patches, a storage may have failed or been deleted.
         return found if not isinstance(found, Takes) else await self.take(unit)
 
     async def give_back(self, storage: GPUStorage) -> GPUStorage | None:
-        """The storage as it is then; None while its holder keeps it, or may still."""
+        """Return the freed storage, or None while its holder keeps it or may still mount it."""
         holder = storage.status.holder
         if holder is None:
             return storage
@@ -71,19 +78,19 @@ class StorageHolders:
                 return None
             if self._wants(storage, holder) or await self._may_mount(storage, holder):
                 return None
-            if self._wants(storage, holder):  # it may have come back while we looked
+            if self._wants(storage, holder):  # the mount may have come back during the reads
                 return None
             freed = await self._write(storage, None)
         log.info("storage given back", storage=storage.metadata.name, unit=holder.name)
         return freed
 
     def is_wanted(self, storage: GPUStorage) -> bool:
-        """Held by a unit that goes on naming it."""
+        """Return whether the holder still mounts the storage in its spec."""
         holder = storage.status.holder
         return holder is not None and self._wants(storage, holder)
 
     def holders_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """Those of its holder that mount it, wherever they are on their way."""
+        """Return the holder's Pods that mount the storage, also those that start or terminate."""
         holder = storage.status.holder
         if holder is None:
             return ()
@@ -91,12 +98,15 @@ class StorageHolders:
         return tuple(pod for pod in pods if _uses(pod, storage))
 
     def pods_on(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """All that mount it, of units and of helpers: for what is done once in its life."""
+        """Return all Pods that mount the storage, of units and of helpers.
+
+        This scans every Pod of the namespace, so it is for steps that a storage needs once.
+        """
         pods = self._caches.pods[storage.metadata.namespace].store.values()
         return tuple(pod for pod in pods if _uses(pod, storage))
 
     def others_pods(self, storage: GPUStorage) -> tuple[Pod, ...]:
-        """Its own helpers go with it."""
+        """Return the Pods that mount the storage, except its own helpers, which end with it."""
         name = storage.metadata.name
         pods = self.pods_on(storage)
         return tuple(pod for pod in pods if pod.metadata.labels.get(labels.STORAGE) != name)
@@ -127,16 +137,16 @@ class StorageHolders:
         unit = self._caches.units.store.get(key)
         if unit is None or unit.metadata.uid != holder.uid or provenance.is_terminating(unit):
             return False
-        if unit.spec.is_function_template:  # its worker mounts it
+        if unit.spec.is_function_template:  # its workers mount the storage instead
             return False
         return any(mount.name == storage.metadata.name for mount in unit.spec.storageMounts)
 
     def _may_start(self, unit: Key) -> bool:
-        """By a request that is on its way: ours, whose answer was lost, or an earlier leader's."""
+        """Return whether a lost request of ours or an earlier leader's may start the unit."""
         return bool(self._starts.unsettled_seconds((unit,)) or self._term().unsettled_seconds)
 
     async def _may_mount(self, storage: GPUStorage, holder: Holder) -> bool:
-        """Looks at the cluster itself: a cache that lags must not give a volume to two Pods."""
+        """Read the cluster live: a cache that lags must not give the volume to two Pods."""
         namespace, claim = storage.metadata.namespace, storage.metadata.name
         selector = f"{labels.UNIT}={holder.name}"
         page = await self._client.list_page(PODS, namespace=namespace, label_selector=selector)

@@ -1,8 +1,8 @@
-"""Whether a unit may mount what it names: decided from the storages and whoever else waits.
+"""Pure decision whether a unit may mount its storages, by the storages and the waiting units.
 
-A storage has one holder, by uid, until its Pods are gone. Of those who wait, the oldest is next:
-one order over all storages, so that units which wait for several never wait for each other. Who
-could not start with it, for want of anything else than what others hold, is not in line.
+A storage has one holder, by uid, until that unit's Pods are gone. Of the waiting units, the oldest
+is next. This order is the same for all storages, so units that wait for several never wait for
+each other. A unit is in line only if it lacks nothing but storages that other units hold.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,14 +24,14 @@ GIVE_UP: Final = "delete that unit, or take the storage out of its storageMounts
 
 @attrs.frozen(slots=True)
 class Mountable:
-    """All of them are ready, and this unit's."""
+    """All storages are ready, and this unit holds them."""
 
 
 @attrs.frozen(slots=True)
 class Takes:
-    """These are ready, nobody's, and nobody is before this unit.
+    """The unit may take these storages: they are ready and free, and it is the first in line.
 
-    By name, since two that take several at once in orders of their own could each get one.
+    They are sorted by name: two units that take several in different orders could get one each.
     """
 
     storages: tuple[GPUStorage, ...]
@@ -41,7 +41,7 @@ class Takes:
 class Blocked:
     reason: MountReason
     message: str
-    # Others and it wait for each other, and go on once it has let go of what it asks for no more.
+    # The unit is in a wait cycle, which ends when this unit gives back what it no longer mounts.
     makes_way: bool = False
 
 
@@ -56,9 +56,10 @@ def mounts_of(
     *,
     is_stuck: Callable[[GPUUnit], bool] = lambda _: False,
 ) -> Mounts:
-    """`rivals` are the units that name a storage, this one among them, by the storage's name.
+    """Decide whether the unit may mount its storages.
 
-    One that is stuck waits for units that wait for it, so it keeps nobody else waiting.
+    `rivals` lists, by storage name, the units that mount it, this one included. A unit that is
+    stuck waits for units that wait for it, so it keeps no other unit waiting.
     """
     free, is_ready = [], is_in_line(unit, stored)
     for mount in unit.spec.storageMounts:
@@ -80,12 +81,12 @@ def mounts_of(
 
 
 def next_in_line(units: Iterable[GPUUnit]) -> GPUUnit | None:
-    """Who cannot start anyway waits for nothing, and keeps nobody waiting."""
+    """Return the oldest unit that waits; one that cannot start keeps no other waiting."""
     return min((unit for unit in units if waits(unit)), key=provenance.seniority, default=None)
 
 
 def is_in_line(unit: GPUUnit, stored: Stored) -> bool:
-    """For any storage: it has all that it mounts, but for what other units hold or are given."""
+    """Return whether all storages of the unit are ready, though other units may hold them."""
     mounts = unit.spec.storageMounts
     return not any(_unready(unit, each.name, stored(each.name)) for each in mounts)
 
@@ -118,7 +119,7 @@ def asleep(unit: GPUUnit) -> GPUUnit:
 
 
 def with_held_mounts(unit: GPUUnit, stored: Stored) -> GPUUnit:
-    """Without the mounts of what it does not hold."""
+    """Return the unit without the mounts of storages that it does not hold."""
 
     def is_held(name: str) -> bool:
         storage = stored(name)
@@ -167,7 +168,7 @@ def _is_held_by(unit: GPUUnit, storage: GPUStorage) -> bool:
 
 
 def _why(holder: Holder, naming: Iterable[GPUUnit]) -> str:
-    """Without a remedy where the holder is about to let go of it."""
+    """Say why; leave the remedy out if the holder is about to give the storage back."""
     why = f"is held by unit {holder.name} until its Pod is gone"
     if not any(each.metadata.uid == holder.uid for each in naming):
         return why

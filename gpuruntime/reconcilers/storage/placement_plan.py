@@ -1,6 +1,6 @@
-"""Where a storage's file server runs: with its unit's Pod, and moved no more often than that is.
+"""Pure decision where a file server runs: on the node of its unit's Pod, moved rarely.
 
-To move it is to restart it, and a volume is on one node at a time, until the last Pod there is
+A move restarts the file server. A volume is on one node at a time, until the last Pod there is
 gone.
 """
 
@@ -12,9 +12,10 @@ from gpuruntime.reconcilers.unit.pod_failures import current_pod, is_unschedulab
 
 
 def placing_of_server(holders: Sequence[Pod], before: Placing, *, is_stuck: bool) -> Placing:
-    """`holders` are the Pods of the unit that holds the volume, ending ones among them.
+    """Return where the file server should run.
 
-    `is_stuck` says that the file server itself finds no place.
+    `holders` are the Pods of the unit that holds the volume, terminating ones included. `is_stuck`
+    says that the file server's own Pod cannot be scheduled.
     """
     placed = [pod for pod in holders if pod.spec.nodeName]
     if placed:

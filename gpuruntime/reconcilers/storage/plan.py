@@ -1,8 +1,8 @@
-"""What a storage needs next, and what is true of it: decided from what was observed.
+"""Pure decisions about a storage: its next step, and the conditions that hold.
 
-A prepare runs once. Its run is named by a digest and recorded before its Job is made, and again
-before that is let go, so that a Job which is gone later, collected or removed, is never made
-again; a failed run stays failed until somebody asks to recover.
+A prepare runs once. A digest names its run, which is recorded before its Job is created, and again
+before the Job is unsuspended. So a Job that is gone later is never created again. A failed run
+stays failed until a caller asks to recover.
 """
 
 from typing import Final, TypeAlias
@@ -28,31 +28,31 @@ from gpuruntime.operations.storage_identity import mistaken
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageVerdict:
-    """A condition in the making."""
+    """A condition to write: whether it holds, its reason and its message."""
 
     is_true: bool = False
     reason: StorageReason
     message: str
-    # By the cluster, which may think better of it without an event.
+    # The cluster refused a write, and may accept it later without any event.
     is_refused: bool = False
 
 
 @attrs.frozen(slots=True)
 class MakeClaim:
-    """There is no claim yet, and there never was a volume."""
+    """Create the claim: there is none, and there never was a volume."""
 
 
 @attrs.frozen(slots=True)
 class GrowClaim:
-    """To the size of the spec."""
+    """Grow the claim to the size in the spec."""
 
 
 @attrs.frozen(slots=True)
 class KeepClaim:
-    """Nothing to do; or nothing that would help."""
+    """Leave the claim as it is: nothing is to be done, or nothing would help."""
 
 
-# Of a container that waits: its image is at fault.
+# Waiting reasons of a container whose image is at fault.
 _IMAGE_FAULTS: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName")
 # Conditions of a claim that grows.
 _GROWTH: Final = ("FileSystemResizePending", "Resizing")
@@ -67,8 +67,9 @@ ClaimMove: TypeAlias = MakeClaim | GrowClaim | KeepClaim
 
 @attrs.frozen(kw_only=True, slots=True)
 class PrepareStep:
-    """The record as it should be; with `makes_job` the Job is to be made, or one that is there to
-    be let go, once it is written.
+    """The record as it should be written.
+
+    With `makes_job`, the next step follows that write: create the Job, or unsuspend it.
     """
 
     status: PrepareStatus
@@ -89,7 +90,7 @@ def claim_move(
 
 
 def may_be_mounted(claim: VolumeClaim, storage_class: StorageClass | None) -> bool:
-    """It has its volume, or gets it with the first Pod."""
+    """Return whether the claim has a volume, or gets one with its first Pod."""
     binds_late = storage_class is not None and storage_class.binds_late
     return binds_late or claim.status.phase not in ("", "Pending")
 
@@ -101,7 +102,7 @@ def volume_verdict(
     *,
     refusal: str = "",
 ) -> StorageVerdict:
-    """Of a storage whose claim has been made, if it could be; `refusal` is of its growth."""
+    """Return the verdict on the claim; `refusal` says why the cluster refused its growth."""
     name = storage.metadata.name
     if claim is None and _had_volume(storage):
         return StorageVerdict(
@@ -125,7 +126,7 @@ def volume_verdict(
 
 
 def ending_verdict(storage: GPUStorage) -> StorageVerdict:
-    """Of a storage that is to go, and cannot yet."""
+    """Return the verdict on a storage that is being deleted but still in use."""
     holder = storage.status.holder
     when = f"unit {holder.name} gives it back" if holder else "nobody reads it any more"
     return StorageVerdict(
@@ -138,7 +139,10 @@ def ending_verdict(storage: GPUStorage) -> StorageVerdict:
 def prepare_step(
     storage: GPUStorage, job: Job | None, *, waits: StorageVerdict | None, words: str
 ) -> PrepareStep:
-    """`waits` tells why it cannot begin yet, if anything; `words` are a failed Pod's."""
+    """Return the next step of the prepare.
+
+    `waits` says why it cannot begin yet, or is None. `words` is the message of a failed Pod.
+    """
     record = storage.status.prepare
     prepare = storage.spec.prepare
     if prepare is None and not record.phase:
@@ -162,14 +166,14 @@ def prepare_step(
 
 
 def resting_step(storage: GPUStorage) -> PrepareStep:
-    """While nothing can be done: what ended stays as it ended, in the words it ended with."""
+    """Return the step of a storage that cannot go on; an ended run keeps its phase and message."""
     record = storage.status.prepare
     verdict = _ended(storage, record) if record.has_ended else WAITS_FOR_VOLUME
     return PrepareStep(status=record, verdict=verdict)
 
 
 def waits_for_holder(holder: Holder) -> StorageVerdict:
-    """Of a prepare that somebody thought of later: nothing is written where a unit works."""
+    """Return the verdict on a prepare that waits until no unit holds the storage."""
     return StorageVerdict(
         reason=StorageReason.PREPARE_PROGRESSING,
         message=f"waits until unit {holder.name} gives the storage back: delete the unit, or take "
@@ -180,7 +184,7 @@ def waits_for_holder(holder: Holder) -> StorageVerdict:
 def wrong_source(
     storage: GPUStorage, name: str, found: GPUStorage | None
 ) -> StorageVerdict | None:
-    """Where what is to be copied is not there, is not the one that was meant, or ends."""
+    """Return a verdict if the source is missing, terminating or replaced, else None."""
     if found is None:
         fault, remedy = "does not exist", "create it, or delete this one"
     elif fault := mistaken(storage, found):
@@ -194,7 +198,7 @@ def wrong_source(
 
 
 def waits_for_pod(name: str) -> StorageVerdict:
-    """Of a run before, or of the file server."""
+    """Return the verdict on a prepare that waits for a Pod on the volume to end."""
     return StorageVerdict(
         reason=StorageReason.PREPARE_PROGRESSING,
         message=f"waits until Pod {name} has ended, which is on the volume: whatever fills it has "
@@ -207,7 +211,7 @@ def source_missing(message: str) -> StorageVerdict:
 
 
 def _begin(storage: GPUStorage, waits: StorageVerdict | None) -> PrepareStep:
-    """Of a first run, or of one more that somebody asked for."""
+    """Begin the first run, or one more that a caller asked for."""
     record = storage.status.prepare
     if waits is not None:
         return PrepareStep(status=record, verdict=waits)
@@ -223,13 +227,13 @@ def _begin(storage: GPUStorage, waits: StorageVerdict | None) -> PrepareStep:
 
 
 def _make(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
-    """Of a run that is recorded: a source that goes meanwhile is not mounted any more."""
+    """Create the Job of a recorded run, unless its source is gone meanwhile."""
     verdict = waits or _progressing(record)
     return PrepareStep(status=record, verdict=verdict, makes_job=waits is None)
 
 
 def _let_go(record: PrepareStatus, waits: StorageVerdict | None) -> PrepareStep:
-    """That it runs is recorded first: what ran is never made again."""
+    """Unsuspend the Job. The record says so first, so that no run is ever repeated."""
     if waits is not None and record.phase == StepPhase.PENDING:
         return PrepareStep(status=record, verdict=waits)
     status = _moved(record, StepPhase.RUNNING)
@@ -265,7 +269,7 @@ def _moved(record: PrepareStatus, phase: StepPhase) -> PrepareStatus:
 
 
 def _ended(storage: GPUStorage, record: PrepareStatus) -> StorageVerdict:
-    """A failure's words were written when it happened; its Pod may be gone by now."""
+    """Return the verdict on an ended run; keep the old message, as the failed Pod may be gone."""
     if record.phase == StepPhase.SUCCEEDED:
         return StorageVerdict(
             is_true=True,
@@ -278,7 +282,7 @@ def _ended(storage: GPUStorage, record: PrepareStatus) -> StorageVerdict:
 
 
 def _way_out(storage: GPUStorage, words: str) -> str:
-    """A prepare stays as it was asked for, and with it the image that it waits for."""
+    """Return a remedy for an image that cannot be pulled; the image of a prepare never changes."""
     prepare = storage.spec.prepare
     is_users = prepare is not None and bool(prepare.fromImage)
     if not is_users or not any(f": {reason}" in words for reason in _IMAGE_FAULTS):
@@ -287,7 +291,7 @@ def _way_out(storage: GPUStorage, words: str) -> str:
 
 
 def _progressing(record: PrepareStatus, words: str = "") -> StorageVerdict:
-    """A Pod that cannot start, for want of its image or of a node, fails no Job."""
+    """Return the verdict on a run; a Pod without its image or a node does not fail its Job."""
     message = f"Job {record.jobName} fills the volume"
     return StorageVerdict(
         reason=StorageReason.PREPARE_PROGRESSING,
@@ -311,7 +315,7 @@ def _pending(
 def _bound(
     storage: GPUStorage, claim: VolumeClaim, storage_class: StorageClass | None, refusal: str
 ) -> StorageVerdict:
-    """However small it stays, it serves."""
+    """Return the verdict on a bound claim. It is ready even if it cannot grow."""
     name, has, wants = storage.metadata.name, claim.capacity or claim.size, storage.spec.size
     if not _is_larger(wants, has):
         return StorageVerdict(
@@ -338,7 +342,7 @@ def _bound(
 
 
 def _words_of(claim: VolumeClaim, types: tuple[str, ...]) -> str:
-    """Of the first of these conditions that holds."""
+    """Return type and message of the first of these conditions that holds, or nothing."""
     for type_ in types:
         found = condition_of(claim.status.conditions, type_)
         if found is not None and found.is_true:

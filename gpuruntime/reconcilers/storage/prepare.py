@@ -1,4 +1,4 @@
-"""What fills a storage, once: recorded, shut in, and only then run."""
+"""Prepare Jobs, which fill a storage once: recorded first, then isolated, then run."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -52,9 +52,9 @@ from gpuruntime.strict.structure import Problem
 
 log = structlog.get_logger()
 
-# Kubernetes puts it on the Pods of a Job.
+# Kubernetes sets this label on the Pods of a Job.
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
-# A Job makes its Pod at once, unless it may not.
+# A Job controller creates the Pod at once. After this time, its creation was refused.
 OVERDUE: Final = timedelta(seconds=10)
 
 
@@ -68,20 +68,20 @@ class PrepareJobs:
     now: Callable[[], datetime]
 
     async def step(self, storage: GPUStorage, volume: StorageVerdict) -> PrepareStep:
-        """A run that is recorded already is begun here, as often as it takes."""
+        """Decide the next step. If its run is already recorded, begin it, as often as needed."""
         job = self._job(storage)
         words = await self._words(storage, job)
         waits = self._waits(storage, volume) or await self._waits_for_pod(storage)
         step = prepare_step(storage, job, waits=waits, words=words)
         if job is not None and job.is_running and not self._pods_of(job):
-            # No event tells of the Pod that is not made.
+            # No event reports a Pod that was not created, so the reconciler checks again.
             step = attrs.evolve(step, verdict=attrs.evolve(step.verdict, is_refused=True))
         if step.makes_job and step.status == storage.status.prepare:
             return await self.begin(storage, step)
         return step
 
     async def begin(self, storage: GPUStorage, step: PrepareStep) -> PrepareStep:
-        """Of a run that is recorded: what became of it."""
+        """Begin a recorded run, and return the step with a verdict if the cluster refused it."""
         try:
             await self._isolate(storage)
             await self._make_job(storage)
@@ -93,7 +93,7 @@ class PrepareJobs:
         return attrs.evolve(step, makes_job=False)
 
     def circle(self, storage: GPUStorage) -> tuple[Problem, ...]:
-        """Storages that wait for each other would wait for ever."""
+        """Return a problem if the storage closes a cycle of copies, which would wait for ever."""
         name, namespace = storage.metadata.name, storage.metadata.namespace
         stored = self.caches.storages.store
         chain = circle_of_copies(
@@ -108,7 +108,7 @@ class PrepareJobs:
         return (Problem(field="spec.prepare.fromStorageName", message=message),)
 
     def is_copied(self, source: GPUStorage) -> bool:
-        """By a Job that has yet to end, with or without a Pod so far."""
+        """Return whether an unfinished Job copies from the storage, with or without a Pod."""
         for each in self.caches.storages.store.values():
             job = self._job(each) if source_in_use(each) == source.metadata.name else None
             if job is not None and not (job.has_succeeded or job.has_failed):
@@ -116,7 +116,7 @@ class PrepareJobs:
         return False
 
     async def _isolate(self, storage: GPUStorage) -> None:
-        """Before anything runs that somebody asked to fill the volume with."""
+        """Keep the NetworkPolicy; it must exist before the user's container runs."""
         if storage.spec.prepare is not None:
             desired = prepare_policy(storage, storage.spec.prepare, self.options)
             key = Key(storage.metadata.namespace, prepare_policy_name(storage.metadata.name))
@@ -143,7 +143,7 @@ class PrepareJobs:
         self.caches.jobs.write_through(made)
 
     async def _let_go(self, storage: GPUStorage, job: Job) -> None:
-        """This very Job, and no other that came to its name."""
+        """Unsuspend this very Job, guarded by its version, once its run is recorded."""
         if storage.status.prepare.phase != StepPhase.RUNNING:
             return
         key, version = job.metadata.key, job.metadata.resourceVersion
@@ -156,19 +156,19 @@ class PrepareJobs:
         log.info("prepare started", job=started.metadata.name)
 
     def _job(self, storage: GPUStorage) -> Job | None:
-        """None for one that another storage of this name left: it filled another volume."""
+        """Return the storage's own Job, or None; a Job of an earlier storage does not count."""
         name = storage.status.prepare.jobName
         job = self.caches.jobs.store.get(Key(storage.metadata.namespace, name)) if name else None
         return job if job is not None and is_owned_by(job, storage) else None
 
     async def _words(self, storage: GPUStorage, job: Job | None) -> str:
-        """What its Pod says; looked for once more before a failure is recorded without."""
+        """Return why the Job's Pod does not run; read Pods live before recording a failure."""
         if job is None:
             return ""
         pods = self._pods_of(job)
         if not pods and job.is_running:
             return await self._refusal(job)
-        # Once its Pod has ended, the Job's own end is a moment away, and says it all at once.
+        # Once its Pod has ended, the Job ends a moment later, and one status reports both.
         failure = failure_of(
             pod for pod in pods if job.has_failed or pod.status.phase not in ENDED
         )
@@ -184,7 +184,7 @@ class PrepareJobs:
         return [pod for pod in helpers if _is_of(pod, job)]
 
     async def _refusal(self, job: Job) -> str:
-        """Why a Job has no Pod yet: a quota's words, or an admission's, are in an Event alone."""
+        """Return why a Job has no Pod yet; only an Event says what a quota or webhook refused."""
         started = job.status.startTime
         if started is None or self.now() - started < OVERDUE:
             return ""
@@ -208,10 +208,10 @@ class PrepareJobs:
         return tuple(page.items)
 
     async def _waits_for_pod(self, storage: GPUStorage) -> StorageVerdict | None:
-        """What fills a volume has it to itself, and a Job that is gone may have left its Pod.
+        """Return a verdict if a Pod is on the volume: a prepare must be the only one.
 
-        Once a run is recorded the cluster itself is asked: a cache that lags must not let two
-        write at once.
+        A Job that is gone may have left its Pod. Once a run is recorded, Pods are read live,
+        because a cache that lags must not let two Pods write at once.
         """
         record = storage.status.prepare
         if record.phase not in ("", StepPhase.PENDING) and not asks_to_recover(storage):
@@ -239,7 +239,7 @@ class PrepareJobs:
         return None
 
     def _node_of(self, source: Key) -> str:
-        """Where a Pod has the volume now; another node could not mount it."""
+        """Return the node on which a Pod mounts the source now; no other node could mount it."""
         storage = self.caches.storages.store.get(source)
         if storage is None:
             return ""

@@ -1,7 +1,8 @@
-"""A storage made true: its claim, what fills it, who holds it, and its file server.
+"""Reconciler of storages: the claim, the prepare, the holder and the file server.
 
-What is on a volume is never risked: a prepare is recorded before it runs, a claim that once had a
-volume is never made again, and nothing is given to a second unit while a Pod may still write.
+The data on a volume is never put at risk. A prepare is recorded before it runs, and a claim that
+once had a volume is never created again. A storage is given to no second unit while a Pod may
+still write to it.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ from gpuruntime.strict.validation import storage_problems
 
 log = structlog.get_logger()
 
-# How often what was refused, or is on its way out, is looked at beside its events.
+# A storage that was refused, or is being deleted, is checked this often, beside its events.
 LOOK_AGAIN_SECONDS: Final = 15.0
 
 
@@ -76,7 +77,7 @@ class StorageReconciler:
         return await self._carry_out(storage) or again
 
     async def _has_come_late(self, storage: GPUStorage) -> bool:
-        """By a create that landed after its storage was deleted: nothing is made for it."""
+        """Delete a storage whose create landed after it was deleted; return whether it was one."""
         operation = provenance.operation_of(storage)
         if FINALIZER in storage.metadata.finalizers or not operation:
             return False
@@ -92,11 +93,11 @@ class StorageReconciler:
             claim, volume = await self.claims.keep(storage)
         except ChildSyncError as error:
             verdict = StorageVerdict(reason=StorageReason(error.reason), message=str(error))
-            # No other claim of its name is ever served.
+            # A claim of this name that is not the storage's own is never served.
             await self._report_without_volume(storage, verdict, serves=False)
             return Result(LOOK_AGAIN_SECONDS)
         step = await self.prepares.step(storage, volume)
-        # A file server that is there is a way to save what is on a volume that ends.
+        # While a volume ends, a file server is a way to save its data.
         has_volume = volume.is_true or volume.reason is StorageReason.VOLUME_ENDING
         is_ready = has_volume and step.verdict.is_true
         accessor, result = await self.accessors.keep(storage, is_ready=is_ready)
@@ -109,11 +110,11 @@ class StorageReconciler:
         return Result(LOOK_AGAIN_SECONDS) if is_refused else result
 
     def _while_held(self, storage: GPUStorage) -> Result:
-        """A holder that wants no more is looked at again: its Pods' end may have been missed."""
+        """Check an unwanted holder again later: the event of its Pods' end may be missed."""
         return DONE if self.holds.is_wanted(storage) else Result(LOOK_AGAIN_SECONDS)
 
     async def _end(self, storage: GPUStorage) -> Result:
-        """What a unit mounts, or a copy reads, stays until its Pod is gone."""
+        """Delete the claim once no unit mounts the volume and no copy reads it."""
         if FINALIZER not in storage.metadata.finalizers:
             return DONE
         is_read = self.prepares.is_copied(storage)
@@ -122,7 +123,7 @@ class StorageReconciler:
             await self._tell_the_end(storage)
             return Result(LOOK_AGAIN_SECONDS)
         await bury(self.tombstones, GPU_STORAGES.kind, storage)
-        # While the finalizer is there: nobody else would remove it.
+        # This must come before the finalizer is removed: no other controller deletes the claim.
         await self.claims.remove(storage)
         others = [each for each in storage.metadata.finalizers if each != FINALIZER]
         try:
@@ -151,7 +152,7 @@ class StorageReconciler:
         return written
 
     async def _rest(self, storage: GPUStorage, problems: tuple[Problem, ...]) -> Result | None:
-        """Until its spec is mended nothing is begun, and what is served goes on being served."""
+        """Report an invalid spec. Begin no step until it is corrected, but keep serving files."""
         message = "; ".join(f"{each.field}: {each.message}" for each in problems)
         verdict = StorageVerdict(reason=StorageReason.INVALID_SPEC, message=message)
         serves = self.accessors.is_there(storage) and self.claims.is_there(storage)

@@ -1,4 +1,4 @@
-"""The status of a storage as a function of what was observed of it."""
+"""Status of a storage, as a pure function of what was observed."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from gpuruntime.reconcilers.unit.pod_failures import current_pod, failure_of
 
 @attrs.frozen(kw_only=True, slots=True)
 class Findings:
-    """What a reconcile found and did; the status follows from it."""
+    """Findings of a reconcile, from which the status follows."""
 
     volume: StorageVerdict
     prepare: PrepareStep
@@ -33,7 +33,7 @@ class Findings:
 
 
 def ready_verdict(found: Findings) -> StorageVerdict:
-    """A volume with everything on it that was asked for; the accessor is no part of it."""
+    """Return the verdict on the volume and its prepare; the accessor does not count."""
     if not found.volume.is_true:
         return found.volume
     return found.volume if found.prepare.verdict.is_true else found.prepare.verdict
@@ -42,7 +42,7 @@ def ready_verdict(found: Findings) -> StorageVerdict:
 def accessor_verdict(
     storage: GPUStorage, deployment: Deployment, pods: tuple[Pod, ...], placing: Placing
 ) -> StorageVerdict:
-    """Of an accessor whose children are in place."""
+    """Return the verdict on an accessor whose children are in place."""
     holder = storage.status.holder
     if placing.is_off and holder is not None:
         message = f"waits until the Pod of unit {holder.name} has a node"
@@ -88,7 +88,8 @@ def storage_status(
         status,
         phase=storage_phase_of(conditions),
         claimName=claim.metadata.name if claim else status.claimName,
-        # A claim that has lost its volume tells of none: that there was one is never forgotten.
+        # A claim that has lost its volume has no capacity. The old one is kept, because it proves
+        # that there was a volume.
         capacity=(claim.capacity if claim else "") or status.capacity,
         mountedBy=(holder.name,) if holder else (),
         prepare=found.prepare.status,
@@ -101,7 +102,7 @@ def storage_status(
 def ending_status(
     storage: GPUStorage, verdict: StorageVerdict, *, now: datetime
 ) -> GPUStorageStatus:
-    """Of one that is to go: what is on it, and what serves it, is as it was."""
+    """Return the status of a storage that is being deleted; only Ready changes."""
     generation = storage.metadata.generation
     condition = _condition(ConditionType.READY, verdict, generation)
     conditions = with_condition(storage.status.conditions, condition, now=now)

@@ -1,4 +1,4 @@
-"""Which changes wake which storages, and the units that wait for them."""
+"""Triggers of storages: which changes enqueue which storages, and which units wait for them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 
 class StorageTriggers:
-    """Owns the queue of storages, and wakes units beside the units' own waker."""
+    """StorageTriggers owns the queue of storages, and also enqueues units that wait for one."""
 
     def __init__(
         self, informers: Informers, *, namespace: str, units: WorkQueue[Key], meter: Meter
@@ -32,7 +32,7 @@ class StorageTriggers:
         self._listen()
 
     def begin(self) -> None:
-        """From here on this process leads."""
+        """Start to enqueue, because this process is now the leader."""
         self._is_leading = True
         for storage in self._informers.storages.store.values():
             self.storages.add(storage.metadata.key, is_backlog=True)
@@ -53,9 +53,9 @@ class StorageTriggers:
         informers.deployments[namespace].add_handler(self._on_deployment)
 
     def _on_storage(self, key: Key, old: GPUStorage | None, new: GPUStorage | None) -> None:
-        """What units see of it wakes them, and the storages that wait to copy it.
+        """Enqueue units, and storages to be copied from it, if what they see of it has changed.
 
-        The end of a copy wakes its source, which may be waiting for that to go.
+        The end of a copy enqueues its source, whose deletion may wait for that.
         """
         if not self._is_leading:
             return
@@ -74,7 +74,7 @@ class StorageTriggers:
             self._wake(self.storages, copying)
 
     def _on_unit(self, _: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        """A mount that comes or goes, or a unit that stops to wait, changes who is next."""
+        """Enqueue all units that mount a storage if the mounts or the waiting of one change."""
         if not self._is_leading or mounted(old) == mounted(new):
             return
         names = {mount.name for unit in (old, new) if unit for mount in unit.spec.storageMounts}
@@ -93,7 +93,7 @@ class StorageTriggers:
             self._wake_held(unit_name(pod))
 
     def _on_claim(self, key: Key, *_: object) -> None:
-        """Whosever it is: somebody else's keeps the storage of its name waiting."""
+        """Enqueue the storage of this name, which also waits for a claim that is not its own."""
         if self._is_leading and key in self._informers.storages.store:
             self.storages.add(key)
 
@@ -103,7 +103,7 @@ class StorageTriggers:
             self._wake_by_label(value)
 
     def _on_deployment(self, _: Key, old: Deployment | None, new: Deployment | None) -> None:
-        """A unit that has no Pod gives a storage back with the mount in its template."""
+        """Enqueue held storages: without a Pod, the mount in a unit's template still holds one."""
         value = new or old
         if not self._is_leading or value is None:
             return
@@ -112,7 +112,7 @@ class StorageTriggers:
             self._wake_held(unit_name(value))
 
     def _on_class(self, *_: object) -> None:
-        """Rare, and it may matter to any of them."""
+        """Enqueue every storage; classes change rarely, and any storage may depend on one."""
         if self._is_leading:
             self._wake(self.storages, self._informers.storages.store.values())
 
@@ -127,7 +127,7 @@ class StorageTriggers:
             self._wake(self.storages, held)
 
     def _wake_line(self, storage: str) -> None:
-        """Who names it, and who waits for something else that those name: they may step back."""
+        """Enqueue the units that mount it, and units that wait for their other storages."""
         naming = tuple(self._mounting(storage))
         names = {mount.name for unit in naming for mount in unit.spec.storageMounts}
         for name in names:

@@ -1,7 +1,7 @@
-"""The claim of a storage: made once, grown where that is allowed, and nobody else's taken.
+"""The claim of a storage: created once, grown if its class allows it, never taken from others.
 
-What is on a volume goes by our hand alone, when nothing mounts it any more: Kubernetes takes what
-is owned before its owner, where a deletion in the foreground is asked for.
+Only this code deletes a claim, after no Pod mounts it any more. A claim owned by its storage would
+be deleted earlier: a foreground deletion collects owned objects before their owner.
 """
 
 import attrs
@@ -39,7 +39,10 @@ class VolumeClaims:
     classes: Cache[StorageClass]
 
     async def keep(self, storage: GPUStorage) -> tuple[VolumeClaim | None, StorageVerdict]:
-        """Raises ChildSyncError where there can be no claim; one that cannot grow still serves."""
+        """Keep the claim; raise ChildSyncError if there can be none.
+
+        A claim that cannot grow still serves.
+        """
         claim, refusal = self.claims.store.get(storage.metadata.key), ""
         if claim is not None:
             _demand_own(claim, storage)
@@ -54,18 +57,18 @@ class VolumeClaims:
         return claim, volume_verdict(storage, claim, self._class_of(claim), refusal=refusal)
 
     def is_there(self, storage: GPUStorage) -> bool:
-        """With a volume, and its own."""
+        """Return whether the storage's own claim is bound to a volume."""
         claim = self.claims.store.get(storage.metadata.key)
         return claim is not None and _is_own(claim, storage) and claim.status.phase == "Bound"
 
     async def shelter(self, storage: GPUStorage) -> None:
-        """Also one that an earlier version has made."""
+        """Remove the owner reference of the claim, also if an earlier version created it."""
         claim = self.claims.store.get(storage.metadata.key)
         if claim is not None and _is_own(claim, storage):
             await self._sheltered(storage, claim)
 
     async def remove(self, storage: GPUStorage) -> None:
-        """For good; looks at the cluster itself, since a cache may not show it yet."""
+        """Delete the claim, read live, because the cache may not hold it yet."""
         key = storage.metadata.key
         try:
             claim = await self.client.get(VOLUME_CLAIMS, key)
@@ -89,10 +92,10 @@ class VolumeClaims:
         return await self._sheltered(storage, made)
 
     async def _sheltered(self, storage: GPUStorage, claim: VolumeClaim) -> VolumeClaim:
-        """Without its storage among its owners, before anything is on it.
+        """Remove the storage from the claim's owners before the volume holds any data.
 
-        Not while Kubernetes binds it: a patch between its writes makes them conflict, and it
-        tries again after its period of 15 s.
+        Skip this while Kubernetes binds the claim: a patch between its writes makes them conflict,
+        and it retries only after its period of 15 s.
         """
         owners = claim.metadata.ownerReferences
         others = [codec.to_json(each) for each in owners if each.uid != storage.metadata.uid]
@@ -137,7 +140,10 @@ def _is_own(claim: VolumeClaim, storage: GPUStorage) -> bool:
 
 
 def _demand_own(claim: VolumeClaim, storage: GPUStorage) -> None:
-    """Raises ChildSyncError; what an earlier storage of the name left may hold something."""
+    """Raise ChildSyncError unless the claim is the storage's own.
+
+    A claim that an earlier storage of this name left is never reused, because it may hold data.
+    """
     if _is_own(claim, storage):
         return
     is_earlier = labels.OWNER_UID in claim.metadata.annotations

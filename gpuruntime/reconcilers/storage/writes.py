@@ -1,4 +1,4 @@
-"""The manager's writes to a storage itself: guarded by what was seen, and known here at once."""
+"""The manager's writes to a storage itself: guarded by its version, and cached at once."""
 
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ class StorageWrites:
     async def patch(
         self, storage: GPUStorage, patch: JsonObject, *, subresource: str = ""
     ) -> GPUStorage:
-        """The storage as it is then; raises ConflictError where it has changed since."""
+        """Patch the storage and return it; raise ConflictError if it has changed since."""
         written = await self.client.patch(
             GPU_STORAGES,
             storage.metadata.key,
@@ -31,6 +31,6 @@ class StorageWrites:
         return written
 
     async def remove(self, storage: GPUStorage) -> None:
-        """This one, and none that has its name by then."""
+        """Delete this storage by its uid, and none that has taken its name."""
         with suppress(NotFoundError):
             await self.client.delete(GPU_STORAGES, storage.metadata.key, uid=storage.metadata.uid)

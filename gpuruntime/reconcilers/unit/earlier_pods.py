@@ -27,9 +27,7 @@ def awaited_pods(unit: GPUUnit, pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def waiting_message(unit: GPUUnit, awaited: tuple[Pod, ...], obstacle: str) -> str:
-    """Return the status message; `obstacle` names the owner of a Deployment that may keep the
-    Pods.
-    """
+    """Return the message; `obstacle` names the owner of a Deployment that may keep the Pods."""
     names = ", ".join(sorted(pod.metadata.name for pod in awaited))
     text = f"waits until the Pod of an earlier unit {unit.metadata.name} has ended: {names}"
     return f"{text}; {obstacle}" if obstacle else text

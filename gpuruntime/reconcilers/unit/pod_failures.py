@@ -104,9 +104,7 @@ def _crash(status: ContainerStatus) -> str:
 
 
 def _ends(status: ContainerStatus) -> int:
-    """Return how often the container has ended; the kubelet counts a restart when it
-    starts again.
-    """
+    """Return how often the container has ended; `restartCount` lags until it starts again."""
     return status.restartCount + (status.state.running is None)
 
 

@@ -37,9 +37,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Placement:
-    """What the cluster's state adds to the template. It is no input of the unit, so it is no
-    drift.
-    """
+    """Members of the template that depend on the cluster, and do not count as drift."""
 
     priority_class: str = ""
     preferred_node: str = ""
@@ -69,9 +67,7 @@ def primary_port(unit: GPUUnit) -> Port | None:
 
 
 def has_worker(unit: GPUUnit, options: UnitOptions) -> bool:
-    """Return whether the Pod contains a worker; stock never does, even if its spec has a
-    function.
-    """
+    """Return whether the Pod contains a worker; the Pod of a stock unit never does."""
     return unit.spec.is_function_worker and unit.metadata.namespace != options.stock_namespace
 
 

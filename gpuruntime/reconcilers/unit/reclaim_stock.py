@@ -26,8 +26,7 @@ class StockReclaimer:
     recorder: EventRecorder
 
     async def claim_for(self, unit: GPUUnit, own: Iterable[GPUUnit]) -> bool:
-        """Claim stock for the unit and return whether the unit names it now; False if none is
-        free.
+        """Claim stock and have the unit name it; return False if none is free.
 
         `own` is stock that the unit may take again, and is tried first. A crash between the two
         writes leaves such a claim, and no other unit claims the stock that a unit names.

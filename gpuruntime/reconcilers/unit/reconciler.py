@@ -1,6 +1,4 @@
-"""Reconciler of active units: it decides whether a unit may start, and keeps its children and
-status.
-"""
+"""Reconciler of active units: whether a unit may start, its children and its status."""
 
 from collections.abc import Callable
 from typing import Final, assert_never
@@ -70,9 +68,7 @@ class UnitReconciler:
             return await self._reconcile(key)
 
     async def _reconcile(self, key: Key) -> Result:
-        """Read the unit again, since it may have changed while this reconcile waited for
-        its lock.
-        """
+        """Read the unit again: it may have changed while the reconcile waited for its lock."""
         unit = self.caches.units.store.get(key)
         if unit is None or provenance.is_terminating(unit):
             return DONE
@@ -126,9 +122,7 @@ class UnitReconciler:
         return DONE
 
     async def _gate(self, unit: GPUUnit) -> Gate:
-        """Decide whether the unit may start. Read live only its tombstone, its rivals and its
-        stock.
-        """
+        """Decide whether the unit may start; read live its tombstone, rivals and stock only."""
         if has_started(unit, has_deployment=self.runner.deployment_of(unit) is not None):
             return Start()
         rivals = await self._rivals(unit)
@@ -141,9 +135,7 @@ class UnitReconciler:
         )
 
     def _unsettled_seconds(self, rivals: tuple[Candidate, ...]) -> float:
-        """Return how long requests of earlier leaders, or lost requests of ours, may start a
-        rival.
-        """
+        """Return for how long a request of an earlier leader, or a lost one, may start a rival."""
         lost = self.starts.unsettled_seconds(each.unit.metadata.key for each in rivals)
         return max(self.term().unsettled_seconds, lost)
 
@@ -188,9 +180,7 @@ class UnitReconciler:
         return Result(requeue_after_seconds=LOOK_AGAIN_SECONDS)
 
     def _own_stock(self, unit: GPUUnit) -> tuple[GPUUnit, ...]:
-        """Return stock that is claimed for the unit or named by it, and that no other unit may
-        claim.
-        """
+        """Return stock that is claimed for or named by the unit; no other unit may claim it."""
         stock = self.caches.stock.store
         source = provenance.source_of(unit)
         named = stock.get(source) if source else None

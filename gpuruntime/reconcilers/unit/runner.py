@@ -74,9 +74,7 @@ class Runner:
     meter: Meter = NullMeter()
 
     async def run(self, unit: GPUUnit, mounts: Mountable | None = None) -> Result:
-        """Keep all children; the status reports what the cluster refuses or another owner
-        holds.
-        """
+        """Keep all children, and report in the status what was refused or has another owner."""
         key = child_key(unit)
         if self._misses_a_child(unit, key) and not await self._is_alive(unit):
             return DONE
@@ -126,9 +124,7 @@ class Runner:
         return self._again(unit, look_again_seconds(deployment, pods, now=now))
 
     def _again(self, unit: GPUUnit, seconds: float | None) -> Result:
-        """Return the earlier of two times: to check the Pod again, and to check a
-        worker's Secret.
-        """
+        """Return the earlier of two times: to check the Pod, and to check a worker's Secret."""
         return Result.earliest(seconds, self.secrets.look_again_seconds(unit))
 
     async def _refused(self, unit: GPUUnit, error: ChildSyncError) -> Result:
@@ -136,8 +132,7 @@ class Runner:
         return Result(requeue_after_seconds=REFUSED_SECONDS)
 
     async def _awaited(self, unit: GPUUnit) -> tuple[Pod, ...]:
-        """Return the Pods of an earlier unit of this name; read them live, as a cache may lack
-        some.
+        """Return the Pods of an earlier unit of this name, read live if the cache has none.
 
         Stock never waits, because no Service leads to it. If another owner's child stands in the
         way, no Pod is created anyway, so the Pods are not read live.
@@ -151,9 +146,7 @@ class Runner:
         return () if awaited and await self.has_live_deployment(unit) else awaited
 
     async def _wait_for(self, awaited: tuple[Pod, ...], unit: GPUUnit, key: Key) -> Result:
-        """Delete the Service and the NetworkPolicy, which would select the earlier unit's Pods,
-        and wait.
-        """
+        """Wait, without a Service or a NetworkPolicy: they would select the earlier Pods."""
         await self.services.drop(unit, key)
         await self.policies.drop(unit, key)
         obstacle = await self.deployments[key.namespace].obstacle(unit, key)
@@ -194,9 +187,7 @@ class Runner:
     async def report(
         self, unit: GPUUnit, verdict: Verdict, deployment: Deployment | None = None
     ) -> None:
-        """Write the status if it differs from the current one, then record metrics and an
-        Event.
-        """
+        """Write the status if it differs; then record its metrics and its Event."""
         key = unit.metadata.key
         kept = deployment or self.deployment_of(unit)
         status = status_of(
@@ -255,9 +246,7 @@ class Runner:
         return is_unserved or self.policies.find(key) is None
 
     async def _is_alive(self, unit: GPUUnit) -> bool:
-        """Read the unit live: its children may be collected before its deletion reaches
-        the cache.
-        """
+        """Read the unit live: its children may be collected before the cache sees its end."""
         try:
             live = await self.client.get(GPU_UNITS, unit.metadata.key)
         except NotFoundError:
@@ -281,17 +270,14 @@ class Runner:
             await self.services.drop(unit, key)
 
     async def _open_at_the_end(self, unit: GPUUnit, key: Key) -> None:
-        """Delete the NetworkPolicy after the last Pod; read Pods live, as the cache may
-        lack some.
-        """
+        """Delete the NetworkPolicy after the last Pod; the cache may lack some, so read live."""
         if self.policies.owned(key, unit) is None or self.caches.pods_of(unit.metadata.key):
             return
         if not await self._live_pods(unit):
             await self.policies.drop(unit, key)
 
     async def _keep_login(self, worker: GPUUnit) -> None:
-        """Keep the worker's Secret. If that fails, a serving worker goes on with the login that it
-        has.
+        """Keep the worker's Secret; if that fails, a serving worker keeps its present login.
 
         Raise ChildSyncError if the worker does not serve yet, or if its configuration is invalid.
         """
@@ -313,9 +299,7 @@ class Runner:
         return self.caches.units.store.get(key)
 
     def _desired(self, unit: GPUUnit) -> Child:
-        """Return the desired Deployment. A suspended unit mounts only the storages that it still
-        holds.
-        """
+        """Return the desired Deployment; a suspended unit mounts only storages that it holds."""
         stored, namespace = self.caches.storages.store, unit.metadata.namespace
         if unit.spec.suspended:
             unit = with_held_mounts(unit, lambda name: stored.get(Key(namespace, name)))
@@ -331,18 +315,14 @@ class Runner:
         )
 
     def _preferred_node(self, unit: GPUUnit) -> str:
-        """Return the node of the unit's stock, which reserves the place, else the unit's last
-        node.
-        """
+        """Return the node of the unit's stock, which keeps a place there, else its last node."""
         source = provenance.source_of(unit)
         stock = self.caches.stock.store.get(source) if source else None
         is_own = stock is not None and stock.metadata.uid == provenance.source_uid_of(unit)
         return stock.status.nodeName if stock and is_own else unit.status.nodeName
 
     def _known_priority(self, name: str) -> str:
-        """Return the name if the PriorityClass exists; a Pod that names a missing one is
-        refused.
-        """
+        """Return the name if the PriorityClass exists, else nothing: the Pod would be refused."""
         return name if self.caches.priorities.store.get(Key("", name)) else ""
 
     def _cache_of(self, key: Key) -> Cache[GPUUnit]:

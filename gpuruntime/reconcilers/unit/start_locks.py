@@ -24,9 +24,7 @@ class StartLocks:
 
     @asynccontextmanager
     async def turn(self, unit: GPUUnit) -> AsyncIterator[None]:
-        """Hold the operation's lock around gate and start, so that no rival is judged in
-        between.
-        """
+        """Hold the operation's lock around gate and start; no rival is judged in between."""
         key = unit.metadata.key
         subject = provenance.operation_of(unit) or str(key)
         async with self._turns.of(subject), self.pause(key):
@@ -37,15 +35,11 @@ class StartLocks:
                 raise
 
     def pause(self, key: Key) -> asyncio.Lock:
-        """Return the lock of one unit; while a caller holds it, no other begins a step of that
-        unit.
-        """
+        """Return the lock of one unit, for a caller that must not race its start."""
         return self._moves.of(key)
 
     def unsettled_seconds(self, keys: Iterable[Key]) -> float:
-        """Return for how many more seconds a request of unknown outcome may start one of the
-        units.
-        """
+        """Return for how many more seconds a lost request may still start one of the units."""
         loop_time = asyncio.get_running_loop().time()
         last = max((self._unsettled.get(key, loop_time) for key in keys), default=loop_time)
         return max(0.0, last - loop_time)

@@ -20,9 +20,7 @@ REQUEST_LIFE_SECONDS: Final = 60.0
 
 @attrs.frozen(kw_only=True, slots=True)
 class Term:
-    """How long this process has been the leader. It is clean if the last leader's requests had
-    ended.
-    """
+    """How long this process leads; a clean term begins after the last leader's requests ended."""
 
     age_seconds: float
     is_clean: bool
@@ -82,9 +80,7 @@ Gate: TypeAlias = Start | Wait | Lose | Remove | ClaimAgain
 
 
 def has_started(unit: GPUUnit, *, has_deployment: bool) -> bool:
-    """Return whether the unit ever started; the status remembers it if the Deployment is
-    deleted.
-    """
+    """Return whether the unit ever started, even if its Deployment has been deleted since."""
     return has_deployment or unit.status.timeline.createdAt is not None
 
 

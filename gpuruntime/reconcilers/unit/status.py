@@ -145,26 +145,20 @@ def status_of(
 
 
 def _node_of(unit: GPUUnit, pod: Pod | None, *, runs: bool) -> str:
-    """Keep the last node while the unit runs: a new leader may see the Deployment before
-    its Pod.
-    """
+    """Keep the last node while the unit runs: its Pod may reach the cache after it is ready."""
     if pod is not None:
         return pod.spec.nodeName
     return unit.status.nodeName if runs else ""
 
 
 def waiting_verdict(blocked: Blocked, *, runs: bool) -> Verdict:
-    """Return the verdict on a unit that does not run as its spec says until it mounts its
-    storages.
-    """
+    """Return the verdict on a unit that does not run as specified until it mounts its storages."""
     message = f"{blocked.message}; until then it runs as before" if runs else blocked.message
     return Verdict(reason=UnitReason.STORAGE_NOT_READY, message=message, mounts=blocked)
 
 
 def beside(verdict: Verdict, blocked: Blocked) -> Verdict:
-    """Return the verdict on a unit that runs as it should while one of its storages has a
-    fault.
-    """
+    """Return the verdict on a unit that runs as specified while one of its storages fails."""
     return attrs.evolve(verdict, message=f"{verdict.message}; {blocked.message}", mounts=blocked)
 
 
@@ -227,9 +221,7 @@ def _failure(deployment: Deployment, pods: tuple[Pod, ...]) -> PodFailure | None
 
 
 def _patience_left(failure: PodFailure, now: datetime) -> float:
-    """Return the seconds left of the patience; the Pod's clock may differ and can only
-    shorten it.
-    """
+    """Return the seconds of patience left; a wrong clock of the Pod can only shorten them."""
     if failure.kind is not FailureKind.UNSCHEDULABLE or failure.since is None:
         return 0.0
     passed = (now - failure.since).total_seconds()
@@ -237,9 +229,7 @@ def _patience_left(failure: PodFailure, now: datetime) -> float:
 
 
 def _is_rolled_out(deployment: Deployment) -> bool:
-    """Return whether the Pods are of the current spec; those of an earlier one say nothing about
-    it.
-    """
+    """Return whether the Pods belong to the current spec, so that their failures count."""
     return deployment.metadata.generation <= 1 or is_current(deployment)
 
 
