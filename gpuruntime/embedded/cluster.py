@@ -76,9 +76,9 @@ class EmbeddedCluster:
         self._options = options
         self._now = _in_whole_seconds(now)
         self._client = Client(self.transport)
-        self._mirrors = Informers(self._client, self._rng(options, "mirrors"))
+        self._informers = Informers(self._client, self._rng(options, "mirrors"))
         self._processes = ProcessPods(
-            self._client, self._mirrors, programs=options.programs, now=self._now
+            self._client, self._informers, programs=options.programs, now=self._now
         )
         self._parts = {**self._controllers(), **self._collector()}
 
@@ -88,8 +88,8 @@ class EmbeddedCluster:
         async with asyncio.TaskGroup() as tasks:
             for name, part in self._parts.items():
                 tasks.create_task(part(), name=name)
-            tasks.create_task(self._mirrors.run(), name="mirrors")
-            await self._mirrors.synced()
+            tasks.create_task(self._informers.run(), name="mirrors")
+            await self._informers.synced()
             self.ready.set()
 
     def way(self, host: str, _: int) -> tuple[str, int] | None:
@@ -98,7 +98,7 @@ class EmbeddedCluster:
 
         A process listens at one port only, so the requested port is ignored.
         """
-        for service in self._mirrors.services.store.values():
+        for service in self._informers.services.store.values():
             if service.spec.clusterIP == host:
                 return self._processes.address_of(
                     service.metadata.namespace, service.spec.selector
@@ -106,13 +106,13 @@ class EmbeddedCluster:
         return None
 
     def _pod(self, key: Key) -> Pod | None:
-        return self._mirrors.pods.store.get(key)
+        return self._informers.pods.store.get(key)
 
     def _log_file(self, request: LogRequest) -> LogFile | None:
         return self._processes.log_of(request)
 
     def _controllers(self) -> dict[str, Part]:
-        client, mirrors, now, options = self._client, self._mirrors, self._now, self._options
+        client, informers, now, options = self._client, self._informers, self._now, self._options
         parts: dict[str, Part] = {}
 
         def recorder(component: str) -> EventRecorder:
@@ -121,21 +121,21 @@ class EmbeddedCluster:
             parts[f"events of {component}"] = made.run
             return made
 
-        jobs = Jobs(client, mirrors, recorder("job-controller"), now=now)
-        sets = ReplicaSets(client, mirrors, recorder("replicaset-controller"), now=now)
-        deployments = Deployments(client, mirrors, recorder("deployment-controller"), now=now)
+        jobs = Jobs(client, informers, recorder("job-controller"), now=now)
+        sets = ReplicaSets(client, informers, recorder("replicaset-controller"), now=now)
+        deployments = Deployments(client, informers, recorder("deployment-controller"), now=now)
         claims = Claims(
             client,
-            mirrors,
+            informers,
             recorder("persistentvolume-controller"),
             volumes_root=options.volumes_root,
         )
         scheduler = Scheduler(
-            client, mirrors, recorder(SCHEDULER), now=now, rng=self._rng(options, "scheduler")
+            client, informers, recorder(SCHEDULER), now=now, rng=self._rng(options, "scheduler")
         )
         kubelet = Kubelet(
             client,
-            mirrors,
+            informers,
             recorder("kubelet"),
             now=now,
             pace=options.pace,
@@ -146,9 +146,9 @@ class EmbeddedCluster:
             "replicasets": sets.run,
             "deployments": deployments.run,
             "claims": claims.run,
-            "volumes": Volumes(client, mirrors).run,
-            "lost nodes": LostNodes(client, mirrors, now=now).run,
-            "service accounts": ServiceAccounts(client, mirrors).run,
+            "volumes": Volumes(client, informers).run,
+            "lost nodes": LostNodes(client, informers, now=now).run,
+            "service accounts": ServiceAccounts(client, informers).run,
             "scheduler": scheduler.run,
             "kubelet": kubelet.run,
             "processes": self._processes.run,
@@ -159,9 +159,9 @@ class EmbeddedCluster:
         others = [
             Informer(self._client, resource, rng=rng)
             for resource in map(_resource_of, BUILTIN_KINDS)
-            if resource.kind not in UNOWNED and resource.kind not in self._mirrors.kinds
+            if resource.kind not in UNOWNED and resource.kind not in self._informers.kinds
         ]
-        for informer in (*self._mirrors.all, *others):
+        for informer in (*self._informers.all, *others):
             collector.follow(informer)
         custom = CustomKinds(self._client, rng, collector.follow)
         return {

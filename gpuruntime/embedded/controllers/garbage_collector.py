@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.controllers.garbage_graph import (
-    Deed,
+    Action,
     Delete,
     Disown,
     Graph,
+    GraphNode,
     Kind,
     Release,
-    Thing,
-    judge,
+    decide,
 )
 from gpuruntime.embedded.controllers.object_patches import wire
 from gpuruntime.informer.informer import Informer
@@ -31,7 +31,7 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 WORKERS: Final = 4
 # An owner that exists on the server but not in the graph must arrive within this time.
-LOOK_AGAIN_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 5.0
 
 
 class GarbageCollector:
@@ -57,18 +57,18 @@ class GarbageCollector:
     async def reconcile(self, uid: str) -> Result:
         absent: set[str] = set()
         present: set[str] = set()
-        judgement = judge(self._graph, uid)
-        if judgement.unseen:
-            thing = self._graph.get(uid)
-            for owner in judgement.unseen if thing else ():
-                is_there = await self._is_there(owner, thing.key.namespace if thing else "")
-                (present if is_there else absent).add(owner.uid)
-            judgement = judge(self._graph, uid, absent=absent, present=present)
-        for deed in judgement.deeds:
-            await self._do(deed)
-        return Result(LOOK_AGAIN_SECONDS) if present else DONE
+        decision = decide(self._graph, uid)
+        if decision.unknown_owners:
+            node = self._graph.get(uid)
+            for owner in decision.unknown_owners if node else ():
+                exists = await self._exists(owner, node.key.namespace if node else "")
+                (present if exists else absent).add(owner.uid)
+            decision = decide(self._graph, uid, absent=absent, present=present)
+        for action in decision.actions:
+            await self._do(action)
+        return Result(RETRY_SECONDS) if present else DONE
 
-    async def _is_there(self, owner: OwnerReference, namespace: str) -> bool:
+    async def _exists(self, owner: OwnerReference, namespace: str) -> bool:
         """Return whether the owner exists; owners of an unknown kind count as present."""
         resource = self._resources.get((owner.apiVersion, owner.kind))
         if resource is None:
@@ -80,32 +80,32 @@ class GarbageCollector:
             return False
         return found.metadata.uid == owner.uid
 
-    async def _do(self, deed: Deed) -> None:
-        resource, key = self._resources[deed.thing.kind], deed.thing.key
+    async def _do(self, action: Action) -> None:
+        resource, key = self._resources[action.node.kind], action.node.key
         try:
-            match deed:
+            match action:
                 case Delete():
                     await self._client.delete(
-                        resource, key, uid=deed.thing.uid, propagation=deed.propagation
+                        resource, key, uid=action.node.uid, propagation=action.propagation
                     )
                 case Disown():
-                    await self._disown(resource, deed)
+                    await self._disown(resource, action)
                 case Release():
-                    await self._release(resource, deed)
+                    await self._release(resource, action)
         except NotFoundError:
             return
 
-    async def _disown(self, resource: Resource[PartialObject], deed: Disown) -> None:
-        found = await self._client.get(resource, deed.thing.key)
+    async def _disown(self, resource: Resource[PartialObject], action: Disown) -> None:
+        found = await self._client.get(resource, action.node.key)
         owners = found.metadata.ownerReferences
         kept: list[JsonObject] = [
-            wire(owner) for owner in owners if owner.uid not in deed.owner_uids
+            wire(owner) for owner in owners if owner.uid not in action.owner_uids
         ]
         await self._patch(resource, found, {"ownerReferences": kept})
 
-    async def _release(self, resource: Resource[PartialObject], deed: Release) -> None:
-        found = await self._client.get(resource, deed.thing.key)
-        kept = [each for each in found.metadata.finalizers if each != deed.finalizer]
+    async def _release(self, resource: Resource[PartialObject], action: Release) -> None:
+        found = await self._client.get(resource, action.node.key)
+        kept = [each for each in found.metadata.finalizers if each != action.finalizer]
         await self._patch(resource, found, {"finalizers": kept})
 
     async def _patch(
@@ -123,7 +123,7 @@ class GarbageCollector:
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
                 self._add_all(self._graph.remove(old.metadata.uid))
             if new is not None:
-                self._add_all(self._graph.put(Thing.of(kind, new.metadata)))
+                self._add_all(self._graph.put(GraphNode.of(kind, new.metadata)))
 
         return on_change
 

@@ -18,7 +18,7 @@ Kind: TypeAlias = tuple[str, str]  # apiVersion and kind
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Thing:
+class GraphNode:
     """An object with its owners and finalizers."""
 
     kind: Kind
@@ -29,7 +29,7 @@ class Thing:
     is_ending: bool = False
 
     @classmethod
-    def of(cls, kind: Kind, metadata: ObjectMeta) -> "Thing":
+    def of(cls, kind: Kind, metadata: ObjectMeta) -> "GraphNode":
         return cls(
             kind=kind,
             key=metadata.key,
@@ -44,7 +44,7 @@ class Thing:
         return self.is_ending and FOREGROUND in self.finalizers
 
     @property
-    def lets_dependents_go(self) -> bool:
+    def orphans_dependents(self) -> bool:
         return self.is_ending and ORPHAN in self.finalizers
 
     def blocks(self, owner_uid: str) -> bool:
@@ -54,7 +54,7 @@ class Thing:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Delete:
-    thing: Thing
+    node: GraphNode
     propagation: str
 
 
@@ -62,7 +62,7 @@ class Delete:
 class Disown:
     """Remove the references to these owners."""
 
-    thing: Thing
+    node: GraphNode
     owner_uids: frozenset[str]
 
 
@@ -70,121 +70,125 @@ class Disown:
 class Release:
     """Remove a finalizer whose work is done."""
 
-    thing: Thing
+    node: GraphNode
     finalizer: str
 
 
-Deed: TypeAlias = Delete | Disown | Release
+Action: TypeAlias = Delete | Disown | Release
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Judgement:
+class Decision:
     """The actions to take, or the owners to ask for before deciding again."""
 
-    deeds: tuple[Deed, ...] = ()
-    unseen: tuple[OwnerReference, ...] = ()
+    actions: tuple[Action, ...] = ()
+    unknown_owners: tuple[OwnerReference, ...] = ()
 
 
 class Graph:
     """Every object that owns or is owned; no method awaits."""
 
     def __init__(self) -> None:
-        self._things: dict[str, Thing] = {}
+        self._nodes: dict[str, GraphNode] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
-    def put(self, thing: Thing) -> set[str]:
+    def put(self, node: GraphNode) -> set[str]:
         """Store the object, and return the uids to decide about again."""
-        before = self._things.get(thing.uid)
-        if before == thing:
+        before = self._nodes.get(node.uid)
+        if before == node:
             return set()
         if before is not None:
             self._unlink(before)
-        self._things[thing.uid] = thing
-        for owner in thing.owners:
-            self._dependents.setdefault(owner.uid, {})[thing.uid] = None
-        concerned = {thing.uid} if thing.owners or thing.is_ending else set()
-        if thing.is_ending:
-            concerned |= self._waiting_owners(thing) | set(self._dependents.get(thing.uid, ()))
+        self._nodes[node.uid] = node
+        for owner in node.owners:
+            self._dependents.setdefault(owner.uid, {})[node.uid] = None
+        concerned = {node.uid} if node.owners or node.is_ending else set()
+        if node.is_ending:
+            concerned |= self._waiting_owners(node) | set(self._dependents.get(node.uid, ()))
         return concerned | (self._waiting_owners(before) if before else set())
 
     def remove(self, uid: str) -> set[str]:
         """Remove the object, and return the uids of its dependents and of owners that waited for
         it.
         """
-        thing = self._things.pop(uid, None)
+        node = self._nodes.pop(uid, None)
         dependents = set(self._dependents.get(uid, ()))
-        if thing is None:
+        if node is None:
             return dependents
-        self._unlink(thing)
-        return dependents | self._waiting_owners(thing)
+        self._unlink(node)
+        return dependents | self._waiting_owners(node)
 
-    def get(self, uid: str) -> Thing | None:
-        return self._things.get(uid)
+    def get(self, uid: str) -> GraphNode | None:
+        return self._nodes.get(uid)
 
-    def dependents(self, uid: str) -> list[Thing]:
-        found = (self._things.get(each) for each in self._dependents.get(uid, ()))
-        return [thing for thing in found if thing is not None]
+    def dependents(self, uid: str) -> list[GraphNode]:
+        found = (self._nodes.get(each) for each in self._dependents.get(uid, ()))
+        return [node for node in found if node is not None]
 
-    def _unlink(self, thing: Thing) -> None:
-        for owner in thing.owners:
+    def _unlink(self, node: GraphNode) -> None:
+        for owner in node.owners:
             held = self._dependents.get(owner.uid, {})
-            held.pop(thing.uid, None)
+            held.pop(node.uid, None)
             if not held:
                 self._dependents.pop(owner.uid, None)
 
     def _waits(self, uid: str) -> bool:
-        owner = self._things.get(uid)
-        return owner is not None and (owner.waits_for_dependents or owner.lets_dependents_go)
+        owner = self._nodes.get(uid)
+        return owner is not None and (owner.waits_for_dependents or owner.orphans_dependents)
 
-    def _waiting_owners(self, thing: Thing) -> set[str]:
-        return {owner.uid for owner in thing.owners if self._waits(owner.uid)}
+    def _waiting_owners(self, node: GraphNode) -> set[str]:
+        return {owner.uid for owner in node.owners if self._waits(owner.uid)}
 
 
-def judge(
+def decide(
     graph: Graph, uid: str, *, absent: Collection[str] = (), present: Collection[str] = ()
-) -> Judgement:
+) -> Decision:
     """Decide about one object.
 
     `absent` holds uids of owners that the server does not have, and `present` of those it has.
     """
-    thing = graph.get(uid)
-    if thing is None:
-        return Judgement()
-    if thing.lets_dependents_go:
-        return _orphaning(thing, graph.dependents(uid))
-    if thing.waits_for_dependents:
-        return _waiting(thing, graph.dependents(uid))
-    if thing.is_ending or not thing.owners:
-        return Judgement()
-    return _owned(thing, graph, absent, present)
+    node = graph.get(uid)
+    if node is None:
+        return Decision()
+    if node.orphans_dependents:
+        return _orphaning(node, graph.dependents(uid))
+    if node.waits_for_dependents:
+        return _waiting(node, graph.dependents(uid))
+    if node.is_ending or not node.owners:
+        return Decision()
+    return _owned(node, graph, absent, present)
 
 
-def _orphaning(owner: Thing, dependents: Iterable[Thing]) -> Judgement:
-    freed = tuple(Disown(thing=each, owner_uids=frozenset({owner.uid})) for each in dependents)
-    return Judgement(deeds=freed or (Release(thing=owner, finalizer=ORPHAN),))
+def _orphaning(owner: GraphNode, dependents: Iterable[GraphNode]) -> Decision:
+    freed = tuple(Disown(node=each, owner_uids=frozenset({owner.uid})) for each in dependents)
+    return Decision(actions=freed or (Release(node=owner, finalizer=ORPHAN),))
 
 
-def _waiting(owner: Thing, dependents: list[Thing]) -> Judgement:
+def _waiting(owner: GraphNode, dependents: list[GraphNode]) -> Decision:
     """Wait until no dependent blocks, then release the owner; the others are deleted later."""
     blocking = [each for each in dependents if each.blocks(owner.uid)]
     if not blocking:
-        return Judgement(deeds=(Release(thing=owner, finalizer=FOREGROUND),))
-    return Judgement()
+        return Decision(actions=(Release(node=owner, finalizer=FOREGROUND),))
+    return Decision()
 
 
 def _owned(
-    thing: Thing, graph: Graph, absent: Collection[str], present: Collection[str]
-) -> Judgement:
+    node: GraphNode, graph: Graph, absent: Collection[str], present: Collection[str]
+) -> Decision:
     """Keep the object while one of its owners stays."""
-    known = {owner.uid: graph.get(owner.uid) for owner in thing.owners}
-    unseen = [uid for uid, found in known.items() if not found and uid not in (*absent, *present)]
-    if unseen:
-        return Judgement(unseen=tuple(each for each in thing.owners if each.uid in unseen))
+    known = {owner.uid: graph.get(owner.uid) for owner in node.owners}
+    unknown_owners = [
+        uid for uid, found in known.items() if not found and uid not in (*absent, *present)
+    ]
+    if unknown_owners:
+        return Decision(
+            unknown_owners=tuple(each for each in node.owners if each.uid in unknown_owners)
+        )
     ending = {uid for uid, found in known.items() if found and found.waits_for_dependents}
     gone = {uid for uid, found in known.items() if not found and uid in absent}
     if known.keys() - ending - gone:
         useless = frozenset(ending | gone)
-        return Judgement(deeds=(Disown(thing=thing, owner_uids=useless),) if useless else ())
-    has_dependents = bool(graph.dependents(thing.uid))
+        return Decision(actions=(Disown(node=node, owner_uids=useless),) if useless else ())
+    has_dependents = bool(graph.dependents(node.uid))
     propagation = "Foreground" if ending and has_dependents else "Background"
-    return Judgement(deeds=(Delete(thing=thing, propagation=propagation),))
+    return Decision(actions=(Delete(node=node, propagation=propagation),))

@@ -22,22 +22,24 @@ QUARANTINE_SECONDS: Final = 40.0
 
 
 class LostNodes:
-    def __init__(self, client: Client, mirrors: Informers, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, client: Client, informers: Informers, *, now: Callable[[], datetime]
+    ) -> None:
         self._client = client
-        self._mirrors = mirrors
+        self._informers = informers
         self._now = now
         # The keys are those of nodes.
         self._queue: WorkQueue[Key] = WorkQueue("lost nodes")
         self._controller = Controller("lost nodes", self._queue, self.reconcile, workers=1)
-        mirrors.nodes.add_handler(self._on_node)
-        mirrors.pods.add_handler(self._on_pod)
+        informers.nodes.add_handler(self._on_node)
+        informers.pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        if key not in self._mirrors.nodes.store:
-            for pod in list(self._mirrors.pods.store.by_index(BY_NODE, key)):
+        if key not in self._informers.nodes.store:
+            for pod in list(self._informers.pods.store.by_index(BY_NODE, key)):
                 await self._remove(pod)
         return DONE
 
@@ -46,7 +48,7 @@ class LostNodes:
         try:
             if not pod.is_finished:
                 status = self._failed(pod)
-                await write_status(self._client, self._mirrors.pods, pod, pod.status, status)
+                await write_status(self._client, self._informers.pods, pod, pod.status, status)
             await self._client.delete(PODS, metadata.key, uid=metadata.uid, grace_seconds=0)
         except NotFoundError:
             return
@@ -69,5 +71,5 @@ class LostNodes:
         """Queue the Pod's node if it is missing; it may never have existed."""
         if new is not None and new.spec.nodeName:
             node = Key("", new.spec.nodeName)
-            if node not in self._mirrors.nodes.store:
+            if node not in self._informers.nodes.store:
                 self._queue.add_after(node, QUARANTINE_SECONDS)

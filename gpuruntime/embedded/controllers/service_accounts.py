@@ -15,23 +15,23 @@ NAME: Final = "default"
 
 
 class ServiceAccounts:
-    def __init__(self, client: Client, mirrors: Informers) -> None:
+    def __init__(self, client: Client, informers: Informers) -> None:
         self._client = client
-        self._mirrors = mirrors
+        self._informers = informers
         # The keys are those of namespaces.
         self._queue: WorkQueue[Key] = WorkQueue("serviceaccounts")
         self._controller = Controller("serviceaccounts", self._queue, self.reconcile, workers=1)
-        mirrors.namespaces.add_handler(self._on_namespace)
-        mirrors.service_accounts.add_handler(self._on_service_account)
+        informers.namespaces.add_handler(self._on_namespace)
+        informers.service_accounts.add_handler(self._on_service_account)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        namespace = self._mirrors.namespaces.store.get(key)
+        namespace = self._informers.namespaces.store.get(key)
         if namespace is None or namespace.metadata.deletionTimestamp is not None:
             return DONE
-        if Key(key.name, NAME) not in self._mirrors.service_accounts.store:
+        if Key(key.name, NAME) not in self._informers.service_accounts.store:
             await self._create(key.name)
         return DONE
 

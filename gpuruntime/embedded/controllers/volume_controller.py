@@ -27,26 +27,26 @@ WORKERS: Final = 2
 
 class Claims:
     def __init__(
-        self, client: Client, mirrors: Informers, recorder: EventRecorder, *, volumes_root: str
+        self, client: Client, informers: Informers, recorder: EventRecorder, *, volumes_root: str
     ) -> None:
         self._client = client
-        self._mirrors = mirrors
-        self._notary = EventWriter(recorder, CLAIMS)
+        self._informers = informers
+        self._events = EventWriter(recorder, CLAIMS)
         self._volumes_root = volumes_root
         # The last note of each waiting claim, so that it is recorded once.
         self._waiting: dict[Key, Note | None] = {}
         self._queue: WorkQueue[Key] = WorkQueue("claims")
         self._controller = Controller("claims", self._queue, self.reconcile, workers=WORKERS)
-        mirrors.claims.add_handler(self._on_claim)
-        mirrors.volumes.add_handler(self._on_volume)
-        mirrors.storage_classes.add_handler(self._on_storage_class)
-        mirrors.pods.add_handler(self._on_pod)
+        informers.claims.add_handler(self._on_claim)
+        informers.volumes.add_handler(self._on_volume)
+        informers.storage_classes.add_handler(self._on_storage_class)
+        informers.pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        claim = self._mirrors.claims.store.get(key)
+        claim = self._informers.claims.store.get(key)
         if claim is None:
             self._waiting.pop(key, None)
             return DONE
@@ -56,16 +56,16 @@ class Claims:
         else:
             await self._write(claim, step)
             if step.note is not None:
-                self._notary.note(claim, step.note)
+                self._events.note(claim, step.note)
         return DONE
 
     def _view(self, claim: Claim) -> ClaimView:
-        volumes, key = self._mirrors.volumes.store, claim.metadata.key
+        volumes, key = self._informers.volumes.store, claim.metadata.key
         named = volumes.get(Key("", claim.spec.volumeName))
         free = volumes.by_index(BY_FREE_CLASS, claim.spec.storageClassName or "")
         suitable = (*volumes.by_index(BY_CLAIM, key), *([named] if named else ()), *free)
-        pods = self._mirrors.pods.store.by_index(BY_CLAIM, key)
-        classes = self._mirrors.storage_classes.store.values()
+        pods = self._informers.pods.store.by_index(BY_CLAIM, key)
+        classes = self._informers.storage_classes.store.values()
         return ClaimView(
             claim=claim,
             volumes=suitable,
@@ -75,20 +75,22 @@ class Claims:
 
     async def _write(self, claim: Claim, step: Step) -> None:
         if step.write is Write.CLAIM:
-            await amend(self._client, self._mirrors.claims, claim, step.body)
+            await amend(self._client, self._informers.claims, claim, step.body)
         elif step.write is Write.CLAIM_STATUS:
-            await amend(self._client, self._mirrors.claims, claim, step.body, subresource="status")
+            await amend(
+                self._client, self._informers.claims, claim, step.body, subresource="status"
+            )
         elif step.write is Write.NEW_VOLUME:
             await self._create(step)
         else:
-            await write_volume(self._client, self._mirrors, step)
+            await write_volume(self._client, self._informers, step)
 
     async def _create(self, step: Step) -> None:
         try:
             created = await self._client.create(VOLUMES, step.body)
         except AlreadyExistsError:
             return  # created by a write whose answer was lost
-        self._mirrors.volumes.write_through(created)
+        self._informers.volumes.write_through(created)
 
     def _rest(self, claim: Claim, step: Step) -> None:
         key = claim.metadata.key
@@ -96,7 +98,7 @@ class Claims:
             self._waiting.pop(key, None)
             return
         if step.note is not None and self._waiting.get(key) != step.note:
-            self._notary.note(claim, step.note)
+            self._events.note(claim, step.note)
         self._waiting[key] = step.note
 
     def _on_claim(self, key: Key, old: Claim | None, new: Claim | None) -> None:
@@ -133,24 +135,24 @@ class Claims:
 
 
 class Volumes:
-    def __init__(self, client: Client, mirrors: Informers) -> None:
+    def __init__(self, client: Client, informers: Informers) -> None:
         self._client = client
-        self._mirrors = mirrors
+        self._informers = informers
         self._queue: WorkQueue[Key] = WorkQueue("volumes")
         self._controller = Controller("volumes", self._queue, self.reconcile, workers=WORKERS)
-        mirrors.volumes.add_handler(self._on_volume)
-        mirrors.claims.add_handler(self._on_claim)
+        informers.volumes.add_handler(self._on_volume)
+        informers.claims.add_handler(self._on_claim)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        volume = self._mirrors.volumes.store.get(key)
+        volume = self._informers.volumes.store.get(key)
         if volume is not None:
             reference = volume.spec.claimRef
             wanted = Key(reference.namespace, reference.name) if reference else None
-            claim = self._mirrors.claims.store.get(wanted) if wanted else None
-            await write_volume(self._client, self._mirrors, next_for_volume(volume, claim))
+            claim = self._informers.claims.store.get(wanted) if wanted else None
+            await write_volume(self._client, self._informers, next_for_volume(volume, claim))
         return DONE
 
     def _on_volume(
@@ -160,18 +162,18 @@ class Volumes:
             self._queue.add(key)
 
     def _on_claim(self, key: Key, old: Claim | None, new: Claim | None) -> None:
-        for volume in self._mirrors.volumes.store.by_index(BY_CLAIM, key):
+        for volume in self._informers.volumes.store.by_index(BY_CLAIM, key):
             self._queue.add(volume.metadata.key)
 
 
-async def write_volume(client: Client, mirrors: Informers, step: Step) -> None:
+async def write_volume(client: Client, informers: Informers, step: Step) -> None:
     """Write the step's volume; if it is gone, do nothing: its event brings the next step."""
-    volume = mirrors.volumes.store.get(Key("", step.volume))
+    volume = informers.volumes.store.get(Key("", step.volume))
     if volume is None:
         return
     if step.write is Write.VOLUME:
-        await amend(client, mirrors.volumes, volume, step.body)
+        await amend(client, informers.volumes, volume, step.body)
     elif step.write is Write.VOLUME_STATUS:
-        await amend(client, mirrors.volumes, volume, step.body, subresource="status")
+        await amend(client, informers.volumes, volume, step.body, subresource="status")
     elif step.write is Write.NO_VOLUME:
         await client.delete(VOLUMES, volume.metadata.key, uid=volume.metadata.uid)

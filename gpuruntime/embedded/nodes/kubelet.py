@@ -46,7 +46,7 @@ class Kubelet:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
@@ -54,9 +54,9 @@ class Kubelet:
         programs: Programs,
     ) -> None:
         self._client = client
-        self._pods = mirrors.pods
-        self._nodes = mirrors.nodes
-        self._notary = EventWriter(recorder, PODS)
+        self._pods = informers.pods
+        self._nodes = informers.nodes
+        self._events = EventWriter(recorder, PODS)
         self._now = now
         self._pace = pace
         self._programs = programs
@@ -64,8 +64,8 @@ class Kubelet:
         self._charges: dict[Key, _Charge] = {}
         self._queue: WorkQueue[Key] = WorkQueue("kubelet")
         self._controller = Controller("kubelet", self._queue, self.reconcile, workers=WORKERS)
-        mirrors.pods.add_handler(self._on_pod)
-        mirrors.nodes.add_handler(self._on_node)
+        informers.pods.add_handler(self._on_pod)
+        informers.nodes.add_handler(self._on_node)
 
     async def run(self) -> None:
         await self._controller.run()
@@ -149,7 +149,7 @@ class Kubelet:
     def _note(self, pod: Pod, container: Container, note: Note) -> None:
         is_main = container in pod.spec.containers
         field = "containers" if is_main else "initContainers"
-        self._notary.note(pod, note, field_path=f"spec.{field}{{{container.name}}}")
+        self._events.note(pod, note, field_path=f"spec.{field}{{{container.name}}}")
 
     def _on_node(self, key: Key, old: Node | None, new: Node | None) -> None:
         """Nobody looks after the Pods of a node that is gone."""

@@ -9,7 +9,7 @@ from gpuruntime.embedded.apiserver.status_errors import bad_request
 from gpuruntime.embedded.kinds.pod_objects import ContainerState, ContainerStatus, Pod
 from gpuruntime.models.kubernetes.metadata import Key
 
-LOOK_AGAIN_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 
 
 class SimulatedLogs:
@@ -35,7 +35,7 @@ class SimulatedLogs:
         """Nothing is added while the container runs: it only ends with it."""
         yield self.read(request)
         while self._runs(request):  # noqa: ASYNC110  # any number of readers of one status
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _runs(self, request: LogRequest) -> bool:
         container = self._container(request)

@@ -198,7 +198,7 @@ def _check_version(target: Target, stored: Stored, metadata: Document) -> None:
 
 def _merged(target: Target, document: Document, old: Document) -> Document:
     """Return the document with the old status, or in a status write the old spec."""
-    _keep_what_is_the_servers(document["metadata"], old["metadata"])
+    _keep_server_fields(document["metadata"], old["metadata"])
     if target.subresource == "status":
         return _with_status(target.kind, document, old)
     if target.kind.has_status:
@@ -208,7 +208,7 @@ def _merged(target: Target, document: Document, old: Document) -> Document:
     return {**document, "kind": target.kind.kind, "apiVersion": target.kind.stored_api_version}
 
 
-def _keep_what_is_the_servers(metadata: Document, before: Document) -> None:
+def _keep_server_fields(metadata: Document, before: Document) -> None:
     for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if name in before:
             metadata.setdefault(name, before[name])

@@ -29,11 +29,11 @@ class NotYetError(GpuRuntimeError):
 class PodFolder:
     """Its path is short: that of a socket in it has to fit into 107 bytes."""
 
-    def __init__(self, root: Path, pod: Pod, client: Client, mirrors: Informers) -> None:
+    def __init__(self, root: Path, pod: Pod, client: Client, informers: Informers) -> None:
         self._root = root
         self._pod = pod
         self._client = client
-        self._mirrors = mirrors
+        self._informers = informers
         self._folders: dict[str, Path] = {}
 
     async def prepare(self) -> None:
@@ -64,9 +64,9 @@ class PodFolder:
         return folder
 
     def _claimed(self, name: str) -> Path:
-        claim = self._mirrors.claims.store.get(Key(self._pod.metadata.namespace, name))
+        claim = self._informers.claims.store.get(Key(self._pod.metadata.namespace, name))
         volume_name = claim.spec.volumeName if claim else ""
-        volume = self._mirrors.volumes.store.get(Key("", volume_name))
+        volume = self._informers.volumes.store.get(Key("", volume_name))
         if volume is None or volume.spec.hostPath is None:
             raise NotYetError(f"persistentvolumeclaim {name} has no volume yet")
         return Path(volume.spec.hostPath.path)

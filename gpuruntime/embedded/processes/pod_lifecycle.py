@@ -15,7 +15,7 @@ from gpuruntime.embedded.processes.pod_folder import NotYetError, PodFolder
 from gpuruntime.embedded.processes.probes import port_asked
 from gpuruntime.embedded.processes.programs import Programs, program_of
 
-LOOK_AGAIN_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
 
 
@@ -95,7 +95,7 @@ class PodProcesses:
             except NotYetError as error:
                 self.problem = str(error)
                 self._around.changed()
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
 
     async def _refresh(self) -> None:
         """What a Secret says now is in its files soon, and one that is gone stays there."""

@@ -60,14 +60,14 @@ class ProcessPods:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         *,
         programs: Programs,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._mirrors = mirrors
-        self._pods = mirrors.pods
+        self._informers = informers
+        self._pods = informers.pods
         self._programs = programs
         self._now = now
         self._held: dict[Key, _Held] = {}
@@ -75,7 +75,7 @@ class ProcessPods:
         self._ground: _Ground | None = None
         self._queue: WorkQueue[Key] = WorkQueue("processes")
         self._controller = Controller("processes", self._queue, self.reconcile, workers=1)
-        mirrors.pods.add_handler(self._on_pod)
+        informers.pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         with tempfile.TemporaryDirectory(prefix="gr-") as root:
@@ -141,7 +141,7 @@ class ProcessPods:
             now=self._now,
             changed=lambda: self._queue.add(key),
         )
-        volumes = PodFolder(folder, pod, self._client, self._mirrors)
+        volumes = PodFolder(folder, pod, self._client, self._informers)
         processes = PodProcesses(around, volumes, self._programs)
         task = ground.tasks.create_task(processes.run(), name=f"pod {key}")
         life = Life(began_at=self._now(), host_ip=LOOPBACK, pod_ip=LOOPBACK)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest, PodLogs
 
-LOOK_AGAIN_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 _PIECE: Final = 64 * 1024
 
 # The file, and whether it may still grow.
@@ -39,7 +39,7 @@ class ProcessLogs:
                 goes_on = may_grow()  # asked first: what came before the end is read
                 while piece := file.read(_PIECE):
                     yield piece
-                await asyncio.sleep(LOOK_AGAIN_SECONDS if goes_on else 0)
+                await asyncio.sleep(POLL_SECONDS if goes_on else 0)
 
 
 def _tail(content: bytes, most: int | None) -> bytes:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from gpuruntime.embedded.scheduler.node_resources import (
+    Assignment,
     FreeResources,
     Needs,
     NodeFacts,
-    Seat,
-    with_seats,
+    with_assigned,
 )
 
-NOBODY: Mapping[str, Seat] = {}
+NO_PODS: Mapping[str, Assignment] = {}
 
 
 class Assignments:
@@ -18,82 +18,88 @@ class Assignments:
 
     def __init__(self) -> None:
         # The existing nodes.
-        self.rooms: dict[str, FreeResources] = {}
+        self.nodes: dict[str, FreeResources] = {}
         # Includes nodes that are gone or not there yet while Pods are assigned to them.
-        self._all_rooms: dict[str, FreeResources] = {}
+        self._all_nodes: dict[str, FreeResources] = {}
         self._node_of: dict[str, str] = {}
-        self._promised: dict[str, dict[str, Seat]] = {}
-        self._promise_of: dict[str, str] = {}
+        self._nominated: dict[str, dict[str, Assignment]] = {}
+        self._nominated_node_of: dict[str, str] = {}
 
     def put_node(self, facts: NodeFacts) -> bool:
         """Add or update a node; return whether that may matter to a waiting Pod."""
-        room = self._all_rooms.setdefault(facts.name, FreeResources(facts))
-        is_news = facts.name not in self.rooms or room.facts != facts
-        room.facts = facts
-        self.rooms[facts.name] = room
-        return is_news
+        resources = self._all_nodes.setdefault(facts.name, FreeResources(facts))
+        is_changed = facts.name not in self.nodes or resources.facts != facts
+        resources.facts = facts
+        self.nodes[facts.name] = resources
+        return is_changed
 
     def remove_node(self, name: str) -> None:
-        self.rooms.pop(name, None)
+        self.nodes.pop(name, None)
 
-    def seat(self, seat: Seat, node: str) -> None:
+    def assign(self, assignment: Assignment, node: str) -> None:
         """Assign a Pod, which ends its nomination."""
-        self.break_promise(seat.uid)
-        if self._node_of.get(seat.uid, node) != node:
-            self.unseat(seat.uid)
-        if node not in self._all_rooms:
-            self._all_rooms[node] = FreeResources(NodeFacts.absent(node))
-        self._node_of[seat.uid] = node
-        self._all_rooms[node].put(seat)
+        self.end_nomination(assignment.uid)
+        if self._node_of.get(assignment.uid, node) != node:
+            self.unassign(assignment.uid)
+        if node not in self._all_nodes:
+            self._all_nodes[node] = FreeResources(NodeFacts.absent(node))
+        self._node_of[assignment.uid] = node
+        self._all_nodes[node].put(assignment)
 
-    def unseat(self, uid: str) -> bool:
+    def unassign(self, uid: str) -> bool:
         """Remove a Pod's assignment; return whether it had one."""
         node = self._node_of.pop(uid, None)
         if node is None:
             return False
-        self._all_rooms[node].remove(uid)
+        self._all_nodes[node].remove(uid)
         return True
 
-    def is_seated(self, uid: str) -> bool:
+    def is_assigned(self, uid: str) -> bool:
         return uid in self._node_of
 
-    def promise(self, seat: Seat, node: str) -> None:
+    def nominate(self, assignment: Assignment, node: str) -> None:
         """Keep room on the node for a Pod, except against Pods of higher priority."""
-        self.break_promise(seat.uid)
-        self._promised.setdefault(node, {})[seat.uid] = seat
-        self._promise_of[seat.uid] = node
+        self.end_nomination(assignment.uid)
+        self._nominated.setdefault(node, {})[assignment.uid] = assignment
+        self._nominated_node_of[assignment.uid] = node
 
-    def break_promise(self, uid: str) -> bool:
+    def end_nomination(self, uid: str) -> bool:
         """Remove a Pod's nomination; return whether it had one."""
-        node = self._promise_of.pop(uid, None)
+        node = self._nominated_node_of.pop(uid, None)
         if node is None:
             return False
-        del self._promised[node][uid]
+        del self._nominated[node][uid]
         return True
 
-    def promised_to(self, uid: str) -> str:
+    def nominated_node(self, uid: str) -> str:
         """Return the node to which the Pod is nominated, or an empty text."""
-        return self._promise_of.get(uid, "")
+        return self._nominated_node_of.get(uid, "")
 
-    def reserved(self, uid: str, needs: Needs) -> dict[str, tuple[Seat, ...]]:
+    def reserved(self, uid: str, needs: Needs) -> dict[str, tuple[Assignment, ...]]:
         """Return by node the nominated Pods whose room this Pod must leave free."""
         return {
             node: found
-            for node, seats in self._promised.items()
-            if (found := _others(seats, uid, needs.priority))
+            for node, assignments in self._nominated.items()
+            if (found := _others(assignments, uid, needs.priority))
         }
 
-    def lesser_promises(self, node: str, priority: int) -> list[Seat]:
+    def lesser_nominations(self, node: str, priority: int) -> list[Assignment]:
         """Return the nominations that a preemptor of this priority ends on the node."""
-        promised = self._promised.get(node, NOBODY)
-        return [seat for seat in promised.values() if seat.priority < priority]
+        nominated = self._nominated.get(node, NO_PODS)
+        return [assignment for assignment in nominated.values() if assignment.priority < priority]
 
     def used(
-        self, room: FreeResources, reserved: Mapping[str, tuple[Seat, ...]]
+        self, resources: FreeResources, reserved: Mapping[str, tuple[Assignment, ...]]
     ) -> Mapping[str, int]:
-        kept = reserved.get(room.facts.name)
-        return with_seats(room.used, kept) if kept else room.used
+        kept = reserved.get(resources.facts.name)
+        return with_assigned(resources.used, kept) if kept else resources.used
 
 
-def _others(seats: Mapping[str, Seat], uid: str, priority: int) -> tuple[Seat, ...]:
-    return tuple(seat for seat in seats.values() if seat.uid != uid and seat.priority >= priority)
+def _others(
+    assignments: Mapping[str, Assignment], uid: str, priority: int
+) -> tuple[Assignment, ...]:
+    return tuple(
+        assignment
+        for assignment in assignments.values()
+        if assignment.uid != uid and assignment.priority >= priority
+    )

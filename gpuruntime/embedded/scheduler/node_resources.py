@@ -102,7 +102,7 @@ class Needs:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Seat:
+class Assignment:
     """A Pod on a node, or about to be there."""
 
     uid: str
@@ -115,7 +115,7 @@ class Seat:
     is_preempted: bool = False
 
     @classmethod
-    def of(cls, pod: Pod, needs: Needs) -> "Seat":
+    def of(cls, pod: Pod, needs: Needs) -> "Assignment":
         disrupted = condition_of(pod.status.conditions, DISRUPTION_TARGET)
         return cls(
             uid=pod.metadata.uid,
@@ -162,39 +162,39 @@ class FreeResources:
 
     def __init__(self, facts: NodeFacts) -> None:
         self.facts = facts
-        self.seats: dict[str, Seat] = {}
+        self.assignments: dict[str, Assignment] = {}
         self.used: dict[str, int] = {}
 
-    def put(self, seat: Seat) -> None:
+    def put(self, assignment: Assignment) -> None:
         """Add a Pod, or replace its former entry."""
-        if self.seats.get(seat.uid) != seat:
-            self.remove(seat.uid)
-            self.seats[seat.uid] = seat
-            self._count(seat.requests, 1)
+        if self.assignments.get(assignment.uid) != assignment:
+            self.remove(assignment.uid)
+            self.assignments[assignment.uid] = assignment
+            self._count(assignment.requests, 1)
 
     def remove(self, uid: str) -> None:
         """Remove a Pod; do nothing if it is absent."""
-        seat = self.seats.pop(uid, None)
-        if seat is not None:
-            self._count(seat.requests, -1)
+        assignment = self.assignments.pop(uid, None)
+        if assignment is not None:
+            self._count(assignment.requests, -1)
 
     def _count(self, requests: Requests, sign: int) -> None:
         for name, number in requests:
             self.used[name] = self.used.get(name, 0) + sign * number
 
 
-def with_seats(used: Mapping[str, int], seats: Iterable[Seat]) -> dict[str, int]:
+def with_assigned(used: Mapping[str, int], assignments: Iterable[Assignment]) -> dict[str, int]:
     """Return a copy of the used amounts plus those of the given Pods."""
-    return _with(used, seats, 1)
+    return _with(used, assignments, 1)
 
 
-def without_seats(used: Mapping[str, int], seats: Iterable[Seat]) -> dict[str, int]:
-    return _with(used, seats, -1)
+def without_assigned(used: Mapping[str, int], assignments: Iterable[Assignment]) -> dict[str, int]:
+    return _with(used, assignments, -1)
 
 
-def _with(used: Mapping[str, int], seats: Iterable[Seat], sign: int) -> dict[str, int]:
+def _with(used: Mapping[str, int], assignments: Iterable[Assignment], sign: int) -> dict[str, int]:
     total = dict(used)
-    for seat in seats:
-        for name, number in seat.requests:
+    for assignment in assignments:
+        for name, number in assignment.requests:
             total[name] = total.get(name, 0) + sign * number
     return total

@@ -10,7 +10,7 @@ from gpuruntime.embedded.kinds.cluster_objects import Claim, StorageClass
 from gpuruntime.embedded.scheduler.assignments import Assignments
 from gpuruntime.embedded.scheduler.node_fit import NO_NODES, obstacle, refusal, scores
 from gpuruntime.embedded.scheduler.node_resources import Needs
-from gpuruntime.embedded.scheduler.preemption import ALREADY, FOREBODE, Eviction, preempt
+from gpuruntime.embedded.scheduler.preemption import ALREADY, PREEMPTION_PREFIX, Eviction, preempt
 from gpuruntime.models.kubernetes.metadata import Key
 
 
@@ -23,7 +23,7 @@ class Place:
 
 
 @attrs.frozen(slots=True)
-class Forced:
+class Preemption:
     """Other Pods must leave; the message is for the time until they have left."""
 
     eviction: Eviction
@@ -34,27 +34,31 @@ class Forced:
 class Refused:
     words: str
     # The victims of an earlier decision are still terminating.
-    keeps_promise: bool = False
+    keeps_nomination: bool = False
 
 
-Decision: TypeAlias = Place | Forced | Refused
+Decision: TypeAlias = Place | Preemption | Refused
 
 
 def place(
-    uid: str, needs: Needs, seating: Assignments, claims: "tuple[Claim, ...] | str", rng: Random
+    uid: str,
+    needs: Needs,
+    assignments: Assignments,
+    claims: "tuple[Claim, ...] | str",
+    rng: Random,
 ) -> Decision:
     """Decide about one Pod; `claims` is the result of `unbound_claims`, a text being a refusal."""
-    if not seating.rooms:
+    if not assignments.nodes:
         return Refused(NO_NODES)
     if isinstance(claims, str):
-        return Refused(f"0/{len(seating.rooms)} nodes are available: {claims}. not found")
-    reserved, nominated = seating.reserved(uid, needs), seating.promised_to(uid)
+        return Refused(f"0/{len(assignments.nodes)} nodes are available: {claims}. not found")
+    reserved, nominated = assignments.reserved(uid, needs), assignments.nominated_node(uid)
     obstacles, suitable = {}, []
-    for name, room in seating.rooms.items():
-        used = seating.used(room, reserved)
-        met = obstacle(needs, room.facts, used)
+    for name, resources in assignments.nodes.items():
+        used = assignments.used(resources, reserved)
+        met = obstacle(needs, resources.facts, used)
         if met is None:
-            suitable.append((room.facts, used))
+            suitable.append((resources.facts, used))
         else:
             obstacles[name] = met
     names = [facts.name for facts, _ in suitable]
@@ -66,11 +70,11 @@ def place(
         judged = scores(needs, suitable)
         best = max(judged.values())
         return Place(rng.choice([name for name in names if judged[name] == best]), claims)
-    words = refusal(obstacles.values(), len(seating.rooms))
-    found = preempt(needs, seating.rooms, obstacles, reserved=reserved, nominated=nominated)
+    words = refusal(obstacles.values(), len(assignments.nodes))
+    found = preempt(needs, assignments.nodes, obstacles, reserved=reserved, nominated=nominated)
     if isinstance(found, Eviction):
-        return Forced(found, words)
-    return Refused(f"{words} {FOREBODE} {found}", keeps_promise=found == ALREADY)
+        return Preemption(found, words)
+    return Refused(f"{words} {PREEMPTION_PREFIX} {found}", keeps_nomination=found == ALREADY)
 
 
 def unbound_claims(

@@ -30,14 +30,14 @@ class SchedulerWrites:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._mirrors = mirrors
-        self._notary = EventWriter(recorder, PODS)
+        self._informers = informers
+        self._events = EventWriter(recorder, PODS)
         self._now = now
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -46,11 +46,11 @@ class SchedulerWrites:
         bindings = bindings_of(metadata.name)
         await self._client.create(bindings, body, namespace=metadata.namespace)
         words = f"Successfully assigned {metadata.key} to {node}"
-        self._notary.note(pod, Note("Scheduled", words))
+        self._events.note(pod, Note("Scheduled", words))
 
     async def choose_node(self, claim: Claim, node: str) -> None:
         patch: JsonObject = {"metadata": {"annotations": {SELECTED_NODE: node}}}
-        await amend(self._client, self._mirrors.claims, claim, patch)
+        await amend(self._client, self._informers.claims, claim, patch)
 
     async def refuse(self, pod: Pod, words: str, *, nominated: str) -> None:
         """Record why the Pod was not placed; `nominated` is the node it waits for, or empty."""
@@ -62,11 +62,11 @@ class SchedulerWrites:
             observedGeneration=pod.metadata.generation,
         )
         await self._condition(pod, refused, nominated=nominated)
-        self._notary.note(pod, Note("FailedScheduling", words, is_warning=True))
+        self._events.note(pod, Note("FailedScheduling", words, is_warning=True))
 
-    async def break_promise(self, pod: Pod) -> None:
+    async def end_nomination(self, pod: Pod) -> None:
         status = attrs.evolve(pod.status, nominatedNodeName="")
-        await write_status(self._client, self._mirrors.pods, pod, pod.status, status)
+        await write_status(self._client, self._informers.pods, pod, pod.status, status)
 
     async def evict(self, victim: Pod, *, by: Pod, node: str) -> None:
         disrupted = Condition(
@@ -82,7 +82,7 @@ class SchedulerWrites:
         except NotFoundError:
             return
         words = f"Preempted by pod {by.metadata.uid} on node {node}"
-        self._notary.note(victim, Note("Preempted", words))
+        self._events.note(victim, Note("Preempted", words))
 
     async def _condition(self, pod: Pod, condition: Condition, *, nominated: str) -> None:
         """Set a condition; after a conflict, retry on the live Pod."""
@@ -94,7 +94,7 @@ class SchedulerWrites:
             )
             try:
                 await write_status(
-                    self._client, self._mirrors.pods, present, present.status, status
+                    self._client, self._informers.pods, present, present.status, status
                 )
             except ConflictError:
                 if attempt == ATTEMPTS - 1:
@@ -103,7 +103,7 @@ class SchedulerWrites:
                 return
 
     def _present(self, pod: Pod) -> Pod:
-        held = self._mirrors.pods.store.get(pod.metadata.key)
+        held = self._informers.pods.store.get(pod.metadata.key)
         return held if held is not None and held.metadata.uid == pod.metadata.uid else pod
 
     async def _live(self, pod: Pod) -> Pod:

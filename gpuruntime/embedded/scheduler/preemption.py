@@ -8,14 +8,14 @@ import attrs
 
 from gpuruntime.embedded.scheduler.node_fit import Obstacle, obstacle, refusal
 from gpuruntime.embedded.scheduler.node_resources import (
+    Assignment,
     FreeResources,
     Needs,
-    Seat,
-    with_seats,
-    without_seats,
+    with_assigned,
+    without_assigned,
 )
 
-FOREBODE: Final = "no new claims to deallocate, preemption:"
+PREEMPTION_PREFIX: Final = "no new claims to deallocate, preemption:"
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 ALREADY: Final = "not eligible due to a terminating pod on the nominated node."
 
@@ -28,15 +28,15 @@ class Eviction:
     """A node, and the Pods that must leave it before the preemptor can be assigned."""
 
     node: str
-    victims: tuple[Seat, ...]
+    victims: tuple[Assignment, ...]
 
 
 def preempt(
     needs: Needs,
-    rooms: Mapping[str, FreeResources],
+    nodes: Mapping[str, FreeResources],
     obstacles: Mapping[str, Obstacle],
     *,
-    reserved: Mapping[str, tuple[Seat, ...]],
+    reserved: Mapping[str, tuple[Assignment, ...]],
     nominated: str = "",
 ) -> Eviction | str:
     """Return the least harmful eviction, or a text that says why there is none.
@@ -46,13 +46,13 @@ def preempt(
     """
     if not needs.may_preempt:
         return NEVER
-    if _waits_for_victims(needs, rooms.get(nominated)):
+    if _waits_for_victims(needs, nodes.get(nominated)):
         return ALREADY
     evictions: list[Eviction] = []
     failures: list[Obstacle] = []
     for name, met in obstacles.items():
         found = (
-            _NOT_HELPFUL if met.is_final else _victims(needs, rooms[name], reserved.get(name, ()))
+            _NOT_HELPFUL if met.is_final else _victims(needs, nodes[name], reserved.get(name, ()))
         )
         if isinstance(found, Obstacle):
             failures.append(found)
@@ -60,57 +60,63 @@ def preempt(
             evictions.append(Eviction(name, found))
     if evictions:
         return min(evictions, key=_harm)
-    return refusal(failures, len(rooms))
+    return refusal(failures, len(nodes))
 
 
-def _waits_for_victims(needs: Needs, room: FreeResources | None) -> bool:
-    if room is None:
+def _waits_for_victims(needs: Needs, resources: FreeResources | None) -> bool:
+    if resources is None:
         return False
     return any(
-        seat.is_preempted and seat.priority < needs.priority for seat in room.seats.values()
+        assignment.is_preempted and assignment.priority < needs.priority
+        for assignment in resources.assignments.values()
     )
 
 
 def _victims(
-    needs: Needs, room: FreeResources, reserved: Iterable[Seat]
-) -> tuple[Seat, ...] | Obstacle:
+    needs: Needs, resources: FreeResources, reserved: Iterable[Assignment]
+) -> tuple[Assignment, ...] | Obstacle:
     """Return the Pods that must leave; of all less important ones, the most important stay if they
     fit.
     """
-    lower = [seat for seat in room.seats.values() if seat.priority < needs.priority]
+    lower = [
+        assignment
+        for assignment in resources.assignments.values()
+        if assignment.priority < needs.priority
+    ]
     if not lower:
         return _NO_VICTIMS
-    used = without_seats(with_seats(room.used, reserved), lower)
-    met = obstacle(needs, room.facts, used)
+    used = without_assigned(with_assigned(resources.used, reserved), lower)
+    met = obstacle(needs, resources.facts, used)
     if met is not None:
         return met
     victims = []
-    for seat in sorted(lower, key=_importance):
-        kept = with_seats(used, (seat,))
-        if obstacle(needs, room.facts, kept) is None:
+    for assignment in sorted(lower, key=_importance):
+        kept = with_assigned(used, (assignment,))
+        if obstacle(needs, resources.facts, kept) is None:
             used = kept
         else:
-            victims.append(seat)
+            victims.append(assignment)
     return tuple(victims)
 
 
-def _importance(seat: Seat) -> tuple[int, float, str]:
+def _importance(assignment: Assignment) -> tuple[int, float, str]:
     """Sort the most important first, of equals the one that has run longest."""
-    return -seat.priority, _began(seat), seat.uid
+    return -assignment.priority, _began(assignment), assignment.uid
 
 
 def _harm(eviction: Eviction) -> tuple[object, ...]:
     """Sort by harm: highest priority, sum of priorities, number, and how long they have run."""
-    priorities = [seat.priority for seat in eviction.victims]
+    priorities = [assignment.priority for assignment in eviction.victims]
     highest = max(priorities, default=0)
     first_began = min(
-        (_began(seat) for seat in eviction.victims if seat.priority == highest), default=0.0
+        (_began(assignment) for assignment in eviction.victims if assignment.priority == highest),
+        default=0.0,
     )
     # Kubernetes shifts priorities above zero, so that more victims are always more harm.
     lifted = sum(priority + 2**31 for priority in priorities)
     return highest, lifted, len(priorities), -first_began, eviction.node
 
 
-def _began(seat: Seat) -> float:
+def _began(assignment: Assignment) -> float:
     """Return the start time; a Pod that has not started counts as the youngest."""
-    return seat.started_at.timestamp() if seat.started_at else inf
+    return assignment.started_at.timestamp() if assignment.started_at else inf

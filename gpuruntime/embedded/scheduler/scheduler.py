@@ -17,18 +17,18 @@ from gpuruntime.embedded.controllers.informers import BY_CLAIM, Informers
 from gpuruntime.embedded.kinds.cluster_objects import Claim, Node, StorageClass
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.assignments import Assignments
-from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Seat
+from gpuruntime.embedded.scheduler.node_resources import Assignment, Needs, NodeFacts
 from gpuruntime.embedded.scheduler.placement import (
     Decision,
-    Forced,
     Place,
+    Preemption,
     Refused,
     is_bound,
     place,
     unbound_claims,
 )
 from gpuruntime.embedded.scheduler.pod_writes import SchedulerWrites
-from gpuruntime.embedded.scheduler.queue import Lane, SchedulingQueue
+from gpuruntime.embedded.scheduler.queue import PodGroup, SchedulingQueue
 from gpuruntime.kube.client import Client
 from gpuruntime.kube.errors import KubeError
 from gpuruntime.kube.events import EventRecorder
@@ -44,26 +44,26 @@ class Scheduler:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
         rng: Random,
     ) -> None:
-        self._mirrors = mirrors
-        self._writes = SchedulerWrites(client, mirrors, recorder, now=now)
+        self._informers = informers
+        self._writes = SchedulerWrites(client, informers, recorder, now=now)
         self._rng = rng
-        self._seating = Assignments()
-        self._lanes = SchedulingQueue()
+        self._assignments = Assignments()
+        self._queue = SchedulingQueue()
         self._needs: dict[str, tuple[int, Needs]] = {}
         # Placed Pods whose claims are not bound yet.
-        self._for_claims: dict[str, tuple[Pod, str]] = {}
-        self._for_binding: deque[tuple[Pod, str]] = deque()
+        self._awaiting_claims: dict[str, tuple[Pod, str]] = {}
+        self._to_bind: deque[tuple[Pod, str]] = deque()
         self._wake = asyncio.Event()
-        mirrors.nodes.add_handler(self._on_node)
-        mirrors.pods.add_handler(self._on_pod)
-        mirrors.claims.add_handler(self._on_claim)
-        mirrors.storage_classes.add_handler(self._on_storage_class)
+        informers.nodes.add_handler(self._on_node)
+        informers.pods.add_handler(self._on_pod)
+        informers.claims.add_handler(self._on_claim)
+        informers.storage_classes.add_handler(self._on_storage_class)
 
     async def run(self) -> None:
         while True:
@@ -72,163 +72,167 @@ class Scheduler:
             # Handle all pending events before the first decision.
             await asyncio.sleep(0)
             await self._bind_all()
-            while (lane := self._lanes.next()) is not None:
-                await self._serve(lane)
+            while (group := self._queue.next()) is not None:
+                await self._serve(group)
                 await self._bind_all()
 
-    async def _serve(self, lane: Lane) -> None:
+    async def _serve(self, group: PodGroup) -> None:
         """Decide about the group's Pod that has waited longest."""
-        uid, pod = next(iter(lane.pods.items()))
-        decision = self._decide(uid, lane)
+        uid, pod = next(iter(group.pods.items()))
+        decision = self._decide(uid, group)
         try:
-            await self._carry_out(pod, lane, decision)
+            await self._carry_out(pod, group, decision)
         except KubeError as error:
-            self._try_again(pod, error)
+            self._retry_later(pod, error)
 
-    def _decide(self, uid: str, lane: Lane) -> Decision:
+    def _decide(self, uid: str, group: PodGroup) -> Decision:
         claims = unbound_claims(
-            lane.needs.claims,
-            self._mirrors.claims.store.get,
-            lambda name: self._mirrors.storage_classes.store.get(Key("", name)),
+            group.needs.claims,
+            self._informers.claims.store.get,
+            lambda name: self._informers.storage_classes.store.get(Key("", name)),
         )
-        return place(uid, lane.needs, self._seating, claims, self._rng)
+        return place(uid, group.needs, self._assignments, claims, self._rng)
 
-    async def _carry_out(self, pod: Pod, lane: Lane, decision: Decision) -> None:
+    async def _carry_out(self, pod: Pod, group: PodGroup, decision: Decision) -> None:
         match decision:
             case Place():
-                await self._place(pod, lane, decision)
-            case Forced():
-                await self._force(pod, lane, decision)
+                await self._place(pod, group, decision)
+            case Preemption():
+                await self._preempt(pod, group, decision)
             case Refused():
-                await self._refuse(lane, decision)
+                await self._refuse(group, decision)
             case _:
                 assert_never(decision)
 
-    async def _place(self, pod: Pod, lane: Lane, decision: Place) -> None:
+    async def _place(self, pod: Pod, group: PodGroup, decision: Place) -> None:
         uid = pod.metadata.uid
-        self._lanes.remove(uid)
-        self._lanes.rouse(lane)
-        self._seating.seat(Seat.of(pod, lane.needs), decision.node)
+        self._queue.remove(uid)
+        self._queue.activate(group)
+        self._assignments.assign(Assignment.of(pod, group.needs), decision.node)
         if not decision.claims:
-            self._for_binding.append((pod, decision.node))
+            self._to_bind.append((pod, decision.node))
             return
-        self._for_claims[uid] = pod, decision.node
+        self._awaiting_claims[uid] = pod, decision.node
         for claim in decision.claims:
             await self._writes.choose_node(claim, decision.node)
 
-    async def _force(self, pod: Pod, lane: Lane, decision: Forced) -> None:
+    async def _preempt(self, pod: Pod, group: PodGroup, decision: Preemption) -> None:
         node, victims = decision.eviction.node, decision.eviction.victims
-        lesser = self._seating.lesser_promises(node, lane.needs.priority)
-        self._seating.promise(Seat.of(pod, lane.needs), node)
-        self._lanes.put(pod, lane.needs, node, is_ready=False)
-        self._lanes.rouse(lane)
-        for seat in lesser:
-            await self._break_promise(seat)
+        lesser = self._assignments.lesser_nominations(node, group.needs.priority)
+        self._assignments.nominate(Assignment.of(pod, group.needs), node)
+        self._queue.put(pod, group.needs, node, is_ready=False)
+        self._queue.activate(group)
+        for assignment in lesser:
+            await self._end_nomination(assignment)
         await self._writes.refuse(pod, decision.words, nominated=node)
-        for seat in victims:
-            victim = self._mirrors.pods.store.get(seat.key)
-            if victim is not None and victim.metadata.uid == seat.uid and not victim.is_ending:
+        for assignment in victims:
+            victim = self._informers.pods.store.get(assignment.key)
+            if (
+                victim is not None
+                and victim.metadata.uid == assignment.uid
+                and not victim.is_ending
+            ):
                 await self._writes.evict(victim, by=pod, node=node)
 
-    async def _refuse(self, lane: Lane, decision: Refused) -> None:
+    async def _refuse(self, group: PodGroup, decision: Refused) -> None:
         """Record the refusal for all Pods of the group, which share it."""
-        nominated = lane.nominated if decision.keeps_promise else ""
-        for pod in lane.hear(decision.words):
-            if not nominated and self._seating.break_promise(pod.metadata.uid):
-                self._lanes.put(pod, lane.needs, "", is_ready=False)
+        nominated = group.nominated if decision.keeps_nomination else ""
+        for pod in group.report(decision.words):
+            if not nominated and self._assignments.end_nomination(pod.metadata.uid):
+                self._queue.put(pod, group.needs, "", is_ready=False)
             await self._writes.refuse(pod, decision.words, nominated=nominated)
 
-    async def _break_promise(self, seat: Seat) -> None:
-        self._seating.break_promise(seat.uid)
-        pod = self._mirrors.pods.store.get(seat.key)
-        if pod is not None and pod.metadata.uid == seat.uid:
-            await self._writes.break_promise(pod)
+    async def _end_nomination(self, assignment: Assignment) -> None:
+        self._assignments.end_nomination(assignment.uid)
+        pod = self._informers.pods.store.get(assignment.key)
+        if pod is not None and pod.metadata.uid == assignment.uid:
+            await self._writes.end_nomination(pod)
 
     async def _bind_all(self) -> None:
-        while self._for_binding:
-            pod, node = self._for_binding.popleft()
+        while self._to_bind:
+            pod, node = self._to_bind.popleft()
             try:
                 await self._writes.bind(pod, node)
             except KubeError as error:
-                self._try_again(pod, error)
+                self._retry_later(pod, error)
 
-    def _try_again(self, pod: Pod, error: KubeError) -> None:
+    def _retry_later(self, pod: Pod, error: KubeError) -> None:
         """Undo the decision and retry later, unless the Pod is gone by then."""
         key, uid = pod.metadata.key, pod.metadata.uid
         log.info("pod not scheduled yet", pod=str(key), error=str(error))
-        self._for_claims.pop(uid, None)
-        self._vacate(uid)
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._look_again, key)
+        self._awaiting_claims.pop(uid, None)
+        self._release(uid)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._requeue, key)
 
-    def _look_again(self, key: Key) -> None:
-        pod = self._mirrors.pods.store.get(key)
+    def _requeue(self, key: Key) -> None:
+        pod = self._informers.pods.store.get(key)
         if pod is not None:
             self._on_pod(key, None, pod)
-            self._rouse_all()
+            self._activate_all()
 
     def _on_node(self, key: Key, _old: Node | None, new: Node | None) -> None:
         if new is None:
-            self._seating.remove_node(key.name)
-        elif self._seating.put_node(NodeFacts.of(new)):
-            self._rouse_all()
+            self._assignments.remove_node(key.name)
+        elif self._assignments.put_node(NodeFacts.of(new)):
+            self._activate_all()
 
     def _on_claim(self, key: Key, old: Claim | None, new: Claim | None) -> None:
         """Bind Pods with a chosen node as soon as their claims are bound."""
         if new is None or (old is not None and is_bound(new) == is_bound(old)):
             return
-        for pod in self._mirrors.pods.store.by_index(BY_CLAIM, key):
-            if pod.metadata.uid in self._for_claims and self._has_its_claims(pod):
-                self._for_binding.append(self._for_claims.pop(pod.metadata.uid))
-        self._rouse_all()
+        for pod in self._informers.pods.store.by_index(BY_CLAIM, key):
+            if pod.metadata.uid in self._awaiting_claims and self._has_its_claims(pod):
+                self._to_bind.append(self._awaiting_claims.pop(pod.metadata.uid))
+        self._activate_all()
 
     def _on_storage_class(
         self, _key: Key, _old: StorageClass | None, new: StorageClass | None
     ) -> None:
         if new is not None:
-            self._rouse_all()
+            self._activate_all()
 
     def _on_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._leave(old)
+            self._remove(old)
         if new is None:
             return
         if new.spec.nodeName:
-            self._sit(new)
+            self._count(new)
         elif _is_ours(new):
-            self._wait(new)
+            self._enqueue(new)
         else:
-            self._leave(new)
+            self._remove(new)
 
-    def _leave(self, pod: Pod) -> None:
+    def _remove(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        self._lanes.remove(uid)
+        self._queue.remove(uid)
         self._needs.pop(uid, None)
-        self._for_claims.pop(uid, None)
-        self._vacate(uid)
+        self._awaiting_claims.pop(uid, None)
+        self._release(uid)
 
-    def _sit(self, pod: Pod) -> None:
+    def _count(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        self._lanes.remove(uid)
+        self._queue.remove(uid)
         if pod.is_finished:
-            self._vacate(uid)
+            self._release(uid)
         else:
-            self._seating.seat(Seat.of(pod, self._needs_of(pod)), pod.spec.nodeName)
+            self._assignments.assign(Assignment.of(pod, self._needs_of(pod)), pod.spec.nodeName)
 
-    def _wait(self, pod: Pod) -> None:
+    def _enqueue(self, pod: Pod) -> None:
         """Queue the Pod, unless it was just placed and only its event is pending."""
         uid = pod.metadata.uid
-        if self._seating.is_seated(uid):
+        if self._assignments.is_assigned(uid):
             return
-        if self._lanes.put(pod, self._needs_of(pod), self._seating.promised_to(uid)):
+        if self._queue.put(pod, self._needs_of(pod), self._assignments.nominated_node(uid)):
             self._wake.set()
 
-    def _vacate(self, uid: str) -> None:
+    def _release(self, uid: str) -> None:
         """Remove assignment and nomination; if there was one, others may have room."""
-        if self._seating.break_promise(uid) | self._seating.unseat(uid):
-            self._rouse_all()
+        if self._assignments.end_nomination(uid) | self._assignments.unassign(uid):
+            self._activate_all()
 
-    def _rouse_all(self) -> None:
-        self._lanes.rouse_all()
+    def _activate_all(self) -> None:
+        self._queue.activate_all()
         self._wake.set()
 
     def _needs_of(self, pod: Pod) -> Needs:
@@ -240,7 +244,7 @@ class Scheduler:
         return known[1]
 
     def _has_its_claims(self, pod: Pod) -> bool:
-        claims = map(self._mirrors.claims.store.get, self._needs_of(pod).claims)
+        claims = map(self._informers.claims.store.get, self._needs_of(pod).claims)
         return all(claim is not None and is_bound(claim) for claim in claims)
 
 

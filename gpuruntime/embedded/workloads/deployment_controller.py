@@ -39,26 +39,26 @@ class Deployments:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._mirrors = mirrors
-        self._notary = EventWriter(recorder, DEPLOYMENTS)
+        self._informers = informers
+        self._events = EventWriter(recorder, DEPLOYMENTS)
         self._now = now
         self._queue: WorkQueue[Key] = WorkQueue("deployments")
         self._controller = Controller("deployments", self._queue, self.reconcile, workers=WORKERS)
-        mirrors.deployments.add_handler(self._on_deployment)
-        mirrors.replica_sets.add_handler(self._on_replica_set)
-        mirrors.pods.add_handler(self._on_pod)
+        informers.deployments.add_handler(self._on_deployment)
+        informers.replica_sets.add_handler(self._on_replica_set)
+        informers.pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        deployment = self._mirrors.deployments.store.get(key)
+        deployment = self._informers.deployments.store.get(key)
         if deployment is None:
             return DONE
         observed = self._observe(deployment)
@@ -73,7 +73,7 @@ class Deployments:
 
     def _observe(self, deployment: Deployment) -> Observed:
         """Observe the Deployment; Pods are counted only for Recreate, which awaits their end."""
-        sets = self._mirrors.replica_sets.store.by_index(BY_OWNER, deployment.metadata.uid)
+        sets = self._informers.replica_sets.store.by_index(BY_OWNER, deployment.metadata.uid)
         is_recreate = deployment.spec.strategy.type == "Recreate"
         return Observed(
             deployment=deployment,
@@ -84,7 +84,7 @@ class Deployments:
         )
 
     def _live_pods(self, replica_set: ReplicaSet) -> int:
-        pods = self._mirrors.pods.store.by_index(BY_OWNER, replica_set.metadata.uid)
+        pods = self._informers.pods.store.by_index(BY_OWNER, replica_set.metadata.uid)
         return sum(not pod.is_finished for pod in pods)
 
     async def _act(self, deployment: Deployment, plan: Plan) -> str:
@@ -99,7 +99,7 @@ class Deployments:
     async def _create(self, deployment: Deployment, body: JsonObject) -> str:
         namespace = deployment.metadata.namespace
         created = await self._client.create(REPLICA_SETS, body, namespace=namespace)
-        self._mirrors.replica_sets.write_through(created)
+        self._informers.replica_sets.write_through(created)
         if created.spec.replicas:
             self._note_scaling(deployment, created.metadata.name, 0, created.spec.replicas)
         return created.metadata.name
@@ -111,7 +111,7 @@ class Deployments:
             patch["spec"] = {"replicas": size}
         if amendment.annotations:
             patch["metadata"] = {"annotations": dict(amendment.annotations)}
-        await amend(self._client, self._mirrors.replica_sets, replica_set, patch)
+        await amend(self._client, self._informers.replica_sets, replica_set, patch)
         if amendment.is_scaling:
             name, before = replica_set.metadata.name, replica_set.spec.replicas
             self._note_scaling(deployment, name, before, size)
@@ -119,7 +119,7 @@ class Deployments:
     def _note_scaling(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {after}"
-        self._notary.note(deployment, Note("ScalingReplicaSet", message))
+        self._events.note(deployment, Note("ScalingReplicaSet", message))
 
     async def _report(self, observed: Observed, status: DeploymentStatus) -> None:
         """Write status and revision in one patch: a separate annotation raises the generation."""
@@ -131,7 +131,7 @@ class Deployments:
         if revision:
             patch["metadata"] = {"annotations": {REVISION: revision}}
         await amend(
-            self._client, self._mirrors.deployments, deployment, patch, subresource="status"
+            self._client, self._informers.deployments, deployment, patch, subresource="status"
         )
 
     def _on_deployment(self, key: Key, old: Deployment | None, new: Deployment | None) -> None:
@@ -152,7 +152,7 @@ class Deployments:
         owner = old.metadata.controller_owner if old else None
         if owner is None or not (new is None or new.is_finished):
             return
-        found = self._mirrors.replica_sets.store.get(Key(key.namespace, owner.name))
+        found = self._informers.replica_sets.store.get(Key(key.namespace, owner.name))
         if found is not None:
             self._on_replica_set(found.metadata.key, found, found)
 

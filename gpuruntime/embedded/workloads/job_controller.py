@@ -36,26 +36,26 @@ class Jobs:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._mirrors = mirrors
-        self._notary = EventWriter(recorder, JOBS)
+        self._informers = informers
+        self._events = EventWriter(recorder, JOBS)
         self._now = now
         self._queue: WorkQueue[Key] = WorkQueue("jobs")
         self._controller = Controller("jobs", self._queue, self.reconcile, workers=WORKERS)
-        mirrors.jobs.add_handler(self._on_job)
-        mirrors.pods.add_handler(self._on_pod)
+        informers.jobs.add_handler(self._on_job)
+        informers.pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        job = self._mirrors.jobs.store.get(key)
-        pods = list(self._mirrors.pods.store.by_index(BY_JOB, key))
+        job = self._informers.jobs.store.get(key)
+        pods = list(self._informers.pods.store.by_index(BY_JOB, key))
         uid = job.metadata.uid if job else ""
         # If a Job is gone, its Pods need not be counted.
         for pod in pods:
@@ -76,19 +76,19 @@ class Jobs:
 
     async def _report(self, job: Job, plan: Plan) -> None:
         was_written = await write_status(
-            self._client, self._mirrors.jobs, job, job.status, plan.status
+            self._client, self._informers.jobs, job, job.status, plan.status
         )
         if was_written:
             for condition in plan.status.conditions:
                 if condition not in job.status.conditions and condition.type in NOTED:
-                    self._notary.note(job, _note_of(condition))
+                    self._events.note(job, _note_of(condition))
 
     async def _act(self, job: Job, plan: Plan) -> None:
         for pod in plan.released:
             await self._release(pod)
         for pod in plan.removed:
             await self._client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid)
-            self._notary.note(job, Note("SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
+            self._events.note(job, Note("SuccessfulDelete", f"Deleted pod: {pod.metadata.name}"))
         for _ in range(plan.missing):
             await self._create(job)
 
@@ -109,8 +109,8 @@ class Jobs:
             finalizers=(TRACKING_FINALIZER,),
         )
         created = await self._client.create(PODS, body, namespace=job.metadata.namespace)
-        self._mirrors.pods.write_through(created)
-        self._notary.note(job, Note("SuccessfulCreate", f"Created pod: {created.metadata.name}"))
+        self._informers.pods.write_through(created)
+        self._events.note(job, Note("SuccessfulCreate", f"Created pod: {created.metadata.name}"))
 
     async def _release(self, pod: Pod) -> None:
         """Remove the finalizer: the Pod was counted, or its Job is gone."""
@@ -119,7 +119,7 @@ class Jobs:
         kept = [each for each in pod.metadata.finalizers if each != TRACKING_FINALIZER]
         patch: JsonObject = {"metadata": {"finalizers": kept}}
         try:
-            await amend(self._client, self._mirrors.pods, pod, patch)
+            await amend(self._client, self._informers.pods, pod, patch)
         except NotFoundError:
             return
 

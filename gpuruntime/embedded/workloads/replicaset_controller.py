@@ -24,27 +24,27 @@ class ReplicaSets:
     def __init__(
         self,
         client: Client,
-        mirrors: Informers,
+        informers: Informers,
         recorder: EventRecorder,
         *,
         now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._mirrors = mirrors
-        self._notary = EventWriter(recorder, REPLICA_SETS)
+        self._informers = informers
+        self._events = EventWriter(recorder, REPLICA_SETS)
         self._now = now
         # Pods whose deletion was requested but that the informer does not show as terminating yet.
-        self._let_go: set[str] = set()
+        self._deleted: set[str] = set()
         self._queue: WorkQueue[Key] = WorkQueue("replicasets")
         self._controller = Controller("replicasets", self._queue, self.reconcile, workers=WORKERS)
-        mirrors.replica_sets.add_handler(self._on_replica_set)
-        mirrors.pods.add_handler(self._on_pod)
+        informers.replica_sets.add_handler(self._on_replica_set)
+        informers.pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
         await self._controller.run()
 
     async def reconcile(self, key: Key) -> Result:
-        replica_set = self._mirrors.replica_sets.store.get(key)
+        replica_set = self._informers.replica_sets.store.get(key)
         if replica_set is None:
             return DONE
         failure = None
@@ -66,7 +66,7 @@ class ReplicaSets:
                 await self._create(replica_set)
         except ApiError as error:
             note = Note("FailedCreate", f"Error creating: {error}", is_warning=True)
-            self._notary.note(replica_set, note)
+            self._events.note(replica_set, note)
             return error
         return None
 
@@ -74,41 +74,41 @@ class ReplicaSets:
         template = decode_object(bytes(replica_set.spec.template))
         body = pod_of(template, replica_set, REPLICA_SETS)
         created = await self._client.create(PODS, body, namespace=replica_set.metadata.namespace)
-        self._mirrors.pods.write_through(created)
+        self._informers.pods.write_through(created)
         note = Note("SuccessfulCreate", f"Created pod: {created.metadata.name}")
-        self._notary.note(replica_set, note)
+        self._events.note(replica_set, note)
 
     async def _remove(self, replica_set: ReplicaSet, pod: Pod) -> None:
-        self._let_go.add(pod.metadata.uid)
+        self._deleted.add(pod.metadata.uid)
         try:
             await self._client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid)
         except NotFoundError:
             return
         except ApiError:
-            self._let_go.discard(pod.metadata.uid)
+            self._deleted.discard(pod.metadata.uid)
             raise
         note = Note("SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
-        self._notary.note(replica_set, note)
+        self._events.note(replica_set, note)
 
     async def _report(self, replica_set: ReplicaSet, failure: str) -> None:
         """Write the status of the current version; a newer version brings its own event."""
-        current = self._mirrors.replica_sets.store.get(replica_set.metadata.key)
+        current = self._informers.replica_sets.store.get(replica_set.metadata.key)
         if current is None or current.metadata.uid != replica_set.metadata.uid:
             return
         status = replica_set_status(current, self._pods(current), failure=failure, now=self._now())
         await write_status(
-            self._client, self._mirrors.replica_sets, current, current.status, status
+            self._client, self._informers.replica_sets, current, current.status, status
         )
 
     def _is_waiting(self, key: Key) -> bool:
-        current = self._mirrors.replica_sets.store.get(key)
+        current = self._informers.replica_sets.store.get(key)
         return (
             current is not None and current.status.availableReplicas < current.status.readyReplicas
         )
 
     def _pods(self, replica_set: ReplicaSet) -> list[Pod]:
-        pods = self._mirrors.pods.store.by_index(BY_OWNER, replica_set.metadata.uid)
-        return [pod for pod in pods if pod.metadata.uid not in self._let_go]
+        pods = self._informers.pods.store.by_index(BY_OWNER, replica_set.metadata.uid)
+        return [pod for pod in pods if pod.metadata.uid not in self._deleted]
 
     def _on_replica_set(self, key: Key, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
         """Queue the ReplicaSet if its generation changed: its own status is no news."""
@@ -120,7 +120,7 @@ class ReplicaSets:
         if pod is None:
             return
         if new is None or new.is_ending:
-            self._let_go.discard(pod.metadata.uid)
+            self._deleted.discard(pod.metadata.uid)
         owner = pod.metadata.controller_owner
         if owner is not None and owner.kind == REPLICA_SETS.kind:
             self._queue.add(Key(key.namespace, owner.name))

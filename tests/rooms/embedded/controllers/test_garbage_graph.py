@@ -6,23 +6,25 @@ from gpuruntime.embedded.controllers.garbage_graph import (
     Delete,
     Disown,
     Graph,
+    GraphNode,
     Release,
-    Thing,
-    judge,
+    decide,
 )
 from gpuruntime.models.kubernetes.metadata import Key, OwnerReference
 
 KIND = ("v1", "ConfigMap")
 
 
-def thing(uid: str, *owners: str, blocks: bool = True, finalizers: tuple[str, ...] = ()) -> Thing:
+def node(
+    uid: str, *owners: str, blocks: bool = True, finalizers: tuple[str, ...] = ()
+) -> GraphNode:
     """One with finalizers is being deleted."""
     references = tuple(
         OwnerReference(apiVersion="v1", kind="ConfigMap", name=each, uid=each,
                        blockOwnerDeletion=blocks)
         for each in owners
     )  # fmt: skip
-    return Thing(
+    return GraphNode(
         kind=KIND,
         key=Key("default", uid),
         uid=uid,
@@ -32,75 +34,75 @@ def thing(uid: str, *owners: str, blocks: bool = True, finalizers: tuple[str, ..
     )
 
 
-def graph(*things: Thing) -> Graph:
+def graph(*nodes: GraphNode) -> Graph:
     made = Graph()
-    for each in things:
+    for each in nodes:
         made.put(each)
     return made
 
 
 def test_an_object_whose_owner_is_there_stays() -> None:
-    assert judge(graph(thing("owner"), thing("child", "owner")), "child").deeds == ()
+    assert decide(graph(node("owner"), node("child", "owner")), "child").actions == ()
 
 
 def test_a_missing_owner_is_looked_for_before_anything_is_deleted() -> None:
-    alone = graph(thing("child", "owner"))
-    judgement = judge(alone, "child")
-    assert judgement.deeds == ()
-    assert [each.uid for each in judgement.unseen] == ["owner"]
+    alone = graph(node("child", "owner"))
+    decision = decide(alone, "child")
+    assert decision.actions == ()
+    assert [each.uid for each in decision.unknown_owners] == ["owner"]
 
-    child = thing("child", "owner")
-    gone = judge(alone, "child", absent={"owner"})
-    assert gone.deeds == (Delete(thing=child, propagation="Background"),)
-    assert judge(alone, "child", present={"owner"}).deeds == ()
+    child = node("child", "owner")
+    gone = decide(alone, "child", absent={"owner"})
+    assert gone.actions == (Delete(node=child, propagation="Background"),)
+    assert decide(alone, "child", present={"owner"}).actions == ()
 
 
 def test_one_owner_that_stays_is_enough_and_the_others_are_taken_off() -> None:
-    child = thing("child", "a", "b")
-    judgement = judge(graph(thing("a"), child), "child", absent={"b"})
-    assert judgement.deeds == (Disown(thing=child, owner_uids=frozenset({"b"})),)
+    child = node("child", "a", "b")
+    decision = decide(graph(node("a"), child), "child", absent={"b"})
+    assert decision.actions == (Disown(node=child, owner_uids=frozenset({"b"})),)
 
 
 def test_the_dependents_of_an_owner_are_looked_at_when_it_goes() -> None:
-    made = graph(thing("owner"), thing("one", "owner"), thing("two", "owner"))
+    made = graph(node("owner"), node("one", "owner"), node("two", "owner"))
     assert made.remove("owner") == {"one", "two"}
 
 
 def test_an_owner_in_the_foreground_waits_for_those_that_block_it() -> None:
-    owner = thing("owner", finalizers=(FOREGROUND,))
-    child = thing("child", "owner")
-    made = graph(thing("owner"), child, thing("free", "owner", blocks=False))
+    owner = node("owner", finalizers=(FOREGROUND,))
+    child = node("child", "owner")
+    made = graph(node("owner"), child, node("free", "owner", blocks=False))
     assert made.put(owner) == {"owner", "child", "free"}
-    assert judge(made, "owner").deeds == ()
-    assert judge(made, "child").deeds == (Delete(thing=child, propagation="Background"),)
+    assert decide(made, "owner").actions == ()
+    assert decide(made, "child").actions == (Delete(node=child, propagation="Background"),)
 
     assert made.remove("child") == {"owner"}
-    assert judge(made, "owner").deeds == (Release(thing=owner, finalizer=FOREGROUND),)
+    assert decide(made, "owner").actions == (Release(node=owner, finalizer=FOREGROUND),)
 
 
 def test_a_dependent_with_dependents_goes_in_the_foreground_as_well() -> None:
-    middle = thing("middle", "owner")
-    made = graph(thing("owner", finalizers=(FOREGROUND,)), middle, thing("leaf", "middle"))
-    assert judge(made, "middle").deeds == (Delete(thing=middle, propagation="Foreground"),)
+    middle = node("middle", "owner")
+    made = graph(node("owner", finalizers=(FOREGROUND,)), middle, node("leaf", "middle"))
+    assert decide(made, "middle").actions == (Delete(node=middle, propagation="Foreground"),)
 
 
 def test_an_owner_that_orphans_lets_its_dependents_go_first() -> None:
-    owner, child = thing("owner", finalizers=(ORPHAN,)), thing("child", "owner")
+    owner, child = node("owner", finalizers=(ORPHAN,)), node("child", "owner")
     made = graph(owner, child)
-    assert judge(made, "owner").deeds == (Disown(thing=child, owner_uids=frozenset({"owner"})),)
-    assert judge(made, "child").deeds == ()
+    assert decide(made, "owner").actions == (Disown(node=child, owner_uids=frozenset({"owner"})),)
+    assert decide(made, "child").actions == ()
 
-    assert made.put(thing("child")) == {"owner"}
-    assert judge(made, "owner").deeds == (Release(thing=owner, finalizer=ORPHAN),)
+    assert made.put(node("child")) == {"owner"}
+    assert decide(made, "owner").actions == (Release(node=owner, finalizer=ORPHAN),)
 
 
 def test_what_is_being_deleted_already_is_not_deleted_again() -> None:
-    ending = thing("child", "owner", finalizers=("example.com/hold",))
-    assert judge(graph(ending), "child", absent={"owner"}).deeds == ()
+    ending = node("child", "owner", finalizers=("example.com/hold",))
+    assert decide(graph(ending), "child", absent={"owner"}).actions == ()
 
 
 def test_a_change_that_concerns_nobody_wakes_nobody() -> None:
-    made = graph(thing("owner"), thing("child", "owner"))
-    assert made.put(thing("child", "owner")) == set()
-    assert made.put(thing("lonely")) == set()
+    made = graph(node("owner"), node("child", "owner"))
+    assert made.put(node("child", "owner")) == set()
+    assert made.put(node("lonely")) == set()
     assert made.remove("unknown") == set()

@@ -1,7 +1,7 @@
 """Places and promises: what counts as taken, and for whom."""
 
 from gpuruntime.embedded.scheduler.assignments import Assignments
-from gpuruntime.embedded.scheduler.node_resources import Needs, NodeFacts, Seat
+from gpuruntime.embedded.scheduler.node_resources import Assignment, Needs, NodeFacts
 from tests.rooms.embedded.builders import node, pod
 
 
@@ -9,11 +9,11 @@ def needs(priority: int = 0) -> Needs:
     return Needs.of(pod(priority=priority))
 
 
-def seat(name: str, priority: int = 0) -> Seat:
-    return Seat.of(pod(name, priority=priority), needs(priority))
+def assignment(name: str, priority: int = 0) -> Assignment:
+    return Assignment.of(pod(name, priority=priority), needs(priority))
 
 
-def seating(*nodes: str) -> Assignments:
+def assignments(*nodes: str) -> Assignments:
     made = Assignments()
     for name in nodes:
         made.put_node(NodeFacts.of(node(name)))
@@ -21,35 +21,35 @@ def seating(*nodes: str) -> Assignments:
 
 
 def test_a_pod_takes_a_place_once_however_often_it_is_seen() -> None:
-    made = seating("n")
-    made.seat(seat("a"), "n")
-    made.seat(seat("a"), "n")
-    assert made.rooms["n"].used["pods"] == 1
-    assert made.unseat("uid-a")
-    assert not made.unseat("uid-a")
-    assert made.rooms["n"].used["pods"] == 0
+    made = assignments("n")
+    made.assign(assignment("a"), "n")
+    made.assign(assignment("a"), "n")
+    assert made.nodes["n"].used["pods"] == 1
+    assert made.unassign("uid-a")
+    assert not made.unassign("uid-a")
+    assert made.nodes["n"].used["pods"] == 0
 
 
 def test_a_pod_that_was_expected_elsewhere_sits_where_it_is() -> None:
-    made = seating("n", "m")
-    made.seat(seat("a"), "n")
-    made.seat(seat("a"), "m")
-    assert (made.rooms["n"].used["pods"], made.rooms["m"].used["pods"]) == (0, 1)
+    made = assignments("n", "m")
+    made.assign(assignment("a"), "n")
+    made.assign(assignment("a"), "m")
+    assert (made.nodes["n"].used["pods"], made.nodes["m"].used["pods"]) == (0, 1)
 
 
 def test_pods_sit_also_while_their_node_is_away() -> None:
-    made = seating()
-    made.seat(seat("a"), "n")
-    assert made.rooms == {}
+    made = assignments()
+    made.assign(assignment("a"), "n")
+    assert made.nodes == {}
     made.put_node(NodeFacts.of(node("n")))
-    assert made.rooms["n"].used["pods"] == 1
+    assert made.nodes["n"].used["pods"] == 1
     made.remove_node("n")
     made.put_node(NodeFacts.of(node("n")))
-    assert made.rooms["n"].used["pods"] == 1
+    assert made.nodes["n"].used["pods"] == 1
 
 
 def test_only_a_node_that_changes_is_news() -> None:
-    made = seating("n")
+    made = assignments("n")
     assert not made.put_node(NodeFacts.of(node("n")))
     assert made.put_node(NodeFacts.of(node("n", labels={"a": "b"})))
     made.remove_node("n")
@@ -57,8 +57,8 @@ def test_only_a_node_that_changes_is_news() -> None:
 
 
 def test_a_promise_holds_against_equals_and_lessers_but_not_for_its_own_pod() -> None:
-    made = seating("n")
-    made.promise(seat("first", priority=5), "n")
+    made = assignments("n")
+    made.nominate(assignment("first", priority=5), "n")
     assert made.reserved("uid-other", needs(5)).keys() == {"n"}
     assert made.reserved("uid-other", needs(0)).keys() == {"n"}
     assert made.reserved("uid-other", needs(6)) == {}
@@ -66,19 +66,19 @@ def test_a_promise_holds_against_equals_and_lessers_but_not_for_its_own_pod() ->
 
 
 def test_a_promise_moves_and_ends_with_the_seat() -> None:
-    made = seating("n", "m")
-    made.promise(seat("a"), "n")
-    made.promise(seat("a"), "m")
-    assert made.promised_to("uid-a") == "m"
+    made = assignments("n", "m")
+    made.nominate(assignment("a"), "n")
+    made.nominate(assignment("a"), "m")
+    assert made.nominated_node("uid-a") == "m"
     assert made.reserved("uid-other", needs()).keys() == {"m"}
-    made.seat(seat("a"), "m")
-    assert made.promised_to("uid-a") == ""
-    assert not made.break_promise("uid-a")
+    made.assign(assignment("a"), "m")
+    assert made.nominated_node("uid-a") == ""
+    assert not made.end_nomination("uid-a")
 
 
 def test_the_lesser_promises_of_a_node_are_those_below_a_priority() -> None:
-    made = seating("n", "m")
-    made.promise(seat("low", priority=1), "n")
-    made.promise(seat("high", priority=9), "n")
-    made.promise(seat("elsewhere", priority=1), "m")
-    assert [each.uid for each in made.lesser_promises("n", 9)] == ["uid-low"]
+    made = assignments("n", "m")
+    made.nominate(assignment("low", priority=1), "n")
+    made.nominate(assignment("high", priority=9), "n")
+    made.nominate(assignment("elsewhere", priority=1), "m")
+    assert [each.uid for each in made.lesser_nominations("n", 9)] == ["uid-low"]

@@ -6,12 +6,12 @@ from typing import Any
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.node_fit import obstacle
 from gpuruntime.embedded.scheduler.node_resources import (
+    Assignment,
     FreeResources,
     Needs,
     NodeFacts,
-    Seat,
-    with_seats,
-    without_seats,
+    with_assigned,
+    without_assigned,
 )
 from gpuruntime.embedded.scheduler.preemption import ALREADY, NEVER, Eviction, preempt
 from tests.rooms.embedded.builders import node, pod
@@ -23,15 +23,15 @@ def gpus(name: str, number: int, priority: int = 0, **members: Any) -> Pod:
     return pod(name, priority=priority, **spec)
 
 
-def seat(of: Pod) -> Seat:
-    return Seat.of(of, Needs.of(of))
+def assignment(of: Pod) -> Assignment:
+    return Assignment.of(of, Needs.of(of))
 
 
-def rooms(**pods: list[Pod]) -> dict[str, FreeResources]:
+def nodes(**pods: list[Pod]) -> dict[str, FreeResources]:
     made = {name: FreeResources(NodeFacts.of(node(name, gpu="8"))) for name in pods}
     for name, sitting in pods.items():
         for each in sitting:
-            made[name].put(seat(each))
+            made[name].put(assignment(each))
     return made
 
 
@@ -40,8 +40,12 @@ def outcome(of: Pod, among: dict[str, FreeResources], **options: Any) -> Evictio
     reserved = options.pop("reserved", {})
     found = {
         name: met
-        for name, room in among.items()
-        if (met := obstacle(needs, room.facts, with_seats(room.used, reserved.get(name, ()))))
+        for name, resources in among.items()
+        if (
+            met := obstacle(
+                needs, resources.facts, with_assigned(resources.used, reserved.get(name, ()))
+            )
+        )
     }
     return preempt(needs, among, found, reserved=reserved, **options)
 
@@ -53,7 +57,7 @@ def victims(of: Pod, among: dict[str, FreeResources], **options: Any) -> tuple[s
 
 
 def test_no_more_pods_leave_than_must() -> None:
-    full = rooms(n=[gpus("a", 4, -10), gpus("b", 2, -10), gpus("c", 2, -20)])
+    full = nodes(n=[gpus("a", 4, -10), gpus("b", 2, -10), gpus("c", 2, -20)])
     assert victims(gpus("new", 4), full) == ("n", ["b", "c"])
     assert victims(gpus("new", 1), full) == ("n", ["c"])
 
@@ -62,33 +66,33 @@ def test_of_equals_the_one_that_began_last_leaves() -> None:
     early = gpus("early", 4, status={"startTime": "2025-01-01T00:00:00Z"})
     late = gpus("late", 4, status={"startTime": "2025-01-01T00:00:01Z"})
     waiting = gpus("waiting", 4)
-    assert victims(gpus("new", 4, 1), rooms(n=[early, late]))[1] == ["late"]
-    assert victims(gpus("new", 4, 1), rooms(n=[early, waiting]))[1] == ["waiting"]
+    assert victims(gpus("new", 4, 1), nodes(n=[early, late]))[1] == ["late"]
+    assert victims(gpus("new", 4, 1), nodes(n=[early, waiting]))[1] == ["waiting"]
 
 
 def test_the_node_with_the_least_important_victims_is_chosen() -> None:
-    full = rooms(a=[gpus("x", 8, 5)], b=[gpus("y", 8, -10)], c=[gpus("z", 8, 0)])
+    full = nodes(a=[gpus("x", 8, 5)], b=[gpus("y", 8, -10)], c=[gpus("z", 8, 0)])
     assert victims(gpus("new", 8, 10), full) == ("b", ["y"])
 
 
 def test_of_equal_victims_fewer_are_chosen() -> None:
-    full = rooms(a=[gpus("x", 4, -10), gpus("y", 4, -10)], b=[gpus("z", 8, -10)])
+    full = nodes(a=[gpus("x", 4, -10), gpus("y", 4, -10)], b=[gpus("z", 8, -10)])
     assert victims(gpus("new", 8), full) == ("b", ["z"])
 
 
 def test_nobody_leaves_for_a_pod_that_never_preempts() -> None:
-    full = rooms(n=[gpus("a", 8, -10)])
+    full = nodes(n=[gpus("a", 8, -10)])
     assert outcome(gpus("new", 8, preemptionPolicy="Never"), full) == NEVER
 
 
 def test_equals_and_betters_are_never_victims() -> None:
-    assert outcome(gpus("new", 1), rooms(n=[gpus("a", 8)], m=[gpus("b", 8, 3)])) == (
+    assert outcome(gpus("new", 1), nodes(n=[gpus("a", 8)], m=[gpus("b", 8, 3)])) == (
         "0/2 nodes are available: 2 No preemption victims found for incoming pod."
     )
 
 
 def test_where_nothing_helps_it_is_said_for_each_node() -> None:
-    among = rooms(full=[gpus("a", 8, 5), gpus("b", 0, -1)], small=[])
+    among = nodes(full=[gpus("a", 8, 5), gpus("b", 0, -1)], small=[])
     among["small"] = FreeResources(NodeFacts.of(node("small", gpu="2")))
     assert outcome(gpus("new", 4), among) == (
         "0/2 nodes are available: 1 Insufficient gpu, 1 Preemption is not helpful for scheduling."
@@ -96,10 +100,10 @@ def test_where_nothing_helps_it_is_said_for_each_node() -> None:
 
 
 def test_a_promised_place_is_kept_from_others() -> None:
-    full = rooms(n=[gpus("a", 4, -10), gpus("b", 4, -10)])
-    promised = {"n": (seat(gpus("first", 4)),)}
-    assert victims(gpus("second", 4), full, reserved=promised) == ("n", ["a", "b"])
-    both = {"n": (seat(gpus("first", 8)),)}
+    full = nodes(n=[gpus("a", 4, -10), gpus("b", 4, -10)])
+    nominated = {"n": (assignment(gpus("first", 4)),)}
+    assert victims(gpus("second", 4), full, reserved=nominated) == ("n", ["a", "b"])
+    both = {"n": (assignment(gpus("first", 8)),)}
     assert outcome(gpus("second", 4), full, reserved=both) == (
         "0/1 nodes are available: 1 Insufficient gpu."
     )
@@ -109,7 +113,7 @@ def test_while_its_victims_are_leaving_a_pod_takes_no_others() -> None:
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     leaving = gpus("a", 8, -10, status={"conditions": [disrupted]},
                    metadata={"deletionTimestamp": "2025-01-01T00:00:30Z"})  # fmt: skip
-    full = rooms(n=[leaving], m=[gpus("b", 8, -10)])
+    full = nodes(n=[leaving], m=[gpus("b", 8, -10)])
     assert outcome(gpus("new", 8), full, nominated="n") == ALREADY
     assert isinstance(outcome(gpus("new", 8), full), Eviction)
 
@@ -120,17 +124,19 @@ def test_whoever_leaves_makes_just_enough_room(rng: random.Random) -> None:
             gpus(f"p{number}", rng.randint(1, 3), rng.choice([-10, 0, 5]))
             for number in range(rng.randint(0, 4))
         ]
-        among = rooms(n=sitting)
+        among = nodes(n=sitting)
         new = gpus("new", rng.randint(1, 8), rng.choice([0, 5, 10]))
-        room, needs = among["n"], Needs.of(new)
-        if obstacle(needs, room.facts, room.used) is None:
+        resources, needs = among["n"], Needs.of(new)
+        if obstacle(needs, resources.facts, resources.used) is None:
             continue
         found = outcome(new, among)
-        lower = [each for each in room.seats.values() if each.priority < needs.priority]
-        could_fit = obstacle(needs, room.facts, without_seats(room.used, lower)) is None
+        lower = [each for each in resources.assignments.values() if each.priority < needs.priority]
+        could_fit = (
+            obstacle(needs, resources.facts, without_assigned(resources.used, lower)) is None
+        )
         assert isinstance(found, Eviction) is could_fit
         if isinstance(found, Eviction):
-            left = without_seats(room.used, found.victims)
-            assert obstacle(needs, room.facts, left) is None
+            left = without_assigned(resources.used, found.victims)
+            assert obstacle(needs, resources.facts, left) is None
             for spared in found.victims:
-                assert obstacle(needs, room.facts, with_seats(left, [spared])) is not None
+                assert obstacle(needs, resources.facts, with_assigned(left, [spared])) is not None
