@@ -116,7 +116,7 @@ def in_markdown(text: str) -> Iterator[Fault]:
 
 
 def passages(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the prose of a document with its first line, without code blocks and link targets."""
+    """Yield the prose of a document with its first line, without code and link targets."""
     lines: list[str] = []
     first, is_code = 1, False
     for number, raw in enumerate([*text.splitlines(), ""], start=1):
