@@ -64,8 +64,8 @@ def node(session: nox.Session) -> None:
     for proof in ("real_cluster", "real_node", "real_file_server"):
         session.run("python", "-m", f"tests.proofs.{proof}.binaries")
     session.run("python", "-m", "tests.rooms.serverless.binaries")
-    session.run("python", "-m", "tests.proofs.real_node.stock_images")
-    enclosed = ("python", "-m", "tests.proofs.real_node.enclosure", "python", "-m")
+    session.run("python", "-m", "tests.proofs.real_node.images.preloaded")
+    enclosed = ("python", "-m", "tests.proofs.real_node.isolation.enclosure", "python", "-m")
     session.run(*enclosed, "pytest", "-m", "node", "tests/proofs/real_node", *session.posargs)
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from tests.proofs.real_cluster import binaries as control_plane_binaries
 from tests.proofs.real_cluster.controlplane import ControlPlane, Options, control_plane
-from tests.proofs.real_node import binaries, enclosure, pods, stock_images
+from tests.proofs.real_node import binaries, pods
+from tests.proofs.real_node.isolation import enclosure
+from tests.proofs.real_node.images import preloaded as stock_images
 from tests.proofs.real_node.configuration import Layout
 from tests.proofs.real_node.deployment import Deployment
 from tests.proofs.real_node.node import Node, node

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
-from tests.proofs.real_node.stock_images import BUSYBOX, PYTHON
+from tests.proofs.real_node.images.preloaded import BUSYBOX, PYTHON
 
 WAIT_SECONDS = 30.0
 

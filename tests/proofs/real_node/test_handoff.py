@@ -12,9 +12,9 @@ import pytest
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_node.deployment import INSTANCE, RESTS, STOCK, Deployment
-from tests.proofs.real_node.images import Image
+from tests.proofs.real_node.images.oci_archive import Image
 from tests.proofs.real_node.node import GPUS, Node
-from tests.proofs.real_node.stock_images import BUSYBOX, Images
+from tests.proofs.real_node.images.preloaded import BUSYBOX, Images
 
 pytestmark = pytest.mark.node
 

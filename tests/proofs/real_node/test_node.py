@@ -10,7 +10,7 @@ from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_node import pods
 from tests.proofs.real_node.node import Node
-from tests.proofs.real_node.stock_images import BUSYBOX
+from tests.proofs.real_node.images.preloaded import BUSYBOX
 
 pytestmark = pytest.mark.node
 

@@ -11,7 +11,7 @@ from tests.proofs.real_node.deployment import ADDRESS, INSTANCE, Deployment
 from tests.proofs.real_node.load import load
 from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.overlay import SYSTEM
-from tests.proofs.real_node.stock_images import PYTHON
+from tests.proofs.real_node.images.preloaded import PYTHON
 
 pytestmark = pytest.mark.node
 

@@ -14,7 +14,7 @@ from tests.eventually import eventually_blocking
 from tests.proofs.real_node import pods
 from tests.proofs.real_node.configuration import NAME
 from tests.proofs.real_node.deployment import ADDRESS, Deployment
-from tests.proofs.real_node.stock_images import BUSYBOX, PYTHON
+from tests.proofs.real_node.images.preloaded import BUSYBOX, PYTHON
 
 pytestmark = pytest.mark.node
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.real_node import cgroups, enclosure
-from tests.proofs.real_node.traces import FILES, Traces, differences
+from tests.proofs.real_node.isolation import cgroups
+from tests.proofs.real_node.isolation import enclosure
+from tests.proofs.real_node.isolation.traces import FILES, Traces, differences
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 BEFORE = {"mounts": frozenset({"/", "/proc"}), "rules": frozenset({"-A FORWARD"})}
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.real_node.containerfile import ContainerfileError, read
+from tests.proofs.real_node.images.containerfile import ContainerfileError, read
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 INSTALL = "pip install --no-cache-dir --no-compile"
 
 

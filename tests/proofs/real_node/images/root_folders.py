@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.proofs.real_cluster import binaries
-from tests.proofs.real_node.containerfile import Recipe
+from tests.proofs.real_node.images.containerfile import Recipe
 
 PREFIX = Path("usr/local")
 # What no program of an image asks for; together more than half of a Python.

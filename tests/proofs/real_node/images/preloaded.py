@@ -12,13 +12,15 @@ import attrs
 from gpuruntime.settings.schema import HelperSettings
 from tests.proofs.real_cluster import binaries as cache
 from tests.proofs.real_file_server import binaries as file_server
-from tests.proofs.real_node import binaries, containerfile, roots
+from tests.proofs.real_node import binaries
+from tests.proofs.real_node.images import root_folders
+from tests.proofs.real_node.images import containerfile
 from tests.proofs.real_node.configuration import PAUSE_IMAGE
-from tests.proofs.real_node.images import Image, pack
+from tests.proofs.real_node.images.oci_archive import Image, pack
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[4]
 CONTAINERFILE = PROJECT / "Containerfile"
-MAKERS = ("roots.py", "images.py", "stock_images.py", "containerfile.py")
+MAKERS = ("root_folders.py", "oci_archive.py", "preloaded.py", "containerfile.py")
 BUSYBOX = "docker.io/library/busybox:1.36"
 PYTHON = "docker.io/library/python:3.12"
 FILE_SERVER = HelperSettings().accessorImage
@@ -61,12 +63,12 @@ def find_or_make() -> Images:
 
 def _make(folder: Path, programs: Path, recipe: containerfile.Recipe) -> None:
     layers: dict[str, Callable[[Path], None]] = {
-        "pause": lambda root: roots.pause(root, programs),
-        "files": roots.files,
-        "busybox": roots.busybox,
-        "python": roots.python,
-        "file-server": lambda root: roots.file_server(root, file_server.find()),
-        "product": lambda root: roots.product(root, PROJECT, recipe),
+        "pause": lambda root: root_folders.pause(root, programs),
+        "files": root_folders.files,
+        "busybox": root_folders.busybox,
+        "python": root_folders.python,
+        "file-server": lambda root: root_folders.file_server(root, file_server.find()),
+        "product": lambda root: root_folders.product(root, PROJECT, recipe),
     }
     for name, fill in layers.items():
         fill(folder / name)

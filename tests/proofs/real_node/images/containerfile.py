@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.proofs.real_node.images import SEARCH_PATH
+from tests.proofs.real_node.images.oci_archive import SEARCH_PATH
 
 # The machine's own Python stands in for it.
 _BASE = re.compile(r"docker\.io/library/python:3\.\d+-slim")

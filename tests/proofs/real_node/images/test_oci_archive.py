@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.real_node.images import Image, pack
+from tests.proofs.real_node.images.oci_archive import Image, pack
 
 IMAGE = Image(
     name="docker.io/library/sample:1",
