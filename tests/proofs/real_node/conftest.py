@@ -8,10 +8,10 @@ import pytest
 from tests.proofs.real_cluster import binaries as control_plane_binaries
 from tests.proofs.real_cluster.controlplane import ControlPlane, Options, control_plane
 from tests.proofs.real_node import binaries, pods
-from tests.proofs.real_node.isolation import enclosure
-from tests.proofs.real_node.images import preloaded as stock_images
 from tests.proofs.real_node.configuration import Layout
 from tests.proofs.real_node.deployment import Deployment
+from tests.proofs.real_node.images import preloaded
+from tests.proofs.real_node.isolation import enclosure
 from tests.proofs.real_node.node import Node, node
 
 RUNNING = pytest.StashKey[Node]()
@@ -33,9 +33,9 @@ def place() -> Path:
 
 
 @pytest.fixture(scope="session")
-def images(place: Path) -> stock_images.Images:
+def images(place: Path) -> preloaded.Images:
     del place
-    return stock_images.find()
+    return preloaded.find()
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def plane(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Con
 def real_node(
     place: Path,
     plane: ControlPlane,
-    images: stock_images.Images,
+    images: preloaded.Images,
     tmp_path_factory: pytest.TempPathFactory,
     pytestconfig: pytest.Config,
 ) -> Iterator[Node]:

@@ -11,7 +11,7 @@ from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane, ControlPlaneError
 from tests.proofs.real_cluster.product import MANIFESTS
 from tests.proofs.real_node import overlay, pods
-from tests.proofs.real_node.caller import PatientCaller
+from tests.proofs.real_node.callers import RetryingCaller
 from tests.proofs.real_node.overlay import SYSTEM, Part
 
 INSTANCE = "runtime-instance"
@@ -31,7 +31,7 @@ class Deployment:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
-        self.caller = PatientCaller(ADDRESS)
+        self.caller = RetryingCaller(ADDRESS)
         self._folder = folder
 
     def apply(self, parts: Mapping[str, Part] = CONTROL_PLANE) -> None:

@@ -13,8 +13,8 @@ from gpuruntime.reconcilers.unit import status as unit_status
 from tests.eventually import equals, eventually_blocking
 from tests.proofs.real_node.deployment import INSTANCE, RESTS, Deployment
 from tests.proofs.real_node.images.oci_archive import Image
-from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.images.preloaded import BUSYBOX, PYTHON, Images
+from tests.proofs.real_node.node import Node
 
 pytestmark = pytest.mark.node
 

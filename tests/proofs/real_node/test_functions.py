@@ -14,12 +14,12 @@ import pytest
 from gpuruntime.bus.messages import Record, read
 from gpuruntime.models.kinds.invocations import State
 from tests.eventually import eventually_blocking
-from tests.proofs.real_node.isolation import enclosure
 from tests.proofs.real_node.configuration import POD_CIDR
 from tests.proofs.real_node.deployment import INSTANCE, MANAGER, Deployment
+from tests.proofs.real_node.images.preloaded import PRODUCT
+from tests.proofs.real_node.isolation import enclosure
 from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.overlay import SECRETS, Part
-from tests.proofs.real_node.images.preloaded import PRODUCT
 from tests.rooms.bus.broker import Broker, broker
 from tests.rooms.bus.identities import Identity, operated
 from tests.rooms.serverless.results.database import Database, Network, asking, database

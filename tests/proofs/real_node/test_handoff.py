@@ -13,8 +13,8 @@ import pytest
 from tests.eventually import eventually_blocking
 from tests.proofs.real_node.deployment import INSTANCE, RESTS, STOCK, Deployment
 from tests.proofs.real_node.images.oci_archive import Image
-from tests.proofs.real_node.node import GPUS, Node
 from tests.proofs.real_node.images.preloaded import BUSYBOX, Images
+from tests.proofs.real_node.node import GPUS, Node
 
 pytestmark = pytest.mark.node
 
@@ -43,7 +43,7 @@ def gpus_in_use(product: Deployment) -> int:
     return sum(int(one.get("nvidia.com/gpu", 0)) for one in limits)
 
 
-def claim_patiently(product: Deployment, name: str) -> None:
+def claim_retried(product: Deployment, name: str) -> None:
     body = {"operationID": f"unit-{name}", "name": name, "specName": "crowd.1"}
     wanted = {**body, "image": BUSYBOX, "template": RESTS}
     eventually_blocking(
@@ -78,7 +78,7 @@ def test_eight_claims_all_run_on_a_full_node(empty: Deployment) -> None:
     """A Pod of unclaimed stock may go first, and its unit is no stock until it has the seat."""
     empty.seed("crowd.1", GPUS, memory="64Mi", gpu=1)
     for number in range(GPUS):
-        claim_patiently(empty, f"crowd-{number}")
+        claim_retried(empty, f"crowd-{number}")
     for number in range(GPUS):
         empty.ready(f"crowd-{number}")
 

@@ -9,8 +9,8 @@ import pytest
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_node import pods
-from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.images.preloaded import BUSYBOX
+from tests.proofs.real_node.node import Node
 
 pytestmark = pytest.mark.node
 

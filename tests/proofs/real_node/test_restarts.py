@@ -7,11 +7,11 @@ import pytest
 
 from tests.eventually import eventually_blocking
 from tests.proofs.real_node import pods
+from tests.proofs.real_node.callers import calling_in_background
 from tests.proofs.real_node.deployment import ADDRESS, INSTANCE, Deployment
-from tests.proofs.real_node.load import load
+from tests.proofs.real_node.images.preloaded import PYTHON
 from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.overlay import SYSTEM
-from tests.proofs.real_node.images.preloaded import PYTHON
 
 pytestmark = pytest.mark.node
 
@@ -94,7 +94,7 @@ def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
 
 def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deployment) -> None:
     before = unharmed.plane.audit_size()
-    with load(ADDRESS, "killed") as running:
+    with calling_in_background(ADDRESS, "killed") as running:
         eventually_blocking(lambda: len(running.names), lambda count: count > 10)
         pod = unharmed.pods("api")[0]["metadata"]["name"]
         unharmed.plane.kubectl("delete", "pod", pod, "-n", SYSTEM, "--force", "--grace-period=0")
@@ -105,7 +105,7 @@ def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deploymen
 
 def test_a_rolling_update_fails_no_request(unharmed: Deployment) -> None:
     before = unharmed.plane.audit_size()
-    with load(ADDRESS, "rolled") as running:
+    with calling_in_background(ADDRESS, "rolled") as running:
         eventually_blocking(lambda: len(running.names), lambda count: count > 10)
         unharmed.plane.kubectl("rollout", "restart", "-n", SYSTEM, "deployment/gpuruntime-api")
         unharmed.wait_until_rolled_out()

@@ -12,10 +12,10 @@ from gpuruntime.models.kinds.invocations import State
 from tests.eventually import eventually, eventually_blocking
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import Installation, installation
-from tests.proofs.real_node.isolation import enclosure
 from tests.proofs.real_node.images.oci_archive import Image
-from tests.proofs.real_node.node import Node
 from tests.proofs.real_node.images.preloaded import Images
+from tests.proofs.real_node.isolation import enclosure
+from tests.proofs.real_node.node import Node
 from tests.rooms.bus.broker import FUNCTION, Broker, Bus, broker, bus
 from tests.rooms.worker.invocations import accept
 from tests.rooms.worker.workers import ended

@@ -13,9 +13,8 @@ from gpuruntime.settings.schema import HelperSettings
 from tests.proofs.real_cluster import binaries as cache
 from tests.proofs.real_file_server import binaries as file_server
 from tests.proofs.real_node import binaries
-from tests.proofs.real_node.images import root_folders
-from tests.proofs.real_node.images import containerfile
 from tests.proofs.real_node.configuration import PAUSE_IMAGE
+from tests.proofs.real_node.images import containerfile, root_folders
 from tests.proofs.real_node.images.oci_archive import Image, pack
 
 PROJECT = Path(__file__).parents[4]

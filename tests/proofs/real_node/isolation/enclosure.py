@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.proofs.real_cluster.keeper import die_with_parent
-from tests.proofs.real_node.isolation import traces
-from tests.proofs.real_node.isolation import cgroups
+from tests.proofs.real_node.isolation import cgroups, traces
 
 FOLDER = "GPURUNTIME_NODE_FOLDER"
 ADDRESS = "192.168.253.1"
@@ -111,7 +110,13 @@ def sweep(places: Path) -> None:
 def _enclosed(place: Path, command: Sequence[str]) -> int:
     """When we end, also when killed, the first process does: the kernel ends what it started."""
     unshare = ["unshare", *NAMESPACES, "--kill-child", "--propagation", "slave", "--"]
-    inside = [sys.executable, "-m", "tests.proofs.real_node.isolation.enclosure", "--inside", *command]
+    inside = [
+        sys.executable,
+        "-m",
+        "tests.proofs.real_node.isolation.enclosure",
+        "--inside",
+        *command,
+    ]
     # What anybody makes for a while goes with the place; logs of tests stay.
     environment = {
         **os.environ,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.real_node.isolation import cgroups
-from tests.proofs.real_node.isolation import enclosure
+from tests.proofs.real_node.isolation import cgroups, enclosure
 from tests.proofs.real_node.isolation.traces import FILES, Traces, differences
 
 ROOT = Path(__file__).parents[4]

@@ -1,0 +1,94 @@
+"""Callers of the api's Service that retry as the API asks them to."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import Any
+
+from tests.eventually import eventually_blocking
+from tests.proofs.real_cluster.product import WAIT_SECONDS, Answer, Caller
+
+# The outcome is unknown, or nobody was there: the same operation may be sent again.
+AGAIN = frozenset({429, 502, 503, 504})
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.05
+
+
+class RetryingCaller:
+    def __init__(self, address: str) -> None:
+        self._caller = Caller(address)
+
+    def get(self, path: str) -> Answer:
+        return _retried(lambda: self._caller.get(path))
+
+    def post(self, path: str, body: object) -> Answer:
+        return _retried(lambda: self._caller.post(path, body))
+
+    def put(self, path: str, body: object) -> Answer:
+        return _retried(lambda: self._caller.put(path, body))
+
+    def delete(self, path: str) -> Answer:
+        return _retried(lambda: self._caller.delete(path))
+
+    def until(
+        self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
+    ) -> Any:
+        """The data of the first answer for which it holds."""
+        answer = eventually_blocking(
+            lambda: self.get(path),
+            lambda answer: answer.status == 200 and holds(answer.data),
+            within_seconds=seconds,
+        )
+        return answer.data
+
+
+class BackgroundCaller:
+    """One pool without stock after the other; what went wrong is kept."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self.failures: list[str] = []
+        self.names: list[str] = []
+        self._caller = RetryingCaller(address)
+        self._name = name
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            name = f"{self._name}-{len(self.names)}"
+            pool = {"operationID": f"load-{name}", "name": name, "specName": "load.1"}
+            body = {**pool, "memory": "64Mi", "replicas": 0}
+            made = self._caller.post("/operator/stockpools", body)
+            if made.status not in (200, 202):
+                self.failures.append(f"{name}: {made.status} {made.document}")
+            self.names.append(name)
+            self._stop.wait(PAUSE_SECONDS)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+@contextmanager
+def calling_in_background(address: str, name: str) -> Iterator[BackgroundCaller]:
+    """Its last call has ended when the block is left."""
+    made = BackgroundCaller(address, name)
+    thread = threading.Thread(target=made.run, name=f"load {name}")
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+        thread.join()
+
+
+def _retried(send: Callable[[], Answer]) -> Answer:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            answer = send()
+        except (OSError, HTTPException) as error:  # refused, reset, or cut off within the answer
+            answer = Answer(503, {}, str(error))
+        if answer.status not in AGAIN or time.monotonic() > deadline:
+            return answer
+        time.sleep(min(float(answer.headers.get("retry-after", "0.2")), 1.0))
