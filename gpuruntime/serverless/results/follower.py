@@ -5,6 +5,8 @@ broker brings it again, to this replica or another. Nothing is scanned, and noth
 """
 
 import asyncio
+import base64
+import binascii
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
@@ -25,7 +27,7 @@ from gpuruntime.bus.errors import (
     UnavailableError,
 )
 from gpuruntime.bus.jetstream import JetStream
-from gpuruntime.bus.messages import Record, read
+from gpuruntime.bus.messages import Invocation, Record, read
 from gpuruntime.bus.names import RESULTS, Names
 from gpuruntime.bus.provisioning import declare_consumer
 from gpuruntime.bus.pull import Pull, PullOptions
@@ -33,7 +35,6 @@ from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.bus.streams import results_declaration
 from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.meter import Meter
-from gpuruntime.serverless.cleanup.queued_messages import discard_message
 from gpuruntime.serverless.results.expiry import Expire, Keep, Wait, due
 from gpuruntime.serverless.results.store_state import StoreState
 
@@ -220,7 +221,7 @@ class Results:
             invocation=record.invocationID,
             was=seen.record.state.value,
         )
-        await discard_message(self._jetstream, self._names, seen.record)
+        await _discard_message(self._jetstream, self._names, seen.record)
 
     async def _ack(self, delivery: Delivery) -> None:
         """One that is lost brings the record again, which changes nothing."""
@@ -265,3 +266,29 @@ class Results:
             log.warning("consumer of records not usable", reason=problem)
         self._problem = problem
         self._pull.wake()
+
+
+async def _discard_message(jetstream: JetStream, names: Names, ended: Record) -> None:
+    """Best effort: one that stays falls at the worker, and its time there ends with its life.
+
+    The record of a running invocation names its message. A stream that was made anew has given
+    that number to another one, so that it is looked at first.
+    """
+    if not ended.sequence:
+        return
+    with suppress(BusError):
+        told = await jetstream.call(f"STREAM.MSG.GET.{names.invocations}", {"seq": ended.sequence})
+        if _is_message_of(told.get("message"), names, ended):
+            await jetstream.delete(names.invocations, ended.sequence)
+
+
+def _is_message_of(message: object, names: Names, ended: Record) -> bool:
+    if not isinstance(message, dict):
+        return False
+    if message.get("subject") != names.invoke(ended.serverlessRequestID):
+        return False
+    try:
+        invocation = read(base64.b64decode(str(message.get("data", ""))), Invocation)
+    except (MalformedMessageError, binascii.Error):
+        return False
+    return invocation.invocationID == ended.invocationID and invocation.series == ended.series
