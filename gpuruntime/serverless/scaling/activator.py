@@ -21,9 +21,7 @@ from gpuruntime.operations.context import OperationContext
 from gpuruntime.operations.lookup.caches import FUNCTION
 from gpuruntime.operations.units import Units
 from gpuruntime.serverless.broker import BrokerLink
-from gpuruntime.serverless.cleanup.orphans import Orphans
-from gpuruntime.serverless.cleanup.takeovers import Takeovers
-from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
+from gpuruntime.serverless.orphans import Orphans, Takeovers, UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats, uids_in
 from gpuruntime.serverless.scaling.queue_depths import DepthPoller, Depths

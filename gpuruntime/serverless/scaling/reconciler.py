@@ -21,8 +21,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.operations.errors import OperationsError
 from gpuruntime.operations.lookup.caches import FREE, FUNCTION, WORKER_OF, Cache
 from gpuruntime.operations.lookup.repository import owner_of
-from gpuruntime.serverless.cleanup.takeovers import Takeovers
-from gpuruntime.serverless.cleanup.undeclared_functions import UndeclaredFunctions
+from gpuruntime.serverless.orphans import Takeovers, UndeclaredFunctions
 from gpuruntime.serverless.scaling.consumers import Consumers
 from gpuruntime.serverless.scaling.heartbeats import Heartbeats
 from gpuruntime.serverless.scaling.history import FunctionHistory

@@ -20,7 +20,7 @@ FUNCTIONS: Final = (
     ),
     Mutation(
         "what was sent to another unit's function never ends",
-        "gpuruntime.serverless.cleanup.takeovers",
+        "gpuruntime.serverless.orphans",
         "        if walk.is_over or depth is None:\n",
         "        if True:\n",
     ),
@@ -50,7 +50,7 @@ FUNCTIONS: Final = (
     ),
     Mutation(
         "the consumer outlives its function",
-        "gpuruntime.serverless.cleanup.undeclared_functions",
+        "gpuruntime.serverless.orphans",
         "        await self.consumers.remove(function)\n",
         "",
     ),

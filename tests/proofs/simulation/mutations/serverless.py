@@ -296,14 +296,14 @@ INVOCATIONS: Final = (
     ),
     Mutation(
         "what runs ends with its function although its worker is there",
-        "gpuruntime.serverless.cleanup.orphans",
+        "gpuruntime.serverless.orphans",
         "        if has_workers and stored.record.state is State.RUNNING:",
         "        if False:",
-        "tests/rooms/serverless/cleanup/test_orphans.py",
+        "tests/rooms/serverless/test_orphans.py",
     ),
     Mutation(
         "invocations of a function that is gone are left",
-        "gpuruntime.serverless.cleanup.undeclared_functions",
+        "gpuruntime.serverless.orphans",
         "        if not await self.orphans.end(function, has_workers=has_workers):\n"
         "            return Result(requeue_after_seconds=AGAIN_SECONDS)\n",
         "",
@@ -311,7 +311,7 @@ INVOCATIONS: Final = (
     ),
     Mutation(
         "a function is taken for gone by the cache alone",
-        "gpuruntime.serverless.cleanup.undeclared_functions",
+        "gpuruntime.serverless.orphans",
         "                await self.catch_up()\n",
         "                pass\n",
         f"{ACTIVATOR}::test_a_function_that_was_not_heard_of_yet_keeps_its_invocations",

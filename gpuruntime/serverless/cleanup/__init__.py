@@ -1,1 +1,0 @@
-"""Ends what nobody will run: invocations whose function is gone or taken over."""

@@ -1,0 +1,285 @@
+"""Invocations of a function that nobody declares any more: they end, and say why."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final
+
+import attrs
+import structlog
+
+from gpuruntime.bus.errors import BusError, MalformedMessageError, MissingError
+from gpuruntime.bus.jetstream import JetStream, StoredMessage
+from gpuruntime.bus.messages import Invocation, Record, read_invocation
+from gpuruntime.bus.names import Names
+from gpuruntime.bus.records import ConflictError, Records
+from gpuruntime.controller.controller import DONE, Result
+from gpuruntime.meter import Meter, NullMeter
+from gpuruntime.models.kinds.invocations import FailureClass, State
+from gpuruntime.models.kinds.units import GPUUnit
+from gpuruntime.operations.lookup.caches import FUNCTION, Cache
+from gpuruntime.serverless.scaling.consumers import Consumers
+from gpuruntime.serverless.scaling.heartbeats import Heartbeats
+from gpuruntime.serverless.scaling.queue_depths import DepthPoller
+from gpuruntime.serverless.scaling.workers import SERVING
+
+log = structlog.get_logger()
+
+# At one go; what is left then is looked at again.
+MOST_AT_ONCE: Final = 500
+# What runs at workers of an earlier declarer is theirs to end, and the broker may be away.
+AGAIN_SECONDS: Final = 5.0
+CATCH_UP_SECONDS: Final = 30.0
+REASON: Final = "the unit that declared the function is gone"
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class QueueScan:
+    """What was looked at of a queue: `after` is the last message, None at the queue's end."""
+
+    after: int | None
+    is_clear: bool
+
+
+class Orphans:
+    """Ends and messages are written as workers do it: only over the record that was seen."""
+
+    def __init__(
+        self,
+        jetstream: JetStream,
+        records: Records,
+        names: Names,
+        *,
+        retention_seconds: float,
+        now: Callable[[], datetime],
+        meter: Meter = NullMeter(),
+    ) -> None:
+        self._jetstream = jetstream
+        self._records = records
+        self._names = names
+        self._retention_seconds = retention_seconds
+        self._now = now
+        self._meter = meter
+
+    async def end(self, function: str, *, has_workers: bool) -> bool:
+        """Whether nothing of it is left. While workers end, what runs is theirs to end.
+
+        Raises BusError.
+        """
+        looked = await self._walk(function, lambda _: True, after=0, has_workers=has_workers)
+        return looked.after is None and looked.is_clear
+
+    async def end_of_others(
+        self, function: str, declarer: str, *, after: int, has_workers: bool
+    ) -> QueueScan:
+        """What was not accepted for this declarer, as above; all else is left as it is.
+
+        Raises BusError.
+        """
+
+        def is_meant(message: StoredMessage) -> bool:
+            return _is_of_another(message, function, declarer)
+
+        return await self._walk(function, is_meant, after=after, has_workers=has_workers)
+
+    async def _walk(
+        self,
+        function: str,
+        is_meant: Callable[[StoredMessage], bool],
+        *,
+        after: int,
+        has_workers: bool,
+    ) -> QueueScan:
+        is_clear = True
+        for _ in range(MOST_AT_ONCE):
+            message = await self._jetstream.following(
+                self._names.invocations, self._names.invoke(function), after=after
+            )
+            if message is None:
+                return QueueScan(after=None, is_clear=is_clear)
+            after = message.sequence
+            if not is_meant(message):
+                continue
+            if await self._end(function, message, has_workers=has_workers):
+                await self._discard(message)
+            else:
+                is_clear = False
+        return QueueScan(after=after, is_clear=is_clear)
+
+    async def _end(self, function: str, message: StoredMessage, *, has_workers: bool) -> bool:
+        """Whether the message is of no more use."""
+        try:
+            invocation = read_invocation(message.data, function=function)
+        except MalformedMessageError as error:
+            log.warning("message of no function dropped", function=function, reason=str(error))
+            return True
+        stored = await self._records.read_latest(function, invocation.invocationID)
+        if stored is None or not _is_open(stored.record, invocation):
+            return True
+        if has_workers and stored.record.state is State.RUNNING:
+            return False
+        try:
+            await self._records.write(
+                _ended(stored.record, self._now()),
+                expected=stored.revision,
+                ttl_seconds=self._retention_seconds,
+            )
+        except ConflictError:
+            return False
+        self._meter.count("serverless_orphans_total")
+        return True
+
+    async def _discard(self, message: StoredMessage) -> None:
+        try:
+            await self._jetstream.delete(self._names.invocations, message.sequence)
+        except MissingError:
+            return
+
+
+@attrs.define(kw_only=True, slots=True)
+class _Walk:
+    """Through the queue of one function, for one declarer, after so much was met."""
+
+    declarer: str
+    met: int
+    after: int = 0
+    is_clear: bool = True
+    is_over: bool = False
+
+
+class Takeovers:
+    """What was accepted for an earlier declarer of a function: it ends when another takes over.
+
+    A name that was free may be another tenant's by now. Workers give back what is not their
+    declarer's, so that nobody after it is given what it was sent; here it ends as it would have
+    without a successor. It is looked for when a declarer is new to this process, and whenever a
+    worker says that it has met some.
+    """
+
+    def __init__(self, units: Cache[GPUUnit], orphans: Orphans, beats: Heartbeats) -> None:
+        self._units = units
+        self._orphans = orphans
+        self._beats = beats
+        self._walks: dict[str, _Walk] = {}
+
+    async def look(self, function: str, declarer: str, *, depth: int | None) -> float | None:
+        """When to look again; None while there is nothing to end. Costs nothing where it ended.
+
+        `depth` None: nobody knows what is queued; somebody will look again once it is known.
+        """
+        walk = self._walk(function, declarer)
+        if walk.is_over or depth is None:
+            return None
+        if not depth:
+            walk.is_over = True
+            return None
+        try:
+            return await self._go_on(function, walk)
+        except BusError as error:
+            log.warning("invocations of an earlier declarer stay for now", reason=str(error))
+            return AGAIN_SECONDS
+
+    def forget(self, function: str) -> None:
+        """Nobody declares it."""
+        self._walks.pop(function, None)
+
+    def _walk(self, function: str, declarer: str) -> _Walk:
+        walk, met = self._walks.get(function), self._beats.foreign(function)
+        if walk is None or walk.declarer != declarer or walk.met < met:
+            walk = self._walks[function] = _Walk(declarer=declarer, met=met)
+        walk.met = met
+        return walk
+
+    async def _go_on(self, function: str, walk: _Walk) -> float | None:
+        stretch = await self._orphans.end_of_others(
+            function, walk.declarer, after=walk.after, has_workers=self._has_others(function, walk)
+        )
+        walk.is_clear = walk.is_clear and stretch.is_clear
+        if stretch.after is not None:
+            walk.after = stretch.after
+            return 0.0
+        walk.is_over = walk.is_clear
+        walk.after, walk.is_clear = 0, True
+        return None if walk.is_over else AGAIN_SECONDS
+
+    def _has_others(self, function: str, walk: _Walk) -> bool:
+        serving = self._units.store.by_index(SERVING, function)
+        return any(_maker_of(each) != walk.declarer for each in serving)
+
+
+@attrs.frozen(kw_only=True, slots=True)
+class UndeclaredFunctions:
+    """Only what the cluster itself shows to be gone, after a while, is taken for gone.
+
+    `grace_seconds`: a template that was just made may not have come to this process yet.
+    """
+
+    units: Cache[GPUUnit]
+    readings: DepthPoller
+    consumers: Consumers
+    orphans: Orphans
+    catch_up: Callable[[], Awaitable[None]]
+    grace_seconds: float
+    # Since when nobody declares it, as seen here; loop time.
+    since: dict[str, float] = attrs.field(factory=dict)
+
+    async def reconcile(self, function: str) -> Result:
+        now = asyncio.get_running_loop().time()
+        left = self.since.setdefault(function, now) + self.grace_seconds - now
+        if left > 0:
+            return Result(requeue_after_seconds=left)
+        if self.readings.of(function) is None or not await self._is_gone(function):
+            return Result(requeue_after_seconds=AGAIN_SECONDS)
+        try:
+            return await self._end(function)
+        except BusError as error:
+            log.warning("invocations without a function stay for now", reason=str(error))
+            return Result(requeue_after_seconds=AGAIN_SECONDS)
+
+    def forget(self, function: str) -> None:
+        """Somebody declares it."""
+        self.since.pop(function, None)
+
+    async def _is_gone(self, function: str) -> bool:
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self.catch_up()
+        except TimeoutError:
+            return False
+        return not self.units.store.by_index(FUNCTION, function)
+
+    async def _end(self, function: str) -> Result:
+        has_workers = bool(self.units.store.by_index(SERVING, function))
+        if not await self.orphans.end(function, has_workers=has_workers):
+            return Result(requeue_after_seconds=AGAIN_SECONDS)
+        await self.consumers.remove(function)
+        self.forget(function)
+        return DONE
+
+
+def _is_of_another(message: StoredMessage, function: str, declarer: str) -> bool:
+    """What cannot be read is for the workers to bury."""
+    try:
+        invocation = read_invocation(message.data, function=function)
+    except MalformedMessageError:
+        return False
+    return invocation.declarer not in ("", declarer)
+
+
+def _is_open(record: Record, invocation: Invocation) -> bool:
+    return not record.state.is_terminal and record.series == invocation.series
+
+
+def _ended(record: Record, now: datetime) -> Record:
+    return attrs.evolve(
+        record,
+        state=State.FAILED,
+        failureClass=FailureClass.NO_WORKER_TEMPLATE,
+        error=REASON,
+        completedAt=now,
+    )
+
+
+def _maker_of(worker: GPUUnit) -> str:
+    made_by = worker.spec.serverless.workerOf if worker.spec.serverless else None
+    return made_by.uid if made_by else ""
