@@ -1,1 +1,1 @@
-"""Simulated nodes: a kubelet whose containers only pass the time."""
+"""Simulated nodes: a kubelet whose containers only follow the clock."""

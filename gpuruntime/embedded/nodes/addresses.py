@@ -1,4 +1,4 @@
-"""Addresses for nodes and Pods: given in order, and given again only when all others were."""
+"""Addresses of nodes and Pods, assigned in order; a returned one is reused as late as possible."""
 
 from collections import deque
 from typing import Final
@@ -9,7 +9,7 @@ _MOST: Final = 256 * 254
 
 
 class Addresses:
-    """The same calls give the same addresses."""
+    """Addresses of nodes and Pods; the same calls return the same addresses."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
@@ -23,13 +23,13 @@ class Addresses:
         return self._nodes[name]
 
     def take(self, uid: str) -> str:
-        """A Pod keeps the address that it was given first."""
+        """Return the Pod's address; it keeps the first one that it got."""
         if uid not in self._taken:
             self._taken[uid] = self._next()
         return self._taken[uid]
 
     def give_back(self, uid: str) -> None:
-        """Does nothing for whoever has none."""
+        """Release the Pod's address; do nothing if it has none."""
         address = self._taken.pop(uid, None)
         if address is not None:
             self._returned.append(address)
@@ -42,6 +42,6 @@ class Addresses:
 
 
 def _address(network: str, number: int) -> str:
-    """Neither the network's own address nor that of its broadcasts."""
+    """Return an address of the network, skipping its own and its broadcast address."""
     third, last = divmod(number, 254)
     return f"{network}.{third}.{last + 1}"

@@ -1,7 +1,7 @@
-"""How a simulated container goes from waiting to running to its end: stages along the clock.
+"""The timeline of a simulated container: stages from waiting to running to its end.
 
-Offsets are seconds since the kubelet took the Pod. A course is a function of the Pod and the pace
-alone, so any moment of it can be told without having watched what came before.
+Offsets are seconds since the kubelet took the Pod. A timeline depends only on the Pod and the
+pace, so the stage at any moment can be computed without the earlier ones.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Ended:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Stage:
-    """From this offset on; the last end is that of the run before."""
+    """A stage from this offset on; `last_end` is the end of the previous run."""
 
     at: float
     state: Waits | Runs | Ended
@@ -52,7 +52,7 @@ class Stage:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Plot:
-    """One container of a Pod that begins at an offset."""
+    """A container of a Pod, and the offset at which it starts."""
 
     pod: Pod
     container: Container
@@ -70,7 +70,7 @@ class Plot:
 
     @property
     def ends_at(self) -> float:
-        """When the next init container may begin; never, if this one never lets it."""
+        """Return when the next init container may start, or NEVER."""
         failure = self.failure
         if failure and (failure.fault is not Fault.CRASH or failure.exit_code):
             return NEVER
@@ -80,7 +80,7 @@ class Plot:
 
 
 def policy_of(pod: Pod, container: Container, *, is_init: bool) -> str:
-    """A sidecar always runs; any other init container only has to end well."""
+    """Return the restart policy; an init container, unless a sidecar, only has to succeed once."""
     policy = container.restartPolicy or pod.spec.restartPolicy
     ends = is_init and not container.restartPolicy
     return "OnFailure" if ends and policy == "Always" else policy
@@ -91,7 +91,7 @@ def comes_again(policy: str, exit_code: int) -> bool:
 
 
 def stages(plot: Plot) -> Iterator[Stage]:
-    """The first is at zero; they do not end for a container that keeps failing."""
+    """Yield the stages; the first is at zero, and a container that keeps failing has no last."""
     is_alone = not plot.pod.spec.initContainers
     yield Stage(at=0.0, state=Waits("ContainerCreating" if is_alone else "PodInitializing"))
     if plot.begins_at == NEVER:
@@ -107,7 +107,7 @@ def stages(plot: Plot) -> Iterator[Stage]:
 
 
 def reached(plot: Plot, offset: float) -> tuple[list[Stage], float]:
-    """All stages until then, the present one last, and the offset of the next one."""
+    """Return all stages up to the offset, the current one last, and the offset of the next one."""
     passed: list[Stage] = []
     for stage in stages(plot):
         if stage.at > offset:
@@ -161,7 +161,7 @@ def _running(plot: Plot, failure: Failure | None) -> Iterator[Stage]:
             return
         last_end = end
         settled_at = end.at + plot.pace.settle_seconds
-        if not restarts:  # the first restart comes without a back-off
+        if not restarts:  # the first restart has no back-off
             at = settled_at
             continue
         delay = next(delays)
@@ -172,7 +172,7 @@ def _running(plot: Plot, failure: Failure | None) -> Iterator[Stage]:
 def _run(
     plot: Plot, failure: Failure | None, at: float, restarts: int, last_end: Ended | None
 ) -> Iterator[Stage]:
-    """One start, until it becomes ready."""
+    """Yield the stages of one run until the container is ready."""
     name, image = plot.container.name, plot.container.image
     is_never_ready = failure is not None and failure.fault is Fault.NEVER_READY
     is_probed = plot.container.readinessProbe is not None
@@ -193,7 +193,7 @@ def _run(
 
 
 def _end(plot: Plot, failure: Failure | None, began_at: float) -> Ended | None:
-    """None for a container that runs until its Pod is deleted."""
+    """Return the end of a run, or None if the container runs until its Pod is deleted."""
     crash = failure if failure and failure.fault is Fault.CRASH else None
     if crash is None and plot.policy == "Always":
         return None
@@ -230,7 +230,7 @@ def _full_name(pod: Pod) -> str:
 
 
 def backoffs() -> Iterator[int]:
-    """Seconds; the first restart comes without one."""
+    """Yield the back-offs in seconds, from the second restart on."""
     delay = FIRST_BACKOFF_SECONDS
     while True:
         yield delay
@@ -238,6 +238,6 @@ def backoffs() -> Iterator[int]:
 
 
 def _duration(seconds: int) -> str:
-    """As Go prints it: 40s, 1m20s, 5m0s."""
+    """Return the duration as Go prints it: 40s, 1m20s, 5m0s."""
     minutes, rest = divmod(seconds, 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,13 +1,13 @@
-"""What a simulated container does, and how a Pod asks for a failure.
+"""Behaviour of simulated containers, and how a Pod requests a failure.
 
-No process runs for a simulated Pod: its containers start, become ready and end by the clock. One
-with restart policy Always runs until it is deleted, any other one ends well after `run-seconds`.
-A failure is asked for with an annotation on the Pod,
+A simulated Pod has no processes: its containers start, become ready and end by the clock. A
+container with restart policy Always runs until it is deleted; any other one succeeds after
+`run-seconds`. An annotation on the Pod requests a failure,
 
     simulate.runtime.lokiwager.io/fail: crash=3: disk is full
 
-or, where a Pod's annotations are out of reach, with the variable SIMULATE_FAIL in the environment
-of the container that shall fail. Either says one of
+or, if the Pod's annotations cannot be set, the variable SIMULATE_FAIL in the environment of the
+container that shall fail. The value is one of
 
     image-pull[: words]    ErrImagePull and ImagePullBackOff, for ever
     config-error[: words]  CreateContainerConfigError, for ever
@@ -56,19 +56,19 @@ class Failure:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Pace:
-    """How long things take."""
+    """Durations of simulated containers, in seconds."""
 
     start_seconds: float = 0.2
     init_seconds: float = 0.1
     ready_seconds: float = 0.3
     run_seconds: float = 1.0
     stop_seconds: float = 0.1
-    # How long a failure shows itself before the kubelet calls it a back-off.
+    # The time from a failure until the kubelet reports a back-off.
     settle_seconds: float = 0.5
 
 
 def failure_of(pod: Pod, container: Container) -> Failure | None:
-    """What is asked for and cannot be understood is a failure as well, and says so."""
+    """Return the requested failure, or None; an invalid request is a failure that says so."""
     asked = _environment(container).get(FAIL_VARIABLE, "")
     if asked:
         return _parsed(asked, f"variable {FAIL_VARIABLE}")

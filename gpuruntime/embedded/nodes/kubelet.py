@@ -1,4 +1,4 @@
-"""The kubelet of all simulated nodes: Pods assigned to them live and end by the clock."""
+"""The kubelet of all simulated nodes: Pods assigned to them start, run and end by the clock."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ WORKERS: Final = 4
 
 @attrs.define(slots=True)
 class _Charge:
-    """A Pod in the kubelet's hands; the moments are the loop's."""
+    """A Pod that the kubelet runs; moments are the loop's."""
 
     uid: str
     life: Life
@@ -101,7 +101,7 @@ class Kubelet:
         return DONE if looks.next_at == NEVER else Result(looks.next_at - offset)
 
     async def _end(self, pod: Pod, charge: _Charge) -> Result:
-        """Within the Pod's grace; what still holds it after that is not the kubelet's."""
+        """Stop the Pod within its grace period; finalizers may keep the object longer."""
         now = asyncio.get_running_loop().time()
         grace = pod.metadata.deletionGracePeriodSeconds or 0
         if charge.stops_at is None:
@@ -152,13 +152,13 @@ class Kubelet:
         self._events.note(pod, note, field_path=f"spec.{field}{{{container.name}}}")
 
     def _on_node(self, key: Key, old: Node | None, new: Node | None) -> None:
-        """Nobody looks after the Pods of a node that is gone."""
+        """Queue the node's Pods: a node that appeared or disappeared changes who runs them."""
         if old is None or new is None:
             for pod in self._pods.store.by_index(BY_NODE, key):
                 self._queue.add(pod.metadata.key)
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """What it wrote itself is no news to it."""
+        """Queue the Pod, unless the kubelet's own write changed it."""
         if old is None or new is None or _is_news(old, new):
             self._queue.add(key)
 

@@ -1,4 +1,4 @@
-"""A Pod's status at a moment of its life, as a kubelet reports it of simulated containers."""
+"""The status of a simulated Pod at a given moment, as a kubelet reports it."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -33,13 +33,13 @@ SIMULATED: Final = "simulated: the containers of this Pod run by the clock, with
 # SIGTERM, as it ends a process that does not handle it.
 TERMINATED: Final = 143
 
-# A moment that is nearer than this has come: timers may be early by the clock's resolution.
+# Timers may fire early by the clock's resolution, so a moment this near counts as reached.
 TOLERANCE_SECONDS: Final = 1e-4
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Life:
-    """When the kubelet took the Pod, by the wall, and where it lives."""
+    """When the kubelet took the Pod, by wall clock, and the Pod's addresses."""
 
     began_at: datetime
     host_ip: str
@@ -49,7 +49,9 @@ class Life:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Appearance:
-    """How the Pod looks now, what was to be noted by now and when, and when it looks different."""
+    """The Pod's status, all notes due so far with their offsets, and the offset of the next
+    change.
+    """
 
     status: PodStatus
     notes: tuple[tuple[float, Container, Note], ...]
@@ -57,7 +59,7 @@ class Appearance:
 
 
 def appearance(pod: Pod, life: Life, offset: float, *, now: datetime) -> Appearance:
-    """The offset is in seconds since the life began."""
+    """Return the status at an offset, in seconds since the kubelet took the Pod."""
     due = offset + TOLERANCE_SECONDS
     plots = list(_plots(pod, life.pace))
     courses = [reached(plot, due) for plot in plots]
@@ -81,7 +83,7 @@ def appearance(pod: Pod, life: Life, offset: float, *, now: datetime) -> Appeara
 
 
 def ended(pod: Pod, *, now: datetime) -> PodStatus:
-    """What is left of a Pod that was told to end: every container terminated, nothing ready."""
+    """Return the status of a stopped Pod: every container terminated, none ready."""
     inits = tuple(_stopped(each, now) for each in pod.status.initContainerStatuses)
     mains = tuple(_stopped(each, now) for each in pod.status.containerStatuses)
     phase = _final_phase(mains)
@@ -92,7 +94,7 @@ def ended(pod: Pod, *, now: datetime) -> PodStatus:
 
 
 def _plots(pod: Pod, pace: Pace) -> Iterator[Plot]:
-    """Init containers one after the other, then the main ones all at once."""
+    """Yield the containers with their starts: init containers one by one, then all main ones."""
     begins_at = pace.start_seconds
     for container in pod.spec.initContainers:
         plot = Plot(pod=pod, container=container, begins_at=begins_at, pace=pace, is_init=True)
@@ -122,7 +124,7 @@ def _shown(plot: Plot, stage: Stage, life: Life) -> ContainerStatus:
 
 
 def _is_ready(plot: Plot, state: Waits | Runs | Ended) -> bool:
-    """An init container is ready once it has ended well, a sidecar while it runs."""
+    """Return whether it is ready: an init container after success, a sidecar while it runs."""
     match state:
         case Runs():
             return state.is_ready and (not plot.is_init or plot.policy == "Always")
@@ -171,7 +173,7 @@ def pod_status(
     now: datetime,
     words: str,
 ) -> PodStatus:
-    """The words say what runs, if anything does."""
+    """Return the Pod's status; `words` becomes its message."""
     pod_ip = life.pod_ip if has_sandbox else ""
     status = PodStatus(
         phase=_phase(pod, inits, mains),
@@ -261,7 +263,7 @@ def _readiness(status: PodStatus, sidecars: set[str]) -> Iterator[Condition]:
 
 
 def _stopped(container: ContainerStatus, now: datetime) -> ContainerStatus:
-    """One that never ran ends without a run."""
+    """Return the container as terminated; if it never ran, without a start time."""
     if container.state.terminated:
         return attrs.evolve(container, ready=False, started=False)
     running = container.state.running

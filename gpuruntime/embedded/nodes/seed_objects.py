@@ -1,4 +1,4 @@
-"""What an embedded cluster is furnished with: simulated nodes, and classes of storage."""
+"""Objects that an embedded cluster creates at its start: simulated nodes and storage classes."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,7 +22,7 @@ KUBELET_VERSION: Final = "v1.34.0-simulated"
 
 @attrs.frozen(kw_only=True, slots=True)
 class NodeOptions:
-    """Nodes are named `<prefix>-<number>`, from 0; one without GPUs has no product either."""
+    """Options of the nodes, named `<prefix>-<number>` from 0; without GPUs there is no product."""
 
     count: int = 2
     prefix: str = "node"
@@ -35,7 +35,7 @@ class NodeOptions:
 
 
 async def furnish(client: Client, options: NodeOptions, *, now: datetime) -> None:
-    """What is there already stays as it is."""
+    """Create the objects that do not exist yet."""
     for resource, body in _furniture(options, now):
         try:
             await client.create(resource, body)

@@ -1,4 +1,4 @@
-"""The logs of simulated containers: that they are simulated, and their last words."""
+"""Logs of simulated containers: a line that says so, and the termination message."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,13 +13,13 @@ POLL_SECONDS: Final = 1.0
 
 
 class SimulatedLogs:
-    """Reads what the Pod's status tells, which is all that a simulated container leaves."""
+    """Logs from the Pod's status, the only trace that a simulated container leaves."""
 
     def __init__(self, pod_of: Callable[[Key], Pod | None]) -> None:
         self._pod_of = pod_of
 
     def read(self, request: LogRequest) -> bytes:
-        """Raises StatusError for a container that has not begun."""
+        """Return the log; raise StatusError if the container has not started."""
         container = self._container(request)
         state = _state(container, request)
         if state.terminated is None and state.running is None:
@@ -32,7 +32,7 @@ class SimulatedLogs:
         return "".join(f"{line}\n" for line in lines[dropped:]).encode()
 
     async def follow(self, request: LogRequest) -> AsyncIterator[bytes]:
-        """Nothing is added while the container runs: it only ends with it."""
+        """Yield the log and end with the container; nothing is added while it runs."""
         yield self.read(request)
         while self._runs(request):  # noqa: ASYNC110  # any number of readers of one status
             await asyncio.sleep(POLL_SECONDS)
@@ -50,7 +50,7 @@ class SimulatedLogs:
 
 
 def _state(container: ContainerStatus | None, request: LogRequest) -> ContainerState:
-    """One that waits for its restart shows the run before."""
+    """Return the requested run's state; a container waiting for its restart shows the last run."""
     if container is None:
         return ContainerState()
     if request.is_previous:

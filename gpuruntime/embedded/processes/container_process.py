@@ -1,4 +1,4 @@
-"""One container as a process of this machine: run after run, probed, and ended in its turn."""
+"""A container as a process of this machine: started, probed, restarted and stopped."""
 
 import asyncio
 import signal
@@ -30,17 +30,17 @@ from gpuruntime.embedded.processes.probes import (
 from gpuruntime.embedded.processes.programs import LOOPBACK, Program, start_of
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 
-# A run as long as this makes the next failure the first one again.
+# After a run of this length the back-off starts over.
 FORGIVEN_SECONDS: Final = 600.0
 LEAST_GRACE_SECONDS: Final = 2.0
 _MOST_WORDS: Final = 2_000
-# What a shell answers for a program that cannot be started.
+# The exit code of a shell for a program that cannot be started.
 _NOT_STARTED: Final = 128
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ProcessStatus:
-    """How it is at present, which is what its status tells."""
+    """The container's current status."""
 
     state: ContainerState = ContainerState(waiting=Waiting(reason="PodInitializing"))
     last_state: ContainerState = ContainerState()
@@ -51,7 +51,7 @@ class ProcessStatus:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodContext:
-    """What the containers of one Pod share; `changed` is told of each change of looks."""
+    """Dependencies of a Pod's containers; `changed` is called when a status changes."""
 
     pod: Pod
     folder: Path
@@ -92,7 +92,7 @@ class ContainerProcess:
         return self.is_running and self.looks.restarts == restarts
 
     async def run(self, places: Mapping[str, str]) -> bool:
-        """Until it has ended for good; whether it has ended well."""
+        """Run the container until it has ended for good; return whether it succeeded."""
         if self._stopping.is_set():
             return False
         self._has_begun = True
@@ -109,7 +109,7 @@ class ContainerProcess:
 
     @property
     def ports(self) -> frozenset[int | str]:
-        """Those that it is known to listen at, inside of its Pod."""
+        """Return the ports, by number or name, at which the container listens inside its Pod."""
         each = self.container
         probed = {
             port_asked(p) for p in (each.startupProbe, each.readinessProbe, each.livenessProbe)
@@ -120,9 +120,10 @@ class ContainerProcess:
     async def stop(
         self, due_at: float, *, hook_port: int, after: Sequence["ContainerProcess"] = ()
     ) -> None:
-        """Its hook is called at once, and its signal sent when the others are over.
+        """Call the preStop hook, wait for the containers in `after`, and send SIGTERM.
 
-        Those who do not end by themselves are killed, at the loop's moment `due_at` or very soon.
+        The process is killed at the loop's moment `due_at`, or two seconds after SIGTERM if that
+        is later.
         """
         self._stopping.set()
         if not self._has_begun:
@@ -252,7 +253,7 @@ async def _started(probe: Probe, port: int) -> str:
 
 
 def _words(log: Path) -> str:
-    """The last ones that it wrote."""
+    """Return the end of the log."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _MOST_WORDS))
         return file.read().decode(errors="replace").strip()

@@ -1,8 +1,7 @@
-"""Ends the processes of somebody who is gone. It runs by itself, without the project on its path.
+"""Ends processes whose parent is gone; it runs by itself, without the project on its path.
 
-A line `+ID` on its stdin puts a group of processes under its guard, `-ID` takes one from it. The
-end of stdin, which also a killed parent brings about, ends all that are left, and removes the
-folders of the command line.
+A line `+ID` on its stdin adds a process group, `-ID` removes one. Stdin also ends if the parent is
+killed. Then the guard kills the remaining groups and deletes the folders of its command line.
 """
 
 import os
@@ -15,7 +14,7 @@ from contextlib import suppress
 
 def main(lines: Iterable[str], folders: Iterable[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # only the end of stdin ends it
+        signal.signal(number, signal.SIG_IGN)  # only the end of stdin ends the guard
     groups: set[int] = set()
     for line in lines:
         change = groups.add if line.startswith("+") else groups.discard

@@ -1,4 +1,4 @@
-"""Processes that end with us, however we end: a guard beside us outlives us by just their end."""
+"""Processes that end with this program, even if it is killed: a guard process then ends them."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ GUARD: Final = Path(__file__).with_name("guard.py")
 
 
 class Process:
-    """With whatever it started itself, as long as that stays in its group."""
+    """A process, together with its children that stay in its process group."""
 
     def __init__(self, process: asyncio.subprocess.Process, guard: "Processes") -> None:
         self._process = process
@@ -29,14 +29,14 @@ class Process:
         return self._process.returncode is not None
 
     async def ended(self) -> int:
-        """Its exit code; minus the number of the signal that ended it."""
+        """Wait for the process; return its exit code, or minus the number of the signal."""
         code = await self._process.wait()
-        self.send(signal.SIGKILL)  # to what it has left behind
+        self.send(signal.SIGKILL)  # for children that it left behind
         self._guard.forget(self.pid)
         return code
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing happens where it is gone."""
+        """Send a signal to the group; do nothing if it is gone."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -46,7 +46,7 @@ class Process:
 
 
 class Processes:
-    """The guard is there from the first process on."""
+    """Starts processes under a guard, which itself starts with the first process."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         self._folders = folders
@@ -60,7 +60,7 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: str = "",
     ) -> Process:
-        """Raises OSError where there is no such program, or no such folder to work in."""
+        """Start a process; raise OSError if the program or the folder does not exist."""
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -69,7 +69,7 @@ class Processes:
                 stderr=output,
                 env=environment,
                 cwd=folder or None,
-                process_group=0,  # the terminal's Ctrl-C is for us alone
+                process_group=0,  # so that Ctrl-C in the terminal reaches only this program
             )
         self._tell(f"+{process.pid}")
         return Process(process, self)
@@ -78,7 +78,7 @@ class Processes:
         self._tell(f"-{pid}")
 
     def close(self) -> None:
-        """Ends what is left, and removes the folders."""
+        """End the remaining processes and delete the folders."""
         if self._guard is not None:
             self._guard.communicate()
 
@@ -91,14 +91,14 @@ class Processes:
             )
         stdin = self._guard.stdin
         if stdin is not None and not stdin.closed:
-            with suppress(BrokenPipeError):  # somebody has ended it: nothing is guarded any more
+            with suppress(BrokenPipeError):  # the guard was killed: nothing is guarded any more
                 stdin.write(f"{line}\n".encode())
                 stdin.flush()
 
 
 @asynccontextmanager
 async def guarded(*folders: Path) -> AsyncIterator[Processes]:
-    """What is started ends with the block, if it has not before; the folders go as well."""
+    """Yield a starter of processes; the end of the block ends them and deletes the folders."""
     processes = Processes(folders)
     try:
         yield processes

@@ -1,7 +1,7 @@
-"""The volumes of a Pod as plain folders, and where a process finds each of its mounts.
+"""The volumes of a Pod as plain folders, and the folder of each mount.
 
-A process sees the machine as it is: no mount is where the Pod says. So texts that name paths are
-given with the true ones, those in the files of Secrets included.
+A process sees the machine's own file system, so no mount is at the Pod's path. Texts that contain
+mount paths, also in files of Secrets, therefore get the real paths.
 """
 
 import base64
@@ -23,11 +23,11 @@ OPEN_TO_ALL: Final = 0o777
 
 
 class NotYetError(GpuRuntimeError):
-    """What the Pod mounts is not there; it may come."""
+    """Something that the Pod mounts does not exist yet."""
 
 
 class PodFolder:
-    """Its path is short: that of a socket in it has to fit into 107 bytes."""
+    """The folder of a Pod; its path is short, because a socket's path must fit into 107 bytes."""
 
     def __init__(self, root: Path, pod: Pod, client: Client, informers: Informers) -> None:
         self._root = root
@@ -37,7 +37,9 @@ class PodFolder:
         self._folders: dict[str, Path] = {}
 
     async def prepare(self) -> None:
-        """Raises NotYetError. Again, it brings the Secrets to what they are by then."""
+        """Create folders and write Secrets, or raise NotYetError; a later call updates the
+        Secrets.
+        """
         self._folders = {
             volume.name: self._folder(volume, self._root / str(number))
             for number, volume in enumerate(self._pod.spec.volumes)
@@ -47,7 +49,7 @@ class PodFolder:
                 await self._write(volume.secret, volume.name)
 
     def places_of(self, container: Container) -> dict[str, str]:
-        """From its mount paths to folders."""
+        """Return the folder of each mount path of the container."""
         places = {}
         for mount in container.volumeMounts:
             place = self._folders[mount.name] / mount.subPath
@@ -72,7 +74,7 @@ class PodFolder:
         return Path(volume.spec.hostPath.path)
 
     async def _write(self, source: SecretSource, name: str) -> None:
-        """For the containers that mount it, in whose words it is written."""
+        """Write the Secret's files, with the paths of the containers that mount it."""
         readers = [
             container
             for container in (*self._pod.spec.containers, *self._pod.spec.initContainers)
@@ -93,7 +95,7 @@ class PodFolder:
 
 
 def _put(file: Path, content: bytes, mode: int) -> None:
-    """In one step, and never readable by more than may."""
+    """Replace the file in one step; it is never readable by more users than its mode permits."""
     if file.exists() and file.read_bytes() == content:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +108,7 @@ def _put(file: Path, content: bytes, mode: int) -> None:
 
 
 def _text(encoded: str, places: Mapping[str, str]) -> bytes:
-    """What is no text stays as it is."""
+    """Return the text with real paths, or the content unchanged if it is no text."""
     content = base64.b64decode(encoded)
     try:
         return relocated(content.decode(), places).encode()

@@ -1,7 +1,7 @@
-"""The containers of one Pod as processes: one after the other at the start, in turn at the end.
+"""The containers of a Pod as processes, started and stopped in order.
 
-As on a real node, init containers go first, one by one. One that always restarts is a sidecar: the
-next may begin once it has started, and it ends after the main containers have.
+As on a real node, init containers run first, one by one. One with restart policy Always is a
+sidecar: the next container may start once it has started, and it stops after the main ones.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class PodProcesses:
         return (each for each in (*self.inits, *self.mains) if each.is_running)
 
     async def run(self) -> None:
-        """Until all containers have ended for good, or with the task: then at once."""
+        """Run until all containers have ended for good; if cancelled, stop them at once."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._starting = tasks.create_task(self._start(tasks), name="starting")
@@ -54,7 +54,7 @@ class PodProcesses:
             self._around.changed()
 
     async def end(self, grace_seconds: float) -> None:
-        """Asked again it does nothing."""
+        """Stop the containers within the grace period; do nothing if they are already stopping."""
         if self._is_ending or self._starting is None:
             return
         self._is_ending = True
@@ -74,7 +74,7 @@ class PodProcesses:
         await self._stop(float(self._around.pod.spec.terminationGracePeriodSeconds))
 
     async def _run_all(self, tasks: asyncio.TaskGroup) -> None:
-        """Until the main containers have ended for good, or one before them has failed."""
+        """Run until the main containers have ended for good or an init container has failed."""
         for init in self.inits:
             running = self._run(tasks, init)
             if init.container.restartPolicy == "Always":
@@ -98,14 +98,14 @@ class PodProcesses:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _refresh(self) -> None:
-        """What a Secret says now is in its files soon, and one that is gone stays there."""
+        """Keep the Secrets' files current; the files of a deleted Secret stay."""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             with suppress(NotYetError):
                 await self._folder.prepare()
 
     async def _stop(self, grace_seconds: float) -> None:
-        """The main containers at once, then the others, the last one first."""
+        """Stop the main containers at once, then the others in reverse order."""
         due_at = asyncio.get_running_loop().time() + grace_seconds
         before = self.mains
         async with asyncio.TaskGroup() as tasks:
@@ -118,7 +118,7 @@ class PodProcesses:
                 before = (init,)
 
     def _hook_port(self, each: ContainerProcess) -> int:
-        """All containers of a Pod have one address: a hook may be answered by another one."""
+        """Return the hook's port, which may be another container's: a Pod has one address."""
         asked = port_asked(each.hook)
         listeners = (each, *self.inits, *self.mains)
         return next((other.port for other in listeners if asked in other.ports), each.port)

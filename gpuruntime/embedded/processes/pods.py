@@ -1,7 +1,7 @@
-"""The Pods that run as processes of this machine, see `programs`: started, shown and ended.
+"""Pods that run as processes of this machine, as `programs` defines.
 
-Each process listens on this machine alone, at a port of its own choice, and sees its volumes as
-plain folders. It ends with its Pod, and with the cluster.
+Each process listens only on this machine, at a port of its own, and sees its volumes as plain
+folders. It ends with its Pod and with the cluster.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 @attrs.frozen(slots=True)
 class _Held:
-    """A Pod in our hands: its life as it is told, and the task that it ends with."""
+    """A running Pod, its start and addresses, and the task that runs it."""
 
     processes: PodProcesses
     life: Life
@@ -49,7 +49,7 @@ class _Held:
 
 @attrs.frozen(slots=True)
 class _Ground:
-    """What there is while `run` runs."""
+    """Resources that exist only while `run` runs."""
 
     tasks: asyncio.TaskGroup
     processes: Processes
@@ -84,7 +84,7 @@ class ProcessPods:
                 await self._controller.run()
 
     def address_of(self, namespace: str, selector: Mapping[str, str]) -> tuple[str, int] | None:
-        """Where a Service with that selector leads to; None while no process runs for it."""
+        """Return host and port behind a Service with this selector, or None if no process runs."""
         for key, held in self._held.items():
             pod = self._pods.store.get(key)
             main = held.processes.mains[0]
@@ -95,7 +95,7 @@ class ProcessPods:
         return None
 
     def log_of(self, request: LogRequest) -> LogFile | None:
-        """None for what does not run here."""
+        """Return the log, or None if the container does not run here."""
         held = self._held.get(Key(request.namespace, request.pod))
         for each in (*held.processes.inits, *held.processes.mains) if held else ():
             if each.container.name == request.container:
@@ -159,7 +159,7 @@ class ProcessPods:
         return DONE
 
     async def _drop(self, key: Key, held: _Held) -> None:
-        """Without any grace: it was used up, or nobody gave one."""
+        """Stop the Pod's processes without a grace period."""
         held.task.cancel()
         await asyncio.wait([held.task])
         held.processes.remove()

@@ -1,4 +1,4 @@
-"""How a container of this machine is asked whether it is well, and told that it shall end."""
+"""Probes and preStop hooks of containers that run as processes."""
 
 import asyncio
 from typing import Final
@@ -6,19 +6,22 @@ from typing import Final
 from gpuruntime.embedded.kinds.container_objects import Handler, HttpGet, Probe
 from gpuruntime.embedded.processes.programs import LOOPBACK
 
-# Until it has passed once, a probe is repeated as often as this: a start is waited for by people.
+# A probe that has not passed yet is repeated this often, because people wait for a start.
 EAGER_SECONDS: Final = 0.1
 _PASSING: Final = range(200, 400)
 
 
 def port_asked(handler: Handler | None) -> int | str:
-    """Zero where none is."""
+    """Return the port of the request, or 0 if there is none."""
     asked = (handler.httpGet or handler.tcpSocket) if handler else None
     return asked.port if asked else 0
 
 
 async def problem(handler: Handler, port: int, *, within_seconds: float) -> str:
-    """Empty where it passes, as it does with nothing to ask; the port is the true one."""
+    """Return why the request failed, or an empty text; `port` is the real port.
+
+    Without a request it passes.
+    """
     try:
         async with asyncio.timeout(within_seconds):
             if handler.httpGet is not None:
@@ -34,7 +37,7 @@ async def problem(handler: Handler, port: int, *, within_seconds: float) -> str:
 
 
 async def wait_until_failed(probe: Probe, port: int) -> str:
-    """Why, once it has not passed for as long as it may."""
+    """Return why the probe failed, once it has failed for its whole threshold."""
     patience, loop = _patience(probe), asyncio.get_running_loop()
     passed_at = loop.time()
     while True:
@@ -47,7 +50,7 @@ async def wait_until_failed(probe: Probe, port: int) -> str:
 
 
 async def wait_until_passed(probe: Probe, port: int) -> str:
-    """Empty, or why it did not pass in the time that it has."""
+    """Return an empty text once the probe passes, or why it failed for its whole threshold."""
     loop = asyncio.get_running_loop()
     due_at = loop.time() + _patience(probe)
     while why := await problem(probe, port, within_seconds=probe.timeoutSeconds):

@@ -1,4 +1,4 @@
-"""The logs of containers that run as processes, beside those of all others."""
+"""Logs of containers that run as processes; all other logs come from another source."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,7 @@ from gpuruntime.embedded.apiserver.pod_logs import LogRequest, PodLogs
 POLL_SECONDS: Final = 0.5
 _PIECE: Final = 64 * 1024
 
-# The file, and whether it may still grow.
+# A file, and whether it may still grow.
 LogFile: TypeAlias = tuple[Path, Callable[[], bool]]
 
 
@@ -36,7 +36,7 @@ class ProcessLogs:
             yield _tail(file.read(), request.tail)
             goes_on = True
             while goes_on:
-                goes_on = may_grow()  # asked first: what came before the end is read
+                goes_on = may_grow()  # before reading, so that everything up to the end is read
                 while piece := file.read(_PIECE):
                     yield piece
                 await asyncio.sleep(POLL_SECONDS if goes_on else 0)

@@ -1,7 +1,7 @@
-"""Programs of this machine that stand for those of images: their containers run as processes.
+"""Programs of this machine that stand for images: their containers run as processes.
 
-A Pod runs as processes if one of its images stands for a program. What else is in such a Pod has
-to run here as well, by a command that begins with an interpreter.
+A Pod runs as processes if one of its images stands for a program. Its other containers must run
+here as well, by a command that begins with an interpreter.
 """
 
 import json
@@ -16,22 +16,22 @@ from gpuruntime.embedded.kinds.pod_objects import Container, Pod
 from gpuruntime.embedded.nodes.failures import CONTAINER, FAIL, Fault
 from gpuruntime.framework.mounts import MOUNTS
 
-# How the id of such a container begins.
+# The prefix of the ids of these containers.
 PROCESS: Final = "process://"
 LOOPBACK: Final = "127.0.0.1"
 INTERPRETERS: Final = ("python", "python3")
-# What a container listens on, inside its own Pod: of one family of addresses, or of either.
+# Addresses at which a container listens inside its Pod, of one or both address families.
 _EVERYWHERE: Final = ("0.0.0.0", "0.0.0.0,::")  # noqa: S104 - see above
-# Nothing of our own environment is for containers.
+# Containers inherit nothing of our own environment.
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Program:
-    """The path is empty where this machine does not have it.
+    """A program; the path is empty if this machine does not have it.
 
-    Its own arguments come before those of a container. One that takes its address from a variable
-    of the environment is told it there.
+    Its arguments come before those of the container. If `address_variable` is set, that variable
+    of the environment contains its address.
     """
 
     name: str
@@ -58,7 +58,7 @@ def runs_as_processes(pod: Pod, programs: Programs) -> bool:
 
 
 def program_of(container: Container, programs: Programs) -> Program:
-    """Of the command, or else of the image."""
+    """Return the program of the command, else of the image."""
     name = container.command[0].rpartition("/")[2] if container.command else ""
     if name in INTERPRETERS and name in programs:
         return programs[name]
@@ -66,7 +66,7 @@ def program_of(container: Container, programs: Programs) -> Program:
 
 
 def missing_in(pod: Pod, programs: Programs) -> tuple[Container, Program] | None:
-    """The first container whose program this machine does not have."""
+    """Return the first container whose program this machine lacks, with that program, or None."""
     for container in (*pod.spec.initContainers, *pod.spec.containers):
         program = program_of(container, programs)
         if not program.path:
@@ -75,7 +75,7 @@ def missing_in(pod: Pod, programs: Programs) -> tuple[Container, Program] | None
 
 
 def failing_without(container: Container, program: Program, pod: Pod, programs: Programs) -> Pod:
-    """As if it had been asked to fail, with the remedy for its words."""
+    """Return the Pod with a requested failure whose message names the remedy."""
     if container.image in programs:
         words = (
             f"the program {program.name}, which runs {container.image} here, is not on the PATH: "
@@ -97,7 +97,7 @@ def failing_without(container: Container, program: Program, pod: Pod, programs: 
 def start_of(
     pod: Pod, container: Container, program: Program, places: Mapping[str, str], port: int
 ) -> Start:
-    """The container's own, but for what is elsewhere outside of it: folders, address and port."""
+    """Return the container's start, with real folders, address and port."""
     address = {program.address_variable: f"{LOOPBACK}:{port}"} if program.address_variable else {}
     told = {each.name: relocated(_value(each, pod), places) for each in container.env}
     return Start(
@@ -108,7 +108,7 @@ def start_of(
 
 
 def relocated(text: str, places: Mapping[str, str]) -> str:
-    """With the true places of all paths that are, or are below, one of these."""
+    """Return the text with mount paths, and paths below them, replaced by the real ones."""
     if not places:
         return text
     listed = "|".join(re.escape(path) for path in sorted(places, key=len, reverse=True))
@@ -123,7 +123,7 @@ def _arguments(container: Container, places: Mapping[str, str], port: int) -> li
 
 
 def _value(variable: Variable, pod: Pod) -> str:
-    """Of fields those that the Pod's own name tells; none of the others is known here."""
+    """Return the variable's value; of field references only those listed here are known."""
     source = variable.valueFrom
     if source is None or source.fieldRef is None:
         return variable.value
