@@ -1,1 +1,1 @@
-"""The use cases on units, stock and pools: validate, replay, claim, create, release, delete."""
+"""The use cases behind the API's routes: validate, replay, claim, create, release and delete."""

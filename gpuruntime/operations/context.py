@@ -14,7 +14,7 @@ from gpuruntime.operations.options import Options
 
 @attrs.frozen(kw_only=True, slots=True)
 class OperationContext:
-    """The one set of means that all use cases of a process share."""
+    """The dependencies of all use cases of a process."""
 
     client: Client
     caches: Caches

@@ -1,4 +1,4 @@
-"""Deleting what an operation made: first the tombstone, then the object of exactly that uid."""
+"""Deletions write the tombstone first, and then delete the object with exactly that uid."""
 
 from typing import Final, TypeVar
 
@@ -17,12 +17,12 @@ from gpuruntime.operations.tombstones import Tombstones
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# Far longer than a cache lags: so many of the latest deletions are remembered.
+# This many of the latest deletions are remembered, for far longer than a cache lags.
 MOST_REMEMBERED: Final = 4_096
 
 
 class Deletions:
-    """Remembers what it deleted, since caches show it for some moments more."""
+    """Deletes objects and remembers their uids, since caches still show them for a moment."""
 
     def __init__(self, client: Client, tombstones: Tombstones) -> None:
         self._client = client
@@ -33,9 +33,10 @@ class Deletions:
         return value.metadata.uid in self._deleted
 
     async def delete(self, resource: Resource[ObjectT], value: ObjectT) -> None:
-        """Returns once the object is gone or going; another one of its name stays untouched.
+        """Delete the object; another object of the same name stays untouched.
 
-        Goes on through lost answers, so whoever calls bounds the time. Raises KubeError.
+        Return once the object is gone or terminating. Lost answers are retried, so the caller must
+        bound the time. Raise KubeError.
         """
         await self._tombstones.write(resource.kind, value)
         while not provenance.is_terminating(value):
@@ -45,7 +46,7 @@ class Deletions:
             except NotFoundError:
                 break
             except ConflictError:
-                # Mostly of another object that has the name by now: only a look tells.
+                # Usually another object has the name by now; only a read shows it.
                 found = await self._read(resource, value)
                 if found is not None and not provenance.is_terminating(found):
                     raise

@@ -1,4 +1,4 @@
-"""What a use case ends with instead of a result: a subclass for each code that callers see."""
+"""Errors of the use cases: one subclass for each code that callers see."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,37 +20,39 @@ from gpuruntime.strict.structure import Problem, StrictError
 
 
 class OperationsError(GpuRuntimeError):
-    """`code` is the word that callers branch on; the message is for people."""
+    """An error with a `code` for callers to branch on and a message for people."""
 
     code: ClassVar[str]
 
 
 class OperationConflictError(OperationsError):
-    """The operationID is known, with another request."""
+    """The operationID was used before with another request."""
 
     code = "operation_conflict"
 
 
 class OperationFinishedError(OperationsError):
-    """The operationID is known and its object was deleted: a late replay creates nothing."""
+    """The operationID was used before and its object was deleted, so a late replay creates
+    nothing.
+    """
 
     code = "operation_finished"
 
 
 class NameTakenError(OperationsError):
-    """Another operation's object has the name, or another function the requestID."""
+    """Another operation's object has the name, or another unit declares the function."""
 
     code = "name_taken"
 
 
 class InsufficientCapacityError(OperationsError):
-    """No ready stock of the specName is left, as of a consistent read."""
+    """A consistent read showed no ready stock of the specName."""
 
     code = "insufficient_capacity"
 
 
 class SpecConflictError(OperationsError):
-    """The specName has another envelope at present."""
+    """The specName currently has another envelope."""
 
     code = "spec_conflict"
 
@@ -72,7 +74,7 @@ class StorageNotFoundError(OperationsError):
 
 
 class StorageInUseError(OperationsError):
-    """A unit mounts the storage, or waits to."""
+    """A unit mounts the storage or waits to mount it, or another storage copies it."""
 
     code = "storage_in_use"
 
@@ -84,19 +86,19 @@ class NothingToRecoverError(OperationsError):
 
 
 class PreconditionFailedError(OperationsError):
-    """The object is no longer the one that the caller's ETag names."""
+    """The live object does not match the ETags that the caller sent."""
 
     code = "precondition_failed"
 
 
 class RefusedError(OperationsError):
-    """The cluster forbids it: a quota, an admission policy, a missing right."""
+    """The cluster forbids the request, by a quota, an admission policy or a missing right."""
 
     code = "forbidden"
 
 
 class BusyError(OperationsError):
-    """The cluster asks to come back later; it changed nothing."""
+    """The cluster asks the caller to retry later; it changed nothing."""
 
     code = "too_many_requests"
 
@@ -106,7 +108,7 @@ class BusyError(OperationsError):
 
 
 class ClusterUnavailableError(OperationsError):
-    """The cluster cannot be asked now; nothing was changed by the request that failed."""
+    """The cluster is unavailable; the request that failed changed nothing."""
 
     code = "service_unavailable"
 
@@ -116,14 +118,14 @@ class ClusterUnavailableError(OperationsError):
 
 
 class UnknownOutcomeError(OperationsError):
-    """It may have happened: the same operationID can safely be sent again."""
+    """The request may have taken effect; the same operationID can safely be sent again."""
 
     code = "timeout"
 
 
 @asynccontextmanager
 async def bounded(what: str, seconds: float) -> AsyncIterator[None]:
-    """Around a whole use case: ends it in time, and tells what kube says as callers hear it."""
+    """Bound the time of a whole use case, and translate errors of kube for its caller."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -136,7 +138,10 @@ async def bounded(what: str, seconds: float) -> AsyncIterator[None]:
 
 
 def translated(error: KubeError) -> OperationsError | StrictError:
-    """A missing object is the use case's own matter: a 404 here is a namespace or a kind."""
+    """Translate an error of kube for callers.
+
+    Each use case handles a missing object itself, so a 404 here is a missing namespace or kind.
+    """
     match error:
         case OutcomeUnknownError() | MalformedAnswerError():
             return UnknownOutcomeError(str(error))

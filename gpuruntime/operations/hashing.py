@@ -1,8 +1,8 @@
-"""The identity of a request: what makes a replay of it the same request.
+"""The hash of a request decides whether another request is its replay.
 
-Members that say no more than their defaults are left out, so that a field which a later version
-adds does not change the hash of a request that never named it. The golden hashes in the tests
-hold this: a change of them turns the honest replays of running callers into conflicts.
+Members that equal their defaults are left out of the hash. So a field that a later version adds
+does not change the hash of requests that never named it. The golden hashes in the tests protect
+this. If they change, honest replays of running callers become conflicts.
 """
 
 import hashlib
@@ -17,13 +17,14 @@ from gpuruntime.models.encoding.json import JsonObject, JsonValue
 from gpuruntime.models.kubernetes.quantities import parse_quantity
 
 _DERIVED_LENGTH = 40
-# Not what is asked for: the question's own name, and places that the server's settings decide.
+# Members outside the hash: the operationID itself, and namespaces, which the server's settings
+# decide.
 _OUTSIDE = ("operationID", "namespace", "stockNamespace")
 _QUANTITIES = ("cpu", "memory", "size")
 
 
 def request_hash(request: Any) -> str:
-    """SHA-256 over the canonical JSON of a validated request, before any expansion."""
+    """Return the SHA-256 of the canonical JSON of a validated request, before any expansion."""
     said = {name: value for name, value in compact(request).items() if name not in _OUTSIDE}
     for name in _QUANTITIES:
         if isinstance(text := said.get(name), str):
@@ -32,7 +33,7 @@ def request_hash(request: Any) -> str:
 
 
 def derived_name(operation_id: str) -> str:
-    """For an object whose caller names none; callers cannot choose such a name."""
+    """Return the name of an object whose caller chose none; callers cannot choose such a name."""
     return f"op-{operation_digest(operation_id)}"
 
 
@@ -41,7 +42,7 @@ def operation_digest(operation_id: str) -> str:
 
 
 def compact(value: Any) -> JsonObject:
-    """An attrs value as JSON without the members that equal their defaults."""
+    """Return an attrs value as JSON, without the members that equal their defaults."""
     model: type = type(value)
     return {
         name: _plain(member)
@@ -51,7 +52,7 @@ def compact(value: Any) -> JsonObject:
 
 
 def _plain(value: Any) -> JsonValue:
-    if type(value) is str:  # most members are, and to ask attrs takes longer
+    if type(value) is str:  # most members are, and asking attrs is slower
         return value
     if attrs.has(type(value)):
         return compact(value)
@@ -62,5 +63,5 @@ def _plain(value: Any) -> JsonValue:
 
 @cache
 def _members(model: type) -> tuple[tuple[str, Any], ...]:
-    """The names with their defaults, which are for comparing only."""
+    """Return the names of the members with their defaults, which are for comparison only."""
     return tuple((field.name, default_of(field)) for field in attrs.fields(model))

@@ -1,4 +1,4 @@
-"""Jobs: pools seen as the operations that made them. There is no other record of a job."""
+"""Jobs are pools, seen as the operations that created them; no other record of a job exists."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -24,20 +24,24 @@ from gpuruntime.operations.lookup.ordering import OrderedCache, Place
 from gpuruntime.operations.lookup.shared_reads import SharedReads, list_all
 from gpuruntime.operations.objects import operation_type_of
 
-# Nothing but a change of the pool's spec brings such a job further.
+# A job that failed for one of these reasons proceeds only after the pool's spec changes.
 _FAILURES = (PoolReason.INVALID_SPEC, PoolReason.SPEC_CONFLICT)
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class JobPage:
-    """`next` is the operationID to ask for after this page; empty: it was the last."""
+    """`next` is the operationID after which the next page begins, or empty on the last page."""
 
     jobs: list[Job]
     next: str = ""
 
 
 def job_of(pool: StockPool, highest_living: int) -> Job:
-    """`highest_living` is the highest ordinal among the pool's stock, which its status may lag."""
+    """Return the job of a pool.
+
+    `highest_living` is the highest ordinal among the pool's stock; the pool's status may lag
+    behind it.
+    """
     ready = condition_of(pool.status.conditions, ConditionType.READY)
     created = max(pool.status.seeded, highest_living)
     status = _status_of(pool, created, ready)
@@ -75,18 +79,18 @@ def _moments_of(pool: StockPool) -> Iterator[datetime]:
 
 
 def highest_ordinal(units: Iterable[GPUUnit]) -> int:
-    """Of the units of a pool; 0 where there are none."""
+    """Return the highest ordinal among the units of a pool, or 0 if there are none."""
     return max(map(provenance.ordinal_of, units), default=0)
 
 
 def _place_of(pool: StockPool) -> Place | None:
-    """A pool that nobody made through an operation is no job."""
+    """Return the place in lists of jobs, or None if no operation created the pool."""
     operation = provenance.operation_of(pool)
     return (operation, pool.metadata.name) if operation else None
 
 
 class Jobs:
-    """A job lives as long as its pool, and any replica tells the same of it."""
+    """Reads jobs. A job lives as long as its pool, and every replica reports the same job."""
 
     def __init__(self, context: OperationContext, deletions: Deletions) -> None:
         self._context = context
@@ -96,13 +100,13 @@ class Jobs:
         self._ordered = OrderedCache(context.caches.pools, _place_of)
 
     def of(self, pool: StockPool) -> Job:
-        """For a pool that the cache knows, or one that was read live."""
+        """Return the job of a pool that the cache has, or that was read live."""
         is_done = pool.status.seeded >= pool.spec.replicas
         stock = self._context.caches.stock.store.by_index(POOL, pool.metadata.name)
         return job_of(pool, 0 if is_done else highest_ordinal(stock))
 
     async def get(self, operation_id: str) -> Job:
-        """Raises JobNotFoundError only after a look at the cluster itself."""
+        """Return the job; raise JobNotFoundError only after a live read."""
         for pool in self._context.caches.pools.store.by_index(OPERATION, operation_id):
             if not self._deletions.has_deleted(pool):
                 return self.of(pool)
@@ -113,13 +117,13 @@ class Jobs:
         return self.of(found)
 
     def page(self, *, limit: int, after: str = "") -> JobPage:
-        """Sorted by operationID, from the cache alone."""
+        """Return a page sorted by operationID, from the cache alone."""
         pools = list(islice(self._made_after(after), limit + 1))
         jobs = [self.of(pool) for pool in pools[:limit]]
         return JobPage(jobs=jobs, next=jobs[-1].operationID if len(pools) > limit else "")
 
     def _made_after(self, operation: str) -> Iterator[StockPool]:
-        """One pool an operation, also where two were made of it."""
+        """Yield one pool for each operation, even if two pools have the same operation."""
         for pool in self._ordered.after((operation,) if operation else ()):
             if provenance.operation_of(pool) != operation:
                 operation = provenance.operation_of(pool)
@@ -129,7 +133,10 @@ class Jobs:
         return await list_all(self._context.client, STOCK_POOLS, namespace=namespace)
 
     async def _live(self, operation_id: str) -> StockPool | None:
-        """By the name derived from it, else among all pools: callers may have named theirs."""
+        """Read the pool by the name derived from its operationID, else list all pools.
+
+        The list is needed because callers may choose another name.
+        """
         try:
             key = Key(self._namespace, derived_name(operation_id))
             found = [await self._context.client.get(STOCK_POOLS, key)]

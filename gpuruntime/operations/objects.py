@@ -1,4 +1,4 @@
-"""The objects that the use cases write, as bodies of requests."""
+"""Bodies of the objects that the use cases write."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -24,7 +24,7 @@ from gpuruntime.operations.requests.stock import SeedStock
 from gpuruntime.operations.requests.units import CreateUnit
 from gpuruntime.operations.storage_identity import uid_marks
 
-# Which request made a pool: what its job is called.
+# This annotation has the kind of request that created a pool, which is the type of its job.
 OPERATION_TYPE: Final = f"{labels.GROUP}/operation-type"
 SEED_STOCK_UNITS: Final = "seed_stock_units"
 CREATE_STOCK_POOL: Final = "create_stock_pool"
@@ -32,25 +32,27 @@ CREATE_STOCK_POOL: Final = "create_stock_pool"
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitOrder:
-    """One request for a unit, as it was accepted."""
+    """An accepted request for a unit."""
 
     request: CreateUnit
     request_hash: str
     key: Key
     accepted_at: datetime
-    # What it may mount.
+    # Whose storages the unit may mount.
     scope: Scope = EVERYTHING
-    # Of what the unit mounts that it works for, as they were recorded there.
+    # For a worker, the uids of storages that are recorded on the unit that declares its function.
     storage_uids: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def is_callers(self) -> bool:
-        """Not a worker's, which is made as the unit is that it works for."""
+        """Return whether a caller asked for the unit; a worker is created like its function's
+        unit.
+        """
         return self.request.serverless is None or self.request.serverless.workerOf is None
 
     @property
     def takes_stock(self) -> bool:
-        """A unit that declares a function is a template only: its workers take stock."""
+        """Return whether the unit takes stock; one that declares a function is only a template."""
         return self.request.serverless is None or self.request.serverless.workerOf is not None
 
 
@@ -74,7 +76,7 @@ def unit_order(
 def active_unit(
     order: UnitOrder, stock: GPUUnit | None, storage_uids: Mapping[str, str]
 ) -> JsonObject:
-    """The stock's envelope, the caller's part, and where both came from."""
+    """Return the unit with its stock's envelope, the caller's part, and the sources of both."""
     request = order.request
     spec = GPUUnitSpec(
         specName=request.specName,
@@ -113,7 +115,7 @@ def active_unit(
 
 
 def _ownership(function: Serverless | None) -> JsonObject:
-    """A worker goes when the unit goes that declares its function."""
+    """Return the owner reference that deletes a worker together with its function's unit."""
     if function is None or function.workerOf is None:
         return {}
     owner = OwnerReference(
@@ -127,7 +129,7 @@ def _ownership(function: Serverless | None) -> JsonObject:
 
 
 def function_marks(spec: GPUUnitSpec) -> dict[str, str]:
-    """The label by which a live look finds the template of a function."""
+    """Return the label by which a live list finds the template of a function."""
     if spec.serverless is None or not spec.is_function_template:
         return {}
     return {labels.FUNCTION: label_value_of(spec.serverless.requestID)}
@@ -135,7 +137,7 @@ def function_marks(spec: GPUUnitSpec) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolOrder:
-    """One request for a pool, in either form."""
+    """An accepted request for a pool, in either form."""
 
     request: SeedStock | CreatePool
     request_hash: str
@@ -192,7 +194,7 @@ def operation_type_of(pool: StockPool) -> str:
 
 
 def replacement(resource: Resource[Any], value: GPUUnit | StockPool | GPUStorage) -> JsonObject:
-    """Guarded by the version that the value has; the status is not in it."""
+    """Return the body of a PUT, guarded by the value's version and without the status."""
     return body_of(resource, codec.to_json(value.metadata), compact(value.spec))
 
 

@@ -1,4 +1,4 @@
-"""The use cases of one process, put together: what roles build and routes hold."""
+"""All use cases of one process; roles build them and routes call them."""
 
 import asyncio
 
@@ -25,7 +25,10 @@ class Operations:
 
 
 def operations_of(context: OperationContext, tasks: asyncio.TaskGroup) -> Operations:
-    """Before the informers of its caches run. Attempts end as tasks of the role's group."""
+    """Build the use cases, before the informers of their caches run.
+
+    Attempts run as tasks of the role's group.
+    """
     tombstones = tombstones_of(context)
     attempts = SingleFlight(
         tasks,
@@ -47,7 +50,7 @@ def operations_of(context: OperationContext, tasks: asyncio.TaskGroup) -> Operat
 
 
 def tombstones_of(context: OperationContext) -> Tombstones:
-    """The manager writes and sweeps them too."""
+    """Build the tombstones, which the manager writes and sweeps as well."""
     return Tombstones(
         context.client,
         namespace=context.options.namespaces.system,
@@ -57,7 +60,7 @@ def tombstones_of(context: OperationContext) -> Tombstones:
 
 
 def stock_claims_of(context: OperationContext) -> StockClaims:
-    """The manager claims for units whose claim was lost."""
+    """Build the claims, which the manager uses for units whose claim was lost."""
     return StockClaims(
         context.client,
         stock=context.caches.stock,

@@ -1,4 +1,4 @@
-"""The settings of the use cases."""
+"""Settings of the use cases."""
 
 import attrs
 
@@ -7,7 +7,7 @@ from gpuruntime.models.kinds.claim_timing import ATTEMPT_SECONDS, CREATE_BOUND_S
 
 @attrs.frozen(kw_only=True, slots=True)
 class Namespaces:
-    """Where our objects live; a request may name these places and no others."""
+    """The namespaces of our objects. A request may name these and no others."""
 
     stock: str = "runtime-stock"
     instance: str = "runtime-instance"
@@ -18,8 +18,8 @@ class Namespaces:
 class Options:
     """A create is sent within `create_bound_seconds` of its claim, or not at all.
 
-    With the longest request behind it that stays below the grace after which the manager frees
-    a claim, so that no unit ever comes to name a stock unit that was freed.
+    Together with the longest request this stays below the grace after which the manager frees a
+    claim. So no unit ever names a stock unit that was freed.
     """
 
     namespaces: Namespaces = Namespaces()

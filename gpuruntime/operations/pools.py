@@ -1,10 +1,12 @@
-"""The use cases on pools: seed stock, create, read, list, change and delete.
+"""The use cases on pools: seed stock, create, read, list, update and delete.
 
-A pool is the whole record of its operation. It needs no stock, so one write makes it; what is
-known of the operation is looked for first, because operationIDs are one name space over units
-and pools. Where two kinds are sent under one operationID to two replicas within the lag of their
-caches, both may be made: a single write arbitrates within a kind only. The same goes for two
-envelopes of one specName; the younger pool seeds nothing then.
+A pool is the whole record of its operation. It needs no stock, so one write creates it. The
+operation is looked up first, because all kinds share one name space of operationIDs.
+
+Requests for two kinds under one operationID may reach two replicas within the lag of their caches.
+Then both objects may be created, since a single write arbitrates only within one kind. Likewise,
+two pools of one specName may be created with different envelopes. Then the younger pool seeds
+nothing.
 """
 
 from collections.abc import Collection
@@ -52,14 +54,17 @@ class PoolCreation:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolPage:
-    """`next` is what to ask for after this page; None: it was the last."""
+    """`next` is the key after which the next page begins, or None on the last page."""
 
     pools: list[StockPool]
     next: Key | None = None
 
 
 class Pools:
-    """Raises OperationsError, and StrictError where the cluster's own validation refuses."""
+    """The use cases on pools.
+
+    Methods raise OperationsError, or StrictError if the cluster's own validation rejects a pool.
+    """
 
     def __init__(
         self,
@@ -83,11 +88,13 @@ class Pools:
         self._tombstones = tombstones
         self._deletions = deletions
         self._attempts = attempts
-        # Of each specName: what one create has made, the next one's look finds in the cache.
+        # Creates of one specName run in turn, so that each finds the previous pool in the cache.
         self._turns = KeyedLock[str]()
 
     async def create(self, request: SeedStock | CreatePool) -> PoolCreation:
-        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+        """Create the pool, even if the caller disconnects. A second caller waits and gets a
+        replay.
+        """
         order = pool_order(request, self._namespace)
         return await self._attempts.run(request.operationID, lambda: self._attempt(order))
 
@@ -98,14 +105,14 @@ class Pools:
             return await self._named.live(name)
 
     def page(self, *, limit: int, after: Key | None = None) -> PoolPage:
-        """Sorted by name, from the cache alone."""
+        """Return a page sorted by name, from the cache alone."""
         pools, beyond = self._named.page(limit, after)
         return PoolPage(pools=pools, next=beyond)
 
     async def update(
         self, name: str, request: UpdatePool, *, if_match: Collection[str] | None = None
     ) -> StockPool:
-        """With `if_match`, ETags of which the live one must have one, no other change is lost."""
+        """Update the spec; raise PreconditionFailedError unless the live ETag is in `if_match`."""
 
         def edit(pool: StockPool) -> StockPool:
             demand_match(pool, if_match, what="pool")
@@ -115,9 +122,9 @@ class Pools:
             return await self._named.rewrite(name, edit)
 
     async def delete(self, name: str, *, if_match: Collection[str] | None = None) -> None:
-        """Its unclaimed stock goes with it; a second time raises PoolNotFoundError.
+        """Delete the pool; its unclaimed stock is deleted with it.
 
-        `if_match` is judged before anything is written.
+        `if_match` is checked before any write. A second deletion raises PoolNotFoundError.
         """
         async with self._bounded(f"deletion of pool {name}"):
             pool = await self._named.live(name)
@@ -135,9 +142,10 @@ class Pools:
                         return creation
 
     async def _replay(self, order: PoolOrder) -> StockPool | None:
-        """The pool of an earlier attempt; raises where the operation is of something else.
+        """Return the pool of an earlier attempt, or None.
 
-        What is there may be back by a late create: a tombstone decides.
+        Raise an error if the operation is finished or belongs to another object. A late create may
+        have brought a deleted pool back, so the tombstone decides.
         """
         caches = self._context.caches
         for cache in (caches.units, caches.stock, caches.storages):
@@ -150,7 +158,7 @@ class Pools:
         return found
 
     async def _create(self, order: PoolOrder) -> PoolCreation | None:
-        """None: what had the name is gone again."""
+        """Create the pool, or return None if the object that had its name is gone again."""
         try:
             body = new_pool(order)
             pool = await self._context.client.create(
@@ -182,7 +190,7 @@ class Pools:
         return pool
 
     def _demand_one_envelope(self, order: PoolOrder) -> None:
-        """A courtesy: a pool with another envelope would seed nothing, and only say so later."""
+        """Reject another envelope early; such a pool would seed nothing, and report that late."""
         spec_name, asked = order.request.specName, envelope_of(order.request)
         pool = pool_in_force(self._cache.store.by_index(SPEC, spec_name))
         if pool is not None and not envelope_of(pool.spec).may_equal(asked):
@@ -196,7 +204,10 @@ class Pools:
 
 
 def _is_of(pool: StockPool, order: PoolOrder) -> bool:
-    """Two kinds of request may have one hash: which one it was is part of the pool."""
+    """Return whether the request created the pool.
+
+    Two types of request may have one hash, so the type that is recorded on the pool counts, too.
+    """
     is_same_type = operation_type_of(pool) == operation_type(order.request)
     return is_same_type and provenance.is_of(pool, order.operation_id, order.request_hash)
 

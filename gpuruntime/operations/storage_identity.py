@@ -1,8 +1,8 @@
-"""Which storage is meant by a name: never another tenant's that has come to it since.
+"""A storage's name never comes to mean another tenant's storage that was created later.
 
-A unit bears the uids of what it was given to mount, and a storage that of what it was given to
-copy, as an annotation: these are what was meant, whoever they belong to. Any other storage of the
-name, such as one that was made again, is meant as long as it is not another tenant's.
+Units and copies carry an annotation with the uids of the storages that they were given. A storage
+with a recorded uid is the one that was meant, whichever tenant it belongs to. Any other storage of
+the name, such as a recreated one, is meant unless it belongs to another tenant.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,22 @@ from gpuruntime.operations.lookup.scopes import tenant_of
 
 
 def uids_asked(taker: KubernetesObject) -> dict[str, str]:
-    """By name, of those that are known by more than that."""
+    """Return the recorded uids by storage name; names without a recorded uid are left out."""
     text = taker.metadata.annotations.get(labels.STORAGE_UIDS, "")
     pairs = (each.partition("=") for each in text.split(","))
     return {name: uid for name, _, uid in pairs if uid}
 
 
 def uid_marks(uids: Mapping[str, str]) -> dict[str, str]:
-    """The annotation that `uids_asked` reads; none where nothing is to be known."""
+    """Return the annotation that `uids_asked` reads, or nothing if there are no uids."""
     text = ",".join(f"{name}={uid}" for name, uid in sorted(uids.items()))
     return {labels.STORAGE_UIDS: text} if text else {}
 
 
 def mistaken(taker: KubernetesObject, storage: GPUStorage) -> str:
-    """Why the storage of that name is not the one that was meant; empty where it is.
+    """Return why the storage is not the one that was meant, or an empty string if it is.
 
-    Who has no tenant was made by somebody who may mix them, and so was what has none.
+    Only callers who may mix tenants create objects without one, so these match any tenant.
     """
     if uids_asked(taker).get(storage.metadata.name) == storage.metadata.uid:
         return ""

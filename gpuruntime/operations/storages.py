@@ -1,7 +1,7 @@
-"""The use cases on storages: create, read, list, change, recover and delete.
+"""The use cases on storages: create, read, list, update, recover and delete.
 
-As for pools, one write makes a storage. Without an operationID its name alone tells whether it
-is there already, and nothing is replayed.
+As with pools, one write creates a storage. Without an operationID, only the name decides whether
+the storage exists already, and nothing is replayed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -74,14 +74,18 @@ class StorageCreation:
 
 @attrs.frozen(kw_only=True, slots=True)
 class StoragePage:
-    """`next` is what to ask for after this page; None: it was the last."""
+    """`next` is the key after which the next page begins, or None on the last page."""
 
     storages: list[GPUStorage]
     next: Key | None = None
 
 
 class Storages:
-    """Raises OperationsError, and StrictError where the cluster's own validation refuses."""
+    """The use cases on storages.
+
+    Methods raise OperationsError, or StrictError if the cluster's own validation rejects a
+    storage.
+    """
 
     def __init__(
         self,
@@ -107,9 +111,11 @@ class Storages:
         )
 
     async def create(self, request: CreateStorage, scope: Scope = EVERYTHING) -> StorageCreation:
-        """Goes on to its end when the caller goes away; a second caller waits, and is replayed."""
+        """Create the storage, even if the caller disconnects. A second caller waits and gets a
+        replay.
+        """
         order = _order_of(request, self._namespace, scope)
-        # No operationID has a blank in it.
+        # An operationID has no blanks, so it never equals this key.
         attempt = order.operation_id or f"storage {order.key.name}"
         return await self._attempts.run(attempt, lambda: self._attempt(order))
 
@@ -122,7 +128,7 @@ class Storages:
     def page(
         self, *, limit: int, after: Key | None = None, scope: Scope = EVERYTHING
     ) -> StoragePage:
-        """Sorted by name, from the cache alone."""
+        """Return a page sorted by name, from the cache alone."""
         storages, beyond = self._named.page(limit, after, scope)
         return StoragePage(storages=storages, next=beyond)
 
@@ -134,7 +140,7 @@ class Storages:
         if_match: Collection[str] | None = None,
         scope: Scope = EVERYTHING,
     ) -> GPUStorage:
-        """With `if_match`, ETags of which the live one must have one, no other change is lost."""
+        """Update the spec; raise PreconditionFailedError unless the live ETag is in `if_match`."""
 
         def edit(storage: GPUStorage) -> GPUStorage:
             demand_match(_in_scope(storage, scope), if_match, what="storage")
@@ -144,7 +150,7 @@ class Storages:
             return await self._named.rewrite(name, edit)
 
     async def recover(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
-        """Asks for one more run of a prepare that failed; asked already, it is not asked twice."""
+        """Ask for another run of a failed prepare, unless that was asked for already."""
         rng = self._context.rng
 
         def edit(storage: GPUStorage) -> GPUStorage:
@@ -165,9 +171,10 @@ class Storages:
         *,
         if_match: Collection[str] | None = None,
     ) -> None:
-        """A second time raises StorageNotFoundError; while a unit mounts it, StorageInUseError.
+        """Delete the storage; raise StorageInUseError if a unit mounts it or another storage
+        copies it.
 
-        `if_match` is judged before anything is written.
+        `if_match` is checked before any write. A second deletion raises StorageNotFoundError.
         """
         async with self._bounded(f"deletion of storage {name}"):
             storage = _in_scope(await self._named.live(name), scope)
@@ -176,10 +183,10 @@ class Storages:
             await self._deletions.delete(GPU_STORAGES, storage)
 
     async def demand_all(self, names: Iterable[str], scope: Scope = EVERYTHING) -> dict[str, str]:
-        """The uids of what is to be mounted or copied, by name.
+        """Return the uids of the storages to mount or copy, by name.
 
-        Read live, since a name may be another storage's by now. Raises StorageNotFoundError, or
-        KubeError.
+        The storages are read live, since a name may belong to another storage by now. Raise
+        StorageNotFoundError or KubeError.
         """
         uids = {}
         for name in names:
@@ -203,9 +210,10 @@ class Storages:
                     return creation
 
     async def _replay(self, order: StorageOrder) -> GPUStorage | None:
-        """The storage of an earlier attempt; raises where the operation is of something else.
+        """Return the storage of an earlier attempt, or None.
 
-        What is there may be back by a late create: a tombstone decides.
+        Raise an error if the operation is finished or belongs to another object. A late create may
+        have brought a deleted storage back, so the tombstone decides.
         """
         caches = self._context.caches
         for cache in (caches.units, caches.stock, caches.pools):
@@ -220,7 +228,7 @@ class Storages:
     async def _create(
         self, order: StorageOrder, source_uids: Mapping[str, str]
     ) -> StorageCreation | None:
-        """None: what had the name is gone again."""
+        """Create the storage, or return None if the object that had its name is gone again."""
         try:
             storage = await self._context.client.create(
                 GPU_STORAGES, _new_storage(order, source_uids), namespace=order.key.namespace
@@ -242,7 +250,11 @@ class Storages:
         return StorageCreation(storage=storage, is_replay=False)
 
     async def _source_uids(self, order: StorageOrder) -> dict[str, str]:
-        """Whoever is bound copies from what is there: a later one may be somebody else's."""
+        """Return the uid of the storage to copy from, by name.
+
+        A caller bound to tenants must name a storage that exists, since a later one of the name
+        may belong to another tenant. For other callers the storage may be created later.
+        """
         source = order.request.prepare.fromStorageName if order.request.prepare else ""
         if not source:
             return {}
@@ -254,7 +266,7 @@ class Storages:
             return {}
 
     def _demand_no_circle(self, order: StorageOrder) -> None:
-        """A courtesy: storages that wait for each other would wait for ever."""
+        """Reject a cycle of copies early; its storages would wait for each other forever."""
         store = self._cache.store
         chain = circle_of_copies(
             order.key.name,
@@ -267,12 +279,17 @@ class Storages:
             raise StrictError((Problem(field="prepare.fromStorageName", message=message),))
 
     def _demand_free(self, storage: GPUStorage) -> None:
-        """Units that wait for it are what a recovery is for."""
+        """Raise StorageInUseError if a unit holds the storage; units that wait for it may be
+        recovered.
+        """
         if storage.status.holder is not None:
             raise _in_use(storage, {storage.status.holder.name})
 
     def _demand_unused(self, storage: GPUStorage) -> None:
-        """The finalizer has the last word: this cache may not show the latest mount."""
+        """Raise StorageInUseError if the storage is mounted or copied.
+
+        This cache may not show the latest mount, so the finalizer has the last word.
+        """
         name, holder = storage.metadata.name, storage.status.holder
         names = {holder.name} if holder else set()
         mounting = self._context.caches.units.store.by_index(STORAGE, name)

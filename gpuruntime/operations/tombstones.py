@@ -1,7 +1,7 @@
-"""The memory of finished operations: an object's deletion is known longer than the object.
+"""Tombstones record finished operations, for longer than their objects exist.
 
-One ConfigMap an operation, in the system namespace, named by the hash of the operationID. It is
-written before the object is deleted, so that whoever sees the object gone can see why.
+Each operation has one ConfigMap in the system namespace, named by the hash of its operationID. It
+is written before the object is deleted. So a process that misses the object can find out why.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Tombstones:
         self._now = now
 
     async def find(self, operation_id: str) -> Tombstone | None:
-        """Always a live read."""
+        """Return the tombstone, always read live, or None."""
         try:
             found = await self._client.get(CONFIG_MAPS, self.key_of(operation_id))
         except NotFoundError:
@@ -48,9 +48,9 @@ class Tombstones:
         return tombstone_of(found)
 
     async def write(self, kind: str, value: KubernetesObject) -> None:
-        """Doing it again, also after a lost answer, only counts the retention anew.
+        """Write the tombstone of an object; writing it again only restarts the retention.
 
-        Nothing is written for an object that came without an operation.
+        Nothing is written for an object that no operation created.
         """
         operation_id = provenance.operation_of(value)
         if not operation_id:

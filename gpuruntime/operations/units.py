@@ -41,7 +41,10 @@ _NO_STOCK: Final = Problem(
 
 
 class Units:
-    """Made before the informers of its caches run. Raises OperationsError and StrictError."""
+    """The use cases on units, built before the informers of their caches run.
+
+    Methods raise OperationsError, or StrictError if the cluster's own validation rejects a unit.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,10 @@ class Units:
         *,
         storage_uids: Mapping[str, str] | None = None,
     ) -> Creation:
-        """Goes on to its end when the caller goes away; a second caller waits, and is replayed.
+        """Create the unit, even if the caller disconnects. A second caller waits and gets a
+        replay.
 
-        `storage_uids` are for a worker: of what its function was given to mount.
+        For a worker, `storage_uids` has the storages that its function was given to mount.
         """
         namespace = self._context.options.namespaces.instance
         order = unit_order(request, namespace, self._context.now(), scope, storage_uids)
@@ -82,7 +86,7 @@ class Units:
         lifecycle: Lifecycle = Lifecycle.INSTANCE,
         scope: Scope = EVERYTHING,
     ) -> GPUUnit:
-        """Of the stock where the lifecycle is STOCK, else of the units that serve."""
+        """Return a stock unit if the lifecycle is STOCK, else an active unit."""
         cache, key = self._place(name, lifecycle)
         cached = cache.store.get(key)
         if cached is not None and not self._deletions.has_deleted(cached):
@@ -98,7 +102,7 @@ class Units:
         if_match: Collection[str] | None = None,
         scope: Scope = EVERYTHING,
     ) -> GPUUnit:
-        """With `if_match`, ETags of which the live unit must have one, no other change is lost."""
+        """Update the spec; raise PreconditionFailedError unless the live ETag is in `if_match`."""
         cache, key = self._place(name, Lifecycle.INSTANCE)
 
         def edit(unit: GPUUnit) -> GPUUnit:
@@ -124,9 +128,9 @@ class Units:
         *,
         if_match: Collection[str] | None = None,
     ) -> None:
-        """The tombstone is there before the unit goes; a second time raises UnitNotFoundError.
+        """Delete the unit, after its tombstone was written.
 
-        `if_match` is judged before anything is written.
+        `if_match` is checked before any write. A second deletion raises UnitNotFoundError.
         """
         cache, key = self._place(name, Lifecycle.INSTANCE)
         async with self._bounded(f"deletion of unit {name}"):
@@ -164,7 +168,10 @@ class Units:
             self._context.meter.observe("claim_seconds", taken, outcome=outcome)
 
     def _changed(self, unit: GPUUnit, request: UpdateUnit) -> GPUUnitSpec:
-        """A worker goes on working for its function; a function has one unit that declares it."""
+        """Return the changed spec of the unit.
+
+        A worker keeps working for its function, and only one unit declares a function.
+        """
         spec = changed(unit.spec, _for_worker(unit, request))
         function = spec.serverless
         if function is None and _is_without_stock(unit):
@@ -177,7 +184,9 @@ class Units:
         return spec
 
     def _turn_of(self, function: Given[Serverless]) -> AbstractAsyncContextManager[None]:
-        """Whoever declares a function finds in the cache what the one before it has written."""
+        """Let declarations of a function run in turn, so that each finds the previous one in the
+        cache.
+        """
         if not isinstance(function, Serverless) or function.workerOf:
             return nullcontext()
         return self._turns.of(function.requestID)
@@ -191,7 +200,7 @@ class Units:
         return unit
 
     def _place(self, name: str, lifecycle: Lifecycle) -> tuple[Cache[GPUUnit], Key]:
-        """Raises UnitNotFoundError for what cannot be a unit's name."""
+        """Return the cache and the key; raise UnitNotFoundError if the name is not valid."""
         if not is_dns_label(name):
             raise _not_found(name)
         namespaces, caches = self._context.options.namespaces, self._context.caches
@@ -204,7 +213,7 @@ class Units:
 
 
 def _marked(unit: GPUUnit) -> GPUUnit:
-    """With the label of the function that it declares now, and of no other."""
+    """Return the unit with the label of the function that it declares now, and of no other."""
     others = {
         name: value for name, value in unit.metadata.labels.items() if name != labels.FUNCTION
     }
@@ -213,7 +222,7 @@ def _marked(unit: GPUUnit) -> GPUUnit:
 
 
 def _mounting(unit: GPUUnit, uids: Mapping[str, str]) -> GPUUnit:
-    """These storages, and no later ones of their names."""
+    """Return the unit with these uids recorded; later storages of the names do not count."""
     others = {
         name: value
         for name, value in unit.metadata.annotations.items()
@@ -231,7 +240,10 @@ def _for_worker(unit: GPUUnit, request: UpdateUnit) -> UpdateUnit:
 
 
 def _is_without_stock(unit: GPUUnit) -> bool:
-    """Of a template that an operation made; what kubectl writes takes its chance as it is."""
+    """Return whether an operation created the unit as a template that claimed no stock.
+
+    A template that kubectl wrote does not count.
+    """
     is_ours = unit.spec.is_function_template and bool(provenance.operation_of(unit))
     return is_ours and not provenance.source_uid_of(unit)
 

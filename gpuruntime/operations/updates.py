@@ -1,4 +1,4 @@
-"""Changing the spec of an object: fields given replace, and whoever came between is respected."""
+"""Updates of a spec replace the given fields and keep what others changed meanwhile."""
 
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
@@ -30,12 +30,12 @@ _SCHEMAS = {model: schema_of(model) for model in (GPUUnitSpec, StockPoolSpec, GP
 
 
 def etag_of(value: KubernetesObject) -> str:
-    """Changes with the spec, and not with the status."""
+    """Return an ETag that changes with the spec, and not with the status."""
     return f'"{value.metadata.uid}.{value.metadata.generation}"'
 
 
 def demand_match(value: KubernetesObject, if_match: Collection[str] | None, *, what: str) -> None:
-    """Raises PreconditionFailedError where the live object has none of these ETags."""
+    """Raise PreconditionFailedError unless the live object's ETag is in `if_match`."""
     if if_match is not None and etag_of(value) not in if_match:
         raise PreconditionFailedError(
             f"{what} {value.metadata.name} changed meanwhile, it is {etag_of(value)}: "
@@ -44,7 +44,7 @@ def demand_match(value: KubernetesObject, if_match: Collection[str] | None, *, w
 
 
 def changed(spec: SpecT, request: UpdateUnit | UpdatePool | UpdateStorage) -> SpecT:
-    """Null gives a field its default. Raises StrictError where the rest does not go with it."""
+    """Return the changed spec; null resets a field. Raise StrictError if it breaks a rule."""
     defaults = {field.name: field.default for field in attrs.fields(type(spec))}
     given = {
         name: defaults[name] if value is None else value
@@ -65,10 +65,11 @@ async def rewrite(
     key: Key,
     edit: Callable[[ObjectT], ObjectT],
 ) -> ObjectT:
-    """Replaces what is there by what `edit` makes of it, anew for each version that came between.
+    """Replace the live object by the result of `edit`, which runs again for each newer version.
 
-    What `edit` leaves as it is costs no write. Goes on for as long as others write, so whoever
-    calls bounds the time. Raises KubeError, NotFoundError among them, and what `edit` raises.
+    Nothing is written if `edit` changes nothing. Conflicts are retried as long as others write, so
+    the caller must bound the time. Raise KubeError, such as NotFoundError, and the errors of
+    `edit`.
     """
     asked: tuple[ObjectT, ObjectT] | None = None
     while True:
@@ -87,7 +88,10 @@ async def rewrite(
 
 
 def _has_landed(found: ObjectT, before: ObjectT, after: ObjectT) -> bool:
-    """By all that an edit may change: some ask by an annotation, and leave the spec alone."""
+    """Return whether a write whose answer was lost has taken effect.
+
+    Spec and annotations are compared, since some edits change only an annotation.
+    """
     marks = after.metadata.annotations.items() - before.metadata.annotations.items()
     return found.spec == after.spec and marks <= found.metadata.annotations.items()
 

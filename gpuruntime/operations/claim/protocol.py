@@ -73,7 +73,7 @@ class Creation:
 
 
 class ClaimAttempt:
-    """An attempt of an operation, of which a process runs at most one at a time."""
+    """An attempt of an operation; a process runs the attempts of one operation in turn."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""What the use cases read: caches, their indexes, and consistent reads."""
+"""Reads of the use cases: caches, their indexes, and consistent reads."""

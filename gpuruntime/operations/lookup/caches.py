@@ -1,4 +1,4 @@
-"""What the use cases read: caches that may lag, kept by informers and by our own writes."""
+"""Caches that the use cases read; they may lag, and follow informers and our own writes."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 ReadT_co = TypeVar("ReadT_co", bound=KubernetesObject, covariant=True)
 
-# The key, the object before, and the object now; None where there is none.
+# A handler receives the key, the object before and the object now, each None if there is none.
 Handler: TypeAlias = Callable[[Key, ObjectT | None, ObjectT | None], None]
 
 FREE: Final = "free"
@@ -29,12 +29,12 @@ WORKER_OF: Final = "worker-of"
 
 
 class Store(Protocol[ReadT_co]):
-    """A view of it is good until the reader's next await."""
+    """The objects of a cache. A view of them is valid until the reader's next await."""
 
     def get(self, key: Key) -> ReadT_co | None: ...
 
     def by_index(self, name: str, value: Hashable) -> Collection[ReadT_co]:
-        """In the order in which the objects came under the value."""
+        """Return the objects under the value, in the order in which they came under it."""
         ...
 
     def values(self) -> Collection[ReadT_co]: ...
@@ -43,23 +43,23 @@ class Store(Protocol[ReadT_co]):
 
 
 class Cache(Protocol[ObjectT]):
-    """An informer, as far as a use case goes."""
+    """The part of an informer that the use cases need."""
 
     @property
     def store(self) -> Store[ObjectT]: ...
 
     def add_handler(self, handler: Handler[ObjectT]) -> None:
-        """To be called before the informer runs."""
+        """Add a handler; call this before the informer runs."""
         ...
 
     def write_through(self, written: ObjectT) -> bool:
-        """Takes the answer of our own write, unless a newer version is known."""
+        """Take in the answer of our own write, unless a newer version is known."""
         ...
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Caches:
-    """`stock` and `units` hold one kind of two namespaces: what is free, and what serves."""
+    """The caches of a process. `stock` and `units` hold units of different namespaces."""
 
     stock: Cache[GPUUnit]
     units: Cache[GPUUnit]
@@ -67,7 +67,7 @@ class Caches:
     storages: Cache[GPUStorage]
 
     def snapshot(self) -> Snapshot:
-        """For the audit of a process that reads no children and no tombstones."""
+        """Return a snapshot for the audit in a process without children and tombstones."""
         return Snapshot(
             stock=tuple(self.stock.store.values()),
             units=tuple(self.units.store.values()),
@@ -82,7 +82,7 @@ def _by_operation(value: KubernetesObject) -> Iterator[str]:
 
 
 def _if_free(stock: GPUUnit) -> Iterator[str]:
-    """By specName, and by specName and image, since stock of the same image goes first."""
+    """Index free stock by specName, and by specName and image, which claims prefer."""
     if provenance.is_free(stock):
         yield stock.spec.specName
         yield free_with(stock.spec.specName, stock.spec.image)
@@ -103,7 +103,7 @@ def _by_source_uid(unit: GPUUnit) -> Iterator[str]:
 
 
 def _by_function(unit: GPUUnit) -> Iterator[str]:
-    """Only the unit that declares a function owns it; workers merely serve it."""
+    """Index a function by the unit that declares it, not by its workers."""
     if unit.spec.serverless and unit.spec.is_function_template:
         yield unit.spec.serverless.requestID
 
@@ -130,7 +130,7 @@ UnitIndexes: TypeAlias = Mapping[str, Callable[[GPUUnit], Iterable[str]]]
 PoolIndexes: TypeAlias = Mapping[str, Callable[[StockPool], Iterable[str]]]
 StorageIndexes: TypeAlias = Mapping[str, Callable[[GPUStorage], Iterable[str]]]
 
-# What the informers of these caches have to be given.
+# The indexes that the informers of these caches need.
 STOCK_INDEXES: Final[UnitIndexes] = {
     FREE: _if_free,
     OPERATION: _by_operation,

@@ -1,4 +1,4 @@
-"""How many objects of each sort there are, kept as they come and go."""
+"""Counts of objects by group and state, kept current as a cache changes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class StockState(StrEnum):
-    # Ready and unclaimed: a claim can have it now.
+    # The unit is ready and unclaimed, so it can be claimed now.
     AVAILABLE = "available"
     CLAIMED = "claimed"
     PROGRESSING = "progressing"
@@ -49,9 +49,10 @@ def one(_: KubernetesObject) -> int:
 
 
 class Counts(Generic[ObjectT]):
-    """Counts what the cache has, and hears of every change from then on: a look costs nothing.
+    """Counts by group and state that follow every change of a cache, so that reading them costs
+    nothing.
 
-    By group and state; each object counts as one, unless there is another amount of it.
+    Each object counts as one, unless `amount_of` returns another amount.
     """
 
     def __init__(
@@ -69,13 +70,13 @@ class Counts(Generic[ObjectT]):
         self._all: Counter[str] = Counter()
         for value in cache.store.values():
             self._add(value, +1)
-        cache.add_handler(self._heed)
+        cache.add_handler(self._on_change)
 
     def of(self, group: str) -> Mapping[str, int]:
         return self._by_group.get(group, Counter())
 
     def in_state(self, state: str) -> int:
-        """Over all groups."""
+        """Return the count of a state over all groups."""
         return self._all[state]
 
     @property
@@ -86,7 +87,7 @@ class Counts(Generic[ObjectT]):
     def groups(self) -> set[str]:
         return set(self._by_group)
 
-    def _heed(self, _: Key, old: ObjectT | None, new: ObjectT | None) -> None:
+    def _on_change(self, _: Key, old: ObjectT | None, new: ObjectT | None) -> None:
         if old is not None:
             self._add(old, -1)
         if new is not None:

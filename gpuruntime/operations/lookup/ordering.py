@@ -1,4 +1,4 @@
-"""Values in the order of their places, kept as they come and go: a page costs no sorting."""
+"""Values kept in order as they change, so that a page of a list needs no sorting."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ from gpuruntime.operations.lookup.caches import Cache
 ValueT = TypeVar("ValueT")
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-# No name has it, so it sorts after all that may follow in a place.
+# No name contains this character, so it sorts after every place with the same beginning.
 BEYOND: Final = "\U0010ffff"
-# What a list is sorted by, such as a name and, where names may be equal, a namespace.
+# The sort key of a list, such as a name, and a namespace if names may be equal.
 Place: TypeAlias = tuple[str, ...]
 
 
 class Ordered(Generic[ValueT]):
-    """One value a place."""
+    """Sorted values, one for each place."""
 
     def __init__(self) -> None:
         self._places: list[Place] = []
@@ -35,16 +35,16 @@ class Ordered(Generic[ValueT]):
             self._values.insert(index, value)
 
     def remove(self, place: Place) -> None:
-        """Of a place that has a value."""
+        """Remove the value of the place, which must have one."""
         index = bisect_left(self._places, place)
         del self._places[index], self._values[index]
 
     def after(self, place: Place) -> Iterator[ValueT]:
-        """Beyond all places that begin like this one; the empty place is before all others."""
+        """Yield the values after all places that begin with this one; the empty one yields all."""
         return map(self._values.__getitem__, range(self._start(place), len(self._values)))
 
     def some_after(self, place: Place, count: int) -> list[ValueT]:
-        """As many of those as there are, at most."""
+        """Return at most `count` of the values after the place."""
         start = self._start(place)
         return self._values[start : start + count]
 
@@ -53,7 +53,7 @@ class Ordered(Generic[ValueT]):
 
 
 class OrderedCache(Generic[ObjectT]):
-    """The objects of a cache by the places that they say they have; None: in no list."""
+    """The objects of a cache, sorted by their places. None leaves an object out."""
 
     def __init__(self, cache: Cache[ObjectT], place_of: Callable[[ObjectT], Place | None]) -> None:
         self._store = cache.store
@@ -61,14 +61,14 @@ class OrderedCache(Generic[ObjectT]):
         self._ordered: Ordered[ObjectT] = Ordered()
         self._places: dict[Key, Place] = {}
         for value in cache.store.values():
-            self._heed(value.metadata.key)
-        cache.add_handler(self._heed)
+            self._on_change(value.metadata.key)
+        cache.add_handler(self._on_change)
 
     def after(self, place: Place) -> Iterator[ObjectT]:
         return self._ordered.after(place)
 
-    def _heed(self, key: Key, *_: ObjectT | None) -> None:
-        """Shares the store's own value, so that no object is held twice."""
+    def _on_change(self, key: Key, *_: ObjectT | None) -> None:
+        """Keep the store's own value, so that no object is in memory twice."""
         held, was = self._store.get(key), self._places.pop(key, None)
         now = self._place_of(held) if held is not None else None
         if was is not None and was != now:

@@ -1,4 +1,4 @@
-"""Objects of one kind by name, and the object that decides when several share a name."""
+"""Objects of one kind by name, and the object that decides if several share a name."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -25,9 +25,10 @@ ObjectT = TypeVar("ObjectT", StockPool, GPUStorage)
 
 
 class Repository(Generic[ObjectT]):
-    """Of one namespace: as the cache has them, or live, which the cache then hears of.
+    """Objects of one kind in one namespace, from the cache or read live.
 
-    What `missing` makes of a name is raised where there is no such object, or cannot be one.
+    A live read also updates the cache. If an object does not exist, or its name is not valid, the
+    error that `missing` returns is raised.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Repository(Generic[ObjectT]):
         return Key(self._namespace, name)
 
     def cached(self, name: str) -> ObjectT | None:
-        """None also for what this process has deleted."""
+        """Return the object from the cache, or None if it is unknown or was deleted by this
+        process.
+        """
         held = self._cache.store.get(self.key(name))
         return None if held is None or self._deletions.has_deleted(held) else held
 
@@ -75,8 +78,11 @@ class Repository(Generic[ObjectT]):
     async def of_operation(
         self, operation_id: str, demand_same: Callable[[ObjectT], ObjectT]
     ) -> ObjectT | None:
-        """The one that is still there; `demand_same` raises where it was made of other words."""
-        # While one is read, the cache may hear of the end of another.
+        """Return the operation's object that still exists, or None.
+
+        `demand_same` raises an error if another request created the object.
+        """
+        # While one object is read, the cache may receive the deletion of another.
         for cached in tuple(self._cache.store.by_index(OPERATION, operation_id)):
             demand_same(cached)
             if live := await self.read(cached.metadata.key):
@@ -94,7 +100,7 @@ class Repository(Generic[ObjectT]):
     def page(
         self, limit: int, after: Key | None, scope: Scope = EVERYTHING
     ) -> tuple[list[ObjectT], Key | None]:
-        """Sorted by name, from the cache alone; and what to ask for after it, if it is not all."""
+        """Return a page sorted by name, from the cache alone, and its last key if more follow."""
         place = (after.name,) if after else ()
         found = list(islice(self._ordered.after(place, scope), limit + 1))
         kept = found[:limit]
@@ -106,10 +112,10 @@ def _place_of(value: StockPool | GPUStorage) -> Place:
 
 
 def pool_in_force(pools: Iterable[StockPool]) -> StockPool | None:
-    """Until it is gone; the others are told to use its envelope.
+    """Return the pool that decides the envelope until it is gone. Others get a condition instead.
 
-    The oldest of those that have seeded, else the oldest: one that waits for another to go does
-    not take the name from stock which was made meanwhile.
+    It is the oldest valid pool that has seeded, else the oldest valid pool. So a pool that waited
+    for another one to be deleted does not take the name from stock that was created meanwhile.
     """
     ordered = sorted(pools, key=_rank)
     return next((pool for pool in ordered if not validation.pool_problems(pool)), None)
@@ -120,5 +126,5 @@ def _rank(pool: StockPool) -> tuple[bool, float, str]:
 
 
 def owner_of(templates: Iterable[GPUUnit]) -> GPUUnit | None:
-    """Until it is gone; the others are told that they declare nothing."""
+    """Return the oldest unit that declares the function. Newer ones get a condition instead."""
     return min(templates, key=provenance.seniority, default=None)

@@ -1,6 +1,6 @@
-"""Whose objects a use case may see: everybody's, or those of some tenants.
+"""A scope limits a use case to the objects of some tenants, or shows it all objects.
 
-What is out of scope is answered as if it did not exist.
+An object out of scope is treated as if it did not exist.
 """
 
 import heapq
@@ -20,7 +20,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 @attrs.frozen(slots=True)
 class Scope:
-    """None: everybody's, also what has no tenant."""
+    """The tenants whose objects are visible; None also shows objects without a tenant."""
 
     tenants: frozenset[str] | None = None
 
@@ -36,12 +36,12 @@ EVERYTHING: Final = Scope()
 
 
 def tenant_of(value: KubernetesObject) -> str:
-    """Empty where it has none."""
+    """Return the object's tenant, or an empty string if it has none."""
     return value.metadata.labels.get(labels.TENANT, "")
 
 
 class ScopedCache(Generic[ObjectT]):
-    """The objects of a cache in the order of their places, all of them or those of tenants."""
+    """The objects of a cache in order, of all tenants or of those in a scope."""
 
     def __init__(self, cache: Cache[ObjectT], place_of: Callable[[ObjectT], Place | None]) -> None:
         self._all = OrderedCache(cache, place_of)
@@ -49,7 +49,7 @@ class ScopedCache(Generic[ObjectT]):
         self._place_of = place_of
 
     def after(self, place: Place, scope: Scope = EVERYTHING) -> Iterator[ObjectT]:
-        """What a scope leaves out is not even looked at."""
+        """Yield the objects after the place; objects out of scope are not even read."""
         if scope.tenants is None:
             return self._all.after(place)
         rows = [self._of(tenant, place) for tenant in scope.tenants if tenant]

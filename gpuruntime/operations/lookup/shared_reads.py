@@ -1,4 +1,4 @@
-"""One consistent read for all who wait for the same answer."""
+"""Consistent reads that serve all callers waiting for the same answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,14 +15,14 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 class SharedReads(Generic[ResultT]):
-    """Whoever asks gets a read that began after the question, and shares it with the others."""
+    """Gives each caller a read that began after its call, and shares it with other callers."""
 
     def __init__(self, read: Callable[[str], Awaitable[ResultT]]) -> None:
         self._read = read
         self._calls = SharedCalls[ResultT](KubeError)
 
     async def get(self, subject: str) -> ResultT:
-        """Raises the KubeError of the shared read."""
+        """Return the result of the shared read, or raise its KubeError."""
         is_fresh = False
         while reading := self._calls.in_flight(subject):
             await asyncio.wait([reading])
@@ -35,7 +35,7 @@ class SharedReads(Generic[ResultT]):
 async def list_all(
     client: Client, resource: Resource[ObjectT], *, namespace: str, label_selector: str = ""
 ) -> list[ObjectT]:
-    """Every page of one consistent list."""
+    """Return the objects of all pages of one consistent list."""
     found: list[ObjectT] = []
     token = ""
     while True:

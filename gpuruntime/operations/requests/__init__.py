@@ -1,1 +1,1 @@
-"""Bodies of requests, by the kind of object that they are about."""
+"""Request bodies of the API, one module for each kind of object."""

@@ -1,4 +1,4 @@
-"""Fields that several requests have, and the checks that they share."""
+"""Fields and checks that several requests share."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
@@ -48,7 +48,7 @@ OperationID: TypeAlias = Annotated[
 ChosenName: TypeAlias = Annotated[
     Name, Schema(description="Absent, it is derived from the operationID."), Check(_reserved_name)
 ]
-# The check says more than the pattern could, which is for readers of the document.
+# The check is stricter than the pattern, which is for readers of the API document.
 PositiveQuantity: TypeAlias = Annotated[
     QuantityText,
     Schema(minLength=1),
@@ -59,7 +59,7 @@ Gpus: TypeAlias = Annotated[int, Schema(minimum=0, maximum=MOST_GPUS)]
 
 
 def misplaced(document: object, places: Mapping[str, str]) -> Iterator[Problem]:
-    """A request may name the places of ours, and no others."""
+    """Yield a problem for each namespace that the request names and that is not ours."""
     members = document if isinstance(document, dict) else {}
     for field, place in places.items():
         if members.get(field, place) != place:

@@ -28,7 +28,7 @@ RefillPolicy: TypeAlias = Annotated[str, Schema(enum=tuple(Refill))]
 
 @attrs.frozen(kw_only=True, slots=True)
 class CreatePool:
-    """A durable wish for stock: kept up, or made once."""
+    """A stock pool, which is kept full or filled once."""
 
     operationID: OperationID
     name: PoolName = ""
@@ -46,7 +46,7 @@ class CreatePool:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UpdatePool:
-    """Fields given replace, fields left out stay, null clears; the envelope cannot change."""
+    """Given fields replace, absent fields stay, and null clears; the envelope cannot change."""
 
     image: Given[Image] = UNSET
     template: Given[Template] = UNSET

@@ -14,7 +14,7 @@ from gpuruntime.strict.structure import Structurer
 
 @attrs.frozen(kw_only=True, slots=True)
 class SeedStock:
-    """So many stock units, made once."""
+    """A number of stock units to create once."""
 
     operationID: OperationID
     specName: SpecName

@@ -1,4 +1,4 @@
-"""What callers ask of storages, under the names that their JSON bodies have."""
+"""Requests for storages."""
 
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -41,7 +41,7 @@ class CreateStorage:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UpdateStorage:
-    """Fields given replace, fields left out stay, null clears; a size never shrinks."""
+    """Given fields replace, absent fields stay, and null clears; a size never shrinks."""
 
     size: PositiveQuantity | Unset = UNSET
     accessor: Given[Accessor] = UNSET

@@ -42,7 +42,7 @@ StorageMounts: TypeAlias = Annotated[
 
 @attrs.frozen(kw_only=True, slots=True)
 class CreateUnit:
-    """One ready stock unit's envelope for one unit that runs the image."""
+    """A unit that runs the image with the envelope of one ready stock unit."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         rules.ONE_WORKER_FOR_STORAGE,
@@ -64,7 +64,7 @@ class CreateUnit:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UpdateUnit:
-    """Fields given replace, fields left out stay, null clears; the envelope cannot change."""
+    """Given fields replace, absent fields stay, and null clears; the envelope cannot change."""
 
     image: Given[Image] = UNSET
     template: Given[Template] = UNSET
@@ -85,9 +85,10 @@ def parse_update_unit(document: object) -> UpdateUnit:
 
 
 def _unknown_port(document: object) -> Iterator[Problem]:
-    """Where our kind's rule only holds a primaryPort to ports that there are, a caller has both.
+    """Yield a problem if the primaryPort names no port.
 
-    What is of another shape is named by whoever judges shapes.
+    The rule of our kind applies only if ports are given; a caller must give both. Values of a
+    wrong shape are reported by the schema.
     """
     match document:
         case {"access": {"primaryPort": str(primary)}} if primary:

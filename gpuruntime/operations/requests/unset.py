@@ -1,4 +1,4 @@
-"""Updates tell a member that is left out from one that is cleared with null."""
+"""UNSET distinguishes a member that an update leaves out from one that it clears with null."""
 
 from enum import Enum
 from functools import partial
@@ -11,18 +11,18 @@ ValueT = TypeVar("ValueT")
 
 
 class Unset(Enum):
-    """The type of UNSET alone."""
+    """The type whose only value is UNSET."""
 
     UNSET = "unset"
 
 
 UNSET: Final = Unset.UNSET
-# null clears the field, UNSET leaves it as it is.
+# null clears the field; UNSET leaves it as it is.
 Given: TypeAlias = ValueT | Unset | None
 
 
 def structurer_of(*updates: type) -> Structurer:
-    """The converter that knows what each of them may be given, cleared or left out."""
+    """Return a converter for update models, whose members may be given, cleared or left out."""
     structurer = Structurer()
     for model in updates:
         for annotation in get_type_hints(model, include_extras=True).values():

@@ -1,4 +1,4 @@
-"""An embedded cluster with stock in it, and replicas of the API that work on it."""
+"""An embedded cluster with stock, and replicas of the API that use it."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ READY = {
 
 
 def clock() -> datetime:
-    """The wall clock of everything in a test: the loop's virtual time."""
+    """Return the wall clock of a test, which follows the loop's virtual time."""
     return START + timedelta(seconds=asyncio.get_running_loop().time())
 
 
@@ -125,7 +125,9 @@ class Cluster:
         return [each for each in stock if not notes(each).get(labels.CLAIMED_BY, "")]
 
     def assert_sound(self, *, strays: int = 0) -> None:
-        """Each unit names a stock unit of its own, claimed for it; `strays` are not used."""
+        """Assert that each unit has a stock unit of its own, claimed for it; `strays` more are
+        claimed.
+        """
         sources = Counter(notes(unit).get(labels.SOURCE_STOCK_UID, "") for unit in self.units)
         assert all(count == 1 for count in sources.values()), "a stock unit is named twice"
         operations = Counter(notes(unit).get(labels.OPERATION_ID, "") for unit in self.units)
@@ -143,14 +145,14 @@ class Cluster:
 
 
 def notes(document: Mapping[str, Any]) -> dict[str, str]:
-    """The annotations."""
+    """Return the annotations of the document."""
     annotations: dict[str, str] = document["metadata"].get("annotations", {})
     return annotations
 
 
 @attrs.frozen(kw_only=True)
 class Replica:
-    """One process: its own caches and its own connection, which tests can break."""
+    """One process, with caches and a connection of its own, which tests can break."""
 
     transport: FaultyTransport
     context: OperationContext
@@ -160,7 +162,7 @@ class Replica:
     pools: Informer[StockPool]
 
     async def create(self, operation: str = "one", **members: object) -> str:
-        """What the caller is told: `201 name`, `200 name`, or the error's code."""
+        """Create a unit and return the answer: `201 name`, `200 name`, or the error's code."""
         return await told(self.inventory, order(operation, **members))
 
 
@@ -174,7 +176,7 @@ async def replica(
     meter: Meter = NullMeter(),
     options: Options = OPTIONS,
 ) -> AsyncIterator[Replica]:
-    """Synced, and ended with everything that runs in it."""
+    """Run a replica whose caches are synced, and stop all its tasks at the end."""
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(
             InProcessTransport(cluster.server),

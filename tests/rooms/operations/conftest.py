@@ -1,4 +1,4 @@
-"""The embedded cluster that each test of use cases gets for itself."""
+"""An embedded cluster for each test of use cases."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.rooms.operations.cluster import Cluster
 
 @pytest.fixture
 async def cluster() -> Cluster:
-    """Empty; made inside the loop, whose time is the cluster's."""
+    """Return an empty cluster, created inside the loop, whose time it follows."""
     return Cluster()

@@ -1,4 +1,4 @@
-"""What kube says, as callers hear it."""
+"""Errors of kube, translated for callers."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ from gpuruntime.strict.structure import StrictError
         (kube.BadRequestError("x", 400), StrictError),
     ],
 )
-async def test_each_error_of_the_cluster_has_its_word(
+async def test_each_error_of_the_cluster_has_its_code(
     said: kube.KubeError, heard: type[Exception]
 ) -> None:
     with pytest.raises(heard):
@@ -39,7 +39,7 @@ async def test_each_error_of_the_cluster_has_its_word(
             raise said
 
 
-async def test_what_the_cluster_says_of_a_later_time_is_passed_on() -> None:
+async def test_the_clusters_retry_after_is_passed_on() -> None:
     with pytest.raises(BusyError) as caught:
         async with bounded("it", 1):
             raise kube.ThrottledError("x", 429, retry_after_seconds=7)
@@ -47,12 +47,12 @@ async def test_what_the_cluster_says_of_a_later_time_is_passed_on() -> None:
 
 
 @pytest.mark.looptime
-async def test_what_takes_too_long_has_an_unknown_outcome() -> None:
+async def test_a_use_case_that_takes_too_long_has_an_unknown_outcome() -> None:
     with pytest.raises(UnknownOutcomeError, match="did not end within 5 s"):
         async with bounded("operation one", 5):
             await asyncio.sleep(6)
 
 
-def test_codes_are_different_words() -> None:
+def test_each_error_has_a_code_of_its_own() -> None:
     codes = [error.code for error in OperationsError.__subclasses__()]
     assert len(set(codes)) == len(codes) == 16

@@ -1,4 +1,4 @@
-"""Hashes of requests: golden, because stored ones meet the code of later versions."""
+"""Golden hashes of requests, because later versions compare their hashes with stored ones."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("golden", GOLDEN)
-def test_a_request_keeps_its_hash_for_ever(golden: str) -> None:
+def test_the_hash_of_a_request_never_changes(golden: str) -> None:
     assert request_hash(GOLDEN[golden]) == golden
 
 
@@ -84,15 +84,15 @@ def test_a_request_keeps_its_hash_for_ever(golden: str) -> None:
         {"storageMounts": []},
     ],
 )
-def test_what_says_nothing_new_does_not_change_the_hash(members: dict[str, Any]) -> None:
+def test_members_that_ask_for_nothing_new_do_not_change_the_hash(members: dict[str, Any]) -> None:
     assert unit_hash(**members) == unit_hash()
 
 
-def test_the_same_quantity_has_the_same_hash_however_it_is_written() -> None:
+def test_equal_quantities_hash_alike_however_they_are_written() -> None:
     assert seed_hash(memory="16384Mi", cpu="0.5") == seed_hash(memory="16Gi", cpu="500m")
 
 
-def test_a_default_that_is_said_hashes_like_one_that_is_not() -> None:
+def test_a_default_that_is_given_hashes_like_one_that_is_left_out() -> None:
     def with_port(**port: object) -> str:
         return unit_hash(template={"ports": [{"name": "http", "port": 80, **port}]})
 
@@ -122,13 +122,13 @@ def test_the_order_of_lists_counts() -> None:
     assert unit_hash(template={"envs": envs}) != unit_hash(template={"envs": envs[::-1]})
 
 
-def test_a_derived_name_tells_operations_apart_and_is_a_label() -> None:
+def test_derived_names_differ_by_operation_and_are_labels() -> None:
     assert derived_name("op.1") == "op-d5b33599d652c907a6a24058553f4e2e39cfc0c0"
     assert derived_name("op.2") != derived_name("op.1")
     assert len(derived_name("x" * 128)) == 43
 
 
-def test_compact_json_leaves_out_what_equals_its_default() -> None:
+def test_compact_json_leaves_out_members_that_equal_their_defaults() -> None:
     template = Template(ports=(Port(name="http", port=80),))
     assert compact(template) == {"ports": [{"name": "http", "port": 80}]}
     assert compact(Serverless(requestID="f")) == {"requestID": "f"}

@@ -1,4 +1,4 @@
-"""Jobs: what a pool tells of the operation that made it."""
+"""Jobs as derived from the pools that operations created."""
 
 import asyncio
 from datetime import timedelta
@@ -56,7 +56,7 @@ def test_the_status_follows_from_the_pool(made: StockPool, living: int, status: 
     assert job_of(made, living).status is status
 
 
-def test_counts_names_and_moments_are_those_of_the_pool() -> None:
+def test_counts_names_and_times_are_those_of_the_pool() -> None:
     made = pool(PoolReason.STOCK_PROGRESSING, "on their way", seeded=2, available=1, consumed=1)
     job = job_of(made, 3)
     assert (job.requested, job.created, job.ready, job.consumed) == (3, 3, 1, 1)
@@ -66,7 +66,7 @@ def test_counts_names_and_moments_are_those_of_the_pool() -> None:
     assert job_of(attrs.evolve(made, metadata=ObjectMeta()), 0).updatedAt is not None
 
 
-def test_the_error_is_the_words_of_what_failed() -> None:
+def test_the_error_is_the_message_of_the_pools_failure() -> None:
     assert job_of(pool(PoolReason.SPEC_CONFLICT, "another envelope"), 0).error
     assert job_of(pool(PoolReason.STOCK_FAILED, "ImagePullBackOff"), 0).error == "ImagePullBackOff"
 
@@ -78,7 +78,7 @@ def test_the_highest_ordinal_is_read_from_the_names() -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("request_", [seed(), pool_request(name="mine")])
-async def test_any_replica_answers_for_a_job_also_when_its_cache_lags(
+async def test_any_replica_answers_for_a_job_even_if_its_cache_lags(
     cluster: Cluster, request_: Any
 ) -> None:
     async with replica(cluster) as api, replica(cluster, seed=2) as lagging:
@@ -90,7 +90,7 @@ async def test_any_replica_answers_for_a_job_also_when_its_cache_lags(
 
 
 @pytest.mark.looptime
-async def test_a_job_succeeds_with_its_units_although_no_status_was_written_yet(
+async def test_a_job_succeeds_with_its_units_before_the_status_is_written(
     cluster: Cluster,
 ) -> None:
     async with replica(cluster) as api:
@@ -102,7 +102,7 @@ async def test_a_job_succeeds_with_its_units_although_no_status_was_written_yet(
 
 
 @pytest.mark.looptime
-async def test_a_job_that_never_was_or_is_gone_is_not_found(cluster: Cluster) -> None:
+async def test_an_unknown_or_deleted_job_is_not_found(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.inventory.pools.create(pool_request(name="mine"))
         await api.inventory.pools.delete("mine")

@@ -1,4 +1,4 @@
-"""Pools: made once, changed, deleted, and one name space of operations with units."""
+"""Pools are created once, updated and deleted, and share their operationIDs with units."""
 
 import asyncio
 from typing import Any
@@ -52,7 +52,7 @@ async def told(api: Replica, request: SeedStock | CreatePool) -> str:
 
 
 def add_pool(cluster: Cluster, name: str, **members: object) -> None:
-    """As kubectl would, past the API."""
+    """Create a pool without the API, as kubectl does."""
     body = {
         "apiVersion": STOCK_POOLS.api_version,
         "kind": STOCK_POOLS.kind,
@@ -66,10 +66,10 @@ def pools_of(cluster: Cluster) -> list[Document]:
     return cluster.objects(STOCK_POOLS, STOCK)
 
 
-async def test_a_pool_that_a_late_create_has_brought_back_is_not_answered(
+async def test_a_pool_restored_by_a_late_create_is_not_the_answer(
     cluster: Cluster,
 ) -> None:
-    """Until the manager removes it once more."""
+    """A late create brings the pool back until the manager removes it again."""
     async with replica(cluster) as api:
         assert await told(api, pool(name="warm")) == "202"
         [made] = pools_of(cluster)
@@ -81,7 +81,7 @@ async def test_a_pool_that_a_late_create_has_brought_back_is_not_answered(
         assert await told(api, pool(name="warm")) == "operation_finished"
 
 
-async def test_seeding_makes_a_pool_that_never_refills(cluster: Cluster) -> None:
+async def test_seeding_creates_a_pool_that_never_refills(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert await told(api, seed(memory="16Gi", cpu="4", gpuProduct="A100")) == "202"
         assert [each.split()[0] for each in api.transport.written()] == ["POST"]
@@ -99,7 +99,7 @@ async def test_seeding_makes_a_pool_that_never_refills(cluster: Cluster) -> None
     assert notes(made)[labels.OPERATION_ID] == "one"
 
 
-async def test_a_pool_has_the_name_and_the_rest_that_its_caller_gave(cluster: Cluster) -> None:
+async def test_a_pool_has_the_name_and_the_spec_that_its_caller_gave(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         template = {"args": ["warm"]}
         await told(api, pool(name="mine", image="x", template=template, refill="Never"))
@@ -112,7 +112,7 @@ async def test_a_pool_has_the_name_and_the_rest_that_its_caller_gave(cluster: Cl
 
 
 @pytest.mark.parametrize("request_", [seed(), pool(), pool(name="mine")])
-async def test_the_same_again_is_a_replay_also_at_a_replica_that_lags(
+async def test_the_same_request_is_a_replay_even_at_a_replica_that_lags(
     cluster: Cluster, request_: SeedStock | CreatePool
 ) -> None:
     async with replica(cluster) as api, replica(cluster, seed=2) as lagging:
@@ -148,7 +148,7 @@ async def test_a_name_of_another_operation_is_taken(cluster: Cluster) -> None:
         assert await told(api, pool("two", name="mine")) == NameTakenError.code
 
 
-async def test_an_operation_of_a_unit_is_not_one_of_a_pool(cluster: Cluster) -> None:
+async def test_an_operation_of_a_unit_is_a_conflict_for_a_pool(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as api:
         await api.create("one")
@@ -156,7 +156,7 @@ async def test_an_operation_of_a_unit_is_not_one_of_a_pool(cluster: Cluster) -> 
     assert pools_of(cluster) == []
 
 
-async def test_an_operation_that_claimed_stock_is_not_one_of_a_pool(cluster: Cluster) -> None:
+async def test_an_operation_that_claimed_stock_is_a_conflict_for_a_pool(cluster: Cluster) -> None:
     cluster.add_stock(1)
     async with replica(cluster) as crashed, replica(cluster, seed=2) as api:
         crashed.transport.on("PATCH", "", Fault(then=crashed.transport.cut))
@@ -166,7 +166,9 @@ async def test_an_operation_that_claimed_stock_is_not_one_of_a_pool(cluster: Clu
 
 
 @pytest.mark.parametrize("fault", [ANSWER_LOST, refused(409, "AlreadyExists")])
-async def test_a_pool_whose_answer_was_lost_is_there(cluster: Cluster, fault: Fault) -> None:
+async def test_a_pool_whose_create_lost_its_answer_is_found(
+    cluster: Cluster, fault: Fault
+) -> None:
     async with replica(cluster) as api:
         api.transport.on("POST", "stockpools", fault)
         assert await told(api, seed()) == "202"
@@ -174,7 +176,7 @@ async def test_a_pool_whose_answer_was_lost_is_there(cluster: Cluster, fault: Fa
 
 
 @pytest.mark.parametrize("fault", [DROPPED, landing_late(1)])
-async def test_a_pool_that_may_still_land_is_unknown_and_can_be_sent_again(
+async def test_a_pool_that_may_still_be_created_has_an_unknown_outcome_and_can_be_retried(
     cluster: Cluster, fault: Fault
 ) -> None:
     async with replica(cluster) as api:
@@ -185,7 +187,7 @@ async def test_a_pool_that_may_still_land_is_unknown_and_can_be_sent_again(
     assert len(pools_of(cluster)) == 1
 
 
-async def test_an_unreachable_cluster_is_said_to_be_so(cluster: Cluster) -> None:
+async def test_an_unreachable_cluster_is_reported_as_unavailable(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         api.transport.on("POST", "stockpools", UNREACHABLE)
         assert await told(api, seed()) == "service_unavailable"
@@ -206,7 +208,7 @@ async def test_a_spec_name_has_one_envelope_at_a_time(
         assert await told(api, seed("three", **envelope)) == "202"
 
 
-async def test_of_envelopes_that_come_at_once_one_wins_and_the_rest_are_told(
+async def test_one_of_several_simultaneous_envelopes_wins_and_the_others_conflict(
     cluster: Cluster,
 ) -> None:
     async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
@@ -217,13 +219,13 @@ async def test_of_envelopes_that_come_at_once_one_wins_and_the_rest_are_told(
     assert len(pools_of(cluster)) == 1
 
 
-async def test_pools_of_one_envelope_that_come_at_once_are_all_made(cluster: Cluster) -> None:
+async def test_simultaneous_pools_of_one_envelope_are_all_created(cluster: Cluster) -> None:
     async with replica(cluster) as api, asyncio.TaskGroup() as tasks:
         calls = [tasks.create_task(told(api, seed(f"s.{number}"))) for number in range(8)]
     assert [call.result() for call in calls] == 8 * ["202"]
 
 
-async def test_what_a_pool_leaves_open_may_be_spelled_out_by_another(cluster: Cluster) -> None:
+async def test_a_pool_may_give_members_that_another_pool_left_out(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert await told(api, seed("one", cpu="1")) == "202"
         assert await told(api, seed("two", memory="1Gi")) == "202"
@@ -237,7 +239,7 @@ async def test_what_a_pool_leaves_open_may_be_spelled_out_by_another(cluster: Cl
 async def test_a_pool_that_seeds_nothing_does_not_hold_its_spec_name(
     cluster: Cluster, written: dict[str, Any]
 ) -> None:
-    """An invalid one, or one of another envelope than the first, as kubectl may write them."""
+    """kubectl may write an invalid pool, or one with another envelope than the first."""
     for name, members in written.items():
         add_pool(cluster, name, **members)
         await asyncio.sleep(1)
@@ -253,7 +255,7 @@ async def test_stock_without_a_pool_holds_its_spec_name_too(cluster: Cluster) ->
         assert await told(api, seed(memory="16384Mi")) == "202"
 
 
-async def test_a_deleted_pool_ends_its_operation(cluster: Cluster) -> None:
+async def test_a_deleted_pool_finishes_its_operation(cluster: Cluster) -> None:
     async with replica(cluster) as api, replica(cluster, seed=2) as other:
         await told(api, pool(name="mine"))
         await api.inventory.pools.delete("mine")
@@ -267,7 +269,7 @@ async def test_a_deleted_pool_ends_its_operation(cluster: Cluster) -> None:
     assert not cluster.claimed
 
 
-async def test_a_replay_goes_on_when_the_cache_hears_of_the_end_meanwhile(
+async def test_a_replay_goes_on_if_the_cache_receives_the_deletion_meanwhile(
     cluster: Cluster,
 ) -> None:
     async with replica(cluster) as api, replica(cluster, seed=2) as lagging:
@@ -280,7 +282,7 @@ async def test_a_replay_goes_on_when_the_cache_hears_of_the_end_meanwhile(
         assert await told(lagging, pool(name="mine")) == OperationFinishedError.code
 
 
-async def test_a_pool_that_is_going_ends_its_operation(cluster: Cluster) -> None:
+async def test_a_terminating_pool_finishes_its_operation(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await told(api, pool(name="mine"))
         path = STOCK_POOLS.path(namespace=STOCK, name="mine")
@@ -289,7 +291,7 @@ async def test_a_pool_that_is_going_ends_its_operation(cluster: Cluster) -> None
         assert await told(api, pool(name="mine")) == OperationFinishedError.code
 
 
-async def test_a_pool_is_read_live_where_the_cache_does_not_know_it(cluster: Cluster) -> None:
+async def test_a_pool_that_the_cache_does_not_know_is_read_live(cluster: Cluster) -> None:
     async with replica(cluster) as api, replica(cluster, seed=2) as lagging:
         lagging.transport.hold_watches()
         await told(api, pool(name="mine"))
@@ -310,7 +312,7 @@ async def test_pages_of_pools_are_sorted_by_name_and_end(cluster: Cluster) -> No
         assert second.next is None
 
 
-async def test_a_pool_is_changed_where_it_may_change(cluster: Cluster) -> None:
+async def test_only_the_mutable_fields_of_a_pool_can_be_updated(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await told(api, pool(name="mine", image="x"))
         request = parse_update_pool({"replicas": 5, "image": None, "refill": "Never"})

@@ -1,4 +1,4 @@
-"""Storages: made once; a recovery that is answered was written, and is asked for once."""
+"""Storages are created once, and a recovery is written once before it is answered."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ RUNNING = {"phase": "Running", "jobName": "storage-prepare-demo-2", "observedDig
 
 
 def add_storage(cluster: Cluster) -> None:
-    """One whose prepare failed."""
+    """Add a storage whose prepare failed."""
     body = {
         "apiVersion": GPU_STORAGES.api_version,
         "kind": "GPUStorage",
@@ -34,10 +34,10 @@ def mark(cluster: Cluster, prepare: dict[str, str]) -> None:
     cluster.call("PATCH", path, {"status": {"prepare": prepare}})
 
 
-async def test_a_storage_that_a_late_create_has_brought_back_is_not_answered(
+async def test_a_storage_restored_by_a_late_create_is_not_the_answer(
     cluster: Cluster,
 ) -> None:
-    """Until the manager removes it once more."""
+    """A late create brings the storage back until the manager removes it again."""
     order = parse_create_storage({"operationID": "o", "name": "demo", "size": "1Gi"}, NAMESPACES)
     async with replica(cluster) as api:
         await api.inventory.storages.create(order)
@@ -54,9 +54,7 @@ async def test_a_storage_that_a_late_create_has_brought_back_is_not_answered(
 @pytest.mark.parametrize(
     "fault", [ANSWER_LOST, DROPPED, refused(500, "InternalError"), landing_late(0.0015)]
 )
-async def test_a_recovery_whose_answer_was_lost_is_asked_for(
-    cluster: Cluster, fault: Fault
-) -> None:
+async def test_a_recovery_whose_answer_was_lost_is_written(cluster: Cluster, fault: Fault) -> None:
     add_storage(cluster)
     async with replica(cluster) as api:
         api.transport.on("PUT", "demo", fault)
@@ -65,7 +63,7 @@ async def test_a_recovery_whose_answer_was_lost_is_asked_for(
     assert notes(stored)[RECOVER] == told.metadata.annotations[RECOVER]
 
 
-async def test_a_recovery_that_began_before_it_was_looked_for_is_told(cluster: Cluster) -> None:
+async def test_a_recovery_that_began_before_it_was_read_back_is_answered(cluster: Cluster) -> None:
     add_storage(cluster)
     async with replica(cluster) as api:
         begins = attrs.evolve(ANSWER_LOST, then=lambda: mark(cluster, RUNNING))
@@ -74,7 +72,7 @@ async def test_a_recovery_that_began_before_it_was_looked_for_is_told(cluster: C
     assert RECOVER in told.metadata.annotations
 
 
-async def test_a_recovery_that_is_under_way_is_not_asked_for_again(cluster: Cluster) -> None:
+async def test_a_recovery_in_progress_is_not_asked_for_again(cluster: Cluster) -> None:
     add_storage(cluster)
     async with replica(cluster) as api:
         first = await api.inventory.storages.recover("demo")

@@ -1,4 +1,4 @@
-"""Tombstones: written once or again, read back whole, and never mistaken."""
+"""Tombstones are written, written again, and read back whole."""
 
 from datetime import timedelta
 
@@ -49,11 +49,11 @@ async def found(tombstones: Tombstones, operation: str = "one") -> Tombstone:
     return tombstone
 
 
-async def test_an_operation_that_never_ended_has_none(tombstones: Tombstones) -> None:
+async def test_an_unfinished_operation_has_no_tombstone(tombstones: Tombstones) -> None:
     assert await tombstones.find("one") is None
 
 
-async def test_what_was_buried_is_read_back_and_expires_after_the_retention(
+async def test_a_tombstone_is_read_back_whole_and_expires_after_the_retention(
     tombstones: Tombstones,
 ) -> None:
     await tombstones.write("GPUUnit", named("demo", "u1"))
@@ -69,7 +69,7 @@ async def test_what_was_buried_is_read_back_and_expires_after_the_retention(
     )
 
 
-async def test_the_sweeper_finds_it_by_its_label(
+async def test_the_sweeper_finds_a_tombstone_by_its_label(
     tombstones: Tombstones, transport: FaultyTransport
 ) -> None:
     await tombstones.write("GPUUnit", named("demo", "u1"))
@@ -90,7 +90,7 @@ async def test_several_objects_of_one_operation_share_a_tombstone(tombstones: To
     assert {each.uid for each in (await found(tombstones)).buried} == {"u1", "u2"}
 
 
-async def test_a_lost_answer_is_no_reason_not_to_write_it_again(
+async def test_a_tombstone_whose_answer_was_lost_can_be_written_again(
     tombstones: Tombstones, transport: FaultyTransport
 ) -> None:
     transport.on("POST", "configmaps", ANSWER_LOST)
@@ -100,7 +100,9 @@ async def test_a_lost_answer_is_no_reason_not_to_write_it_again(
     assert len((await found(tombstones)).buried) == 1
 
 
-async def test_only_another_object_of_a_buried_name_is_forbidden(tombstones: Tombstones) -> None:
+async def test_a_tombstone_forbids_only_another_object_of_the_same_name(
+    tombstones: Tombstones,
+) -> None:
     await tombstones.write("GPUUnit", named("demo", "u1"))
     tombstone = await found(tombstones)
     assert tombstone.forbids(named("demo", "u2"))
@@ -109,7 +111,9 @@ async def test_only_another_object_of_a_buried_name_is_forbidden(tombstones: Tom
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2025-01-01T00:00:00"])
-def test_one_that_was_written_over_still_ends_its_operation_and_never_expires(text: str) -> None:
+def test_an_overwritten_tombstone_still_finishes_its_operation_and_never_expires(
+    text: str,
+) -> None:
     annotations = {labels.OPERATION_ID: "one", EXPIRES_AT: text}
     tombstone = tombstone_of(
         ConfigMap(metadata=ObjectMeta(annotations=annotations), data={"u1": "not JSON"})

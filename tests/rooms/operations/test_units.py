@@ -1,4 +1,4 @@
-"""Units after their creation: read, listed, changed and deleted."""
+"""Units after their creation are read, updated and deleted."""
 
 import asyncio
 
@@ -52,10 +52,10 @@ def tombstones(cluster: Cluster) -> list[Document]:
     return [each for each in items if each["metadata"]["name"].startswith("operation-")]
 
 
-# Read.
+# Reads.
 
 
-async def test_a_unit_that_the_cache_knows_is_read_without_the_cluster(cluster: Cluster) -> None:
+async def test_a_unit_that_the_cache_knows_is_read_without_a_request(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.sent.clear()
@@ -71,23 +71,23 @@ async def test_a_unit_that_the_cache_does_not_know_yet_is_read_live(cluster: Clu
 
 
 @pytest.mark.parametrize("name", ["missing", "A", "a.b", "..", "a/b", "", "x" * 64])
-async def test_a_unit_that_is_nowhere_is_not_found(cluster: Cluster, name: str) -> None:
+async def test_an_unknown_unit_is_not_found(cluster: Cluster, name: str) -> None:
     async with replica(cluster) as api:
         with pytest.raises(UnitNotFoundError):
             await api.inventory.units.get(name)
 
 
-async def test_stock_and_active_units_are_read_apart(cluster: Cluster) -> None:
+async def test_stock_and_active_units_are_read_separately(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         assert (await api.inventory.units.get("p-1", Lifecycle.STOCK)).metadata.namespace == STOCK
         with pytest.raises(UnitNotFoundError):
             await api.inventory.units.get("p-1")
 
 
-# Changed.
+# Updates.
 
 
-async def test_fields_given_replace_and_fields_left_out_stay(cluster: Cluster) -> None:
+async def test_given_fields_replace_and_absent_fields_stay(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo", template={"args": ["a"], "ports": PORTS})
         request = parse_update_unit({"image": "new", "template": {"command": ["x"]}})
@@ -100,7 +100,7 @@ async def test_fields_given_replace_and_fields_left_out_stay(cluster: Cluster) -
     assert updated.metadata.generation == demo_of(cluster)["metadata"]["generation"] == 2
 
 
-async def test_null_clears(cluster: Cluster) -> None:
+async def test_null_clears_a_field(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo", template={"args": ["a"]}, access={"scheme": "tcp"})
         request = parse_update_unit({"image": None, "template": None, "access": None})
@@ -117,7 +117,7 @@ async def test_an_update_that_changes_nothing_writes_nothing(cluster: Cluster) -
         assert api.transport.written() == []
 
 
-async def test_what_others_changed_meanwhile_is_kept(cluster: Cluster) -> None:
+async def test_changes_by_others_are_kept(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
 
@@ -131,7 +131,9 @@ async def test_what_others_changed_meanwhile_is_kept(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("fault", [ANSWER_LOST, DROPPED])
-async def test_a_lost_answer_to_an_update_is_looked_for(cluster: Cluster, fault: Fault) -> None:
+async def test_an_update_whose_answer_was_lost_is_read_back(
+    cluster: Cluster, fault: Fault
+) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.on("PUT", "demo", fault)
@@ -140,7 +142,7 @@ async def test_a_lost_answer_to_an_update_is_looked_for(cluster: Cluster, fault:
         assert updated.metadata.generation == 2
 
 
-async def test_an_etag_outlives_the_status_and_not_the_spec(cluster: Cluster) -> None:
+async def test_an_etag_changes_with_the_spec_and_not_with_the_status(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         etag = etag_of(await api.inventory.units.get("demo"))
@@ -152,7 +154,7 @@ async def test_an_etag_outlives_the_status_and_not_the_spec(cluster: Cluster) ->
     assert demo_of(cluster)["spec"]["image"] == "new"
 
 
-async def test_an_etag_is_held_against_the_live_unit(cluster: Cluster) -> None:
+async def test_an_etag_is_compared_with_the_live_unit(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         etag = etag_of(await api.inventory.units.get("demo"))
@@ -164,7 +166,7 @@ async def test_an_etag_is_held_against_the_live_unit(cluster: Cluster) -> None:
             )
 
 
-async def test_a_change_that_does_not_go_with_the_rest_names_the_field(cluster: Cluster) -> None:
+async def test_a_change_that_breaks_a_rule_names_the_field(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         access = {"primaryPort": "http"}
         await api.create(name="demo", access=access, template={"ports": PORTS})
@@ -186,7 +188,7 @@ async def test_a_function_of_another_unit_cannot_be_taken_over(cluster: Cluster)
         assert owned.spec.serverless
 
 
-async def test_of_those_that_take_a_function_at_once_one_gets_it(cluster: Cluster) -> None:
+async def test_one_of_several_simultaneous_updates_gets_the_function(cluster: Cluster) -> None:
     request = parse_update_unit({"serverless": {"requestID": "fn"}})
 
     async def change(api: Replica, name: str) -> str:
@@ -206,7 +208,7 @@ async def test_of_those_that_take_a_function_at_once_one_gets_it(cluster: Cluste
     assert made.result() == "name_taken"
 
 
-async def test_a_template_bears_the_label_of_the_function_that_it_declares(
+async def test_a_template_has_the_label_of_the_function_that_it_declares(
     cluster: Cluster,
 ) -> None:
     async with replica(cluster) as api:
@@ -220,7 +222,7 @@ async def test_a_template_bears_the_label_of_the_function_that_it_declares(
         assert unit["metadata"]["labels"][labels.FUNCTION] == "fn"
 
 
-async def test_a_unit_that_has_stock_becomes_a_template_and_a_unit_again(
+async def test_a_unit_with_stock_can_become_a_template_and_a_unit_again(
     cluster: Cluster,
 ) -> None:
     async with replica(cluster) as api:
@@ -232,8 +234,8 @@ async def test_a_unit_that_has_stock_becomes_a_template_and_a_unit_again(
             assert (labels.FUNCTION in unit["metadata"]["labels"]) == (function is not None)
 
 
-async def test_a_template_that_claimed_no_stock_stays_one(cluster: Cluster) -> None:
-    """It would run with no envelope of its own, on what belongs to others."""
+async def test_a_template_without_stock_stays_a_template(cluster: Cluster) -> None:
+    """It would run without an envelope, on capacity that belongs to others."""
     async with replica(cluster) as api:
         await api.create("one", name="demo", serverless={"requestID": "fn"})
         request = parse_update_unit({"serverless": None, "image": "new"})
@@ -257,7 +259,7 @@ async def test_a_template_that_kubectl_wrote_may_become_a_unit(cluster: Cluster)
         assert (await api.inventory.units.update("demo", request)).spec.serverless is None
 
 
-async def test_a_worker_goes_on_working_for_its_function(cluster: Cluster) -> None:
+async def test_an_updated_worker_keeps_its_function(cluster: Cluster) -> None:
     function = {"requestID": "fn", "workerOf": {"name": "owner", "uid": "u"}}
     body = {
         "apiVersion": GPU_UNITS.api_version,
@@ -276,16 +278,16 @@ async def test_a_worker_goes_on_working_for_its_function(cluster: Cluster) -> No
         assert [problem.field for problem in caught.value.problems] == ["serverless.workerOf"]
 
 
-async def test_a_unit_that_is_nowhere_cannot_be_updated(cluster: Cluster) -> None:
+async def test_an_unknown_unit_cannot_be_updated(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         with pytest.raises(UnitNotFoundError):
             await api.inventory.units.update("missing", parse_update_unit({"image": "x"}))
 
 
-# Deleted.
+# Deletions.
 
 
-async def test_the_tombstone_is_there_before_the_unit_goes(cluster: Cluster) -> None:
+async def test_the_tombstone_exists_before_the_unit_is_deleted(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.on("DELETE", "demo", Fault(then=lambda: None, is_dropped=True), times=1)
@@ -299,7 +301,7 @@ async def test_the_tombstone_is_there_before_the_unit_goes(cluster: Cluster) -> 
     assert cluster.units == []
 
 
-async def test_a_deleted_unit_is_gone_for_this_replica_at_once(cluster: Cluster) -> None:
+async def test_this_replica_no_longer_finds_a_unit_that_it_deleted(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         await asyncio.sleep(1)
@@ -311,7 +313,7 @@ async def test_a_deleted_unit_is_gone_for_this_replica_at_once(cluster: Cluster)
             await api.inventory.units.delete("demo")
 
 
-async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> None:
+async def test_a_deletion_whose_answer_was_lost_is_completed(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.on("DELETE", "demo", ANSWER_LOST)
@@ -319,7 +321,9 @@ async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> Non
     assert cluster.units == []
 
 
-async def test_a_unit_that_a_conflict_left_there_is_not_called_deleted(cluster: Cluster) -> None:
+async def test_a_unit_that_a_conflict_left_undeleted_is_not_reported_as_deleted(
+    cluster: Cluster,
+) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.on("DELETE", "demo", refused(409, "Conflict"))
@@ -329,7 +333,7 @@ async def test_a_unit_that_a_conflict_left_there_is_not_called_deleted(cluster: 
     assert cluster.units == []
 
 
-async def test_a_unit_of_the_same_name_that_came_later_is_not_deleted(cluster: Cluster) -> None:
+async def test_a_later_unit_of_the_same_name_is_not_deleted(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         body = {**demo_of(cluster), "metadata": {"name": "demo"}}
@@ -356,7 +360,7 @@ async def test_a_unit_without_an_operation_leaves_no_tombstone(cluster: Cluster)
     assert tombstones(cluster) == cluster.units == []
 
 
-async def test_a_unit_that_is_going_already_gets_its_tombstone(cluster: Cluster) -> None:
+async def test_a_terminating_unit_still_gets_its_tombstone(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         cluster.call("PATCH", DEMO, {"metadata": {"finalizers": ["x.y/z"]}})
@@ -366,7 +370,7 @@ async def test_a_unit_that_is_going_already_gets_its_tombstone(cluster: Cluster)
         assert "DELETE" not in {each.method for each in api.transport.sent}
 
 
-async def test_without_its_tombstone_no_unit_is_deleted(cluster: Cluster) -> None:
+async def test_a_unit_is_not_deleted_without_its_tombstone(cluster: Cluster) -> None:
     async with replica(cluster) as api:
         await api.create(name="demo")
         api.transport.on("POST", "configmaps", refused(500, "InternalError"))

@@ -1,4 +1,4 @@
-"""Units that work for a function, made through the same claim as all others."""
+"""Workers of a function are created through the same claim as all other units."""
 
 import attrs
 import pytest
@@ -29,7 +29,7 @@ def worker(of: GPUUnit, name: str = "echo-w-1") -> CreateUnit:
     )
 
 
-async def test_a_worker_takes_stock_which_its_template_does_not(cluster: Cluster) -> None:
+async def test_a_worker_takes_stock_and_its_template_does_not(cluster: Cluster) -> None:
     cluster.add_stock(2)
     async with replica(cluster) as process:
         declared = await template(process)
@@ -40,7 +40,7 @@ async def test_a_worker_takes_stock_which_its_template_does_not(cluster: Cluster
         assert made.spec.memory == claimed["spec"]["memory"]
 
 
-async def test_a_worker_belongs_to_the_unit_that_declares_its_function(cluster: Cluster) -> None:
+async def test_a_worker_is_owned_by_the_unit_that_declares_its_function(cluster: Cluster) -> None:
     cluster.add_stock()
     async with replica(cluster) as process:
         declared = await template(process)
@@ -67,7 +67,7 @@ def add_storage(cluster: Cluster) -> str:
     return str(made["metadata"]["uid"])
 
 
-async def test_a_worker_bears_the_uids_of_what_its_function_was_given(
+async def test_a_worker_has_the_storage_uids_of_its_function(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(2)
@@ -93,7 +93,7 @@ async def test_a_worker_bears_the_uids_of_what_its_function_was_given(
         assert uids_asked(made.unit) == {"data": uid}
 
 
-async def test_a_worker_of_a_function_that_bears_no_uids_knows_storages_by_name(
+async def test_a_worker_of_a_function_without_uids_knows_storages_by_name(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock()
@@ -106,7 +106,7 @@ async def test_a_worker_of_a_function_that_bears_no_uids_knows_storages_by_name(
         assert uids_asked(made.unit) == {}
 
 
-async def test_the_name_of_a_function_is_no_obstacle_for_its_workers_alone(
+async def test_a_taken_function_is_a_conflict_for_all_but_its_workers(
     cluster: Cluster,
 ) -> None:
     cluster.add_stock(2)

@@ -35,7 +35,7 @@ def stock(
     memory: str = "16Gi",
     annotations: dict[str, str] | None = None,
 ) -> GPUUnit:
-    """Older by `age` seconds than the moment of all tests."""
+    """Return a stock unit that is `age` seconds older than the time of all tests."""
     return GPUUnit(
         metadata=ObjectMeta(
             name=name,

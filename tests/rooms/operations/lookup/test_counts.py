@@ -1,4 +1,4 @@
-"""Counts against counting again."""
+"""Counts that follow changes equal counts from scratch."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Thing:
 
 
 class Shelf:
-    """A cache whose store is read once: whoever walks it again fails."""
+    """A cache whose store can be read only once."""
 
     def __init__(self, *things: Thing) -> None:
         self.things = dict(enumerate(things))
@@ -72,7 +72,7 @@ def counts_of(shelf: Shelf) -> Counts[Thing]:
     )
 
 
-def test_counts_are_those_of_counting_again_after_any_changes(rng: Random) -> None:
+def test_counts_after_any_changes_equal_counts_from_scratch(rng: Random) -> None:
     shelf = Shelf(*(drawn(rng) for _ in range(10)))
     counts = counts_of(shelf)
     for _ in range(2_000):
@@ -91,7 +91,7 @@ def test_counts_are_those_of_counting_again_after_any_changes(rng: Random) -> No
     assert shelf.reads == 1
 
 
-def test_what_is_gone_leaves_no_group_behind() -> None:
+def test_a_group_without_objects_disappears() -> None:
     shelf = Shelf(Thing(group="a", state="x", amount=1))
     counts = counts_of(shelf)
     shelf.put(0, None)

@@ -1,4 +1,4 @@
-"""Ordered values compared with the plain way: keep a dict, and sort it when asked."""
+"""Ordered values compared with a dict that is sorted for each read."""
 
 import asyncio
 from random import Random
@@ -11,7 +11,7 @@ from gpuruntime.operations.lookup.ordering import Ordered
 from tests.rooms.operations.cluster import STOCK, Cluster, Replica, replica
 
 
-def test_values_come_in_the_order_of_their_places_from_any_place_on(rng: Random) -> None:
+def test_values_are_sorted_by_place_from_any_place_on(rng: Random) -> None:
     ordered: Ordered[int] = Ordered()
     plain: dict[tuple[str, ...], int] = {}
     for number in range(2_000):
@@ -44,7 +44,7 @@ def job_page(api: Replica, after: str = "") -> list[tuple[str, str]]:
 
 
 @pytest.mark.looptime
-async def test_an_object_is_listed_where_it_belongs_now_and_gone_when_it_is_gone() -> None:
+async def test_an_object_is_listed_at_its_current_place_until_it_is_deleted() -> None:
     cluster = Cluster()
     add_pool(cluster, "p", "b")
     async with replica(cluster) as api:
@@ -59,7 +59,7 @@ async def test_an_object_is_listed_where_it_belongs_now_and_gone_when_it_is_gone
 
 
 @pytest.mark.looptime
-async def test_two_pools_of_one_operation_are_one_job_on_all_pages_together() -> None:
+async def test_two_pools_of_one_operation_are_one_job_across_pages() -> None:
     cluster = Cluster()
     for name, operation in (("p", "a"), ("q", "a"), ("r", "b")):
         add_pool(cluster, name, operation)

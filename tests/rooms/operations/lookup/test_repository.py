@@ -1,4 +1,4 @@
-"""Which of several objects decides: the pool in force, and the owner of a function."""
+"""The pool in force, and the owner of a function, among several candidates."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
@@ -20,7 +20,7 @@ def pool(name: str, *, age: int, memory: str = "1Gi", seeded: int = 0) -> StockP
     )
 
 
-def test_the_oldest_valid_one_decides_in_whatever_order_they_come() -> None:
+def test_the_oldest_valid_pool_is_in_force_whatever_their_order() -> None:
     pools = [pool("a", age=1), pool("b", age=2), pool("c", age=3, memory="not-a-quantity")]
     for order in permutations(pools):
         decides = pool_in_force(order)
@@ -28,13 +28,13 @@ def test_the_oldest_valid_one_decides_in_whatever_order_they_come() -> None:
         assert decides.metadata.name == "b"
 
 
-def test_one_that_waited_for_another_to_go_does_not_take_the_name_from_what_was_made() -> None:
+def test_a_pool_that_waited_does_not_take_the_name_from_a_pool_that_seeded() -> None:
     decides = pool_in_force([pool("waited", age=2), pool("seeded", age=1, seeded=1)])
     assert decides is not None
     assert decides.metadata.name == "seeded"
 
 
-def test_nobody_decides_where_no_pool_is_valid() -> None:
+def test_no_pool_is_in_force_if_none_is_valid() -> None:
     assert pool_in_force([]) is None
     assert pool_in_force([pool("a", age=1, memory="0")]) is None
 
@@ -48,7 +48,7 @@ def template(name: str, *, age: int, uid: str = "") -> GPUUnit:
     )
 
 
-def test_the_oldest_owns_it_in_whatever_order_they_come() -> None:
+def test_the_oldest_template_owns_the_function_whatever_their_order() -> None:
     templates = [template("a", age=1), template("b", age=3), template("c", age=2)]
     for order in permutations(templates):
         owner = owner_of(order)
@@ -56,11 +56,11 @@ def test_the_oldest_owns_it_in_whatever_order_they_come() -> None:
         assert owner.metadata.name == "b"
 
 
-def test_of_the_same_second_the_smaller_uid_decides() -> None:
+def test_the_smaller_uid_decides_between_templates_of_one_second() -> None:
     owner = owner_of([template("a", age=1, uid="2"), template("b", age=1, uid="1")])
     assert owner is not None
     assert owner.metadata.name == "b"
 
 
-def test_nobody_owns_what_nobody_declares() -> None:
+def test_an_undeclared_function_has_no_owner() -> None:
     assert owner_of([]) is None

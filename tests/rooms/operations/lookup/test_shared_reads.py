@@ -1,4 +1,4 @@
-"""Shared reads: as few as can be, and none that began before the question."""
+"""Shared reads are as few as possible, and none begins before the call that it answers."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Reads:
-    """Takes a second a read, and answers with the moment at which it began."""
+    """A read that takes a second and returns the time at which it began."""
 
     def __init__(self) -> None:
         self.begun: list[float] = []
@@ -27,13 +27,13 @@ class Reads:
 
 
 async def asked_after(shared: SharedReads[float], seconds: float) -> tuple[float, float]:
-    """When it was asked, and when the read began that answered."""
+    """Return the time of the call, and the time at which its read began."""
     await asyncio.sleep(seconds)
     asked_at = asyncio.get_running_loop().time()
     return asked_at, await shared.get("g1")
 
 
-async def test_nobody_is_answered_by_a_read_that_began_before_the_question() -> None:
+async def test_no_caller_gets_a_read_that_began_before_its_call() -> None:
     reads = Reads()
     shared = SharedReads(reads)
     async with asyncio.TaskGroup() as tasks:
@@ -44,7 +44,7 @@ async def test_nobody_is_answered_by_a_read_that_began_before_the_question() -> 
     assert len(reads.begun) <= 8
 
 
-async def test_all_who_ask_during_one_read_share_the_next() -> None:
+async def test_all_callers_during_one_read_share_the_next_read() -> None:
     reads = Reads()
     shared = SharedReads(reads)
     async with asyncio.TaskGroup() as tasks:
@@ -53,7 +53,7 @@ async def test_all_who_ask_during_one_read_share_the_next() -> None:
     assert len(reads.begun) == 2
 
 
-async def test_subjects_are_read_apart() -> None:
+async def test_each_subject_has_reads_of_its_own() -> None:
     reads = Reads()
     shared = SharedReads(reads)
     async with asyncio.TaskGroup() as tasks:
@@ -62,7 +62,7 @@ async def test_subjects_are_read_apart() -> None:
     assert len(set(reads.begun)) == 1
 
 
-async def test_whoever_shares_a_read_shares_its_failure() -> None:
+async def test_callers_that_share_a_read_share_its_failure() -> None:
     reads = Reads()
     reads.fails = True
     shared = SharedReads(reads)
@@ -81,7 +81,7 @@ async def test_whoever_shares_a_read_shares_its_failure() -> None:
     assert len(reads.begun) == 2
 
 
-async def test_another_reads_on_where_the_reader_goes_away() -> None:
+async def test_another_caller_reads_if_the_reader_is_cancelled() -> None:
     reads = Reads()
     shared = SharedReads(reads)
     async with asyncio.TaskGroup() as tasks:

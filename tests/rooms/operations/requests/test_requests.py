@@ -1,4 +1,4 @@
-"""Bodies of callers: whatever is wrong is named, all at once, and nothing is taken for granted."""
+"""Request bodies are validated strictly, and all their faults are named at once."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -80,7 +80,7 @@ def test_a_whole_request_is_read() -> None:
     assert request.tenant == "team-1"
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_an_absent_member_has_its_default() -> None:
     assert create_unit(UNIT) == CreateUnit(
         operationID="op.1", specName="g1.1", image="python:3.12"
     )
@@ -204,8 +204,8 @@ def test_one_bad_member_of_a_unit_is_named(members: dict[str, Any], field: str) 
     assert list(problems(create_unit, {**UNIT, **members})) == [field]
 
 
-def test_no_list_is_looked_at_beyond_its_bound() -> None:
-    """Each item takes a moment, and a body of a mebibyte holds hundreds of thousands."""
+def test_a_list_is_not_checked_beyond_its_bound() -> None:
+    """Each check takes time, and a body of a mebibyte holds hundreds of thousands of items."""
     template = {"ports": [PORT, *[{}] * 5_000], "args": ["a"] * 5_000}
     found = problems(create_unit, {**UNIT, "template": template, "image": ""})
 
@@ -216,24 +216,24 @@ def test_no_list_is_looked_at_beyond_its_bound() -> None:
 
 
 @pytest.mark.parametrize("field", ["operationID", "specName", "image"])
-def test_what_a_unit_cannot_do_without_is_asked_for(field: str) -> None:
+def test_a_missing_member_that_a_unit_needs_is_named(field: str) -> None:
     document = {name: value for name, value in UNIT.items() if name != field}
     assert problems(create_unit, document) == {field: "is required"}
 
 
 @pytest.mark.parametrize("text", ["-1", "0", "1e999", "16GiB", "", "1Ei", "1e30", "one", " 1"])
 @pytest.mark.parametrize("field", ["cpu", "memory"])
-def test_a_quantity_that_no_node_has_is_refused(field: str, text: str) -> None:
+def test_a_quantity_that_no_node_has_is_rejected(field: str, text: str) -> None:
     assert list(problems(parse_seed_stock, {**SEED, field: text})) == [field]
 
 
 @pytest.mark.parametrize("replicas", [0, -1, 10**9, True, "2", 2.0, None])
-def test_stock_is_seeded_in_sane_numbers(replicas: object) -> None:
+def test_a_number_of_stock_units_out_of_bounds_is_named(replicas: object) -> None:
     assert list(problems(parse_seed_stock, {**SEED, "replicas": replicas})) == ["replicas"]
 
 
 @pytest.mark.parametrize("gpu", [-1, 10**9, 1.5, "1"])
-def test_gpus_are_counted_in_sane_numbers(gpu: object) -> None:
+def test_a_number_of_gpus_out_of_bounds_is_named(gpu: object) -> None:
     assert list(problems(parse_seed_stock, {**SEED, "gpu": gpu})) == ["gpu"]
 
 
@@ -253,17 +253,17 @@ def test_one_bad_member_of_a_pool_is_named(members: dict[str, Any], field: str) 
     assert list(problems(create_pool, {**SEED, **members})) == [field]
 
 
-def test_a_pool_may_be_empty_for_now() -> None:
+def test_a_pool_may_have_no_replicas() -> None:
     assert create_pool({**SEED, "replicas": 0}).replicas == 0
 
 
-def test_an_update_tells_what_is_left_out_from_what_is_cleared() -> None:
+def test_an_update_distinguishes_absent_members_from_cleared_ones() -> None:
     update = parse_update_unit({"image": None, "suspended": True, "template": {}})
     assert update == UpdateUnit(image=None, suspended=True, template=Template())
     assert update.access is UNSET
 
 
-def test_an_update_of_nothing_is_an_update() -> None:
+def test_an_empty_update_is_valid() -> None:
     assert parse_update_unit({}) == UpdateUnit()
     assert parse_update_pool({}) == UpdatePool()
 
@@ -293,13 +293,13 @@ def test_one_bad_member_of_an_update_is_named(members: dict[str, Any], field: st
 
 
 @pytest.mark.parametrize("field", ["replicas", "refill"])
-def test_what_a_pool_always_has_cannot_be_cleared(field: str) -> None:
+def test_required_members_of_a_pool_cannot_be_cleared(field: str) -> None:
     assert list(problems(parse_update_pool, {field: None})) == [field]
 
 
 @pytest.mark.parametrize("parse", PARSERS)
 @pytest.mark.parametrize("document", [None, [], "text", 1, True])
-def test_a_body_that_is_no_object_is_refused(parse: Parse, document: object) -> None:
+def test_a_body_that_is_not_an_object_is_rejected(parse: Parse, document: object) -> None:
     assert problems(parse, document)[""].startswith("must be an object")
 
 
@@ -312,7 +312,7 @@ MEMBERS = sorted({each.name for model in (CreateUnit, CreatePool) for each in at
 
 
 @hypothesis.given(document=JSON | st.dictionaries(st.sampled_from(MEMBERS), JSON))
-def test_no_document_gets_past_with_anything_but_a_value_or_problems(document: object) -> None:
+def test_every_document_gives_a_value_or_named_problems(document: object) -> None:
     for parse in PARSERS:
         with suppress(StrictError):
             parse(document)
