@@ -24,7 +24,7 @@ from gpuruntime.embedded.kinds.builtin_kinds import BUILTIN_KINDS
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.nodes.failures import Pace
 from gpuruntime.embedded.nodes.kubelet import Kubelet
-from gpuruntime.embedded.nodes.seed_objects import NodeOptions, furnish
+from gpuruntime.embedded.nodes.seed_objects import NodeOptions, create_seed_objects
 from gpuruntime.embedded.nodes.simulated_logs import SimulatedLogs
 from gpuruntime.embedded.objects.registry import Kind
 from gpuruntime.embedded.processes.pods import ProcessPods
@@ -84,7 +84,7 @@ class EmbeddedCluster:
 
     async def run(self) -> None:
         """Run until cancelled; the first part that fails ends all."""
-        await furnish(self._client, self._options.nodes, now=self._now())
+        await create_seed_objects(self._client, self._options.nodes, now=self._now())
         async with asyncio.TaskGroup() as tasks:
             for name, part in self._parts.items():
                 tasks.create_task(part(), name=name)

@@ -23,8 +23,10 @@ CLOSING_SECONDS: Final = 0.1  # the time that open watches get when the server s
 async def serve(server: Server, *, port: int = 0) -> AsyncIterator[str]:
     """Listen on loopback and yield the URL; port 0 lets the system choose a free one."""
     # If a client disconnects, its watch ends at once and not at the next event.
-    front = web.Server(_Front(server).handle, handler_cancellation=True, access_log=None)
-    runner = web.ServerRunner(front, shutdown_timeout=CLOSING_SECONDS)
+    http_server = web.Server(
+        _HttpHandler(server).handle, handler_cancellation=True, access_log=None
+    )
+    runner = web.ServerRunner(http_server, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
     try:
         await _listen(runner, port)
@@ -43,7 +45,7 @@ async def _listen(runner: web.ServerRunner, port: int) -> None:
         raise ConfigurationError(message) from error
 
 
-class _Front:
+class _HttpHandler:
     """A handler that translates between aiohttp and the server's own requests and answers."""
 
     def __init__(self, server: Server) -> None:

@@ -90,17 +90,17 @@ class Server:
         self.registry = Registry(BUILTIN_KINDS)
         self.store = Store(options.history_limit)
         self._definitions = Definitions(self.store, self.registry, twins, now)
-        containers = (
+        owners = (
             NamespaceOwner(self.store),
             DefinitionOwner(self.store, self._definitions.kind, now),
         )
-        deletions = Deletions(self.store, containers, now)
+        deletions = Deletions(self.store, owners, now)
         writes = Writes(self.store, deletions, now, rng)
         self._resources = Resources(self.store, writes, deletions, now)
         self._subresources = Subresources(self.store, writes, deletions, now)
         self._discovery = Discovery(self.registry)
         self._logs = logs
-        _begin(writes)
+        _create_initial_objects(writes)
 
     def compact(self) -> None:
         """Forget the history, as etcd's compaction does: older versions are answered with 410."""
@@ -160,7 +160,7 @@ class Server:
         return Call(target=target, request=request, query=first_values(request.query))
 
 
-def _begin(writes: Writes) -> None:
+def _create_initial_objects(writes: Writes) -> None:
     """Create the objects that every cluster has from the start."""
     for name in INITIAL:
         writes.create(Target(kind=NAMESPACES), {"metadata": {"name": name}})

@@ -71,7 +71,7 @@ def _merged_list(
         _plain(change)
         merged = value + [each for each in change if each not in value]
         return _ordered(merged, value, change if order is None else order, key)
-    _demand_objects(change, key)
+    _check_objects(change, key)
     if any(each.get(DIRECTIVE) == "replace" for each in change):
         return [_bare(each) for each in change if DIRECTIVE not in each]
     struct = member.type.item if isinstance(member.type, ListOf) else None
@@ -98,18 +98,18 @@ def _with_item(items: list[Any], change: Document, key: str, struct: Struct | No
 def _ordered(items: list[Any], before: list[Any], order: list[Any], key: str) -> list[Any]:
     """Order items as the patch does; the others keep their place relative to items from before."""
     if key:
-        _demand_objects(order, key)
+        _check_objects(order, key)
     else:
         _plain(order)
-    named = [_mark(each, key) for each in order]
-    places = {_mark(each, key): place for place, each in enumerate(before)}
-    ours = [each for each in items if _mark(each, key) in named]
-    ours.sort(key=lambda each: named.index(_mark(each, key)))
-    theirs = [each for each in items if _mark(each, key) not in named]
+    named = [_key_of(each, key) for each in order]
+    places = {_key_of(each, key): place for place, each in enumerate(before)}
+    ours = [each for each in items if _key_of(each, key) in named]
+    ours.sort(key=lambda each: named.index(_key_of(each, key)))
+    theirs = [each for each in items if _key_of(each, key) not in named]
     merged: list[Any] = []
     for each in ours:
-        place = places.get(_mark(each, key), -1)
-        while theirs and places[_mark(theirs[0], key)] < place:
+        place = places.get(_key_of(each, key), -1)
+        while theirs and places[_key_of(theirs[0], key)] < place:
             merged.append(theirs.pop(0))
         merged.append(each)
     return merged + theirs
@@ -128,14 +128,14 @@ def _plain(value: Any) -> list[Any]:
     return _listed(value)
 
 
-def _demand_objects(value: Any, key: str) -> None:
+def _check_objects(value: Any, key: str) -> None:
     """Check that each item is an object whose merge key is a plain value."""
     for each in _listed(value):
         if not isinstance(each, dict) or isinstance(each.get(key), dict | list):
             raise UnfitPatchError(f"{each} is no object with a plain {key}")
 
 
-def _mark(item: Any, key: str) -> Any:
+def _key_of(item: Any, key: str) -> Any:
     return item.get(key) if key else item
 
 

@@ -10,7 +10,7 @@ from gpuruntime.embedded.apiserver.query_options import ListOptions
 from gpuruntime.embedded.apiserver.status_errors import StatusError, expired, too_large_version
 from gpuruntime.embedded.kubectl.object_forms import Form
 from gpuruntime.embedded.objects.listing import list_page
-from gpuruntime.embedded.objects.selection import Selection, Told
+from gpuruntime.embedded.objects.selection import Selection, WatchEvent
 from gpuruntime.embedded.objects.store import Collection, Store
 from gpuruntime.embedded.objects.versions import Change
 from gpuruntime.embedded.objects.watches import Watch
@@ -103,22 +103,22 @@ class WatchStream:
     async def _live(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         end = loop.time() + (self._options.timeout_seconds or LONGEST_WATCH_SECONDS)
-        mark = _next_mark(loop.time(), end)
+        bookmark_at = _next_bookmark(loop.time(), end)
         now = loop.time()
         while now < end and not self._watch.is_over:
-            moment = min(mark, end)
+            moment = min(bookmark_at, end)
             await self._watch.wait_until(moment)
-            told = self._watch.take(FRAMES_A_CHUNK)
+            events = self._watch.take(FRAMES_A_CHUNK)
             # A timer may fire early by the clock's resolution.
-            now = loop.time() if told or self._watch.is_over else max(moment, loop.time())
-            if told:
-                yield self._frames(told)
-            elif mark <= now < end:
-                mark = _next_mark(now, end)
+            now = loop.time() if events or self._watch.is_over else max(moment, loop.time())
+            if events:
+                yield self._frames(events)
+            elif bookmark_at <= now < end:
+                bookmark_at = _next_bookmark(now, end)
                 if self._options.wants_bookmarks:
                     yield self._bookmark(self._store.version, ends_initial_events=False)
 
-    def _begin(self, selection: Selection) -> tuple[bytes | None, list[Told]]:
+    def _begin(self, selection: Selection) -> tuple[bytes | None, list[WatchEvent]]:
         """Return a refusal, which a watch sends as an event, or the events before the first
         change.
         """
@@ -136,21 +136,21 @@ class WatchStream:
         if options.version < collection.compacted_version:
             oldest = collection.compacted_version
             return _refused(expired(f"too old resource version: {options.version} ({oldest})")), []
-        return None, list(_told(selection, collection.since(options.version)))
+        return None, list(_events(selection, collection.since(options.version)))
 
-    def _frames(self, told: list[Told]) -> bytes:
-        return b"".join(_frame(each, self._form.told(stored)) for each, stored in told)
+    def _frames(self, events: list[WatchEvent]) -> bytes:
+        return b"".join(_frame(each, self._form.event_object(stored)) for each, stored in events)
 
     def _bookmark(self, version: int, *, ends_initial_events: bool) -> bytes:
-        mark = self._form.bookmark(version, ends_initial_events=ends_initial_events)
-        return _frame("BOOKMARK", mark)
+        bookmark = self._form.bookmark(version, ends_initial_events=ends_initial_events)
+        return _frame("BOOKMARK", bookmark)
 
 
-def _told(selection: Selection, changes: list[Change]) -> Iterator[Told]:
+def _events(selection: Selection, changes: list[Change]) -> Iterator[WatchEvent]:
     for change in changes:
-        told = selection.told_by(change)
-        if told is not None:
-            yield told
+        event = selection.event_for(change)
+        if event is not None:
+            yield event
 
 
 def _refused(error: StatusError) -> bytes:
@@ -161,7 +161,7 @@ def _frame(event: str, body: bytes) -> bytes:
     return b'{"type":"' + event.encode() + b'","object":' + body + b"}\n"
 
 
-def _next_mark(now: float, end: float) -> float:
+def _next_bookmark(now: float, end: float) -> float:
     """Return the time of the next bookmark: every minute, and once just before the end."""
     last = end - LAST_BOOKMARK_SECONDS
     return min(now + BOOKMARK_SECONDS, last) if now < last else end

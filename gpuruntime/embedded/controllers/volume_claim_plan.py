@@ -13,7 +13,7 @@ import attrs
 from gpuruntime.embedded.controllers.event_writer import Note
 from gpuruntime.embedded.controllers.object_patches import patch_between, wire
 from gpuruntime.embedded.controllers.volume_plan import (
-    REST,
+    NO_STEP,
     VOLUME_PROTECTION,
     Step,
     Write,
@@ -66,7 +66,7 @@ class ClaimView:
 def next_for_claim(view: ClaimView, *, volumes_root: str) -> Step:
     metadata = view.claim.metadata
     if metadata.deletionTimestamp is not None:
-        return REST if view.is_used else unprotected(Write.CLAIM, view.claim)
+        return NO_STEP if view.is_used else unprotected(Write.CLAIM, view.claim)
     if view.claim.spec.volumeName:
         return _bound(view)
     if view.claim.status.phase != "Pending":
@@ -94,7 +94,7 @@ def _bound(view: ClaimView) -> Step:
     if volume is not None and (reference is None or not reference.uid):
         return _claimed(volume, claim)
     if volume is None or reference is None or not is_of(reference, claim):
-        return _lost(view) if is_completed else REST
+        return _lost(view) if is_completed else NO_STEP
     if not is_completed:
         annotations: JsonObject = {BIND_COMPLETED: "yes"}
         return Step(write=Write.CLAIM, body={"metadata": {"annotations": annotations}})
@@ -250,7 +250,7 @@ def _naming(volume: PersistentVolume) -> Step:
 
 def _status(claim: Claim, status: ClaimStatus) -> Step:
     patch = patch_between(wire(claim.status), wire(status))
-    return Step(write=Write.CLAIM_STATUS, body={"status": patch}) if patch else REST
+    return Step(write=Write.CLAIM_STATUS, body={"status": patch}) if patch else NO_STEP
 
 
 def _is_for(reference: ClaimReference, claim: Claim) -> bool:

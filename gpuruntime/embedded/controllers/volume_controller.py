@@ -52,7 +52,7 @@ class Claims:
             return DONE
         step = next_for_claim(self._view(claim), volumes_root=self._volumes_root)
         if step.write is Write.NOTHING:
-            self._rest(claim, step)
+            self._note_waiting(claim, step)
         else:
             await self._write(claim, step)
             if step.note is not None:
@@ -92,7 +92,7 @@ class Claims:
             return  # created by a write whose answer was lost
         self._informers.volumes.write_through(created)
 
-    def _rest(self, claim: Claim, step: Step) -> None:
+    def _note_waiting(self, claim: Claim, step: Step) -> None:
         key = claim.metadata.key
         if claim.spec.volumeName:
             self._waiting.pop(key, None)

@@ -33,7 +33,7 @@ class Step:
     note: Note | None = None
 
 
-REST: Final = Step()
+NO_STEP: Final = Step()
 
 
 def next_for_volume(volume: PersistentVolume, claim: Claim | None) -> Step:
@@ -41,7 +41,7 @@ def next_for_volume(volume: PersistentVolume, claim: Claim | None) -> Step:
     metadata, reference = volume.metadata, volume.spec.claimRef
     is_held = claim is not None and reference is not None and is_of(reference, claim)
     if metadata.deletionTimestamp is not None:
-        return REST if is_held else unprotected(Write.VOLUME, volume)
+        return NO_STEP if is_held else unprotected(Write.VOLUME, volume)
     if reference is None or not reference.uid:
         return _phase(volume, "Available")
     if is_held and claim is not None:
@@ -51,7 +51,7 @@ def next_for_volume(volume: PersistentVolume, claim: Claim | None) -> Step:
         return _phase(volume, "Released")
     if volume.spec.persistentVolumeReclaimPolicy == "Delete":
         return Step(write=Write.NO_VOLUME, volume=metadata.name)
-    return REST
+    return NO_STEP
 
 
 def unprotected(write: Write, value: Claim | PersistentVolume) -> Step:
@@ -59,7 +59,7 @@ def unprotected(write: Write, value: Claim | PersistentVolume) -> Step:
     present = value.metadata.finalizers
     kept = [each for each in present if each not in (CLAIM_PROTECTION, VOLUME_PROTECTION)]
     if len(kept) == len(present):
-        return REST
+        return NO_STEP
     volume = value.metadata.name if write is Write.VOLUME else ""
     return Step(write=write, volume=volume, body={"metadata": {"finalizers": kept}})
 
@@ -70,6 +70,6 @@ def is_of(reference: ClaimReference, claim: Claim) -> bool:
 
 def _phase(volume: PersistentVolume, phase: str) -> Step:
     if volume.status.phase == phase:
-        return REST
+        return NO_STEP
     body: JsonObject = {"status": {"phase": phase}}
     return Step(write=Write.VOLUME_STATUS, volume=volume.metadata.name, body=body)

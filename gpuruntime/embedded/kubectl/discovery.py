@@ -108,7 +108,9 @@ class Discovery:
                     "versions": [
                         {
                             "version": version,
-                            "resources": [_told(each) for each in self._kinds(group, version)],
+                            "resources": [
+                                _described(each) for each in self._kinds(group, version)
+                            ],
                             "freshness": "Current",
                         }
                         for version in versions
@@ -162,8 +164,8 @@ def _resources(kind: Kind) -> Iterator[Document]:
         yield {**below, **foreign}
 
 
-def _told(kind: Kind) -> Document:
-    told: Document = {
+def _described(kind: Kind) -> Document:
+    described: Document = {
         "resource": kind.plural,
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.is_namespaced else "Cluster",
@@ -183,10 +185,10 @@ def _told(kind: Kind) -> Document:
         ],
     }
     if kind.short_names:
-        told["shortNames"] = list(kind.short_names)
+        described["shortNames"] = list(kind.short_names)
     if kind.categories:
-        told["categories"] = list(kind.categories)
-    return told
+        described["categories"] = list(kind.categories)
+    return described
 
 
 def _maturity(version: str) -> tuple[bool, bool, str]:

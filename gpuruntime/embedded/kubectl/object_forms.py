@@ -20,7 +20,7 @@ class Form(Protocol):
 
     def many(self, page: Page) -> bytes: ...
 
-    def told(self, stored: Stored) -> bytes:
+    def event_object(self, stored: Stored) -> bytes:
         """Return the object of a watch event."""
         ...
 
@@ -48,7 +48,7 @@ class WholeForm:
         list_kind = kind.list_kind or f"{kind.kind}List"
         return _listed(list_kind, kind.api_version, page, b",".join(bodies))
 
-    def told(self, stored: Stored) -> bytes:
+    def event_object(self, stored: Stored) -> bytes:
         return self.one(stored)
 
     def bookmark(self, version: int, *, ends_initial_events: bool) -> bytes:
@@ -74,7 +74,7 @@ class MetadataForm:
         items = b",".join(map(self.one, page.items))
         return _listed("PartialObjectMetadataList", META, page, items)
 
-    def told(self, stored: Stored) -> bytes:
+    def event_object(self, stored: Stored) -> bytes:
         return self.one(stored)
 
     def bookmark(self, version: int, *, ends_initial_events: bool) -> bytes:

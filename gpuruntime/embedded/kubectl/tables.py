@@ -20,7 +20,7 @@ class TableForm:
         self._printer = printer
         self._included = included
         self._now = now
-        self._has_told_columns = False
+        self._has_sent_columns = False
 
     def one(self, stored: Stored) -> bytes:
         return self._table({"resourceVersion": str(stored.version)}, [stored])
@@ -28,9 +28,9 @@ class TableForm:
     def many(self, page: Page) -> bytes:
         return self._table(list_metadata(page), page.items)
 
-    def told(self, stored: Stored) -> bytes:
+    def event_object(self, stored: Stored) -> bytes:
         table = self._table({"resourceVersion": str(stored.version)}, [stored])
-        self._has_told_columns = True
+        self._has_sent_columns = True
         return table
 
     def bookmark(self, version: int, *, ends_initial_events: bool) -> bytes:
@@ -44,7 +44,7 @@ class TableForm:
                 "kind": "Table",
                 "apiVersion": META,
                 "metadata": metadata,
-                "columnDefinitions": None if self._has_told_columns else columns,
+                "columnDefinitions": None if self._has_sent_columns else columns,
                 "rows": [self._row(stored, now) for stored in items],
             }
         )

@@ -20,19 +20,19 @@ NEVER: Final = float("inf")
 
 
 @attrs.frozen(slots=True)
-class Waits:
+class Wait:
     reason: str
     message: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Runs:
+class Run:
     since: float
     is_ready: bool
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Ended:
+class End:
     since: float
     at: float
     exit_code: int = 0
@@ -44,14 +44,14 @@ class Stage:
     """A stage from this offset on; `last_end` is the end of the previous run."""
 
     at: float
-    state: Waits | Runs | Ended
+    state: Wait | Run | End
     restarts: int = 0
-    last_end: Ended | None = None
+    last_end: End | None = None
     notes: tuple[Note, ...] = ()
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Plot:
+class ContainerStart:
     """A container of a Pod, and the offset at which it starts."""
 
     pod: Pod
@@ -86,38 +86,38 @@ def policy_of(pod: Pod, container: Container, *, is_init: bool) -> str:
     return "OnFailure" if ends and policy == "Always" else policy
 
 
-def comes_again(policy: str, exit_code: int) -> bool:
+def is_restarted(policy: str, exit_code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def stages(plot: Plot) -> Iterator[Stage]:
+def stages(start: ContainerStart) -> Iterator[Stage]:
     """Yield the stages; the first is at zero, and a container that keeps failing has no last."""
-    is_alone = not plot.pod.spec.initContainers
-    yield Stage(at=0.0, state=Waits("ContainerCreating" if is_alone else "PodInitializing"))
-    if plot.begins_at == NEVER:
+    is_alone = not start.pod.spec.initContainers
+    yield Stage(at=0.0, state=Wait("ContainerCreating" if is_alone else "PodInitializing"))
+    if start.begins_at == NEVER:
         return
-    failure = plot.failure
+    failure = start.failure
     match failure:
         case Failure(fault=Fault.IMAGE_PULL):
-            yield from _pulling_in_vain(plot, failure)
+            yield from _failing_pull(start, failure)
         case Failure(fault=Fault.CONFIG_ERROR):
-            yield _misconfigured(plot, failure)
+            yield _misconfigured(start, failure)
         case _:
-            yield from _running(plot, failure)
+            yield from _running(start, failure)
 
 
-def reached(plot: Plot, offset: float) -> tuple[list[Stage], float]:
+def reached(start: ContainerStart, offset: float) -> tuple[list[Stage], float]:
     """Return all stages up to the offset, the current one last, and the offset of the next one."""
     passed: list[Stage] = []
-    for stage in stages(plot):
+    for stage in stages(start):
         if stage.at > offset:
             return passed, stage.at
         passed.append(stage)
     return passed, NEVER
 
 
-def _pulling_in_vain(plot: Plot, failure: Failure) -> Iterator[Stage]:
-    image = plot.container.image
+def _failing_pull(start: ContainerStart, failure: Failure) -> Iterator[Stage]:
+    image = start.container.image
     not_found = f'failed to resolve reference "{image}": {image}: not found'
     fault = failure.words or (
         f'rpc error: code = NotFound desc = failed to pull and unpack image "{image}": {not_found}'
@@ -132,50 +132,50 @@ def _pulling_in_vain(plot: Plot, failure: Failure) -> Iterator[Stage]:
         Note("Failed", "Error: ImagePullBackOff", is_warning=True),
     )
     back_off = f'Back-off pulling image "{image}": ErrImagePull: {fault}'
-    at = plot.begins_at
+    at = start.begins_at
     for delay in backoffs():
-        yield Stage(at=at, state=Waits("ErrImagePull", fault), notes=refused)
-        settled_at = at + plot.pace.settle_seconds
-        yield Stage(at=settled_at, state=Waits("ImagePullBackOff", back_off), notes=delayed)
+        yield Stage(at=at, state=Wait("ErrImagePull", fault), notes=refused)
+        settled_at = at + start.pace.settle_seconds
+        yield Stage(at=settled_at, state=Wait("ImagePullBackOff", back_off), notes=delayed)
         at += delay
 
 
-def _misconfigured(plot: Plot, failure: Failure) -> Stage:
+def _misconfigured(start: ContainerStart, failure: Failure) -> Stage:
     fault = failure.words or 'configmap "missing" not found'
     return Stage(
-        at=plot.begins_at,
-        state=Waits("CreateContainerConfigError", fault),
+        at=start.begins_at,
+        state=Wait("CreateContainerConfigError", fault),
         notes=(Note("Failed", f"Error: {fault}", is_warning=True),),
     )
 
 
-def _running(plot: Plot, failure: Failure | None) -> Iterator[Stage]:
-    at, last_end, delays = plot.begins_at, None, backoffs()
+def _running(start: ContainerStart, failure: Failure | None) -> Iterator[Stage]:
+    at, last_end, delays = start.begins_at, None, backoffs()
     for restarts in count():
-        yield from _run(plot, failure, at, restarts, last_end)
-        end = _end(plot, failure, at)
+        yield from _run(start, failure, at, restarts, last_end)
+        end = _end(start, failure, at)
         if end is None:
             return
         yield Stage(at=end.at, state=end, restarts=restarts, last_end=last_end)
-        if not comes_again(plot.policy, end.exit_code):
+        if not is_restarted(start.policy, end.exit_code):
             return
         last_end = end
-        settled_at = end.at + plot.pace.settle_seconds
+        settled_at = end.at + start.pace.settle_seconds
         if not restarts:  # the first restart has no back-off
             at = settled_at
             continue
         delay = next(delays)
-        yield _backing_off(plot, settled_at, delay, restarts, end)
+        yield _backing_off(start, settled_at, delay, restarts, end)
         at = max(settled_at, end.at + delay)
 
 
 def _run(
-    plot: Plot, failure: Failure | None, at: float, restarts: int, last_end: Ended | None
+    start: ContainerStart, failure: Failure | None, at: float, restarts: int, last_end: End | None
 ) -> Iterator[Stage]:
     """Yield the stages of one run until the container is ready."""
-    name, image = plot.container.name, plot.container.image
+    name, image = start.container.name, start.container.image
     is_never_ready = failure is not None and failure.fault is Fault.NEVER_READY
-    is_probed = plot.container.readinessProbe is not None
+    is_probed = start.container.readinessProbe is not None
     notes = [
         Note("Pulled", f'Container image "{image}" already present on machine'),
         Note("Created", f"Created container: {name}"),
@@ -184,22 +184,22 @@ def _run(
     if is_never_ready:
         words = (failure.words if failure else "") or "simulated"
         notes.append(Note("Unhealthy", f"Readiness probe failed: {words}", is_warning=True))
-    running = Runs(since=at, is_ready=not is_never_ready and not is_probed)
+    running = Run(since=at, is_ready=not is_never_ready and not is_probed)
     stage = Stage(at=at, state=running, restarts=restarts, last_end=last_end, notes=tuple(notes))
     yield stage
     if is_probed and not is_never_ready:
         ready = attrs.evolve(running, is_ready=True)
-        yield attrs.evolve(stage, at=at + plot.pace.ready_seconds, state=ready, notes=())
+        yield attrs.evolve(stage, at=at + start.pace.ready_seconds, state=ready, notes=())
 
 
-def _end(plot: Plot, failure: Failure | None, began_at: float) -> Ended | None:
+def _end(start: ContainerStart, failure: Failure | None, began_at: float) -> End | None:
     """Return the end of a run, or None if the container runs until its Pod is deleted."""
     crash = failure if failure and failure.fault is Fault.CRASH else None
-    if crash is None and plot.policy == "Always":
+    if crash is None and start.policy == "Always":
         return None
-    seconds = plot.pace.init_seconds if plot.is_init else run_seconds(plot.pod, plot.pace)
-    ready_at = plot.pace.ready_seconds if plot.container.readinessProbe else 0.0
-    return Ended(
+    seconds = start.pace.init_seconds if start.is_init else run_seconds(start.pod, start.pace)
+    ready_at = start.pace.ready_seconds if start.container.readinessProbe else 0.0
+    return End(
         since=began_at,
         at=began_at + max(seconds, ready_at),
         exit_code=crash.exit_code if crash else 0,
@@ -207,13 +207,13 @@ def _end(plot: Plot, failure: Failure | None, began_at: float) -> Ended | None:
     )
 
 
-def _backing_off(plot: Plot, at: float, delay: int, restarts: int, end: Ended) -> Stage:
-    name, pod = plot.container.name, _full_name(plot.pod)
-    message = back_off_words(plot.pod, name, delay)
+def _backing_off(start: ContainerStart, at: float, delay: int, restarts: int, end: End) -> Stage:
+    name, pod = start.container.name, _full_name(start.pod)
+    message = back_off_words(start.pod, name, delay)
     event = f"Back-off restarting failed container {name} in pod {pod}"
     return Stage(
         at=at,
-        state=Waits("CrashLoopBackOff", message),
+        state=Wait("CrashLoopBackOff", message),
         restarts=restarts,
         last_end=end,
         notes=(Note("BackOff", event, is_warning=True),),

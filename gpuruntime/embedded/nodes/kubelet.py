@@ -15,7 +15,12 @@ from gpuruntime.embedded.kinds.pod_objects import PODS, Container, Pod
 from gpuruntime.embedded.nodes.addresses import Addresses
 from gpuruntime.embedded.nodes.container_timeline import NEVER
 from gpuruntime.embedded.nodes.failures import Pace
-from gpuruntime.embedded.nodes.pod_status_plan import TOLERANCE_SECONDS, Life, appearance, ended
+from gpuruntime.embedded.nodes.pod_status_plan import (
+    TOLERANCE_SECONDS,
+    Sandbox,
+    ended,
+    simulated_status,
+)
 from gpuruntime.embedded.processes.programs import (
     Programs,
     failing_without,
@@ -32,11 +37,11 @@ WORKERS: Final = 4
 
 
 @attrs.define(slots=True)
-class _Charge:
+class _TrackedPod:
     """A Pod that the kubelet runs; moments are the loop's."""
 
     uid: str
-    life: Life
+    sandbox: Sandbox
     began_at: float
     noted_until: float = -1.0
     stops_at: float | None = None
@@ -61,7 +66,7 @@ class Kubelet:
         self._pace = pace
         self._programs = programs
         self._addresses = Addresses()
-        self._charges: dict[Key, _Charge] = {}
+        self._tracked_pods: dict[Key, _TrackedPod] = {}
         self._queue: WorkQueue[Key] = WorkQueue("kubelet")
         self._controller = Controller("kubelet", self._queue, self.reconcile, workers=WORKERS)
         informers.pods.add_handler(self._on_pod)
@@ -81,37 +86,37 @@ class Kubelet:
         missing = None if is_simulated else missing_in(pod, self._programs)
         if not is_simulated and missing is None:
             return DONE
-        charge = self._charge(pod)
+        tracked = self._track(pod)
         if pod.is_ending:
-            return await self._end(pod, charge)
+            return await self._end(pod, tracked)
         if pod.is_finished:
             return DONE
         shown = failing_without(*missing, pod, self._programs) if missing else pod
-        return await self._show(shown, charge)
+        return await self._show(shown, tracked)
 
-    async def _show(self, pod: Pod, charge: _Charge) -> Result:
+    async def _show(self, pod: Pod, tracked: _TrackedPod) -> Result:
         loop = asyncio.get_running_loop()
-        offset = loop.time() - charge.began_at
-        looks = appearance(pod, charge.life, offset, now=self._now())
-        await write_status(self._client, self._pods, pod, pod.status, looks.status)
-        for at, container, note in looks.notes:
-            if at > charge.noted_until:
+        offset = loop.time() - tracked.began_at
+        current = simulated_status(pod, tracked.sandbox, offset, now=self._now())
+        await write_status(self._client, self._pods, pod, pod.status, current.status)
+        for at, container, note in current.notes:
+            if at > tracked.noted_until:
                 self._note(pod, container, note)
-        charge.noted_until = offset
-        return DONE if looks.next_at == NEVER else Result(looks.next_at - offset)
+        tracked.noted_until = offset
+        return DONE if current.next_at == NEVER else Result(current.next_at - offset)
 
-    async def _end(self, pod: Pod, charge: _Charge) -> Result:
+    async def _end(self, pod: Pod, tracked: _TrackedPod) -> Result:
         """Stop the Pod within its grace period; finalizers may keep the object longer."""
         now = asyncio.get_running_loop().time()
         grace = pod.metadata.deletionGracePeriodSeconds or 0
-        if charge.stops_at is None:
-            charge.stops_at = now + min(float(grace), self._pace.stop_seconds)
+        if tracked.stops_at is None:
+            tracked.stops_at = now + min(float(grace), self._pace.stop_seconds)
             for container in pod.spec.containers:
                 note = Note("Killing", f"Stopping container {container.name}")
                 self._note(pod, container, note)
-        charge.stops_at = min(charge.stops_at, now + grace)
-        if now + TOLERANCE_SECONDS < charge.stops_at:
-            return Result(charge.stops_at - now)
+        tracked.stops_at = min(tracked.stops_at, now + grace)
+        if now + TOLERANCE_SECONDS < tracked.stops_at:
+            return Result(tracked.stops_at - now)
         if not pod.is_finished:
             status = ended(pod, now=self._now())
             await write_status(self._client, self._pods, pod, pod.status, status)
@@ -126,25 +131,27 @@ class Kubelet:
         except NotFoundError:
             return
 
-    def _charge(self, pod: Pod) -> _Charge:
+    def _track(self, pod: Pod) -> _TrackedPod:
         key, uid = pod.metadata.key, pod.metadata.uid
-        charge = self._charges.get(key)
-        if charge is None or charge.uid != uid:
+        tracked = self._tracked_pods.get(key)
+        if tracked is None or tracked.uid != uid:
             self._forget(key)
-            life = Life(
+            sandbox = Sandbox(
                 began_at=pod.status.startTime or self._now(),
                 host_ip=self._addresses.of_node(pod.spec.nodeName),
                 pod_ip=pod.status.podIP or self._addresses.take(uid),
                 pace=self._pace,
             )
             began_at = asyncio.get_running_loop().time()
-            charge = self._charges[key] = _Charge(uid=uid, life=life, began_at=began_at)
-        return charge
+            tracked = self._tracked_pods[key] = _TrackedPod(
+                uid=uid, sandbox=sandbox, began_at=began_at
+            )
+        return tracked
 
     def _forget(self, key: Key) -> None:
-        charge = self._charges.pop(key, None)
-        if charge is not None:
-            self._addresses.give_back(charge.uid)
+        tracked = self._tracked_pods.pop(key, None)
+        if tracked is not None:
+            self._addresses.give_back(tracked.uid)
 
     def _note(self, pod: Pod, container: Container, note: Note) -> None:
         is_main = container in pod.spec.containers

@@ -18,11 +18,11 @@ from gpuruntime.embedded.kinds.pod_objects import (
 )
 from gpuruntime.embedded.nodes.container_timeline import (
     NEVER,
-    Ended,
-    Plot,
-    Runs,
+    ContainerStart,
+    End,
+    Run,
     Stage,
-    Waits,
+    Wait,
     reached,
 )
 from gpuruntime.embedded.nodes.failures import Pace
@@ -38,7 +38,7 @@ TOLERANCE_SECONDS: Final = 1e-4
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Life:
+class Sandbox:
     """When the kubelet took the Pod, by wall clock, and the Pod's addresses."""
 
     began_at: datetime
@@ -48,7 +48,7 @@ class Life:
 
 
 @attrs.frozen(kw_only=True, slots=True)
-class Appearance:
+class SimulatedStatus:
     """The Pod's status, all notes due so far with their offsets, and the offset of the next
     change.
     """
@@ -58,28 +58,33 @@ class Appearance:
     next_at: float
 
 
-def appearance(pod: Pod, life: Life, offset: float, *, now: datetime) -> Appearance:
+def simulated_status(
+    pod: Pod, sandbox: Sandbox, offset: float, *, now: datetime
+) -> SimulatedStatus:
     """Return the status at an offset, in seconds since the kubelet took the Pod."""
     due = offset + TOLERANCE_SECONDS
-    plots = list(_plots(pod, life.pace))
-    courses = [reached(plot, due) for plot in plots]
+    starts = list(_starts(pod, sandbox.pace))
+    timelines = [reached(start, due) for start in starts]
     shown = [
-        _shown(plot, passed[-1], life) for plot, (passed, _) in zip(plots, courses, strict=True)
+        _shown(start, passed[-1], sandbox)
+        for start, (passed, _) in zip(starts, timelines, strict=True)
     ]
-    inits = tuple(each for each, plot in zip(shown, plots, strict=True) if plot.is_init)
-    mains = tuple(each for each, plot in zip(shown, plots, strict=True) if not plot.is_init)
+    inits = tuple(each for each, start in zip(shown, starts, strict=True) if start.is_init)
+    mains = tuple(each for each, start in zip(shown, starts, strict=True) if not start.is_init)
     notes = [
-        (stage.at, plot.container, note)
-        for plot, (passed, _) in zip(plots, courses, strict=True)
+        (stage.at, start.container, note)
+        for start, (passed, _) in zip(starts, timelines, strict=True)
         for stage in passed
         for note in stage.notes
     ]
-    has_started = due >= life.pace.start_seconds
-    status = pod_status(pod, life, inits, mains, has_sandbox=has_started, now=now, words=SIMULATED)
-    next_at = min([NEVER, *(next_at for _, next_at in courses)])
+    has_started = due >= sandbox.pace.start_seconds
+    status = pod_status(
+        pod, sandbox, inits, mains, has_sandbox=has_started, now=now, words=SIMULATED
+    )
+    next_at = min([NEVER, *(next_at for _, next_at in timelines)])
     if not has_started:
-        next_at = min(next_at, life.pace.start_seconds)
-    return Appearance(status=status, notes=tuple(sorted(notes, key=_moment)), next_at=next_at)
+        next_at = min(next_at, sandbox.pace.start_seconds)
+    return SimulatedStatus(status=status, notes=tuple(sorted(notes, key=_moment)), next_at=next_at)
 
 
 def ended(pod: Pod, *, now: datetime) -> PodStatus:
@@ -93,79 +98,83 @@ def ended(pod: Pod, *, now: datetime) -> PodStatus:
     return _with_conditions(pod, status, has_sandbox=False, now=now)
 
 
-def _plots(pod: Pod, pace: Pace) -> Iterator[Plot]:
+def _starts(pod: Pod, pace: Pace) -> Iterator[ContainerStart]:
     """Yield the containers with their starts: init containers one by one, then all main ones."""
     begins_at = pace.start_seconds
     for container in pod.spec.initContainers:
-        plot = Plot(pod=pod, container=container, begins_at=begins_at, pace=pace, is_init=True)
-        yield plot
-        begins_at = max(begins_at, plot.ends_at)
+        start = ContainerStart(
+            pod=pod, container=container, begins_at=begins_at, pace=pace, is_init=True
+        )
+        yield start
+        begins_at = max(begins_at, start.ends_at)
     for container in pod.spec.containers:
-        yield Plot(pod=pod, container=container, begins_at=begins_at, pace=pace)
+        yield ContainerStart(pod=pod, container=container, begins_at=begins_at, pace=pace)
 
 
 def _moment(note: tuple[float, Container, Note]) -> float:
     return note[0]
 
 
-def _shown(plot: Plot, stage: Stage, life: Life) -> ContainerStatus:
-    is_running = isinstance(stage.state, Runs)
-    has_begun = is_running or isinstance(stage.state, Ended) or stage.restarts > 0
+def _shown(start: ContainerStart, stage: Stage, sandbox: Sandbox) -> ContainerStatus:
+    is_running = isinstance(stage.state, Run)
+    has_begun = is_running or isinstance(stage.state, End) or stage.restarts > 0
     return ContainerStatus(
-        name=plot.container.name,
-        image=plot.container.image,
-        state=_state(plot, stage.state, stage.restarts, life),
-        lastState=_state(plot, stage.last_end, stage.restarts - 1, life),
-        ready=_is_ready(plot, stage.state),
+        name=start.container.name,
+        image=start.container.image,
+        state=_state(start, stage.state, stage.restarts, sandbox),
+        lastState=_state(start, stage.last_end, stage.restarts - 1, sandbox),
+        ready=_is_ready(start, stage.state),
         restartCount=stage.restarts,
-        containerID=_container_id(plot, stage.restarts) if has_begun else "",
+        containerID=_container_id(start, stage.restarts) if has_begun else "",
         started=is_running,
     )
 
 
-def _is_ready(plot: Plot, state: Waits | Runs | Ended) -> bool:
+def _is_ready(start: ContainerStart, state: Wait | Run | End) -> bool:
     """Return whether it is ready: an init container after success, a sidecar while it runs."""
     match state:
-        case Runs():
-            return state.is_ready and (not plot.is_init or plot.policy == "Always")
-        case Ended():
-            return plot.is_init and not state.exit_code
-        case Waits():
+        case Run():
+            return state.is_ready and (not start.is_init or start.policy == "Always")
+        case End():
+            return start.is_init and not state.exit_code
+        case Wait():
             return False
 
 
-def _state(plot: Plot, state: Waits | Runs | Ended | None, run: int, life: Life) -> ContainerState:
+def _state(
+    start: ContainerStart, state: Wait | Run | End | None, run: int, sandbox: Sandbox
+) -> ContainerState:
     match state:
         case None:
             return ContainerState()
-        case Waits():
+        case Wait():
             return ContainerState(waiting=Waiting(reason=state.reason, message=state.message))
-        case Runs():
-            return ContainerState(running=Running(startedAt=_at(life, state.since)))
-        case Ended():
+        case Run():
+            return ContainerState(running=Running(startedAt=_at(sandbox, state.since)))
+        case End():
             return ContainerState(
                 terminated=Terminated(
                     exitCode=state.exit_code,
                     reason="Error" if state.exit_code else "Completed",
                     message=state.message,
-                    startedAt=_at(life, state.since),
-                    finishedAt=_at(life, state.at),
-                    containerID=_container_id(plot, run),
+                    startedAt=_at(sandbox, state.since),
+                    finishedAt=_at(sandbox, state.at),
+                    containerID=_container_id(start, run),
                 )
             )
 
 
-def _at(life: Life, offset: float) -> datetime:
-    return (life.began_at + timedelta(seconds=offset)).replace(microsecond=0)
+def _at(sandbox: Sandbox, offset: float) -> datetime:
+    return (sandbox.began_at + timedelta(seconds=offset)).replace(microsecond=0)
 
 
-def _container_id(plot: Plot, run: int) -> str:
-    return f"simulated://{plot.pod.metadata.uid}/{plot.container.name}/{run}"
+def _container_id(start: ContainerStart, run: int) -> str:
+    return f"simulated://{start.pod.metadata.uid}/{start.container.name}/{run}"
 
 
 def pod_status(
     pod: Pod,
-    life: Life,
+    sandbox: Sandbox,
     inits: tuple[ContainerStatus, ...],
     mains: tuple[ContainerStatus, ...],
     *,
@@ -174,17 +183,17 @@ def pod_status(
     words: str,
 ) -> PodStatus:
     """Return the Pod's status; `words` becomes its message."""
-    pod_ip = life.pod_ip if has_sandbox else ""
+    pod_ip = sandbox.pod_ip if has_sandbox else ""
     status = PodStatus(
         phase=_phase(pod, inits, mains),
         message=words,
         conditions=pod.status.conditions,
         nominatedNodeName=pod.status.nominatedNodeName,
-        hostIP=life.host_ip,
-        hostIPs=(Address(ip=life.host_ip),),
+        hostIP=sandbox.host_ip,
+        hostIPs=(Address(ip=sandbox.host_ip),),
         podIP=pod_ip,
         podIPs=(Address(ip=pod_ip),) if pod_ip else (),
-        startTime=life.began_at.replace(microsecond=0),
+        startTime=sandbox.began_at.replace(microsecond=0),
         initContainerStatuses=inits,
         containerStatuses=mains,
     )

@@ -34,16 +34,18 @@ class NodeOptions:
     gpu_product: str = "NVIDIA-TEST"
 
 
-async def furnish(client: Client, options: NodeOptions, *, now: datetime) -> None:
+async def create_seed_objects(client: Client, options: NodeOptions, *, now: datetime) -> None:
     """Create the objects that do not exist yet."""
-    for resource, body in _furniture(options, now):
+    for resource, body in _seed_objects(options, now):
         try:
             await client.create(resource, body)
         except AlreadyExistsError:
             continue
 
 
-def _furniture(options: NodeOptions, now: datetime) -> Iterator[tuple[Resource[Any], JsonObject]]:
+def _seed_objects(
+    options: NodeOptions, now: datetime
+) -> Iterator[tuple[Resource[Any], JsonObject]]:
     for number in range(options.count):
         yield NODES, node(f"{options.prefix}-{number}", options, now=now)
     default: JsonObject = {DEFAULT_CLASS: "true"}

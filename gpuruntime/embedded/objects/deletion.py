@@ -43,10 +43,10 @@ class Deletions:
     """Deletions mark an object that has finalizers or grace left, and remove any other at once."""
 
     def __init__(
-        self, store: Store, containers: Sequence[CascadingOwner], now: Callable[[], datetime]
+        self, store: Store, owners: Sequence[CascadingOwner], now: Callable[[], datetime]
     ) -> None:
         self._store = store
-        self._containers = containers
+        self._owners = owners
         self._now = now
 
     def delete(self, target: Target, options: DeleteOptions) -> Deleted:
@@ -55,9 +55,9 @@ class Deletions:
             raise not_found(target.kind, target.name)
         document = stored.document()
         _check_preconditions(target, document, options)
-        for container in self._containers:
-            if target.kind is container.kind:
-                return self._terminate(container, target, stored, options)
+        for owner in self._owners:
+            if target.kind is owner.kind:
+                return self._terminate(owner, target, stored, options)
         grace = self._grace_seconds(target, document, options)
         metadata = document["metadata"]
         if grace is not None and grace == metadata.get("deletionGracePeriodSeconds", 0) > 0:
@@ -73,10 +73,10 @@ class Deletions:
     def remove(self, target: Target) -> None:
         """Remove the object from the store, whatever finalizers it has."""
         self._store.remove(target.kind, target.path)
-        for container in self._containers:
-            name = container.name_for(target)
+        for owner in self._owners:
+            name = owner.name_for(target)
             if name is not None:
-                self._finish(container, name)
+                self._finish(owner, name)
 
     def _removed(self, target: Target, stored: Stored, options: DeleteOptions) -> Deleted:
         if not options.is_dry_run:
@@ -125,34 +125,34 @@ class Deletions:
         return self._store.write(target.kind, target.path, document)
 
     def _terminate(
-        self, container: CascadingOwner, target: Target, stored: Stored, options: DeleteOptions
+        self, owner: CascadingOwner, target: Target, stored: Stored, options: DeleteOptions
     ) -> Deleted:
         document = stored.document()
         if "deletionTimestamp" not in document["metadata"]:
             document["metadata"]["deletionTimestamp"] = rfc3339(self._now())
-            container.mark(document)
+            owner.mark(document)
             stored = self._write(target, stored, document, options)
         if not options.is_dry_run:
-            for inner in container.contents(target.name):
+            for inner in owner.contents(target.name):
                 if self._store.collection(inner.kind).get(inner.path) is not None:
                     self.delete(inner, DeleteOptions(propagation="Background"))
-            self._finish(container, target.name)
+            self._finish(owner, target.name)
         return Deleted(stored=stored, is_gone=False)
 
-    def _finish(self, container: CascadingOwner, name: str) -> None:
+    def _finish(self, owner: CascadingOwner, name: str) -> None:
         """Release a terminating owner once its last content is gone."""
-        stored = self._store.collection(container.kind).get(name)
+        stored = self._store.collection(owner.kind).get(name)
         if stored is None or b'"deletionTimestamp"' not in stored.body:
             return
-        if container.contents(name):
+        if owner.contents(name):
             return
-        target = Target(kind=container.kind, name=name)
+        target = Target(kind=owner.kind, name=name)
         document = stored.document()
-        container.release(document)
+        owner.release(document)
         if document["metadata"].get("finalizers"):
             self._write(target, stored, document, DeleteOptions())
         else:
-            self._store.remove(container.kind, name)
+            self._store.remove(owner.kind, name)
 
 
 def _check_preconditions(target: Target, document: Document, options: DeleteOptions) -> None:

@@ -17,7 +17,7 @@ from gpuruntime.models.kubernetes.selectors import (
 )
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
-Told = tuple[EventType, Stored]
+WatchEvent = tuple[EventType, Stored]
 
 OF_METADATA: Final = ("metadata.name", "metadata.namespace")
 
@@ -42,7 +42,7 @@ class Selection:
             return False
         return self.fields is None or self.fields.matches(_fields(stored))
 
-    def told_by(self, change: Change) -> Told | None:
+    def event_for(self, change: Change) -> WatchEvent | None:
         """Return the watch event for a change, or None if the selection does not contain it.
 
         An object that starts to match is ADDED; one that no longer matches is DELETED.

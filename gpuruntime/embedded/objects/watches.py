@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
-from gpuruntime.embedded.objects.selection import Selection, Told
+from gpuruntime.embedded.objects.selection import Selection, WatchEvent
 from gpuruntime.embedded.objects.versions import Change, split
 
 
@@ -21,19 +21,19 @@ class Watch:
         self._begun_version = begun_version
         self.is_over = False
         self._limit = limit
-        self._pending: deque[Told] = deque()
+        self._pending: deque[WatchEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
     def offer(self, change: Change) -> None:
         if self.is_over or change.version <= self._begun_version:
             return
-        told = self.selection.told_by(change)
-        if told is None:
+        event = self.selection.event_for(change)
+        if event is None:
             return
         if len(self._pending) >= self._limit:
             self.end()
             return
-        self._pending.append(told)
+        self._pending.append(event)
         if self._waiter is not None:
             _wake(self._waiter)
 
@@ -43,7 +43,7 @@ class Watch:
         if self._waiter is not None:
             _wake(self._waiter)
 
-    def take(self, most: int) -> list[Told]:
+    def take(self, most: int) -> list[WatchEvent]:
         """Take the oldest pending events, at most `most`."""
         return [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
 

@@ -33,7 +33,7 @@ from gpuruntime.embedded.objects.versions import Stored
 from gpuruntime.models.kubernetes.timestamps import rfc3339
 
 # Kubernetes generates name suffixes without vowels and look-alike characters.
-SUFFIX_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH: Final = 5
 LONGEST_GENERATED: Final = 63
 APART_FROM_SPEC: Final = frozenset({"kind", "apiVersion", "metadata", "status"})
@@ -71,7 +71,7 @@ class Writes:
         require_namespace(self._store, target)
         if "resourceVersion" in metadata:
             raise internal_error("resourceVersion should not be set on objects to be created")
-        self._begin(target, document)
+        self._set_server_fields(target, document)
         kind.rules.fill(document, None)
         target = Target(kind=kind, namespace=target.namespace, name=metadata.get("name", ""))
         self._admission.admit(target, document)
@@ -119,7 +119,7 @@ class Writes:
         document["metadata"].setdefault("resourceVersion", str(stored.version))
         return self._update(target, stored, stored.document(), document, is_dry_run)
 
-    def _begin(self, target: Target, document: Document) -> None:
+    def _set_server_fields(self, target: Target, document: Document) -> None:
         """Set what only the server may set in a new object."""
         kind, metadata = target.kind, document["metadata"]
         if kind.is_namespaced:
@@ -136,7 +136,7 @@ class Writes:
             document.pop("status", None)
 
     def _generated(self, prefix: str) -> str:
-        suffix = "".join(self._rng.choice(SUFFIX_SIGNS) for _ in range(SUFFIX_LENGTH))
+        suffix = "".join(self._rng.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
         return prefix[: LONGEST_GENERATED - SUFFIX_LENGTH] + suffix
 
     def _update(

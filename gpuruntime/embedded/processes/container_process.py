@@ -17,7 +17,7 @@ from gpuruntime.embedded.kinds.pod_objects import Container, ContainerState, Pod
 from gpuruntime.embedded.nodes.container_timeline import (
     back_off_words,
     backoffs,
-    comes_again,
+    is_restarted,
     policy_of,
 )
 from gpuruntime.embedded.processes.guarded_processes import Process, Processes
@@ -31,9 +31,9 @@ from gpuruntime.embedded.processes.programs import LOOPBACK, Program, start_of
 from gpuruntime.models.kubernetes.pods import Running, Waiting
 
 # After a run of this length the back-off starts over.
-FORGIVEN_SECONDS: Final = 600.0
+BACKOFF_RESET_SECONDS: Final = 600.0
 LEAST_GRACE_SECONDS: Final = 2.0
-_MOST_WORDS: Final = 2_000
+_LONGEST_MESSAGE: Final = 2_000
 # The exit code of a shell for a program that cannot be started.
 _NOT_STARTED: Final = 128
 
@@ -62,20 +62,20 @@ class PodContext:
 
 class ContainerProcess:
     def __init__(
-        self, container: Container, program: Program, around: PodContext, *, is_init: bool
+        self, container: Container, program: Program, context: PodContext, *, is_init: bool
     ) -> None:
         self.container = container
-        self.looks = ProcessStatus()
+        self.status = ProcessStatus()
         self.port = 0
         self.started = asyncio.Event()
         self.over = asyncio.Event()
         self._program = program
-        self._around = around
-        self._policy = policy_of(around.pod, container, is_init=is_init)
+        self._context = context
+        self._policy = policy_of(context.pod, container, is_init=is_init)
         self._process: Process | None = None
         self._stopping = asyncio.Event()
         self._has_begun = False
-        self._verdict = ""
+        self._probe_failure = ""
 
     @property
     def is_running(self) -> bool:
@@ -86,10 +86,10 @@ class ContainerProcess:
         return self._process.pid if self._process else 0
 
     def log(self, restarts: int) -> Path:
-        return self._around.folder / f"{self.container.name}.{restarts}.log"
+        return self._context.folder / f"{self.container.name}.{restarts}.log"
 
     def is_in_run(self, restarts: int) -> bool:
-        return self.is_running and self.looks.restarts == restarts
+        return self.is_running and self.status.restarts == restarts
 
     async def run(self, places: Mapping[str, str]) -> bool:
         """Run the container until it has ended for good; return whether it succeeded."""
@@ -97,7 +97,7 @@ class ContainerProcess:
             return False
         self._has_begun = True
         try:
-            return await self._run_again_and_again(places)
+            return await self._run_until_done(places)
         finally:
             if self._process is not None:
                 await self._process.kill()
@@ -147,23 +147,23 @@ class ContainerProcess:
             self._send(signal.SIGKILL)
             await self.over.wait()
 
-    async def _run_again_and_again(self, places: Mapping[str, str]) -> bool:
+    async def _run_until_done(self, places: Mapping[str, str]) -> bool:
         loop, delays = asyncio.get_running_loop(), backoffs()
         delay = 0
         while True:
             began_at = loop.time()
             end = await self._run_once(places)
-            if self._stopping.is_set() or not comes_again(self._policy, end.exitCode):
+            if self._stopping.is_set() or not is_restarted(self._policy, end.exitCode):
                 self._show(state=ContainerState(terminated=end), is_ready=False, is_started=False)
                 return not end.exitCode
-            if loop.time() - began_at >= FORGIVEN_SECONDS:
+            if loop.time() - began_at >= BACKOFF_RESET_SECONDS:
                 delay, delays = 0, backoffs()
             await self._pause(delay, end)
             delay = next(delays)
-            self._show(restarts=self.looks.restarts + 1)
+            self._show(restarts=self.status.restarts + 1)
 
     async def _pause(self, seconds: int, end: Terminated) -> None:
-        words = back_off_words(self._around.pod, self.container.name, seconds)
+        words = back_off_words(self._context.pod, self.container.name, seconds)
         waiting = ContainerState(waiting=Waiting(reason="CrashLoopBackOff", message=words))
         ended = ContainerState(terminated=end)
         self._show(
@@ -175,12 +175,12 @@ class ContainerProcess:
         await is_set_within(self._stopping, seconds)
 
     async def _run_once(self, places: Mapping[str, str]) -> Terminated:
-        began_at, self.port, self._verdict = self._around.now(), _free_port(), ""
-        log = self.log(self.looks.restarts)
-        self.log(self.looks.restarts - 2).unlink(missing_ok=True)
-        start = start_of(self._around.pod, self.container, self._program, places, self.port)
+        began_at, self.port, self._probe_failure = self._context.now(), _free_port(), ""
+        log = self.log(self.status.restarts)
+        self.log(self.status.restarts - 2).unlink(missing_ok=True)
+        start = start_of(self._context.pod, self.container, self._program, places, self.port)
         try:
-            process = self._process = await self._around.processes.start(
+            process = self._process = await self._context.processes.start(
                 start.argv, log=log, environment=start.environment, folder=start.folder
             )
         except OSError as error:
@@ -193,15 +193,15 @@ class ContainerProcess:
             code = await process.ended()
             watching.cancel()
         self._process = None
-        return self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _words(log))
+        return self._end(code if code >= 0 else _NOT_STARTED - code, began_at, _end_of_log(log))
 
     def _end(self, code: int, began_at: datetime, words: str) -> Terminated:
         return Terminated(
             exitCode=code,
             reason="Error" if code else "Completed",
-            message=self._verdict or words,
+            message=self._probe_failure or words,
             startedAt=began_at,
-            finishedAt=self._around.now(),
+            finishedAt=self._context.now(),
         )
 
     async def _watch(self, process: Process) -> None:
@@ -209,7 +209,7 @@ class ContainerProcess:
         if container.startupProbe is not None:
             why = await _started(container.startupProbe, self.port)
             if why:
-                self._condemn(process, f"startup probe failed: {why}")
+                self._kill_for(process, f"startup probe failed: {why}")
                 return
         self.started.set()
         self._show(is_started=True, is_ready=container.readinessProbe is None)
@@ -230,10 +230,10 @@ class ContainerProcess:
     async def _watch_life(self, probe: Probe, process: Process) -> None:
         await asyncio.sleep(probe.initialDelaySeconds)
         why = await wait_until_failed(probe, self.port)
-        self._condemn(process, f"liveness probe failed: {why}")
+        self._kill_for(process, f"liveness probe failed: {why}")
 
-    def _condemn(self, process: Process, verdict: str) -> None:
-        self._verdict = verdict
+    def _kill_for(self, process: Process, verdict: str) -> None:
+        self._probe_failure = verdict
         process.send(signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
@@ -241,10 +241,10 @@ class ContainerProcess:
             self._process.send(number)
 
     def _show(self, **changes: object) -> None:
-        looks = attrs.evolve(self.looks, **changes)  # type: ignore[arg-type]  # members of Looks
-        if looks != self.looks:
-            self.looks = looks
-            self._around.changed()
+        status = attrs.evolve(self.status, **changes)  # type: ignore[arg-type]  # members of ProcessStatus
+        if status != self.status:
+            self.status = status
+            self._context.changed()
 
 
 async def _started(probe: Probe, port: int) -> str:
@@ -252,10 +252,10 @@ async def _started(probe: Probe, port: int) -> str:
     return await wait_until_passed(probe, port)
 
 
-def _words(log: Path) -> str:
+def _end_of_log(log: Path) -> str:
     """Return the end of the log."""
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _MOST_WORDS))
+        file.seek(max(0, log.stat().st_size - _LONGEST_MESSAGE))
         return file.read().decode(errors="replace").strip()
 
 

@@ -71,18 +71,18 @@ class Processes:
                 cwd=folder or None,
                 process_group=0,  # so that Ctrl-C in the terminal reaches only this program
             )
-        self._tell(f"+{process.pid}")
+        self._write_line(f"+{process.pid}")
         return Process(process, self)
 
     def forget(self, pid: int) -> None:
-        self._tell(f"-{pid}")
+        self._write_line(f"-{pid}")
 
     def close(self) -> None:
         """End the remaining processes and delete the folders."""
         if self._guard is not None:
             self._guard.communicate()
 
-    def _tell(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         if self._guard is None:
             self._guard = subprocess.Popen(  # noqa: S603 - a program of our own
                 [sys.executable, "-I", "-S", GUARD, *self._folders],

@@ -20,25 +20,25 @@ REFRESH_SECONDS: Final = 2.0
 
 
 class PodProcesses:
-    def __init__(self, around: PodContext, folder: PodFolder, programs: Programs) -> None:
-        spec = around.pod.spec
+    def __init__(self, context: PodContext, folder: PodFolder, programs: Programs) -> None:
+        spec = context.pod.spec
         self.inits, self.mains = (
             tuple(
-                ContainerProcess(each, program_of(each, programs), around, is_init=is_init)
+                ContainerProcess(each, program_of(each, programs), context, is_init=is_init)
                 for each in containers
             )
             for is_init, containers in ((True, spec.initContainers), (False, spec.containers))
         )
         self.problem = ""
         self.is_over = False
-        self._around = around
+        self._context = context
         self._folder = folder
         self._starting: asyncio.Task[None] | None = None
         self._is_ending = False
 
     @property
     def uid(self) -> str:
-        return self._around.pod.metadata.uid
+        return self._context.pod.metadata.uid
 
     @property
     def running(self) -> Iterator[ContainerProcess]:
@@ -51,7 +51,7 @@ class PodProcesses:
                 self._starting = tasks.create_task(self._start(tasks), name="starting")
         finally:
             self.is_over = True
-            self._around.changed()
+            self._context.changed()
 
     async def end(self, grace_seconds: float) -> None:
         """Stop the containers within the grace period; do nothing if they are already stopping."""
@@ -62,7 +62,7 @@ class PodProcesses:
         await self._stop(grace_seconds)
 
     def remove(self) -> None:
-        shutil.rmtree(self._around.folder, ignore_errors=True)
+        shutil.rmtree(self._context.folder, ignore_errors=True)
 
     async def _start(self, tasks: asyncio.TaskGroup) -> None:
         await self._prepare()
@@ -71,7 +71,7 @@ class PodProcesses:
             await self._run_all(tasks)
         finally:
             refreshing.cancel()
-        await self._stop(float(self._around.pod.spec.terminationGracePeriodSeconds))
+        await self._stop(float(self._context.pod.spec.terminationGracePeriodSeconds))
 
     async def _run_all(self, tasks: asyncio.TaskGroup) -> None:
         """Run until the main containers have ended for good or an init container has failed."""
@@ -94,7 +94,7 @@ class PodProcesses:
                 return
             except NotYetError as error:
                 self.problem = str(error)
-                self._around.changed()
+                self._context.changed()
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _refresh(self) -> None:

@@ -19,7 +19,7 @@ from gpuruntime.controller.controller import DONE, Controller, Result
 from gpuruntime.embedded.apiserver.pod_logs import LogRequest
 from gpuruntime.embedded.controllers.informers import Informers, write_status
 from gpuruntime.embedded.kinds.pod_objects import PODS, ContainerStatus, Pod, PodStatus
-from gpuruntime.embedded.nodes.pod_status_plan import Life, ended, pod_status
+from gpuruntime.embedded.nodes.pod_status_plan import Sandbox, ended, pod_status
 from gpuruntime.embedded.processes.container_process import ContainerProcess, PodContext
 from gpuruntime.embedded.processes.guarded_processes import Processes, guarded
 from gpuruntime.embedded.processes.pod_folder import PodFolder
@@ -39,16 +39,16 @@ from gpuruntime.workqueue.queue import WorkQueue
 
 
 @attrs.frozen(slots=True)
-class _Held:
+class _RunningPod:
     """A running Pod, its start and addresses, and the task that runs it."""
 
     processes: PodProcesses
-    life: Life
+    sandbox: Sandbox
     task: asyncio.Task[None]
 
 
 @attrs.frozen(slots=True)
-class _Ground:
+class _RunResources:
     """Resources that exist only while `run` runs."""
 
     tasks: asyncio.TaskGroup
@@ -70,9 +70,9 @@ class ProcessPods:
         self._pods = informers.pods
         self._programs = programs
         self._now = now
-        self._held: dict[Key, _Held] = {}
+        self._held: dict[Key, _RunningPod] = {}
         self._numbers = count()
-        self._ground: _Ground | None = None
+        self._resources: _RunResources | None = None
         self._queue: WorkQueue[Key] = WorkQueue("processes")
         self._controller = Controller("processes", self._queue, self.reconcile, workers=1)
         informers.pods.add_handler(self._on_pod)
@@ -80,7 +80,7 @@ class ProcessPods:
     async def run(self) -> None:
         with tempfile.TemporaryDirectory(prefix="gr-") as root:
             async with guarded(Path(root)) as processes, asyncio.TaskGroup() as tasks:
-                self._ground = _Ground(tasks, processes, Path(root))
+                self._resources = _RunResources(tasks, processes, Path(root))
                 await self._controller.run()
 
     def address_of(self, namespace: str, selector: Mapping[str, str]) -> tuple[str, int] | None:
@@ -99,7 +99,7 @@ class ProcessPods:
         held = self._held.get(Key(request.namespace, request.pod))
         for each in (*held.processes.inits, *held.processes.mains) if held else ():
             if each.container.name == request.container:
-                run = each.looks.restarts - request.is_previous
+                run = each.status.restarts - request.is_previous
                 return each.log(run), partial(each.is_in_run, run)
         return None
 
@@ -111,14 +111,14 @@ class ProcessPods:
         if pod is None or not self._is_ours(pod):
             return DONE
         if held is None and not pod.is_ending and not pod.is_finished:
-            held = self._held[key] = self._taken(pod)
+            held = self._held[key] = self._start(pod)
         if pod.is_ending and (held is None or held.processes.is_over):
             return await self._remove(pod)
-        if held is None or self._ground is None:
+        if held is None or self._resources is None:
             return DONE
         if pod.is_ending:
             grace_seconds = float(pod.metadata.deletionGracePeriodSeconds or 0)
-            self._ground.tasks.create_task(held.processes.end(grace_seconds), name=f"end {key}")
+            self._resources.tasks.create_task(held.processes.end(grace_seconds), name=f"end {key}")
         status = self._status(pod, held)
         await write_status(self._client, self._pods, pod, pod.status, status)
         return DONE
@@ -128,24 +128,24 @@ class ProcessPods:
             return False
         return missing_in(pod, self._programs) is None
 
-    def _taken(self, pod: Pod) -> _Held:
-        ground, key = self._ground, pod.metadata.key
-        if ground is None:
+    def _start(self, pod: Pod) -> _RunningPod:
+        resources, key = self._resources, pod.metadata.key
+        if resources is None:
             raise RuntimeError("Pods are taken while `run` runs")
-        folder = ground.root / str(next(self._numbers))
+        folder = resources.root / str(next(self._numbers))
         folder.mkdir()
-        around = PodContext(
+        context = PodContext(
             pod=pod,
             folder=folder,
-            processes=ground.processes,
+            processes=resources.processes,
             now=self._now,
             changed=lambda: self._queue.add(key),
         )
         volumes = PodFolder(folder, pod, self._client, self._informers)
-        processes = PodProcesses(around, volumes, self._programs)
-        task = ground.tasks.create_task(processes.run(), name=f"pod {key}")
-        life = Life(began_at=self._now(), host_ip=LOOPBACK, pod_ip=LOOPBACK)
-        return _Held(processes, life, task)
+        processes = PodProcesses(context, volumes, self._programs)
+        task = resources.tasks.create_task(processes.run(), name=f"pod {key}")
+        sandbox = Sandbox(began_at=self._now(), host_ip=LOOPBACK, pod_ip=LOOPBACK)
+        return _RunningPod(processes, sandbox, task)
 
     async def _remove(self, pod: Pod) -> Result:
         if not pod.is_finished:
@@ -158,20 +158,20 @@ class ProcessPods:
                 )
         return DONE
 
-    async def _drop(self, key: Key, held: _Held) -> None:
+    async def _drop(self, key: Key, held: _RunningPod) -> None:
         """Stop the Pod's processes without a grace period."""
         held.task.cancel()
         await asyncio.wait([held.task])
         held.processes.remove()
         del self._held[key]
 
-    def _status(self, pod: Pod, held: _Held) -> PodStatus:
+    def _status(self, pod: Pod, held: _RunningPod) -> PodStatus:
         processes, uid = held.processes, pod.metadata.uid
         running = [f"{each.pid} ({each.container.name})" for each in processes.running]
         words = f"runs as processes of this machine: {', '.join(running) or 'none at present'}"
         return pod_status(
             pod,
-            held.life,
+            held.sandbox,
             tuple(_container_status(each, uid) for each in processes.inits),
             tuple(_container_status(each, uid) for each in processes.mains),
             has_sandbox=True,
@@ -185,15 +185,15 @@ class ProcessPods:
 
 
 def _container_status(each: ContainerProcess, uid: str) -> ContainerStatus:
-    looks, name = each.looks, each.container.name
-    has_begun = looks.state.waiting is None or looks.restarts > 0
+    status, name = each.status, each.container.name
+    has_begun = status.state.waiting is None or status.restarts > 0
     return ContainerStatus(
         name=name,
         image=each.container.image,
-        state=looks.state,
-        lastState=looks.last_state,
-        ready=looks.is_ready,
-        restartCount=looks.restarts,
-        containerID=f"{PROCESS}{uid}/{name}/{looks.restarts}" if has_begun else "",
-        started=looks.is_started,
+        state=status.state,
+        lastState=status.last_state,
+        ready=status.is_ready,
+        restartCount=status.restarts,
+        containerID=f"{PROCESS}{uid}/{name}/{status.restarts}" if has_begun else "",
+        started=status.is_started,
     )

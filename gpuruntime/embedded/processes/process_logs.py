@@ -28,18 +28,19 @@ class ProcessLogs:
     async def follow(self, request: LogRequest) -> AsyncIterator[bytes]:
         found = self._files(request)
         if found is None or not found[0].exists():
-            async for told in self._others.follow(request):
-                yield told
+            async for chunk in self._others.follow(request):
+                yield chunk
             return
         path, may_grow = found
         with path.open("rb") as file:
             yield _tail(file.read(), request.tail)
-            goes_on = True
-            while goes_on:
-                goes_on = may_grow()  # before reading, so that everything up to the end is read
+            is_growing = True
+            while is_growing:
+                # Before reading, so that everything up to the end is read.
+                is_growing = may_grow()
                 while piece := file.read(_PIECE):
                     yield piece
-                await asyncio.sleep(POLL_SECONDS if goes_on else 0)
+                await asyncio.sleep(POLL_SECONDS if is_growing else 0)
 
 
 def _tail(content: bytes, most: int | None) -> bytes:

@@ -13,7 +13,7 @@ BY_OWNER: Final = "owner"
 TEMPLATE_HASH: Final = "pod-template-hash"
 
 # No vowels and look-alikes, so that no hash is a word.
-_SIGNS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LENGTH: Final = 10
 
 
@@ -61,6 +61,6 @@ def template_hash(template: bytes) -> str:
     number = int.from_bytes(sha256(encode_canonical(decode_object(template))).digest()[:8])
     signs = []
     for _ in range(_LENGTH):
-        number, index = divmod(number, len(_SIGNS))
-        signs.append(_SIGNS[index])
+        number, index = divmod(number, len(_ALPHABET))
+        signs.append(_ALPHABET[index])
     return "".join(signs)

@@ -12,10 +12,10 @@ from gpuruntime.embedded.nodes.failures import CONTAINER, FAIL, FAIL_VARIABLE, R
 from gpuruntime.embedded.nodes.pod_status_plan import (
     SIMULATED,
     TERMINATED,
-    Appearance,
-    Life,
-    appearance,
+    Sandbox,
+    SimulatedStatus,
     ended,
+    simulated_status,
 )
 from tests.rooms.embedded.builders import MOMENT, pod
 
@@ -27,12 +27,12 @@ PACE = Pace(
     stop_seconds=1.0,
     settle_seconds=1.0,
 )
-LIFE = Life(began_at=MOMENT, host_ip="10.0.0.1", pod_ip="10.1.0.1", pace=PACE)
+LIFE = Sandbox(began_at=MOMENT, host_ip="10.0.0.1", pod_ip="10.1.0.1", pace=PACE)
 PROBED = [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}]
 
 
-def at(of: Pod, offset: float) -> Appearance:
-    return appearance(of, LIFE, offset, now=MOMENT + timedelta(seconds=offset))
+def at(of: Pod, offset: float) -> SimulatedStatus:
+    return simulated_status(of, LIFE, offset, now=MOMENT + timedelta(seconds=offset))
 
 
 def failing(how: str, **spec: Any) -> Pod:
