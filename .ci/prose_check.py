@@ -64,6 +64,7 @@ DIALECT: Final = re.compile(
 MOST_WORDS: Final = 30
 FIRST_WORD: Final = re.compile(r"[A-Za-z`]+")
 SENTENCE_END: Final = re.compile(r"[.!?](?:\s|$)")
+CODE: Final = re.compile(r"(?<=\])\([^)]*\)|`[^`]*`,?")
 LITERAL: Final = re.compile(r"(?m)^( {4,}|>>> |\|).*$")
 Fault = tuple[int, str]
 
@@ -125,7 +126,7 @@ def passages(text: str) -> Iterator[tuple[int, str]]:
             is_code = not is_code
         elif is_code:
             continue
-        line = "" if is_fence else re.sub(r"\]\([^)]*\)", "]", raw).strip()
+        line = "" if is_fence else CODE.sub("", raw).strip()
         is_row, starts = line.startswith("|"), re.match(r"[-*#>|]|\d+\. ", line)
         if lines and (not line or starts):
             yield first, " ".join(lines)
