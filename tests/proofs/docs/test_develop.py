@@ -3,11 +3,14 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.proofs.docs.pages import ROOT, page_of
 
 PAGE = page_of("docs/develop.md")
-FILE = re.compile(r"[a-z_/]+\.(?:py|yaml)")
+FILE = re.compile(r"[a-z_./]+\.(?:py|yaml)")
+FOLDER = re.compile(r"[a-z_]+(?:/[a-z_]+)*/")
 
 
 def test_the_rooms_stand_in_the_order_that_lint_holds() -> None:
@@ -34,14 +37,23 @@ def test_the_sessions_are_those_of_nox() -> None:
     assert shown == sessions
 
 
-def test_the_files_that_it_names_are_there() -> None:
+def test_the_files_that_it_names_exist() -> None:
     named = [each for each in PAGE.spans if FILE.fullmatch(each)]
-    assert len(named) > 30
-    assert [each for each in named if not is_there(each)] == []
+    assert len(named) > 80
+    assert [each for each in named if not list(found(each))] == []
 
 
-def is_there(file: str) -> bool:
-    is_whole = (ROOT / file).is_file()
-    return is_whole or any(
-        any((ROOT / room).glob(f"**/{file}")) for room in ("gpuruntime", "tests")
-    )
+def test_the_folders_that_it_names_exist() -> None:
+    named = [each for each in PAGE.spans if FOLDER.fullmatch(each)]
+    assert len(named) > 20
+    assert [each for each in named if not list(found(each))] == []
+
+
+def test_the_map_says_where_a_line_goes_for_the_frequent_changes() -> None:
+    assert len(PAGE.table("change", "files, in this order")) >= 15
+
+
+def found(path: str) -> Iterator[Path]:
+    """Yield the files or folders that a path of the page may mean: from the root or a room."""
+    for top in (ROOT, ROOT / "gpuruntime", ROOT / "tests"):
+        yield from top.glob(path if "/" in path else f"**/{path}")
