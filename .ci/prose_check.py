@@ -104,10 +104,27 @@ def in_python(source: str) -> Iterator[Fault]:
         if isinstance(node, documented) and (text := ast.get_docstring(node)):
             line = getattr(node, "lineno", 1)
             yield from ((line, each) for each in faults_of(text, is_docstring=True))
+    for line, comment in comments(source):
+        yield from ((line, each) for each in faults_of(comment))
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each comment with its first line; comments on adjacent lines are one."""
+    block: list[str] = []
+    first = last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            comment = token.string.lstrip("# ")
-            yield from ((token.start[0], each) for each in faults_of(comment))
+        if token.type != tokenize.COMMENT:
+            continue
+        row, column = token.start
+        is_whole_line = not token.line[:column].strip()
+        if block and not (is_whole_line and row == last + 1):
+            yield first, " ".join(block)
+            block = []
+        first = first if block else row
+        block.append(token.string.lstrip("# "))
+        last = row if is_whole_line else 0
+    if block:
+        yield first, " ".join(block)
 
 
 def in_markdown(text: str) -> Iterator[Fault]:
