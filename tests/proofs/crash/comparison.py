@@ -1,4 +1,4 @@
-"""What is compared between two runs of one story: what is there, and how often it was made."""
+"""Compare two runs of one story: the objects that exist, and how often each was created."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.proofs.crash.world import World
 from tests.proofs.real_cluster.controlplane import ControlPlane
 
-# What a run has for itself: identities, moments, seats, and which attempt came through.
+# Values that differ from run to run: identities, timestamps, nodes, addresses and digests.
 OWN: Final = (
     (re.compile(r"-[0-9a-f]{16}-[a-z0-9]{5}\b"), "-<digest>-<pod>"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uid>"),
@@ -21,8 +21,8 @@ OWN: Final = (
     (re.compile(r"\bgpu-\d+\b"), "<node>"),
     (re.compile(r'(?<=shape\\":\\")[0-9a-f]+'), "<digest>"),
 )
-# The number that Kubernetes' own controller gives a roll-out, and counts on where it lags: what
-# was rolled out shows in the Pods and ReplicaSets that were made.
+# The Deployment controller counts its roll-outs, and counts too many when it lags. The Pods and
+# ReplicaSets that were created show what was rolled out.
 _REVISION: Final = "deployment.kubernetes.io/revision"
 DROPPED: Final = frozenset({"managedFields", "resourceVersion", "selfLink", _REVISION})
 KINDS: Final = (
@@ -36,18 +36,19 @@ KINDS: Final = (
     ("networkpolicies", "/apis/networking.k8s.io/v1", False),
     ("configmaps", "/api/v1", False),
 )
-# In every namespace before a story begins: Kubernetes and the manifests put them there.
+# Kubernetes and the manifests put these objects into every namespace.
 EVERYWHERE: Final = frozenset({"kube-root-ca.crt", "closed"})
 
-# Verb, kind and name of what was done, and how often.
+# How often something was done, by verb, kind and name.
 Counts = Counter[tuple[str, str, str]]
 State = dict[str, Any]
 
 
 def state_of(world: World, namespaces: Iterable[str] = (), names: Mapping[str, str] = {}) -> State:
-    """Everything in the namespaces, all three if none is named, without what no two runs share.
+    """Return all objects of the namespaces, without the values that differ from run to run.
 
-    `names` are texts of this run that stand for others in the runs it is compared with.
+    Without `namespaces` it reads all three of the world. `names` maps texts of this run to the
+    texts that replace them, so that runs can be compared.
     """
     renamed = {**names, f"{world.name}-": "world-"}
     found: State = {}
@@ -64,7 +65,7 @@ def state_of(world: World, namespaces: Iterable[str] = (), names: Mapping[str, s
 
 
 def difference(expected: Any, found: Any, path: str = "") -> str:
-    """One line for each member that differs."""
+    """Return one line for each member that differs."""
     if isinstance(expected, dict) and isinstance(found, dict):
         lines = (
             difference(expected.get(key), found.get(key), f"{path}/{key}")
@@ -77,7 +78,7 @@ def difference(expected: Any, found: Any, path: str = "") -> str:
 
 
 def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]:
-    """By the world's name: what was made by anybody, and removed by the product."""
+    """Return, by the world's name, what was created by any client and deleted by the product."""
     owner = {namespace: each.name for each in worlds for namespace in each.namespaces}
     kinds = {plural for plural, _, _ in KINDS} | {"pods"}
     counts: dict[str, Counts] = {each.name: Counter() for each in worlds}
@@ -86,7 +87,7 @@ def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]
         name = owner.get(what.get("namespace", ""))
         if name is None or what["resource"] not in kinds or not _counts(event):
             continue
-        # The server makes up the names of Pods, and its log does not have them.
+        # The server generates the names of Pods, and the audit log does not contain them.
         known = what["namespace"] if what["resource"] == "pods" else what.get("name", "")
         if known in EVERYWHERE:
             continue
@@ -95,7 +96,10 @@ def counts_of(plane: ControlPlane, worlds: Iterable[World]) -> dict[str, Counts]
 
 
 def removed_once(counts: Counts) -> Counts:
-    """A late deletion may find what the next one has removed still on its way out."""
+    """Return the counts with at most one deletion per created object.
+
+    A delete that lands late may succeed again while the object is still terminating.
+    """
     return Counter(
         {
             (verb, kind, name): min(count, counts["create", kind, name])

@@ -1,7 +1,7 @@
-"""What all worlds share: one control plane, and one time in which all their waits pass.
+"""Fixtures: one control plane, on which all worlds run at the same time.
 
-A suite here is a module with `run_all`. The suites that were chosen begin together at the first
-test, because a story spends most of its time in waiting, and their tests look at the outcome.
+A suite is a module with `run_all`. All selected suites start together at the first test, because a
+story spends most of its time waiting. Their tests check the outcome.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.proofs.crash.comparison import counts_of
-from tests.proofs.crash.unit_story import StoryContext, Undisturbed, live, normalized, seed
+from tests.proofs.crash.unit_story import StoryContext, Undisturbed, normalized, run_story, seed
 from tests.proofs.crash.world import MakeWorld, World, forking_keeper, world
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import MANIFESTS
@@ -33,7 +33,7 @@ def plane(cluster: ControlPlane) -> ControlPlane:
 
 @pytest.fixture(scope="session")
 def make(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeWorld]:
-    """From any thread; what a story that failed left running ends with the session."""
+    """Return a factory of worlds for any thread; all worlds are closed when the session ends."""
     folder = tmp_path_factory.mktemp("worlds")
     with forking_keeper() as keeper, ExitStack() as stack:
 
@@ -51,7 +51,7 @@ def context(plane: ControlPlane, make: MakeWorld) -> StoryContext:
     manager, api = calm.manager(), calm.api()
     seed(calm, api, replicas=1)
     before = len(manager.proxy.writes)
-    ends = live(calm, api, 0)
+    ends = run_story(calm, api, 0)
     writes = len(manager.proxy.writes) - before
     calm.close()
     counts = normalized(counts_of(plane, [calm])[calm.name])
@@ -70,5 +70,5 @@ def outcomes(
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest, outcomes: dict[str, Future[Any]]) -> Any:
-    """Of the module's own suite."""
+    """Return the outcome of the module's own suite."""
     return outcomes[request.module.__name__].result()

@@ -1,7 +1,7 @@
-"""A keeper that forks the product's roles instead of starting them: a crash costs no imports.
+"""A keeper that forks the product's roles instead of executing them, so that a restart is fast.
 
-The children are processes like any others, with an id, a log and an exit code of their own. What
-is forked has imported the product and run nothing of it, in a program of one thread.
+A child is a normal process with its own id, log and exit code. The keeper has one thread; it has
+imported the product and run none of its code when it forks.
 """
 
 import os
@@ -12,21 +12,21 @@ from pathlib import Path
 
 import attrs
 
-# Imported for the children, which find them there.
+# Imported here so that the forked children need not import them.
 import gpuruntime.roles.api
 import gpuruntime.roles.lifecycle
 import gpuruntime.roles.manager  # noqa: F401
 from gpuruntime import cli
 from tests.proofs.real_cluster import keeper
 
-# What stands before the role's own arguments: the interpreter, -m, and the program.
+# The arguments before those of the role: the interpreter, -m, and the program.
 PREFIX = 3
 CRASH = 1
 
 
 @attrs.define
 class Forked:
-    """As much of a Popen as a keeper asks of it."""
+    """A forked child with the part of Popen's interface that a keeper uses."""
 
     pid: int
     _code: int | None = None

@@ -1,8 +1,9 @@
-"""A caller who asks honestly again gets one unit for one stock unit, whatever became of the first.
+"""A caller that repeats a request gets one unit for one stock unit, whatever the first request
+met.
 
-Two replicas of the api. At the first and at the second write of a claim (the mark on the stock,
-and the unit) something happens to the one that was asked; the caller sends the same again, to
-the same replica or to the other one.
+There are two replicas of the api. A fault or a crash hits the first or the second write of a claim
+(the mark on the stock, and the unit) at the replica that was asked. The caller repeats the request
+at the same replica or at the other one.
 """
 
 from collections import Counter
@@ -41,21 +42,21 @@ pytestmark = pytest.mark.cluster
 WRITES: Final = (1, 2)
 DARK_SECONDS: Final = 1.5
 GATEWAY: Final = Refusal(504)
-HONEST: Final = frozenset({200, 201, 202, 429, 503, 504})
+EXPECTED_STATUSES: Final = frozenset({200, 201, 202, 429, 503, 504})
 
 FAULTS: Final[dict[str, Callable[[RestartedRole], Fault]]] = {
     "answer lost": lambda _: ANSWER_LOST,
     "request lost": lambda _: REQUEST_LOST,
-    "landing late": lambda _: Fault(lands_after_seconds=LATE_SECONDS),
-    "gateway gives up": lambda _: Fault(refusal=GATEWAY),
-    "gateway gives up on a done one": lambda _: Fault(refusal=GATEWAY, is_done=True),
-    "dark after it": lambda api: _going_dark(api.proxy),
+    "lands late": lambda _: Fault(lands_after_seconds=LATE_SECONDS),
+    "gateway timeout, not done": lambda _: Fault(refusal=GATEWAY),
+    "gateway timeout, done": lambda _: Fault(refusal=GATEWAY, is_done=True),
+    "proxy unreachable afterwards": lambda api: _going_dark(api.proxy),
 }
 KILLS: Final[dict[str, Callable[[RestartedRole], Fault]]] = {
     moment: partial(crash_fault, moment=moment) for moment in ("before", "after", "late")
 }
 
-# What happens, and who is asked then.
+# The faults or crashes, and the replica that is asked again.
 RUNS: Final = {
     "faults-same": (FAULTS, "same"),
     "faults-other": (FAULTS, "other"),
@@ -67,7 +68,7 @@ RUNS: Final = {
 @attrs.frozen
 class Run:
     world: World
-    # The names of the units that were asked for, one an operation.
+    # The names of the requested units, one per operation.
     names: tuple[str, ...]
     untouched: tuple[str, ...]
     units: list[Document]
@@ -91,12 +92,12 @@ def run_all(context: StoryContext) -> Runs:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_write_met_its_fault(runs: Runs, name: str) -> None:
+def test_every_write_was_hit_by_its_fault(runs: Runs, name: str) -> None:
     assert not runs.by_name[name].untouched
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_each_operation_has_one_unit_that_runs(runs: Runs, name: str) -> None:
+def test_each_operation_has_one_ready_unit(runs: Runs, name: str) -> None:
     run = runs.by_name[name]
     assert sorted(unit["metadata"]["name"] for unit in run.units) == sorted(run.names)
     assert {unit["status"]["phase"] for unit in run.units} == {"Ready"}
@@ -115,9 +116,9 @@ def test_each_operation_used_one_stock_unit(runs: Runs, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_callers_are_told_the_truth(runs: Runs, name: str) -> None:
+def test_callers_receive_only_expected_statuses(runs: Runs, name: str) -> None:
     statuses = Counter(runs.by_name[name].world.answers)
-    assert {*statuses} <= HONEST, statuses
+    assert {*statuses} <= EXPECTED_STATUSES, statuses
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -154,7 +155,7 @@ def run_claims(
 
 
 def is_settled(pool: Document, used: int) -> bool:
-    """A claim that nobody uses is given back after its grace."""
+    """Return whether the pool's status is final. An unused claim is freed after its grace."""
     status = pool["status"]
     is_free = status["available"] == pool["spec"]["replicas"] - used
     return is_free and not status["claimed"] and status["consumed"] == used

@@ -1,7 +1,7 @@
-"""Whatever the API server or the network does to every write at its first try, the end is one.
+"""The end is the same if the first try of every write is refused, lost, delayed or cut off.
 
-In each world both the manager and the api meet one fault, at the first try of every write there
-is; a second try goes through.
+In each world the manager and the api meet one fault at the first try of every write. The second
+try succeeds.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from tests.proofs.crash.comparison import Counts, State, counts_of, difference
-from tests.proofs.crash.unit_story import StoryContext, leftovers, live, normalized, seed
+from tests.proofs.crash.unit_story import StoryContext, leftovers, normalized, run_story, seed
 from tests.proofs.crash.world import World, in_parallel
 from tests.proofs.real_cluster.proxy import (
     ANSWER_LOST,
@@ -31,8 +31,8 @@ INTERNAL: Final = Refusal(500, "InternalError")
 UNAVAILABLE: Final = Refusal(503, "ServiceUnavailable")
 TIMEOUT: Final = Refusal(504, "Timeout")
 GATEWAY: Final = Refusal(504)
-# What may be told to a caller: never a fault of ours.
-HONEST: Final = frozenset({200, 201, 202, 204, 404, 429, 503, 504})
+# The statuses that a caller may receive: none of them is an internal error.
+EXPECTED_STATUSES: Final = frozenset({200, 201, 202, 204, 404, 429, 503, 504})
 
 FAULTS: Final[dict[str, Callable[[Proxy], Fault]]] = {
     "conflict": lambda _: Fault(refusal=CONFLICT),
@@ -68,7 +68,7 @@ def run_all(context: StoryContext) -> Runs:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_step_ends_as_in_an_undisturbed_life(
+def test_each_step_ends_as_in_an_undisturbed_run(
     runs: Runs, context: StoryContext, fault: str
 ) -> None:
     steps = runs.by_fault[fault].steps
@@ -76,7 +76,7 @@ def test_each_step_ends_as_in_an_undisturbed_life(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_everything_was_made_and_removed_exactly_as_often(
+def test_everything_was_created_and_deleted_exactly_as_often(
     runs: Runs, context: StoryContext, fault: str
 ) -> None:
     counts = normalized(runs.counts[runs.by_fault[fault].world.name])
@@ -84,8 +84,8 @@ def test_everything_was_made_and_removed_exactly_as_often(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_callers_are_told_the_truth(runs: Runs, fault: str) -> None:
-    assert {*runs.by_fault[fault].world.answers} <= HONEST
+def test_callers_receive_only_expected_statuses(runs: Runs, fault: str) -> None:
+    assert {*runs.by_fault[fault].world.answers} <= EXPECTED_STATUSES
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -100,7 +100,7 @@ def run_with_fault(context: StoryContext, fault: str) -> Run:
     for kept in (manager, api):
         kept.proxy.script = first_of_each(FAULTS[fault](kept.proxy))
     seed(world, api, replicas=1)
-    steps = live(world, api, 0, undisturbed.ends)
+    steps = run_story(world, api, 0, undisturbed.ends)
     if steps == undisturbed.ends:
         world.until(lambda: leftovers(world), lambda left: not left)
     breaches = world.breaches()

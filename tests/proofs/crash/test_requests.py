@@ -1,8 +1,8 @@
-"""An api that dies at any write of a request leaves nothing that the same request cannot finish.
+"""If the api dies at any write of a request, the same request can finish the work.
 
-What is asked for: a pool, a storage, a unit, changes of them, and their deletion. In each world
-the api dies at the first try of every write of it, but for the claim, of which others tell; the
-caller sends the same again until it is answered.
+The requests create, change and delete a pool, a storage and a unit. In each world the api dies at
+the first try of every write, except those of the claim, which test_claims covers. The caller
+repeats the request until it is answered.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.cluster
 
 LATE: Final = "late"
 MOMENTS: Final = ("before", "after", LATE)
-# Longer than a new api takes to serve.
+# Longer than a new api takes until it serves.
 LATE_SECONDS: Final = 3.0
-HONEST: Final = frozenset({200, 201, 202, 204, 404, 429, 503, 504})
+EXPECTED_STATUSES: Final = frozenset({200, 201, 202, 204, 404, 429, 503, 504})
 POOL: Final = {
     "operationID": "pool",
     "name": "pool",
@@ -46,7 +46,7 @@ POOL: Final = {
 }
 STORAGE: Final = {"operationID": "volume", "name": "volume", "size": "1Gi"}
 UNIT: Final = order("unit")
-# Its claim and its create.
+# The step with the claim and the creation of the unit, in which the api does not die.
 UNDISTURBED: Final = "started"
 
 Document = dict[str, Any]
@@ -54,7 +54,7 @@ Document = dict[str, Any]
 
 @attrs.frozen
 class Step:
-    """What it ends in, what is asked for, and how its end is known."""
+    """A request, named after its result, and the condition that shows its end."""
 
     name: str
     method: str
@@ -64,8 +64,8 @@ class Step:
 
 
 @attrs.frozen
-class Life:
-    """`writes` are the api's, step by step; it died at those of `deaths`."""
+class StepsRun:
+    """A run of all steps, with the api's writes by step and those at which it died."""
 
     world: World
     ends: dict[str, State]
@@ -76,15 +76,15 @@ class Life:
 
 @attrs.frozen
 class Runs:
-    undisturbed: Life
-    disturbed: dict[str, Life]
+    undisturbed: StepsRun
+    disturbed: dict[str, StepsRun]
     counts: dict[str, Counts]
 
 
 def run_all(context: StoryContext) -> Runs:
-    undisturbed = life(context, "rq", "", {})
+    undisturbed = run_steps(context, "rq", "", {})
     stories = {
-        moment: partial(life, context, f"rq-{moment}", moment, undisturbed.ends)
+        moment: partial(run_steps, context, f"rq-{moment}", moment, undisturbed.ends)
         for moment in MOMENTS
     }
     done = in_parallel(stories)
@@ -102,7 +102,7 @@ def test_the_api_died_at_every_write(runs: Runs, moment: str) -> None:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_each_request_ends_as_in_an_undisturbed_life(runs: Runs, moment: str) -> None:
+def test_each_request_ends_as_in_an_undisturbed_run(runs: Runs, moment: str) -> None:
     ends = runs.disturbed[moment].ends
     wrong = [
         f"{step}:\n{difference(end, ends.get(step))}"
@@ -113,15 +113,15 @@ def test_each_request_ends_as_in_an_undisturbed_life(runs: Runs, moment: str) ->
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_everything_was_made_and_removed_exactly_as_often(runs: Runs, moment: str) -> None:
+def test_everything_was_created_and_deleted_exactly_as_often(runs: Runs, moment: str) -> None:
     expected = runs.counts[runs.undisturbed.world.name]
     found = runs.counts[runs.disturbed[moment].world.name]
     assert (removed_once(found) if moment == LATE else found) == expected
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_callers_are_told_the_truth(runs: Runs, moment: str) -> None:
-    assert {*runs.disturbed[moment].world.answers} <= HONEST
+def test_callers_receive_only_expected_statuses(runs: Runs, moment: str) -> None:
+    assert {*runs.disturbed[moment].world.answers} <= EXPECTED_STATUSES
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -130,8 +130,8 @@ def test_the_audit_finds_nothing(runs: Runs, moment: str) -> None:
     assert not runs.disturbed[moment].breaches
 
 
-def life(context: StoryContext, name: str, moment: str, ends: dict[str, State]) -> Life:
-    """Ends with the first step that does not end as it should."""
+def run_steps(context: StoryContext, name: str, moment: str, ends: dict[str, State]) -> StepsRun:
+    """Run the steps until one ends differently from `ends`."""
     world = context.make(name)
     world.manager()
     api = world.api()
@@ -151,7 +151,7 @@ def life(context: StoryContext, name: str, moment: str, ends: dict[str, State]) 
             break
     breaches = world.breaches()
     world.close()
-    return Life(world, seen, writes, deaths, breaches)
+    return StepsRun(world, seen, writes, deaths, breaches)
 
 
 def steps(world: World) -> Iterator[Step]:
@@ -187,7 +187,7 @@ def first_try_of_each(world: World, fault: Fault | None, died: list[str]) -> Scr
 
 def _asked(world: World, api: RestartedRole, step: Step, end: State | None) -> State:
     answer = world.retry_until_definite(api, step.method, step.path, step.body)
-    # What answers a second time that it is not there was done the first time.
+    # A repeated deletion that finds nothing was done by the first request.
     assert answer.status in {200, 201, 202, 204} or (step.method, answer.status) == (
         "DELETE",
         404,
@@ -206,7 +206,7 @@ def _known(world: World, write: Write) -> str:
 
 
 def _is_stocked(world: World) -> bool:
-    """And recorded, and told of."""
+    """Return whether each pool is full, and its status recorded and current."""
     found = _of(world, STOCK_POOLS)
     return bool(found) and all(
         _is_full(pool["spec"]["replicas"], pool.get("status", {}))
@@ -225,7 +225,7 @@ def _is_stored(world: World) -> bool:
 
 
 def _is_left_behind(world: World) -> bool:
-    """Something whose owner is gone waits for Kubernetes' own collector."""
+    """Return whether Kubernetes' garbage collector still has to delete an object without owner."""
     places = (world.installation.stock, world.installation.instance)
     owners = [
         each["metadata"]["uid"]
@@ -254,7 +254,7 @@ def _is_current(item: Document, phase: str) -> bool:
 
 
 def _of(world: World, resource: Any) -> list[Document]:
-    """Of the kind: pools, or what callers made."""
+    """Return the pools of the stock namespace, or the objects of callers."""
     installation = world.installation
     of_stock = resource is STOCK_POOLS
     return world.items(

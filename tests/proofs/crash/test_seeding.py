@@ -1,7 +1,7 @@
-"""A manager that dies at any write of seeding leaves nothing that its successor cannot finish.
+"""If a manager dies at any write of seeding, its successor finishes the work.
 
-What is made: a pool that seeds three units once, and one that keeps one unit there. In each
-world the manager dies once, at another write each; in the last one it dies again and again.
+One pool seeds three units once; the other keeps one unit available. In each world the manager dies
+once, each time at another write. In the last world it dies repeatedly.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ MOMENTS: Final = ("before", "after", "late")
 MOST_ALIVE: Final = 2
 MANY: Final = 4
 
-# How a manager is made to die.
+# Gives the manager's proxy the script that kills the manager.
 Plan = Callable[[RestartedRole], Script]
 
 
@@ -45,7 +45,7 @@ class Run:
 
 @attrs.frozen
 class Runs:
-    """One that nothing disturbed, and the others by what was done to them."""
+    """The undisturbed run, and the others by the crash they met."""
 
     undisturbed: Run
     crashed: dict[str, Run]
@@ -53,10 +53,10 @@ class Runs:
 
 
 def run_all(context: StoryContext) -> Runs:
-    undisturbed = seeded(context.make("sd"))
+    undisturbed = run_undisturbed(context.make("sd"))
     writes = len(undisturbed.manager.proxy.writes)
     stories = {
-        name: partial(crashed, context.make, f"sd-{name}", plan, undisturbed.end)
+        name: partial(run_with_crash, context.make, f"sd-{name}", plan, undisturbed.end)
         for name, plan in plans(writes)
     }
     done = in_parallel(stories)
@@ -64,14 +64,14 @@ def run_all(context: StoryContext) -> Runs:
     return Runs(undisturbed, done, counts_of(context.plane, worlds))
 
 
-def test_each_manager_died_where_it_was_told_to(runs: Runs) -> None:
+def test_each_manager_died_at_its_write(runs: Runs) -> None:
     alive = [name for name, run in runs.crashed.items() if not run.manager.kills]
-    # Which writes there are depends on who is quicker: the very last ones may not come.
+    # The number of writes depends on timing, so that the last ones may be missing.
     assert len(alive) <= MOST_ALIVE, alive
     assert runs.crashed["often"].manager.kills >= MANY
 
 
-def test_the_end_is_the_same_as_of_an_undisturbed_run(runs: Runs) -> None:
+def test_the_end_is_the_same_as_in_an_undisturbed_run(runs: Runs) -> None:
     wrong = {
         name: difference(runs.undisturbed.end, run.end)
         for name, run in runs.crashed.items()
@@ -80,7 +80,7 @@ def test_the_end_is_the_same_as_of_an_undisturbed_run(runs: Runs) -> None:
     assert not wrong, "\n\n".join(f"{name}\n{text}" for name, text in wrong.items())
 
 
-def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
+def test_everything_was_created_and_deleted_exactly_as_often(runs: Runs) -> None:
     expected = runs.counts[runs.undisturbed.world.name]
     wrong = {
         name: (expected - found, found - expected)
@@ -96,7 +96,9 @@ def test_the_audit_finds_nothing(runs: Runs) -> None:
 
 
 def plans(writes: int) -> Iterator[tuple[str, Plan]]:
-    """The moments take turns: after one write is as good as before the next."""
+    """Yield a crash at each write. The moments alternate: after one write is as good as before the
+    next.
+    """
     for number in range(1, writes + 1):
         moment = MOMENTS[number % len(MOMENTS)]
         yield f"{moment}-{number}", partial(once, number, moment)
@@ -108,7 +110,7 @@ def once(number: int, moment: str, manager: RestartedRole) -> Script:
 
 
 def often(manager: RestartedRole) -> Script:
-    """Each dies after its second write, the first few of them."""
+    """Kill the manager after every second write, MANY times in all."""
     fault = crash_fault(manager, "after")
 
     def script(write: Write) -> Fault | None:
@@ -117,7 +119,7 @@ def often(manager: RestartedRole) -> Script:
     return script
 
 
-def seeded(world: World) -> Run:
+def run_undisturbed(world: World) -> Run:
     manager = world.manager()
     order_stock(world)
     world.until(lambda: is_seeded(world), bool)
@@ -127,7 +129,7 @@ def seeded(world: World) -> Run:
     return Run(world, manager, end, breaches)
 
 
-def crashed(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
+def run_with_crash(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
     world = make(name)
     manager = world.manager()
     manager.proxy.script = plan(manager)
@@ -139,7 +141,7 @@ def crashed(make: MakeWorld, name: str, plan: Plan, end: State) -> Run:
 
 
 def order_stock(world: World) -> None:
-    """As the API writes it."""
+    """Create the two pools as the API would write them."""
     names = Namespaces(stock=world.installation.stock)
     for request in (parse_seed_stock(ONCE), parse_create_pool({**KEPT, **ENVELOPE}, names)):
         body = new_pool(pool_order(request, names.stock))
@@ -147,7 +149,7 @@ def order_stock(world: World) -> None:
 
 
 def is_seeded(world: World) -> bool:
-    """And recorded, which is what takes its time."""
+    """Return whether all stock is available and recorded; the record takes longest."""
     pools = world.items(STOCK_POOLS.path(namespace=world.installation.stock))
     return (
         [_told(each, "available") for each in pools]

@@ -1,8 +1,8 @@
-"""A manager that dies at any write of a storage's life leaves nothing half done.
+"""If a manager dies at any write of a storage's life, its successor finishes the work.
 
-A storage is filled, in vain and then well, mounted, served, closed, given back and deleted. In
-each world the manager dies at some of the writes of one such life, in all of them at each, and is
-started again at once: nobody waits for a lease here, which other suites do.
+The fill of a storage fails and then succeeds; the storage is mounted, served, closed, released and
+deleted. Each world covers a share of the writes; together the managers die at all of them. A
+manager restarts at once and without leader election, which other suites cover.
 """
 
 import re
@@ -36,14 +36,14 @@ pytestmark = pytest.mark.cluster
 LATE: Final = "late"
 MOMENTS: Final = ("before", "after", LATE)
 SHARES: Final = 3
-# Longer than a new manager takes to be at work.
+# Longer than a new manager takes until it reconciles.
 LATE_SECONDS: Final = 3.0
 CONFLICT: Final = 409
-# On no node: the story ends the Pods that fill its storage.
+# More processor than any node has: these Pods stay pending, and the story ends them itself.
 HELPERS: Final = {"cpu": "600"}
 NAME: Final = "story"
 DIGEST: Final = re.compile(r"-[0-9a-f]{16}$")
-# Each recovery has a number of its own, drawn by chance.
+# Each recovery has a random number in the name of its Job.
 PREPARE: Final = re.compile(r"(storage-prepare-story)-[0-9a-f]{16}")
 STORAGE: Final = {
     "operationID": NAME,
@@ -64,7 +64,7 @@ Document = dict[str, Any]
 
 @attrs.define
 class Deaths:
-    """Of one manager after the other, at writes known by what they are and how often they came."""
+    """The writes at which successive managers die, each known by its text and its occurrence."""
 
     world: str
     meant: frozenset[str]
@@ -81,8 +81,8 @@ class Deaths:
 
 
 @attrs.frozen
-class Life:
-    """What was there after each step, and what its managers wrote, and died of."""
+class StepsRun:
+    """A storage's life: the state after each step, the managers' writes, and the crashes."""
 
     world: World
     ends: dict[str, State]
@@ -96,16 +96,16 @@ class Life:
 
 @attrs.frozen
 class Runs:
-    undisturbed: Life
-    disturbed: dict[str, Life]
+    undisturbed: StepsRun
+    disturbed: dict[str, StepsRun]
     counts: dict[str, Counts]
 
 
 def run_all(context: StoryContext) -> Runs:
-    undisturbed = life(context, "vol", [], "", {})
+    undisturbed = run_steps(context, "vol", [], "", {})
     stories = {
         f"{moment}-{share}": partial(
-            life,
+            run_steps,
             context,
             f"vol-{moment}-{share}",
             undisturbed.writes[share::SHARES],
@@ -122,15 +122,15 @@ def run_all(context: StoryContext) -> Runs:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_managers_died_at_every_write(runs: Runs, moment: str) -> None:
-    """What is patched often may come less often in a life in which much is done at once."""
-    lives = [runs.disturbed[f"{moment}-{share}"] for share in range(SHARES)]
-    died_at = {each for one in lives for each in one.writes if each in one.deaths.meant}
+    """Require a crash at the first occurrence of every write; later patches may be merged."""
+    runs_with_writes = [runs.disturbed[f"{moment}-{share}"] for share in range(SHARES)]
+    died_at = {each for one in runs_with_writes for each in one.writes if each in one.deaths.meant}
     first = {each for each in runs.undisturbed.writes if each.endswith(" #1")}
     assert first <= died_at
     assert len(died_at) > len(first)
 
 
-def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs) -> None:
+def test_each_step_ends_as_in_an_undisturbed_run(runs: Runs) -> None:
     ends = runs.undisturbed.ends
     wrong = [
         f"{name}, {step}:\n{difference(end, each.ends.get(step))}"
@@ -141,7 +141,7 @@ def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
+def test_everything_was_created_and_deleted_exactly_as_often(runs: Runs) -> None:
     expected = normalized(runs.counts[runs.undisturbed.world.name])
     wrong: list[str] = []
     for name, each in runs.disturbed.items():
@@ -156,14 +156,14 @@ def test_everything_was_made_and_removed_exactly_as_often(runs: Runs) -> None:
 
 
 def test_the_audit_finds_nothing(runs: Runs) -> None:
-    lives = {"undisturbed": runs.undisturbed, **runs.disturbed}
-    assert not {name: each.breaches for name, each in lives.items() if each.breaches}
+    runs_with_writes = {"undisturbed": runs.undisturbed, **runs.disturbed}
+    assert not {name: each.breaches for name, each in runs_with_writes.items() if each.breaches}
 
 
-def life(
+def run_steps(
     context: StoryContext, name: str, deadly: Iterable[str], moment: str, ends: Mapping[str, State]
-) -> Life:
-    """Ends with the first step that does not end as it should."""
+) -> StepsRun:
+    """Run the steps until one ends differently from `ends`."""
     world = context.make(name)
     manager, api = world.manager_without_election(helpers=HELPERS), world.api()
     fault = crash_fault(manager, moment, late_seconds=LATE_SECONDS) if moment else None
@@ -177,13 +177,13 @@ def life(
             break
     breaches = world.breaches()
     world.close()
-    return Life(world, seen, deaths, breaches)
+    return StepsRun(world, seen, deaths, breaches)
 
 
 def steps(
     world: World, api: RestartedRole
 ) -> Iterator[tuple[str, Callable[[], None], Callable[[], bool]]]:
-    """By what each ends in: what is asked for, and how its end is known."""
+    """Yield each step's result by name, its request, and the condition that shows its end."""
     storage, unit = f"/gpu-storages/{NAME}", "/gpu-units/unit"
     ask = partial(_ask, world, api)
 
@@ -223,7 +223,7 @@ def steps(
 
 
 def normalized(counts: Counts) -> Counts:
-    """Without what names one run of a prepare."""
+    """Return the counts without the digest that identifies one run of a prepare."""
     found: Counts = Counter()
     for (verb, kind, name), count in counts.items():
         found[verb, kind, DIGEST.sub("", name)] += count
@@ -231,13 +231,15 @@ def normalized(counts: Counts) -> Counts:
 
 
 def _ask(world: World, api: RestartedRole, method: str, path: str, body: object = None) -> None:
-    """What answers a second time that it is done, or not there, was done the first time."""
+    """Send a request until it is answered. A repeated request that finds its work done also gets
+    20x.
+    """
     answer = world.retry_until_definite(api, method, path, body)
     assert answer.status in {200, 201, 204}, answer
 
 
 def _ended(world: World, words: str) -> bool:
-    """The Pod that fills the storage ends as its words say, once it is there."""
+    """End the pending Pod that fills the storage; `words`, if any, are its error."""
     path = PODS.path(namespace=world.installation.instance)
     for pod in world.items(path):
         is_filling = labels.PREPARE in pod["metadata"]["labels"]
@@ -263,7 +265,7 @@ def _end(world: World, path: str, words: str) -> bool:
 
 
 def _placed(world: World) -> bool:
-    """The file server's Pod gets the node of the unit's, once it is there."""
+    """Bind the pending Pod of the file server to the unit's node."""
     unit = _named(world, GPU_UNITS, "unit")
     path = PODS.path(namespace=world.installation.instance)
     for pod in world.items(path):
@@ -277,7 +279,7 @@ def _placed(world: World) -> bool:
 
 
 def _was_first(world: World, method: str, path: str, body: Document) -> bool:
-    """The scheduler writes about these Pods too, and both look again."""
+    """Send a write, or return False if the scheduler's write was first; the caller polls again."""
     try:
         world.plane.request(method, path, body)
     except urllib.error.HTTPError as error:
@@ -300,7 +302,7 @@ def _state(world: World) -> State:
 
 
 def _left(world: World, text: str) -> list[str]:
-    """Kubernetes' own collector takes what was owned; what is kept in memory stays."""
+    """Return the keys that contain this text, of the objects that still exist."""
     return [key for key in state_of(world, [world.installation.instance]) if text in key]
 
 

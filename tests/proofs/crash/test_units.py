@@ -1,7 +1,7 @@
-"""A manager that dies at any write of a unit's life leaves nothing that its successor cannot end.
+"""If a manager dies at any write of a unit's life, its successor finishes the work.
 
-In each world one unit after the other lives its life, and the manager dies at the first write of
-the first one, at the second write of the second one, and so on through all of them.
+In each world the stories of several units run one after the other. The manager dies at the first
+write of the first story, at the second write of the second one, and so on.
 """
 
 from functools import partial
@@ -12,22 +12,22 @@ import attrs
 import pytest
 
 from tests.proofs.crash.comparison import Counts, State, counts_of, difference
-from tests.proofs.crash.unit_story import StoryContext, leftovers, live, normalized, seed
+from tests.proofs.crash.unit_story import StoryContext, leftovers, normalized, run_story, seed
 from tests.proofs.crash.world import World, crash_fault, in_parallel
 from tests.proofs.real_cluster.proxy import nothing, nth
 
 pytestmark = pytest.mark.cluster
 
 MOMENTS: Final = ("before", "after", "late")
-# Each moment's writes are shared out among so many worlds.
+# The writes of each moment are distributed over this many worlds.
 SHARES: Final = 3
-# The last story of a world has no crash, and one may have a write more than expected.
+# The last story of a world has no crash, and a story may have one write more than expected.
 SPARE: Final = 5
 
 
 @attrs.frozen
 class Series:
-    """The stories of one world by the number of the write at which its manager died."""
+    """The stories of one world, by the number of the write at which the manager died."""
 
     world: World
     kills: int
@@ -43,7 +43,7 @@ class Runs:
 
 def run_all(context: StoryContext) -> Runs:
     stories = {
-        f"{moment}-{share}": partial(series, context, f"un-{moment}-{share}", moment, share)
+        f"{moment}-{share}": partial(run_series, context, f"un-{moment}-{share}", moment, share)
         for moment in MOMENTS
         for share in range(SHARES)
     }
@@ -54,11 +54,11 @@ def run_all(context: StoryContext) -> Runs:
 def test_the_manager_died_at_every_write(runs: Runs, context: StoryContext) -> None:
     for moment in MOMENTS:
         kills = sum(runs.series[f"{moment}-{share}"].kills for share in range(SHARES))
-        # The pool's own status comes and goes by the second: a write of it may be missing.
+        # The pool's status is written at most once a second, so that a write of it may be missing.
         assert kills >= context.undisturbed.manager_writes - 2, moment
 
 
-def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, context: StoryContext) -> None:
+def test_each_step_ends_as_in_an_undisturbed_run(runs: Runs, context: StoryContext) -> None:
     ends = context.undisturbed.ends
     wrong = [
         f"{name}, write {number}, {step}:\n{difference(ends[step], seen)}"
@@ -70,13 +70,13 @@ def test_each_step_ends_as_in_an_undisturbed_life(runs: Runs, context: StoryCont
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_everything_was_made_and_removed_exactly_as_often(
+def test_everything_was_created_and_deleted_exactly_as_often(
     runs: Runs, context: StoryContext
 ) -> None:
     wrong = {}
     for name, series in runs.series.items():
-        lives = len(series.stories)
-        expected = {key: times * lives for key, times in context.undisturbed.counts.items()}
+        story_count = len(series.stories)
+        expected = {key: times * story_count for key, times in context.undisturbed.counts.items()}
         found = dict(normalized(runs.counts[series.world.name]))
         if found != expected:
             wrong[name] = {
@@ -91,8 +91,8 @@ def test_the_audit_finds_nothing(runs: Runs) -> None:
     assert not {name: each.breaches for name, each in runs.series.items() if each.breaches}
 
 
-def series(context: StoryContext, name: str, moment: str, share: int) -> Series:
-    """Ends with the first story that has no write of its number: nobody died in it."""
+def run_series(context: StoryContext, name: str, moment: str, share: int) -> Series:
+    """Run stories until one has no write of its number, so that no manager died in it."""
     undisturbed, world = context.undisturbed, context.make(name)
     manager, api = world.manager(), world.api()
     seed(world, api, replicas=undisturbed.manager_writes // SHARES + SPARE)
@@ -100,7 +100,7 @@ def series(context: StoryContext, name: str, moment: str, share: int) -> Series:
     for number in count(share + 1, SHARES):
         kills = manager.kills
         manager.proxy.script = nth(number, crash_fault(manager, moment))
-        stories[number] = live(world, api, number, undisturbed.ends)
+        stories[number] = run_story(world, api, number, undisturbed.ends)
         manager.proxy.script = nothing
         if manager.kills == kills or stories[number] != undisturbed.ends:
             break

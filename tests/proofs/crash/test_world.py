@@ -1,4 +1,4 @@
-"""The crash harness itself: what it takes for a process that has ended."""
+"""Tests of the crash harness: which processes count as ended."""
 
 import subprocess
 import sys

@@ -1,8 +1,7 @@
-"""The life of one unit, told to its end: claimed, started, changed, suspended, and deleted.
+"""The story of one unit: claimed, started, changed, suspended, resumed and deleted.
 
-Each step is asked for through the API and is over when the cluster shows what an undisturbed run
-showed there. What the deleted unit leaves to Kubernetes' own collector is looked for at the end
-of a world.
+Each step is requested through the API, and ends when the cluster shows the same as in an
+undisturbed run. What Kubernetes' garbage collector deletes is checked at the end of a world.
 """
 
 import re
@@ -22,7 +21,7 @@ Document = dict[str, Any]
 
 ENVELOPE: Final = {"cpu": "1", "memory": "1Gi", "gpu": 1}
 PORTS: Final = {"ports": [{"name": "http", "port": 8080}]}
-# What differs from story to story, in the names that the counts have.
+# Parts of names that differ from story to story, and their replacements in the counts.
 NAMES: Final = (
     (re.compile(r"story-\d+"), "story"),
     (re.compile(r"op-[0-9a-f]+(-\d+)?$"), "stock"),
@@ -32,7 +31,7 @@ NAMES: Final = (
 
 @attrs.frozen
 class Undisturbed:
-    """One story: what was there after each step, and what was made and removed for it."""
+    """The undisturbed story: the state after each step, and what was created and deleted."""
 
     ends: dict[str, State]
     counts: Counts
@@ -41,7 +40,7 @@ class Undisturbed:
 
 @attrs.frozen
 class StoryContext:
-    """What all stories of a run have in common."""
+    """The control plane, factory of worlds and undisturbed story that all suites share."""
 
     plane: ControlPlane
     make: MakeWorld
@@ -49,7 +48,7 @@ class StoryContext:
 
 
 def seed(world: World, api: RestartedRole, replicas: int) -> None:
-    """Returns when all are ready and recorded."""
+    """Seed stock and return when all units are ready and recorded."""
     body = {"operationID": "seed", "specName": "g1.1", "replicas": replicas, **ENVELOPE}
     answer = world.retry_until_definite(api, "POST", "/operator/stock-units", body)
     assert answer.status in {200, 202}, answer
@@ -70,12 +69,13 @@ def order(name: str) -> Document:
     }
 
 
-def live(
+def run_story(
     world: World, api: RestartedRole, number: int, ends: Mapping[str, State] = {}
 ) -> dict[str, State]:
-    """What was there after each step.
+    """Run one story and return the state after each step.
 
-    With `ends` each step waits to show the same, and the first one that does not is the last.
+    With `ends` each step waits until it shows the same state. The first step that does not is the
+    last.
     """
     name = f"story-{number:03}"
     path = f"/gpu-units/{name}"
@@ -88,7 +88,7 @@ def live(
         if seen[step] != ends.get(step, seen[step]):
             return seen
     answer = world.retry_until_definite(api, "DELETE", path)
-    # What answers a second time that it is not there was done the first time.
+    # A repeated deletion that finds nothing was done by the first request.
     assert answer.status in {204, 404}, answer
     return seen
 
@@ -101,7 +101,7 @@ def _changes(path: str) -> Iterator[tuple[str, str, str, Document, str]]:
 
 
 def normalized(counts: Counts) -> Counts:
-    """By what a name stands for; how much was seeded is no part of a story."""
+    """Return the counts under the same names for every story, without the creation of stock."""
     found: Counts = Counter()
     for (verb, kind, name), count in counts.items():
         common = name
@@ -113,7 +113,7 @@ def normalized(counts: Counts) -> Counts:
 
 
 def leftovers(world: World) -> State:
-    """What bears the name of a story."""
+    """Return the objects of all stories that still exist."""
     there = state_of(world, [world.installation.instance])
     return {key: each for key, each in there.items() if "story-" in key}
 
@@ -129,7 +129,7 @@ def _settled(world: World, name: str, phase: str, end: State | None) -> State:
 
 
 def _is_over(world: World, name: str, phase: str) -> bool:
-    """Told by the status of the present spec, and with the hand-off behind it."""
+    """Return whether the status shows the phase for the current spec, and the claim has ended."""
     installation = world.installation
     units = world.items(GPU_UNITS.path(namespace=installation.instance))
     unit = next((each for each in units if each["metadata"]["name"] == name), None)

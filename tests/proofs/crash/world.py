@@ -1,8 +1,7 @@
-"""A world of its own: an installation whose processes are killed, and start again, as told.
+"""A world: one installation of the product whose processes are killed and restarted.
 
-Many worlds share one control plane, each with its own namespaces, so that their waits for a
-lease and for the life of a request pass side by side. What a process writes goes through a proxy
-that outlives it.
+Many worlds share one control plane. Each has its own namespaces, so that all wait for leases and
+request deadlines at the same time. A process sends its requests through a proxy that outlives it.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ from tests.proofs.real_cluster.proxy import Fault, Proxy, proxy
 
 T = TypeVar("T")
 
-# Short, so that a killed leader is soon followed; long enough for a machine that is busy.
+# Short, so that a killed leader is soon replaced, but long enough for a busy machine.
 LEASE_SECONDS: Final = 6.0
 SETTINGS: Final[dict[str, Any]] = {
     "leaderElection": {
@@ -47,17 +46,17 @@ SETTINGS: Final[dict[str, Any]] = {
         "retryPeriod": 0.5,
     },
 }
-# A write lands so late that the next leader is at work, and the caller's retry is done.
+# A write lands this late: the next leader reconciles by then, and the caller's retry is done.
 LATE_SECONDS: Final = LEASE_SECONDS + 3.0
 WAIT_SECONDS: Final = 240.0
 RETRY_SECONDS: Final = 0.1
 SETTLE_SECONDS: Final = 0.5
-# Nothing that is still on its way takes longer to show.
+# Longer than any pending change takes to become visible.
 QUIET_SECONDS: Final = 1.0
-# More at once would only make each other late: their leases run while they start.
+# More starts at once would only delay each other, while their leases run.
 STARTS: Final = BoundedSemaphore(3)
 
-# What an honest caller takes as an invitation to send the same again.
+# Statuses after which a caller repeats its request.
 AGAIN: Final = frozenset({429, 503, 504})
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 COLLECTIONS: Final = {
@@ -77,7 +76,7 @@ COLLECTIONS: Final = {
 
 
 class RestartedRole:
-    """A role that is started again whenever it has ended, as a kubelet would."""
+    """A role that is restarted whenever it has ended, as a kubelet would do."""
 
     def __init__(self, start: Callable[[], Process], between: Proxy) -> None:
         self.proxy = between
@@ -88,11 +87,13 @@ class RestartedRole:
             self.process.wait_until_ready()
 
     def kill(self) -> None:
-        """Once, though each write of its last moment may ask for it; from any thread."""
+        """Kill the process and count it once, although several writes may ask for it; from any
+        thread.
+        """
         self.kills += self.end()
 
     def end(self) -> bool:
-        """Returns when it is dead, and whether it had lived until then."""
+        """Kill the process, wait until it is dead, and return whether it was alive before."""
         pid = self.process.pid
         if is_dead(pid):
             return False
@@ -125,7 +126,7 @@ class World:
         stack.callback(self._reader.close)
 
     def close(self) -> None:
-        """Its processes and proxies end, and nobody looks at it any more."""
+        """End all processes and proxies of the world."""
         self._stack.close()
 
     def manager(self) -> RestartedRole:
@@ -134,7 +135,7 @@ class World:
         return self._adopt(made)
 
     def manager_without_election(self, **settings: Any) -> RestartedRole:
-        """Leads as soon as it has started: nobody waits for a lease to run out."""
+        """Start a manager that leads at once, because it does not wait for a lease."""
         return self._adopt(self._manager({"leaderElection": {"enabled": False}, **settings}))
 
     def api(self) -> RestartedRole:
@@ -150,7 +151,7 @@ class World:
         *,
         seconds: float = WAIT_SECONDS,
     ) -> T:
-        """Meanwhile whatever has ended is started again."""
+        """Poll until the value is as wanted, and restart every role that has ended meanwhile."""
 
         def restarting() -> T:
             self.restart_ended()
@@ -163,7 +164,7 @@ class World:
             kept.restart_ended()
 
     def breaches(self) -> list[str]:
-        """What the audit by hand finds once nothing is left that may come right by itself."""
+        """Return the breaches that the audit command finds once no suspicion is left."""
         report = self.until(
             lambda: asyncio.run(audited(self.installation)),
             lambda report: not report.suspicion_count,
@@ -171,10 +172,11 @@ class World:
         return told(report)
 
     def settled(self, seems: Callable[[], bool], look: Callable[[], T], end: T) -> T:
-        """What is seen once it is the end that is hoped for, or when no more hope is left.
+        """Return the state once it equals `end`, or the last state after WAIT_SECONDS.
 
-        A look costs a great deal, and is taken only once it `seems` to be worth it. What lands
-        late belongs to what was asked before it: nothing more is asked while it is on its way.
+        Reading the state is expensive, so it is read only if `seems` holds. A write that lands
+        late belongs to the request before it, so the state is not read while such a write is
+        pending.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
@@ -185,7 +187,7 @@ class World:
         return look()
 
     def until_stable(self, seems: Callable[[], bool], look: Callable[[], T]) -> T:
-        """What is seen once it seems to be the end, and then no longer changes."""
+        """Return the state once `seems` holds and two consecutive reads are equal."""
         self.until(seems, bool)
         seen = look()
         while True:
@@ -200,13 +202,13 @@ class World:
             return answer.data if answer else {}
 
         def is_well(told: Any) -> bool:
-            """No mirror waits to try again after an earlier fault."""
+            """Return whether the caches are synced and no informer waits after an error."""
             return bool(told) and told["cacheSynced"] and not told["kubernetesError"]
 
         self.until(health, is_well)
 
     def ask(self, at: RestartedRole, method: str, path: str, body: object = None) -> Answer | None:
-        """None: the connection died before an answer came."""
+        """Return the answer, or None if the connection broke before it arrived."""
         try:
             answer = request(method, at.url + path, body)
         except (OSError, HTTPException, ProcessError):
@@ -223,7 +225,9 @@ class World:
         *,
         then: RestartedRole | None = None,
     ) -> Answer:
-        """The same request again until its outcome is known; from the second time on `then`."""
+        """Repeat a request until its outcome is known; from the second time on ask `then`, if
+        given.
+        """
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             answer = self.ask(at, method, path, body)
@@ -235,7 +239,9 @@ class World:
             at = then or at
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Over one connection: hundreds of new ones would cost more than what is tried here."""
+        """Return the items of a list, read over one connection, because new connections are
+        expensive.
+        """
         self._reader.request("GET", path, headers={"Authorization": f"Bearer {self.plane.token}"})
         found: list[dict[str, Any]] = json.loads(self._reader.getresponse().read())["items"]
         return found
@@ -265,7 +271,9 @@ MakeWorld = Callable[[str], World]
 
 
 def crash_fault(kept: RestartedRole, moment: str, *, late_seconds: float = LATE_SECONDS) -> Fault:
-    """`before` the write reaches the server, `after` it did, or so that it lands `late`."""
+    """Return a fault that kills the role before the write, after it, or so that the write lands
+    late.
+    """
     match moment:
         case "before":
             return Fault(before=kept.kill, is_request_lost=True)
@@ -279,7 +287,7 @@ def crash_fault(kept: RestartedRole, moment: str, *, late_seconds: float = LATE_
 
 @contextmanager
 def forking_keeper() -> Iterator[Keeper]:
-    """What it starts ends with the block."""
+    """Start a keeper; all its processes end with the block."""
     folder = Path(tempfile.mkdtemp(prefix="gpuruntime-worlds-"))
     keeper = Keeper(folder, NOWHERE, program=("-m", "tests.proofs.crash.forking_keeper"))
     try:
@@ -289,7 +297,9 @@ def forking_keeper() -> Iterator[Keeper]:
 
 
 def world(plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> World:
-    """The definitions have to be there; whoever makes it closes it."""
+    """Install the product in its own namespaces; the CRDs must exist, and the caller closes the
+    world.
+    """
     logs = folder / name
     logs.mkdir()
     installation = Installation(plane, keeper, logs, name)
@@ -316,7 +326,7 @@ def has_ended(stat: TextIO) -> bool:
 
 
 def _apply_manifests(installation: Installation) -> None:
-    """As `kubectl apply` of the manifests, without its start and its looks for every world."""
+    """Create the objects of the manifests without the cost of a kubectl process for each world."""
     for document in installation.documents():
         path = COLLECTIONS[document["kind"]].format(document["metadata"].get("namespace"))
         try:
@@ -328,7 +338,7 @@ def _apply_manifests(installation: Installation) -> None:
 
 
 def in_parallel(stories: Mapping[str, Callable[[], T]]) -> dict[str, T]:
-    """Each in a thread of its own; the first failure is raised once all have ended."""
+    """Run each story in its own thread; raise the first failure when all have ended."""
     with ThreadPoolExecutor(max_workers=len(stories)) as pool:
         futures = {name: pool.submit(story) for name, story in stories.items()}
     return {name: future.result() for name, future in futures.items()}
