@@ -1,4 +1,4 @@
-"""Explores every scope, then leaves out one clause after the other: `--traces` shows the ways."""
+"""Explore every scope, then leave out one clause at a time; `--traces` prints shortest traces."""
 
 import gc
 import sys
@@ -10,7 +10,7 @@ from tests.proofs.model.search import Report, explore
 
 
 def main(arguments: Sequence[str]) -> int:
-    gc.disable()  # nothing here has cycles, and a search keeps all that it has seen
+    gc.disable()  # no object here has cycles, and a search keeps every state
     is_sound = _explore_all()
     is_needed = _leave_out_each(shows_traces="--traces" in arguments)
     return 0 if is_sound and is_needed else 1
@@ -20,7 +20,7 @@ def _explore_all() -> bool:
     is_sound = True
     for scope in SCOPES:
         report = explore(scope)
-        extent = "complete" if report.is_complete else "cut off"
+        extent = "complete" if report.is_complete else "stopped at the limit"
         _print_line(f"{scope.title:<26}{_size(report)}, {extent}")
         for breach, trace in report.found.items():
             _print_trace(breach, trace)
@@ -44,7 +44,7 @@ def _leave_out_each(*, shows_traces: bool) -> bool:
 
 
 def _size(report: Report) -> str:
-    return f"{report.states:>6} worlds, {report.depth:>2} steps deep, {report.seconds:>4.1f} s"
+    return f"{report.states:>6} states, {report.depth:>2} steps deep, {report.seconds:>4.1f} s"
 
 
 def _print_trace(breach: str, trace: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the API server does with a write when it lands: its guard is compared, or it is refused."""
+"""The API server: it compares the guard of a write that lands, and does or refuses the write."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from tests.proofs.model.state import (
 
 
 def apply(state: State, request: Request, scope: Scope) -> Iterator[tuple[State, bool]]:
-    """Each world that may come of it, and whether the write was done."""
+    """Yield each possible next state, and whether the write was done."""
     state = state._replace(requests=state.requests - {request})
     if not guard_holds(state, request, scope):
         yield state, False
@@ -30,7 +30,7 @@ def apply(state: State, request: Request, scope: Scope) -> Iterator[tuple[State,
 
 
 def guard_holds(state: State, request: Request, scope: Scope) -> bool:
-    """The guard, as far as the clauses that hold demand one."""
+    """Return whether the write's guard holds, as far as the active clauses require one."""
     match request.verb:
         case Verb.CREATE:
             return state.units_by_name[scope.orders[request.sender].name] is None
@@ -112,9 +112,9 @@ def _made(state: State, request: Request, scope: Scope) -> State:
     stock = Stock(uid=request.target * 10 + 10 + times, version=1, mark=None)
     state = state._replace(history=history).put_stock(request.target, stock)
     if times > 1:
-        state = state.fault("an ordinal is made twice")
+        state = state.fault("an ordinal is created twice")
     if sum(history.made) > scope.replicas + (history.claims if scope.is_refilled else 0):
-        state = state.fault("a pool makes more than it was asked for")
+        state = state.fault("a pool creates more units than requested")
     return state
 
 
@@ -128,7 +128,7 @@ def _changed(state: State, request: Request) -> State:
         return state.put_unit(request.target, unit._replace(has_lost=True))
     history = state.history
     if unit.has_lost and not unit.has_started and unit.operation in history.started:
-        state = state.fault("a unit starts that was told of another one")
+        state = state.fault("a unit starts after it has lost to another one")
     history = state.history._replace(
         started=history.started | {unit.operation}, consumed_by=history.consumed_by | {unit.source}
     )
@@ -139,7 +139,7 @@ def _changed(state: State, request: Request) -> State:
 def _judged(state: State, request: Request) -> State:
     stock = _stock(state, request)
     if request.verb is Verb.SHRINK and stock.mark is not None:
-        return state.fault("claimed stock is removed as surplus")
+        return state.fault("claimed stock is deleted as surplus")
     if request.verb is Verb.CONSUME and stock.uid not in state.history.consumed_by:
         return state.fault("stock is consumed before a unit has started on it")
     return state
@@ -153,7 +153,7 @@ def _stock(state: State, request: Request) -> Stock:
 
 
 def describe(request: Request, scope: Scope) -> str:
-    """A request in words."""
+    """Return the request in words."""
     if request.sender < FROM_LEADER:
         order = scope.orders[request.sender]
         what = f"of unit {NAMES[order.name]} naming" if request.verb is Verb.CREATE else "of"

@@ -1,8 +1,8 @@
 """Caches that lag: each reader sees some prefix of each kind's history, and never goes back.
 
-A cache moves only when its reader reads. That allows the same behaviour as caches that move by
-themselves; and of two reads with one outcome only the one of older caches is kept, since whoever
-has seen less may still see everything else.
+A cache moves only when its reader reads, which allows the same behaviour as independent caches. If
+two reads have the same outcome, only the one with the older caches is kept: its reader can still
+see everything else.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 
 def views(state: State, reader: int) -> Iterator[tuple[State, Seen]]:
-    """Whatever the reader's caches may show, with the world in which they have come so far."""
+    """Yield everything that the reader's caches may show, and the state after that read."""
     position = state.positions[reader]
     lengths = (len(state.stock), len(state.units), len(state.pool))
     spans = [range(begin, end) for begin, end in zip(position, lengths, strict=True)]
@@ -59,7 +59,7 @@ def caught_up(state: State, reader: int) -> State:
 
 
 def without_seen_history(state: State, scope: Scope) -> State:
-    """Forgets what no reader has yet to see, so that equal worlds are equal values."""
+    """Drop the history that every reader has seen, so that equal states are equal values."""
     end = _end(state)
     positions = tuple(
         position if _reads(state, scope, reader) else end
@@ -86,7 +86,7 @@ def _end(state: State) -> CachePosition:
 
 
 def _reads(state: State, scope: Scope, reader: int) -> bool:
-    """Whether what it has seen so far can still matter."""
+    """Return whether what the reader has seen so far can still matter."""
     if reader < LEADER:
         return any(
             attempt.step is not Step.DONE and order.replica == reader

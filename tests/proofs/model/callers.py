@@ -1,7 +1,7 @@
-"""The moves of an attempt of the API: replay, claim, create, release, as the product makes them.
+"""The moves of an attempt of the API: replay, claim, create and release, as in the product.
 
-An attempt whose answer is lost reads once more or gives up; its request may land all the same. A
-replica that crashes is an attempt that gives up.
+An attempt whose answer is lost reads once more or gives up; its request may still land. A crashed
+replica is an attempt that gives up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from tests.proofs.model.state import (
     Verb,
 )
 
-# Steps in which an answer is awaited, and the write that it answers.
+# The steps that wait for an answer, and the write that they have sent.
 AWAITING = {
     Step.CLAIM: Verb.CLAIM,
     Step.RESTAMP: Verb.RESTAMP,
@@ -54,7 +54,7 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
 
 
 def after_answer(state: State, request: Request, scope: Scope, *, is_done: bool) -> Iterator[Move]:
-    """The attempt goes on with the answer to its request."""
+    """Yield the moves of the attempt that has received the answer to its request."""
     caller = Caller(scope, request.sender)
     match request.verb:
         case Verb.CLAIM if is_done:
@@ -77,7 +77,7 @@ class Caller:
         self._who = f"attempt {number + 1}"
 
     def has_turn(self, state: State) -> bool:
-        """One process runs one attempt of an operation at a time."""
+        """Return whether no other attempt of the operation runs in this process."""
         for number, (other, order) in enumerate(
             zip(state.attempts, self._scope.orders, strict=True)
         ):
@@ -112,7 +112,9 @@ class Caller:
         if cached and not any(self._is_ours(each) for each in cached):
             yield self._done(state, "conflict", "sees another unit of its operation")
         elif is_expected and self._has_tombstone(state) and not (is_there and self._trusts_units):
-            yield self._done(state, "finished", "finds a tombstone, its unit gone or come back")
+            yield self._done(
+                state, "finished", "finds a tombstone, and its unit deleted or created again"
+            )
         elif is_expected and is_there:
             yield self._done(state, "replayed", "finds its unit", live)
         elif not self._mine(state).round and self._is_taken(seen, live):
@@ -171,7 +173,9 @@ class Caller:
             yield self._without_stock(state, named)
 
     def list(self, state: State) -> Iterator[Move]:
-        """Consistent; after the writes of this process that are in flight."""
+        """Yield the moves after a consistent list, which waits for this process's writes in
+        flight.
+        """
         if self._reserved(state):
             return
         for ordinal, stock in enumerate(state.stock_by_ordinal):
@@ -215,14 +219,16 @@ class Caller:
         if any(
             stock and not stock.mark and stock.uid not in named for stock in state.stock_by_ordinal
         ):
-            state = state.fault("an attempt is told that there is no stock while there is some")
+            state = state.fault("an attempt is refused for lack of stock while stock is free")
         marks = [stock.mark for stock in state.stock_by_ordinal if stock and stock.mark]
         has_claim = any(
             (mark.operation, mark.body) == (self._order.operation, self._order.body)
             for mark in marks
         )
         if has_claim or is_there:
-            state = state.fault("an attempt is told that there is no stock while it has its own")
+            state = state.fault(
+                "an attempt is refused for lack of stock while it has a claim or unit"
+            )
         return self._done(state, "no stock", "finds no stock")
 
     def won(self, state: State, request: Request) -> Move:
@@ -232,7 +238,9 @@ class Caller:
         return self._hold(state, attempt, "holds the claim", is_owned=True)
 
     def _hold(self, state: State, attempt: Attempt, why: str, *, is_owned: bool) -> Move:
-        """What was read of the tombstone meanwhile decides whether there is to be a unit."""
+        """Hold the claim, or release it if the concurrent read has found the operation's
+        tombstone.
+        """
         attempt = attempt._replace(step=Step.CLAIMED, is_owned=is_owned, sent=None)
         state = state.put_attempt(self._number, attempt)
         if attempt.sees_tombstone:
@@ -240,7 +248,7 @@ class Caller:
         return self._says(why), state
 
     def missed(self, state: State, request: Request) -> Iterator[Move]:
-        """The claim was refused: a look at the stock tells how it goes on."""
+        """Yield the moves after a refused claim; a read of the stock unit decides between them."""
         stock = state.stock_by_ordinal[request.target]
         looks = self._scope.keeps(Clause.LOOK_AFTER_CONFLICT)
         if looks and stock and stock.uid == request.uid:
@@ -251,7 +259,7 @@ class Caller:
                 yield (
                     self._reuse(state, request.target, stock)
                     if stock.mark.body == self._order.body
-                    else self._done(state, "conflict", "meets a claim for another body")
+                    else self._done(state, "conflict", "finds a claim for another body")
                 )
                 return
         attempt = self._mine(state)
@@ -264,7 +272,7 @@ class Caller:
             (
                 move
                 for view, seen in views(state, self._order.replica)
-                for move in self._pick(view, seen, "goes on to the next")
+                for move in self._pick(view, seen, "goes on to the next candidate")
             ),
         )
 
@@ -292,7 +300,7 @@ class Caller:
         return self._done(state, "created", "has its unit", unit)
 
     def stumbled(self, state: State) -> Move:
-        """AlreadyExists: what has the name is read next."""
+        """Read the object that has the name next: the answer was AlreadyExists."""
         attempt = self._mine(state)._replace(step=Step.LOOK, sent=None)
         return self._says("finds its name in use"), state.put_attempt(self._number, attempt)
 
@@ -305,7 +313,7 @@ class Caller:
             return self._start_over(state, attempt)
         if not self._is_ours(unit):
             why = "conflict" if self._is_of_operation(unit) else "taken"
-            return self._release(state, why, "reads another's unit")
+            return self._release(state, why, "reads a unit that is not its own")
         return self._answer(state, unit)
 
     def _answer(self, state: State, unit: Unit) -> Move:
@@ -314,10 +322,10 @@ class Caller:
         return self._release(state, "replayed", "reads its unit on another stock", unit)
 
     def lose_answer(self, state: State) -> Iterator[Move]:
-        """After a create the unit is looked for by name; else the attempt has failed."""
+        """Yield the moves without an answer. After a create the unit is read by name."""
         attempt = self._mine(state)
         if attempt.step is Step.RELEASE:
-            yield self._done(state, attempt.answer, "hears nothing of its release")
+            yield self._done(state, attempt.answer, "gets no answer to its release")
             return
         yield self.crash(state)
         if attempt.step is not Step.CREATE:
@@ -360,7 +368,7 @@ class Caller:
         return self._says(f"{why}: {answer}"), state.put_attempt(self._number, attempt)
 
     def _reserved(self, state: State) -> set[int]:
-        """What other attempts of this process are writing to."""
+        """Return the ordinals to which other attempts of this process are writing."""
         pairs: Iterable[tuple[int, Attempt]] = enumerate(state.attempts)
         return {
             attempt.stock

@@ -1,4 +1,4 @@
-"""What a leader decides, purely: of a unit, of a claimed stock unit, and of a pool."""
+"""Pure decisions of a leader: about a unit, about a claimed stock unit, and about a pool."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -24,7 +24,7 @@ class Resolution(StrEnum):
 
 
 class Situation(NamedTuple):
-    """`name` is the unit's; `held_for` says whose mark the stock has that the unit names."""
+    """All that the gate considers about a unit; `stock` is the stock unit that the unit names."""
 
     unit: Unit
     name: int
@@ -63,7 +63,7 @@ def is_held_for(stock: Stock | None, name: int, unit: Unit) -> bool:
 
 
 def resolve(stock: Stock, claimant: Unit | None, scope: Scope, *, is_recorded: bool) -> Resolution:
-    """`claimant` is what bears the name that the claim names."""
+    """Decide about a claimed stock unit; `claimant` is the unit with the name in the claim."""
     if stock.mark is None:
         return Resolution.REST
     if claimant is None or is_doubtful(stock, claimant):
@@ -78,14 +78,14 @@ def resolve(stock: Stock, claimant: Unit | None, scope: Scope, *, is_recorded: b
 
 
 def is_doubtful(stock: Stock, claimant: Unit | None) -> bool:
-    """No unit lives from this claim."""
+    """Return whether the claimant does not use this claim."""
     if claimant is None or stock.mark is None:
         return True
     return (claimant.operation, claimant.source) != (stock.mark.operation, stock.uid)
 
 
 class Plan(NamedTuple):
-    """Ordinals from 1; `recordable`: up to there nothing is left to make."""
+    """The writes of a pool. Ordinals begin at 1; none up to `recordable` is left to create."""
 
     make: int | None
     removes: tuple[int, ...]
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
 def plan(
     scope: Scope, seeded: int, stock_by_ordinal: tuple[Stock | None, ...], taken: Collection[int]
 ) -> Plan:
-    """`taken` are the ordinals that active units name."""
+    """Plan the pool; `taken` are the ordinals that active units name."""
     living = {ordinal for ordinal, stock in enumerate(stock_by_ordinal, 1) if stock}
     used = {seeded, *taken, *living}
     highest = max(used)

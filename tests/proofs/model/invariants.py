@@ -1,4 +1,4 @@
-"""What must never be, and what must have come about once nothing is left to do."""
+"""Invariants of every state, and of the states in which no move is left."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from tests.proofs.model.state import Scope, State, Step, Unit
 
 
 def breaches(state: State, scope: Scope) -> tuple[str, ...]:
-    """At any moment."""
+    """Return the breaches of invariants that hold in every state."""
     found = (*state.history.faults, *_of_units(state, scope), *_of_answers(state, scope))
     if scope.is_ordered and _has_twins(
         stock.mark.operation for stock in state.stock_by_ordinal if stock and stock.mark
@@ -18,7 +18,7 @@ def breaches(state: State, scope: Scope) -> tuple[str, ...]:
 
 
 def unfinished(state: State, scope: Scope) -> tuple[str, ...]:
-    """Where no move is left: every claim has come to its end, and every unit to its own."""
+    """Return the claims and units that have not reached their end in a state without moves."""
     return (*_idle_claims(state), *_idle_units(state)) if scope.leaders else ()
 
 
@@ -26,9 +26,9 @@ def _of_units(state: State, scope: Scope) -> Iterator[str]:
     units = [unit for unit in state.units_by_name if unit]
     started = [unit for unit in units if unit.has_started]
     if _has_twins(unit.source for unit in started):
-        yield "two started units live from one stock unit"
+        yield "two started units use one stock unit"
     if _has_twins(unit.operation for unit in started):
-        yield "two started units carry one operation"
+        yield "two started units have one operation"
     if any(unit.is_late for unit in started):
         yield "a unit of a finished operation starts"
     if not scope.has_manual_release:
@@ -44,11 +44,11 @@ def _of_answers(state: State, scope: Scope) -> Iterator[str]:
         if attempt.step is not Step.DONE or not attempt.found:
             continue
         if attempt.is_late:
-            yield "a finished operation is answered"
+            yield "a finished operation is answered with a unit"
         unit = state.units_by_name[order.name]
         is_there = unit is not None and unit.uid == attempt.found
         if not is_there and (order.operation, order.name) not in state.history.ended:
-            yield "a caller was told of a unit that is not there"
+            yield "a caller is answered with a unit that does not exist"
 
 
 def _idle_claims(state: State) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The moves of whoever leads: units pass the gate, claims come to an end, pools are seeded.
+"""The moves of leaders: units pass the gate, claims end, and pools are seeded.
 
-A worker of a leader waits for the answer to its write before the next. A leader that dies, or
-loses an answer, leaves the write on its way; one that stops in order gives its lease back.
+A worker waits for the answer to its write before the next write. A leader that dies or loses an
+answer leaves the write in flight; a leader that stops regularly gives its lease back.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,9 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
 
 
 def after_answer(state: State, request: Request) -> State:
-    """The leader's cache takes its own write, or what it read where the write was refused."""
+    """Return the state after an answer: the cache contains the write, or the object that refused
+    it.
+    """
     state = caught_up_with(state, request)
     return state._replace(awaits=state.awaits - {request})
 
@@ -81,7 +83,7 @@ def _succession(state: State, scope: Scope) -> Move:
 
 def _hand_over(state: State, scope: Scope) -> Move:
     number = state.leader + 1
-    label = f"leader {number} stops, and leader {number + 1} is given its lease"
+    label = f"leader {number} stops and hands its lease to leader {number + 1}"
     return label, _followed(state, scope)._replace(lease_was_given=True)
 
 
@@ -109,7 +111,7 @@ def _writes(state: State, scope: Scope) -> Iterator[Move]:
 
 
 def _has_turn(state: State, request: Request, scope: Scope) -> bool:
-    """One worker at a time for one object, and for the units of one operation."""
+    """Return whether no other worker writes to the object, or to a unit of the same operation."""
     subject = _subject(state, request, scope)
     return all(_subject(state, each, scope) != subject for each in state.awaits)
 
@@ -151,7 +153,9 @@ def _of_unit(state: State, seen: Seen, scope: Scope, name: int, unit: Unit) -> I
 
 
 def _situation(state: State, seen: Seen, scope: Scope, name: int, unit: Unit) -> Situation:
-    """Rivals, the tombstone and the stock are read live, and among rivals the start as well."""
+    """Return what the gate sees: rivals, tombstone and stock are live, and with rivals the starts
+    too.
+    """
     rivals = []
     for other, cached in enumerate(seen.units_by_name):
         live = state.units_by_name[other]
@@ -185,7 +189,7 @@ def _has_tombstone(state: State, name: int, unit: Unit) -> bool:
 
 
 def _may_start_yet(state: State, scope: Scope) -> bool:
-    """Whether an earlier leader's start is on its way, or one of this leader that it lost."""
+    """Return whether a start may land: an earlier leader's, or an own one without an answer."""
     possible = _may_land(state) - state.awaits
     starts = [each for each in possible if each.verb is Verb.START]
     own = FROM_LEADER + state.leader
@@ -196,7 +200,7 @@ def _may_start_yet(state: State, scope: Scope) -> bool:
 
 
 def _may_land(state: State) -> frozenset[Request]:
-    """What may yet land, as far as who leads can tell by its term."""
+    """Return the requests that may still land, as far as the leader can conclude from its term."""
     if not state.lease_was_given:
         return state.requests
     own = FROM_LEADER + state.leader
@@ -223,7 +227,7 @@ def _of_claims(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
 
 
 def _is_over(state: State, mark: Mark, scope: Scope) -> bool:
-    """The grace: longer than any attempt that wrote the mark can take to its create's end."""
+    """Return whether the grace is over: no attempt that wrote the mark can create a unit."""
     if not scope.keeps(Clause.GRACE):
         return True
     held = {Step.CLAIMED, Step.CREATE} if scope.keeps(Clause.CREATE_BOUND) else {Step.CREATE}
@@ -244,7 +248,7 @@ def _of_pool(state: State, seen: Seen, scope: Scope) -> Iterator[Request]:
     if planned.recordable > seen.seeded and (is_settled or not scope.keeps(Clause.RECORD_LATE)):
         yield Request(Verb.RECORD, sender, 0, seen.seeded, planned.recordable)
     if planned.make is not None and planned.make <= scope.ordinals:
-        # One whose answer was lost is another request than the one that follows it.
+        # A create whose answer was lost must be a different request than the next create.
         yield Request(Verb.MAKE, sender, planned.make - 1, version=state.lost_answers)
     for ordinal in planned.removes:
         stock = seen.stock_by_ordinal[ordinal - 1]

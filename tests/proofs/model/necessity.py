@@ -1,4 +1,4 @@
-"""What comes back when one clause is left out, and the scope that shows it."""
+"""The breach that each clause prevents, and the scope that shows it."""
 
 from typing import Final, NamedTuple
 
@@ -7,18 +7,18 @@ from tests.proofs.model.scopes import BY_TITLE
 from tests.proofs.model.search import Report, explore
 
 FREED: Final = "stock is free while a unit names it"
-TOLD_NONE: Final = "an attempt is told that there is no stock while there is some"
-TOLD_NONE_OWN: Final = "an attempt is told that there is no stock while it has its own"
+TOLD_NONE: Final = "an attempt is refused for lack of stock while stock is free"
+TOLD_NONE_OWN: Final = "an attempt is refused for lack of stock while it has a claim or unit"
 SECOND_STOCK: Final = "a retry takes a second stock unit"
 CREATES_LATE: Final = "a finished operation creates a unit"
-ANSWERED_LATE: Final = "a finished operation is answered"
+ANSWERED_LATE: Final = "a finished operation is answered with a unit"
 STARTS_LATE: Final = "a unit of a finished operation starts"
-TWO_OF_STOCK: Final = "two started units live from one stock unit"
-TWO_OF_OPERATION: Final = "two started units carry one operation"
-LOSER_STARTS: Final = "a unit starts that was told of another one"
+TWO_OF_STOCK: Final = "two started units use one stock unit"
+TWO_OF_OPERATION: Final = "two started units have one operation"
+LOSER_STARTS: Final = "a unit starts after it has lost to another one"
 CONSUMED_EARLY: Final = "stock is consumed before a unit has started on it"
-SHRUNK: Final = "claimed stock is removed as surplus"
-MADE_TWICE: Final = "an ordinal is made twice"
+SHRUNK: Final = "claimed stock is deleted as surplus"
+MADE_TWICE: Final = "an ordinal is created twice"
 
 
 class Need(NamedTuple):
@@ -63,6 +63,6 @@ NEEDS: Final = {
 
 
 def without(clause: Clause) -> Report:
-    """Up to the first breach."""
+    """Explore the clause's scope without the clause, up to the first breach."""
     scope = BY_TITLE[NEEDS[clause].scope].without(clause)
     return explore(scope, stops_at_breach=True)

@@ -1,4 +1,4 @@
-"""What people do beside it all: delete units, touch stock, and clear a claim by hand."""
+"""The moves of people: they delete units, modify stock, and clear a claim manually."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,9 @@ def moves(state: State, scope: Scope) -> Iterator[Move]:
 
 
 def _deletion(state: State, scope: Scope, number: int, name: int) -> Iterator[Move]:
-    """Through the API: two writes, between which anything may happen."""
+    """Yield the next write of a deletion through the API; other moves may come between its two
+    writes.
+    """
     unit, progress = state.units_by_name[name], state.buried[number]
     if unit is None or progress == GONE:
         return
@@ -50,7 +52,7 @@ def _touches(state: State) -> Iterator[Move]:
 
 
 def _clearings(state: State) -> Iterator[Move]:
-    """Under a unit that has not started, and is not about to."""
+    """Yield manual clearings of claims whose unit has not started and has no start in flight."""
     starting = {each.target for each in state.requests if each.verb is Verb.START}
     for ordinal, stock in enumerate(state.stock_by_ordinal):
         unit = state.units_by_name[stock.mark.name] if stock and stock.mark else None
@@ -58,5 +60,5 @@ def _clearings(state: State) -> Iterator[Move]:
             continue
         if stock.mark.name not in starting:
             freed = stock._replace(version=stock.version + 1, mark=None)
-            label = f"somebody clears the claim of stock {ordinal + 1} by hand"
+            label = f"a person clears the claim of stock {ordinal + 1}"
             yield label, state.put_stock(ordinal, freed)._replace(has_manual_release=False)

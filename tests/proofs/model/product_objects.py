@@ -1,4 +1,4 @@
-"""Values of the model as the product's own objects, so that both can be asked the same."""
+"""Values of the model as objects of the product, so that both can decide about the same case."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -23,7 +23,9 @@ def key_of(name: int) -> Key:
 
 
 def unit_of(unit: Unit, name: int) -> GPUUnit:
-    """Among units of one second the later name has the smaller uid, as in the model."""
+    """Return the unit. Of units of the same second the later name has the smaller uid, as in the
+    model.
+    """
     lost = Condition(type="Ready", status="False", reason=UnitReason.OPERATION_CONFLICT)
     return GPUUnit(
         metadata=ObjectMeta(
@@ -47,7 +49,7 @@ def unit_of(unit: Unit, name: int) -> GPUUnit:
 
 
 def stock_of(stock: Stock, ordinal: int) -> GPUUnit:
-    """`ordinal` counts from 1."""
+    """Return the stock unit; `ordinal` counts from 1."""
     marks = _marks(stock.mark) if stock.mark else {}
     return GPUUnit(
         metadata=ObjectMeta(

@@ -1,4 +1,4 @@
-"""The scopes: each as small as it can be to show what it is for, and explored completely."""
+"""The scopes: each is as small as its purpose allows, and is explored completely."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Every world that a scope allows, nearest first: each breach comes with a shortest way."""
+"""Breadth-first search of all states of a scope: each breach comes with a shortest trace."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.proofs.model.state import FROM_LEADER, Move, Request, Scope, State, V
 
 @attrs.frozen(kw_only=True, slots=True)
 class Report:
-    """`found` has a trace for each breach; it is complete where no limit ended the search."""
+    """A search's result, with a trace for each breach; it is complete if no limit ended it."""
 
     states: int
     depth: int
@@ -60,7 +60,7 @@ def successors(state: State, scope: Scope) -> Iterator[Move]:
 def _judge(
     state: State, scope: Scope, origins: dict[State, Origin], found: dict[str, tuple[str, ...]]
 ) -> bool:
-    """Nothing is looked for behind a breach."""
+    """Record the breaches of a state; the search does not go on behind one."""
     broken = breaches(state, scope)
     if not broken and next(_moves(state, scope), None) is None:
         broken = unfinished(state, scope)
@@ -116,7 +116,9 @@ def _is_awaited(state: State, request: Request) -> bool:
 
 
 def _settled(state: State, scope: Scope) -> State:
-    """A request that nobody awaits and that its guard will always refuse changes nothing."""
+    """Drop requests without effect: no process waits for them, and their guard always refuses
+    them.
+    """
     kept = frozenset(
         each for each in state.requests if _is_awaited(state, each) or _may_fit(state, each, scope)
     )
@@ -124,5 +126,7 @@ def _settled(state: State, scope: Scope) -> State:
 
 
 def _may_fit(state: State, request: Request, scope: Scope) -> bool:
-    """Names and ordinals may be free again; versions and uids never come back."""
+    """Return whether the guard may hold later: names and ordinals may be freed, versions never
+    return.
+    """
     return request.verb in (Verb.CREATE, Verb.MAKE) or guard_holds(state, request, scope)

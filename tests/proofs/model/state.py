@@ -1,6 +1,7 @@
-"""What there is in the model: one value for the whole system at one moment.
+"""The state of the model: one value for the whole system at one moment.
 
-Named tuples rather than attrs classes: a run hashes and compares hundreds of thousands of these.
+These are named tuples and not attrs classes, because a search hashes and compares hundreds of
+thousands of them.
 """
 
 from enum import StrEnum
@@ -11,14 +12,14 @@ from tests.proofs.model.clauses import ALL, Clause
 ValueT = TypeVar("ValueT")
 
 NAMES: Final = "abcd"
-# Readers of caches: replicas of the API, then leaders.
+# The number of the first leader as a reader of caches; the replicas of the API come before it.
 LEADER: Final = 2
-# Senders of requests: attempts by number, then leaders.
+# The number of the first leader as a sender of requests; attempts come before it.
 FROM_LEADER: Final = 100
 
 
 class Order(NamedTuple):
-    """One request to one replica."""
+    """A request of a caller to one replica."""
 
     operation: str
     body: str
@@ -27,9 +28,9 @@ class Order(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """How much there is of everything, and which clauses hold.
+    """How many of each thing exist, and which clauses hold.
 
-    Candidates are tried in any order unless it `is_ordered`, as in the product.
+    An attempt tries candidates in any order, or in the product's order if the scope `is_ordered`.
     """
 
     title: str
@@ -60,7 +61,7 @@ class Scope(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """`stamps` are the attempts that wrote it."""
+    """A claim on a stock unit; `stamps` are the attempts that wrote it."""
 
     operation: str
     body: str
@@ -75,7 +76,9 @@ class Stock(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """`rank` stands for its age in whole seconds; `is_late`: its operation had ended before."""
+    """An active unit. `rank` is its age in whole seconds; `is_late` if its operation had ended
+    before.
+    """
 
     uid: int
     operation: str
@@ -92,7 +95,7 @@ UnitsByName: TypeAlias = tuple[Unit | None, ...]  # by name
 
 
 class Verb(StrEnum):
-    """Writes; each is on its way from when it is sent until it lands or is dropped."""
+    """A kind of write, which is in flight from its sending until it lands or is dropped."""
 
     CLAIM = "claim"
     RESTAMP = "re-stamp"
@@ -109,9 +112,10 @@ class Verb(StrEnum):
 
 
 class Request(NamedTuple):
-    """`target` is an index, `uid` and `version` are what the sender saw there.
+    """A write in flight. `target` is an index; `uid` and `version` are what the sender saw there.
 
-    For a create they are those of the stock that it names; for a record, the old and new ordinal.
+    For a create they belong to the stock unit that it names. For a record they are the old and new
+    ordinal.
     """
 
     verb: Verb
@@ -122,7 +126,7 @@ class Request(NamedTuple):
 
 
 class Step(StrEnum):
-    """Where an attempt stands; between two of them anything else may happen."""
+    """The step of an attempt; any other move may come between two steps."""
 
     REPLAY = "replay"
     LIST = "list"
@@ -136,7 +140,7 @@ class Step(StrEnum):
 
 
 class Attempt(NamedTuple):
-    """`sent` is the request whose answer it waits for; `found` the unit that it answered with."""
+    """An attempt. `sent` is the request that it waits for; `found` is the unit in its answer."""
 
     step: Step = Step.REPLAY
     round: int = 0
@@ -153,7 +157,7 @@ class Attempt(NamedTuple):
 
 
 class CachePosition(NamedTuple):
-    """How far a reader's caches have come, kind by kind."""
+    """How far a reader's caches have come, for each kind."""
 
     stock: int = 0
     units: int = 0
@@ -161,7 +165,7 @@ class CachePosition(NamedTuple):
 
 
 class History(NamedTuple):
-    """What no object remembers, kept to judge by."""
+    """Facts about the past that no object contains; the invariants need them."""
 
     made: tuple[int, ...]
     uids: int = 0
@@ -173,7 +177,7 @@ class History(NamedTuple):
 
 
 class State(NamedTuple):
-    """Each kind as its history, newest last, as far as some reader has yet to see it."""
+    """The whole system. Each kind is its history, newest last, from the oldest cached one."""
 
     stock: tuple[StockByOrdinal, ...]
     units: tuple[UnitsByName, ...]
@@ -184,7 +188,7 @@ class State(NamedTuple):
     history: History
     requests: frozenset[Request] = frozenset()
     leader: int = 0
-    # Whether who leads was given the lease: then no write of an earlier leader is reckoned with.
+    # True if the leader was handed the lease. Then no write of an earlier leader can be in flight.
     lease_was_given: bool = False
     awaits: frozenset[Request] = frozenset()
     buried: tuple[int, ...] = ()

@@ -7,7 +7,7 @@ from tests.proofs.model.necessity import NEEDS, without
 from tests.proofs.model.scopes import BY_TITLE
 from tests.proofs.model.search import explore
 
-# Those of a second or less; the session `model` explores all of them.
+# Scopes that take a second or less; the nox session `model` explores all of them.
 SMALL = (
     "retry, one stock unit",
     "retry, in order",
@@ -23,7 +23,7 @@ SMALL = (
 
 
 @pytest.mark.parametrize("title", SMALL)
-def test_nothing_breaks_in_a_small_scope_explored_completely(title: str) -> None:
+def test_a_small_scope_explored_completely_has_no_breach(title: str) -> None:
     report = explore(BY_TITLE[title])
     assert report.is_complete
     assert report.found == {}
@@ -32,15 +32,15 @@ def test_nothing_breaks_in_a_small_scope_explored_completely(title: str) -> None
 @pytest.mark.parametrize(
     "clause", [each for each in Clause if NEEDS[each].scope in SMALL], ids=attrgetter("name")
 )
-def test_without_a_clause_the_protocol_breaks_in_the_way_that_it_prevents(clause: Clause) -> None:
+def test_a_search_without_a_clause_finds_the_breach_that_it_prevents(clause: Clause) -> None:
     assert NEEDS[clause].breach in without(clause).found
 
 
-def test_every_clause_has_a_scope_that_shows_what_it_is_for() -> None:
+def test_every_clause_has_a_scope_that_shows_its_purpose() -> None:
     assert set(NEEDS) == set(Clause)
 
 
-def test_a_trace_leads_from_the_beginning_to_the_breach() -> None:
+def test_a_trace_leads_from_the_initial_state_to_the_breach() -> None:
     trace = without(Clause.CREATE_BOUND).found[NEEDS[Clause.CREATE_BOUND].breach]
     assert "claim of stock 1" in trace[0]
     assert trace[-1].endswith("lands")

@@ -1,4 +1,4 @@
-"""Model and product are asked about the same situations, all that there are in a small world."""
+"""Model and product decide alike in every situation of a small scope."""
 
 from itertools import combinations, product
 from typing import Final, get_args
@@ -89,7 +89,7 @@ def situations() -> list[Situation]:
     ]
 
 
-def test_the_gate_opens_to_the_same_units() -> None:
+def test_the_gate_decides_alike_about_every_unit() -> None:
     for given in situations():
         found = start_plan.gate(
             Candidate(unit=unit_of(given.unit, 0), has_started=given.unit.has_started),
@@ -104,7 +104,7 @@ def test_the_gate_opens_to_the_same_units() -> None:
         assert type(found).__name__ == gate(given, SCOPE), given
 
 
-def test_a_claimed_stock_unit_comes_to_the_same_end() -> None:
+def test_a_claimed_stock_unit_is_resolved_alike() -> None:
     claimants = [None] + [
         a_unit(operation=operation, source=source, started=started)
         for operation in ("op1", "op2")
@@ -120,7 +120,7 @@ def test_a_claimed_stock_unit_comes_to_the_same_end() -> None:
 
 
 @pytest.mark.parametrize("is_refilled", BOOLS)
-def test_a_pool_makes_removes_and_records_the_same_ordinals(*, is_refilled: bool) -> None:
+def test_a_pool_creates_deletes_and_records_the_same_ordinals(*, is_refilled: bool) -> None:
     positions: tuple[Stock | None, ...] = (None, a_stock(), a_stock(operation="op1"))
     ordinals = (1, 2, 3)
     for stock_by_ordinal, seeded, replicas in product(
@@ -151,7 +151,7 @@ def an_attempt(step: Step, verb: Verb, *, unit: Unit | None) -> State:
 
 
 def outcome_of(move: Move) -> tuple[str, bool]:
-    """The answer, and whether the claim goes back before it."""
+    """Return the answer, and whether the attempt releases its claim before it."""
     attempt = move[1].attempts[0]
     return attempt.answer, attempt.step is Step.RELEASE
 
@@ -182,13 +182,13 @@ UNITS: Final = [
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_what_stands_in_the_way_of_a_create_is_answered_alike(unit: Unit) -> None:
+def test_a_unit_that_has_the_name_of_a_create_is_answered_alike(unit: Unit) -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=unit)
     move = claim_plan.next_move(Found(unit_of(unit, 0), None), wanted_of(OURS), str(STOCK_UID))
     assert outcome_of(Caller(SCOPE, 0).look(state)) == expected(move)
 
 
-def test_an_attempt_starts_over_where_the_unit_in_its_way_is_gone() -> None:
+def test_an_attempt_starts_over_if_the_unit_with_its_name_is_gone() -> None:
     state = an_attempt(Step.LOOK, Verb.CREATE, unit=None)
     _, after = Caller(SCOPE, 0).look(state)
     move = claim_plan.next_move(claim_plan.Absent(None), wanted_of(OURS), str(STOCK_UID))
@@ -208,7 +208,7 @@ def test_a_create_whose_answer_was_lost_is_answered_alike(unit: Unit | None) -> 
     "stock",
     [None, a_stock(), a_stock(uid=12), *(a_stock(operation=each) for each in ("op1", "op2"))],
 )
-def test_a_refused_claim_goes_on_alike(stock: Stock | None) -> None:
+def test_an_attempt_goes_on_alike_after_a_refused_claim(stock: Stock | None) -> None:
     state = an_attempt(Step.CLAIM, Verb.CLAIM, unit=None)._replace(stock=((stock,),))
     request = Request(Verb.CLAIM, 0, 0, STOCK_UID, 0)
     steps = {after.attempts[0].step for _, after in Caller(SCOPE, 0).missed(state, request)}
@@ -226,7 +226,7 @@ def test_a_refused_claim_goes_on_alike(stock: Stock | None) -> None:
             assert steps == {Step.CLAIM if free else Step.LIST}
 
 
-def test_a_claim_of_ones_own_operation_for_another_body_ends_the_attempt() -> None:
+def test_a_claim_of_the_same_operation_for_another_body_ends_the_attempt() -> None:
     order = OURS._replace(body="body2")
     live = stock_of(a_stock(operation="op1"), 1)
     with pytest.raises(OperationConflictError):
@@ -250,7 +250,7 @@ def test_a_lease_is_given_back_alike() -> None:
         assert found == leaders._may_give_back(state, scope)
 
 
-def test_a_term_that_was_given_reckons_with_its_own_writes_alone() -> None:
+def test_a_term_with_a_handed_over_lease_considers_its_own_writes_alone() -> None:
     scope = Scope("hand-over", (), leaders=2, hands_over=True)
     earlier = frozenset({Request(Verb.START, FROM_LEADER, 0)})
     for lease_was_given in BOOLS:

@@ -1,4 +1,4 @@
-"""The model makes the product's moves: whoever changes one of them finds the other here."""
+"""The model makes the product's moves: a change of a step in the product fails a test here."""
 
 import ast
 import inspect
@@ -38,7 +38,7 @@ Moves: TypeAlias = Callable[..., object]
 
 
 class Write(NamedTuple):
-    """A write of a client, with the names of the arguments that guard it."""
+    """A write through a client, with the names of the arguments that guard it."""
 
     function: str
     verb: str
@@ -46,7 +46,7 @@ class Write(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What a function of the product awaits, in order, and what of the model does the same."""
+    """A function of the product, what it awaits in order, and its counterpart in the model."""
 
     module: str
     function: str
@@ -55,7 +55,7 @@ class Course(NamedTuple):
 
 
 COURSES: Final = (
-    # The model knows no storages: which ones the unit mounts is read before anything is written.
+    # The model has no storages: the product reads the mounted ones before it writes anything.
     Course(
         CLAIMS,
         "ClaimAttempt._round",
@@ -102,7 +102,8 @@ COURSES: Final = (
         ("_declare", "_start", "_hold", "_hold", "_remove", "_claim_again"),
         leaders._of_unit,
     ),
-    # Whether a unit may mount its own is asked after the gate, and only puts its start off.
+    # After the gate the product asks whether the unit may mount its storages, and may delay the
+    # start.
     Course(UNIT, "UnitReconciler._start", ("run", "take", "run", "wait"), leaders._of_unit),
     Course(HANDOFF, "StockReconciler._sit_out", ("_live_claimant", "_free"), leaders._of_claims),
     Course(
@@ -115,7 +116,7 @@ COURSES: Final = (
     Course(MANAGER, "Manager.drain", ("drain",), leaders._hand_over),
 )
 
-# Which writes of the model each of them is.
+# The writes of the model that correspond to each write of the product.
 WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     (CLAIMS, Write("ClaimAttempt._send", "create", frozenset())): (Verb.CREATE,),
     (STOCK, Write("StockClaims._patch", "patch", frozenset({"resource_version"}))): (
@@ -139,7 +140,7 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
     (INVENTORY, Write("PoolInventory.patch", "patch", frozenset({"resource_version"}))): (
         Verb.RECORD,
     ),
-    # Writes that decide nothing about who has which stock.
+    # These writes do not decide which unit has which stock.
     (RETIREMENT, Write("PoolRetirement.retire", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper.drop", "delete", frozenset({"uid"}))): (),
     (CHILDREN, Write("ChildKeeper._patch", "patch", frozenset({"resource_version"}))): (),
@@ -147,12 +148,12 @@ WRITES: Final[dict[tuple[str, Write], tuple[Verb, ...]]] = {
 
 
 @pytest.mark.parametrize("course", COURSES, ids=lambda course: course.function)
-def test_a_step_of_the_product_goes_the_course_that_the_model_knows(course: Course) -> None:
+def test_a_function_of_the_product_awaits_the_steps_that_the_model_knows(course: Course) -> None:
     found = awaited(course.module, course.function)
     assert found == course.awaits, (
-        f"{course.module}.{course.function} has other steps than before: "
+        f"{course.module}.{course.function} awaits other steps than the model knows: "
         f"change {course.model.__module__}.{course.model.__qualname__} alike, "
-        "explore with `nox -s model`, then note them here"
+        "explore with `nox -s model`, then update COURSES"
     )
 
 
@@ -184,7 +185,7 @@ def test_every_write_of_the_protocol_is_a_write_of_the_model_with_its_guard() ->
         if module in (STOCK, HANDOFF)
     ],
 )
-def test_a_guard_of_the_model_refuses_what_that_of_the_product_does(
+def test_a_guard_of_the_model_refuses_what_the_product_s_guard_refuses(
     verb: Verb, write: Write
 ) -> None:
     scope = BY_TITLE["touched"]
@@ -198,7 +199,7 @@ def test_a_guard_of_the_model_refuses_what_that_of_the_product_does(
     assert is_guarded == ("resource_version" in write.guards)
 
 
-def test_an_attempt_that_nobody_disturbs_takes_the_steps_in_the_product_s_order() -> None:
+def test_an_undisturbed_attempt_takes_the_steps_in_the_product_s_order() -> None:
     scope = BY_TITLE["touched"]._replace(leaders=0, touches=0)
     state, steps = initial_state(scope), [Step.REPLAY]
     while steps[-1] is not Step.DONE:
@@ -216,7 +217,7 @@ def test_a_deletion_writes_the_tombstone_before_it_deletes() -> None:
 
 
 def awaited(module: str, function: str) -> tuple[str, ...]:
-    """The names of the calls that the function awaits, in the order in which they stand."""
+    """Return the names of the calls that the function awaits, in source order."""
     found = [
         each for each in ast.walk(_functions(module)[function]) if isinstance(each, ast.Await)
     ]
@@ -226,7 +227,7 @@ def awaited(module: str, function: str) -> tuple[str, ...]:
 
 
 def writes(module: str) -> Iterator[Write]:
-    """Whatever the module's functions write through a client."""
+    """Yield the writes of the module's functions through a client."""
     for name, function in _functions(module).items():
         for each in ast.walk(function):
             if isinstance(each, ast.Call) and _is_write(each):
@@ -236,7 +237,7 @@ def writes(module: str) -> Iterator[Write]:
 
 @cache
 def _functions(module: str) -> dict[str, ast.AsyncFunctionDef | ast.FunctionDef]:
-    """By name, those of a class behind the name of the class."""
+    """Return the module's functions by name; a method's name begins with its class."""
     tree = ast.parse(inspect.getsource(import_module(module)))
     found = {}
     for node in tree.body:
