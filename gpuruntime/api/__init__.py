@@ -1,1 +1,1 @@
-"""The REST API: requests into use cases, values into answers, and the document that says so."""
+"""The REST API: requests to use cases, their results to answers, and a document of both."""

@@ -1,7 +1,7 @@
-"""The application of the REST API: what roles hand in, and the routes that come of it.
+"""The application of the REST API: the routes put together over what a role hands in.
 
-It reads no settings and starts nothing: whoever made it serves it, and drains by ending the
-server first and the operations behind it afterwards.
+It reads no settings and starts nothing. The role serves it, and drains by ending first the server
+and then the operations behind it.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,9 @@ BODY_LIMIT: Final = 1024 * 1024
 
 @attrs.frozen(kw_only=True, slots=True)
 class ApiOptions:
-    """The deadline is above the use cases' own bounds, so that theirs tell what was at work."""
+    """Options of the API. The deadline exceeds the use cases' own, so that theirs report the
+    cause.
+    """
 
     version: str
     namespaces: Namespaces = Namespaces()
@@ -80,9 +82,9 @@ class ApiOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class AppContext:
-    """What the routes work on; of informers that may still be empty but for the caches.
+    """Dependencies of the routes. All stores but the caches may still be empty when requests come.
 
-    The services are those of storages, and `way` leads to their addresses.
+    `services` are those of storages' file servers, and `way` leads to their addresses.
     """
 
     inventory: Operations
@@ -103,7 +105,7 @@ class AppContext:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SortedIndexes:
-    """What is kept sorted and counted as the caches change, for whatever routes show it."""
+    """Indexes and counts that follow the caches, shared by all routes that show them."""
 
     index: UnitIndex
     fleet: ClusterSummary
@@ -147,7 +149,7 @@ def make_app(backend: AppContext, options: ApiOptions) -> web.Application:
 
 
 def _methods_of(route: Route) -> tuple[str, ...]:
-    """HEAD is GET without a body, which aiohttp leaves out."""
+    """Return the route's method, and HEAD beside GET, for which aiohttp leaves out the body."""
     return ("GET", "HEAD") if route.method == "GET" else (route.method,)
 
 
@@ -178,7 +180,7 @@ def _live_routes(
 def routes_of(
     backend: AppContext, options: ApiOptions, orders: SortedIndexes | None = None
 ) -> tuple[Route, ...]:
-    """Those that the document describes."""
+    """Return the routes that the OpenAPI document describes."""
     orders = orders or orders_of(backend, options)
     inventory, client, fleet = backend.inventory, backend.client, orders.fleet
     health = Health(fleet, connection=backend.connection, now=backend.now, version=options.version)

@@ -1,4 +1,4 @@
-"""How this process stands to its cluster, as the roles tell it."""
+"""This process's link to its cluster, as the role reports it."""
 
 import attrs
 
@@ -7,14 +7,14 @@ from gpuruntime.api.errors import NotServingError
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClusterLink:
-    """A snapshot: whoever serves a request asks for a new one."""
+    """A snapshot of the link; every request takes a new one."""
 
     is_enabled: bool = True
     is_connected: bool = False
     is_synced: bool = False
     is_queue_connected: bool = False
     is_stopping: bool = False
-    # What is refused, or why the cluster cannot be reached; empty while all is well.
+    # The kind that is refused, or why the cluster cannot be reached; empty while all is well.
     error: str = ""
 
     @property
@@ -23,13 +23,13 @@ class ClusterLink:
 
 
 def demand_running(connection: ClusterLink) -> None:
-    """Raises NotServingError once nothing new is taken."""
+    """Raise NotServingError once the process takes no new work."""
     if connection.is_stopping:
         raise NotServingError("this process is stopping: send the request again")
 
 
 def demand_cluster(connection: ClusterLink) -> None:
-    """Raises NotServingError unless units and pools can be read and written."""
+    """Raise NotServingError unless units and pools can be read and written."""
     demand_running(connection)
     if not connection.is_enabled:
         raise NotServingError("kubernetes is off here: start with kubernetes.mode auto")

@@ -1,4 +1,4 @@
-"""What this room refuses before a use case is asked; each has the code that callers see."""
+"""Refusals of this room, before a use case is called; each has the code that callers see."""
 
 from typing import ClassVar
 
@@ -6,25 +6,25 @@ from gpuruntime.errors import GpuRuntimeError
 
 
 class RequestError(GpuRuntimeError):
-    """`code` is the word that callers branch on; the message is for people."""
+    """A refusal: programs branch on `code`, and the message is for people."""
 
     code: ClassVar[str]
 
 
 class UnknownPathError(RequestError):
-    """Nothing is served there, or nothing is there yet."""
+    """Nothing is served at the path, or its content does not exist yet."""
 
     code = "not_found"
 
 
 class MalformedRequestError(RequestError):
-    """There is no request to speak of."""
+    """The bytes are not an HTTP request."""
 
     code = "invalid_request"
 
 
 class UnauthenticatedError(RequestError):
-    """Nobody knows who calls; a token that was given is not one that counts."""
+    """The caller sent no token, or (`is_given`) one that is not valid."""
 
     code = "unauthenticated"
 
@@ -52,7 +52,7 @@ class BodyTooLargeError(RequestError):
 
 
 class SlowBodyError(RequestError):
-    """The caller did not send what it said that it would, in time."""
+    """The caller did not send the announced body in time."""
 
     code = "body_timeout"
 
@@ -68,25 +68,25 @@ class NotServingError(RequestError):
 
 
 class DeadlineError(RequestError):
-    """The time of a request is over; what it did is not known."""
+    """The time of a request is over; its outcome is unknown."""
 
     code = "timeout"
 
 
 class AccessorOffError(RequestError):
-    """The storage serves no files, because nobody asked for it."""
+    """The storage serves no files, because its accessor is not enabled."""
 
     code = "accessor_off"
 
 
 class UpstreamFaultError(RequestError):
-    """A storage's file server is not there, or answers what is no answer."""
+    """A storage's file server cannot be reached, or its answer is not valid."""
 
     code = "upstream_fault"
 
 
 class OverdrawnError(RequestError):
-    """One caller asks for more than its share."""
+    """The caller has used up its share of requests."""
 
     code = "too_many_requests"
 
@@ -96,6 +96,6 @@ class OverdrawnError(RequestError):
 
 
 class CrowdedError(RequestError):
-    """As many are served at once as this process can."""
+    """The process serves as many at once as it can."""
 
     code = "too_many_requests"

@@ -1,1 +1,1 @@
-"""Who calls, what they may do, and how often."""
+"""Authentication, authorisation and rate limits of callers."""

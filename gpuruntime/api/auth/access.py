@@ -1,4 +1,4 @@
-"""Who may do what: decided from a caller and what a route declares, before a body is read."""
+"""Pure decisions about rights, from a caller and its route's needs, before a body is read."""
 
 from enum import StrEnum
 from typing import Final
@@ -15,7 +15,7 @@ class Verb(StrEnum):
 
 
 class Place(StrEnum):
-    """Which of our namespaces a route speaks of; ALL is what belongs to none."""
+    """The namespace that a route is about; ALL is for what has none."""
 
     INSTANCE = "instance"
     STOCK = "stock"
@@ -23,7 +23,9 @@ class Place(StrEnum):
 
 
 class Role(StrEnum):
-    """An operator may do everything, a viewer read it; a tenant works with what is its own."""
+    """An operator may do everything, a viewer read everything; a tenant is bound to its own
+    objects.
+    """
 
     OPERATOR = "operator"
     VIEWER = "viewer"
@@ -32,9 +34,9 @@ class Role(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Access:
-    """What a route needs, in the words of Kubernetes' own authorisation.
+    """The right that a route needs, in the words of Kubernetes' own authorisation.
 
-    Resources that Kubernetes does not know are virtual: rights are given to them all the same.
+    Some resources are virtual: Kubernetes does not know them, and rules may still grant them.
     """
 
     verb: Verb
@@ -49,14 +51,14 @@ class Access:
 
 @attrs.frozen(slots=True)
 class Open:
-    """Served to whoever asks."""
+    """The access of a route that serves every caller."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Principal:
-    """A caller that is known; without tenants it is bound to none.
+    """A known caller; without tenants it is not bound to any.
 
-    What follows those is what the cluster says of somebody whom it knows.
+    `uid`, `groups` and `extra` are what the cluster says of a caller that it knows.
     """
 
     name: str
@@ -77,7 +79,7 @@ AUDIT: Final = "audit"
 FUNCTIONS: Final = "functions"
 INVOCATIONS: Final = "invocations"
 DEAD_LETTERS: Final = "deadletters"
-# What tenants have things of; everything else is the operator's.
+# Resources of tenants; all others are the operator's.
 OF_TENANTS: Final = frozenset({UNITS, STORAGES, FUNCTIONS, INVOCATIONS, DEAD_LETTERS})
 _READS: Final = frozenset({Verb.GET, Verb.LIST})
 
@@ -95,7 +97,7 @@ def storage_access(verb: Verb, subresource: str = "") -> Access:
 
 
 def refusal_of(principal: Principal, access: Access) -> str:
-    """Why the caller's role does not allow it; empty where it does."""
+    """Return why the caller's role does not allow the access, or "" if it does."""
     if principal.role is Role.VIEWER and access.verb not in _READS:
         return f"{principal.name} may not {access}: its role is {principal.role}, which reads only"
     is_bound = principal.role is Role.TENANT or bool(principal.tenants)

@@ -1,4 +1,4 @@
-"""Answers of somebody who is slow to ask, kept for a while: one question at a time a key."""
+"""A cache of verdicts that are slow to get: one review at a time for each key."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -13,7 +13,7 @@ from gpuruntime.concurrency.single_flight import SharedCalls
 VerdictT = TypeVar("VerdictT")
 
 MOST_KEPT: Final = 10_000
-# Whoever sends guesses keeps so many questions busy, and no more.
+# The most reviews in flight, so that a caller that sends guesses cannot start more.
 MOST_ASKED: Final = 64
 
 
@@ -24,7 +24,9 @@ class _Kept(Generic[VerdictT]):
 
 
 class AuthCache(Generic[VerdictT]):
-    """What is asked while an answer is on its way waits for that one. Failures are not kept."""
+    """Keep verdicts for a while; callers of a key share the review in flight. Failures are not
+    kept.
+    """
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class AuthCache(Generic[VerdictT]):
         return len(self._kept)
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[VerdictT]]) -> VerdictT:
-        """Raises the RequestError of the question, or CrowdedError."""
+        """Return the kept or a new verdict; raise the review's RequestError, or CrowdedError."""
         while True:
             kept = self._kept.get(key, None)
             if kept is not None and asyncio.get_running_loop().time() < kept.until:

@@ -1,4 +1,4 @@
-"""The door before every route: who calls, and whether they may, before a body is read."""
+"""Authentication and authorisation before every route, before a body is read."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from gpuruntime.api.http.in_flight import InFlightLimit
 Next: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
-# The form of RFC 6750; a token of Kubernetes has some 1,000 characters.
+# The form of RFC 6750; a token of Kubernetes has about 1,000 characters.
 _BEARER: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,8000}=*)")
 
 
@@ -28,22 +28,24 @@ def nothing_further(_: web.Request) -> Iterable[Access]:
 
 
 class Guard(Protocol):
-    """`asks` is whether callers have to say who they are."""
+    """Identifies and judges callers; `asks` says whether callers have to identify themselves."""
 
     @property
     def asks(self) -> bool: ...
 
     async def principal_of(self, headers: MultiMapping[str]) -> Principal:
-        """Raises UnauthenticatedError, or NotServingError where nobody can tell."""
+        """Return the caller; raise UnauthenticatedError, or NotServingError if it cannot be
+        checked.
+        """
         ...
 
     async def demand(self, principal: Principal, access: Access) -> None:
-        """Raises DeniedError, or NotServingError where nobody can tell."""
+        """Raise DeniedError, or NotServingError if the right cannot be checked."""
         ...
 
 
 class NoAuthentication:
-    """Nobody is asked anything: whoever reaches the process is served."""
+    """Callers are not identified: every request that reaches the process is served."""
 
     asks = False
 
@@ -56,9 +58,9 @@ class NoAuthentication:
 
 @attrs.frozen(slots=True)
 class CallerChecks:
-    """A guard, and what bounds those it lets in: each that it knows, and all of them together.
+    """A guard with its limits: `allowances` for each known caller, `crowd` for all together.
 
-    Where nobody is asked who calls, it matters whose page does.
+    `origins` applies only if callers are not identified.
     """
 
     guard: Guard
@@ -75,14 +77,14 @@ def guarded(
     *,
     lasts: bool = False,
 ) -> Next:
-    """What the handler does is done for somebody who may ask for it."""
+    """Return a handler that first checks the caller and its rights; open routes need no check."""
     if isinstance(access, Open):
         return handler
 
     guard = door.guard
 
     async def admitted(request: web.Request) -> web.StreamResponse:
-        """Whoever is not known yet takes a place too: to judge callers is work."""
+        """Count unknown callers, too, as checking them is work."""
         with door.crowd.place(lasts=lasts):
             return await served(request)
 
@@ -102,7 +104,7 @@ def guarded(
 
 
 def bearer_token(headers: MultiMapping[str]) -> str:
-    """Raises UnauthenticatedError; its words never hold what was sent."""
+    """Return the token; raise UnauthenticatedError, whose message never holds what was sent."""
     given = headers.getall(hdrs.AUTHORIZATION, [])
     if not given:
         raise UnauthenticatedError("say who calls: send Authorization: Bearer <token>")

@@ -1,9 +1,10 @@
-"""What browsers may be made to send while nobody is asked who calls.
+"""Checks of requests that browsers may be made to send while callers are not identified.
 
-Where callers bring tokens, no other web site can send one. Where they bring none, any page that
-an operator looks at could have the browser send requests here, from the operator's own machine.
-So requests that another origin's page makes are refused, and a process that serves this machine
-alone answers to no name that a stranger can own: such a name leads here because it was made to.
+If callers send tokens, no other web site can send one. Without tokens, any page that an operator
+opens could make the browser send requests here, from the operator's own machine.
+
+So requests of another origin's page are refused. A process that serves this machine alone also
+refuses host names that a stranger can own: such a name leads here only by DNS rebinding.
 """
 
 import ipaddress
@@ -25,12 +26,15 @@ LOCALHOST: Final = "localhost"
 
 @attrs.frozen(kw_only=True, slots=True)
 class BrowserOrigins:
-    """`is_local`: whoever calls is on this machine, and calls it by a name of its own."""
+    """Checks a request's origin; `is_local` says that all callers are on this machine.
+
+    They then have to use an address or a name without a public domain.
+    """
 
     is_local: bool = False
 
     def demand(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raises DeniedError."""
+        """Raise DeniedError for a foreign host name or a foreign origin."""
         host = headers.get(hdrs.HOST, "")
         if self.is_local and not is_near(host):
             raise DeniedError(
@@ -45,7 +49,7 @@ class BrowserOrigins:
 
 
 def is_of_another_page(method: str, headers: Mapping[str, str]) -> bool:
-    """Programs that are no browsers send none of these headers, and a link may lead here."""
+    """Return whether a page of another origin sent it; links and plain programs pass."""
     site = headers.get(SITE, "")
     if site:
         is_link = method in _READS and headers.get(MODE, "") == "navigate"
@@ -55,7 +59,7 @@ def is_of_another_page(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def is_near(host: str) -> bool:
-    """By a Host header: an address, a name without a domain, or none, which no browser sends."""
+    """Return whether a Host header is an address, a name without a domain, or absent."""
     name = _name_of(host)
     if name is None:
         return False
@@ -71,7 +75,7 @@ def _is_address(name: str) -> bool:
 
 
 def _name_of(host: str) -> str | None:
-    """None where it is no name at all."""
+    """Return the host's name without its port, or None if it is malformed."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".") if host else ""
     except ValueError:

@@ -1,6 +1,6 @@
-"""Callers known by the cluster: it says whose a token is, and what its own rules allow.
+"""Callers known by the cluster, which reviews their tokens and applies its own rules.
 
-Nobody is let in on a doubt: where the cluster cannot be asked, the answer is 503.
+Doubt never admits a caller: if the cluster cannot be asked, the answer is 503.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from gpuruntime.models.kubernetes.reviews import (
 )
 from gpuruntime.operations.options import Namespaces
 
-# How long a withdrawn token or right may go on, and how long a granted one may have to wait.
+# For at most this long, a withdrawn token or right still works, and a new one does not yet.
 KEEP_YES_SECONDS: Final = 30.0
 KEEP_NO_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 10.0
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 class KubernetesGuard:
-    """Tokens are kept by their digests alone."""
+    """A guard that asks the cluster; it keeps tokens by their digests alone."""
 
     asks = True
 
@@ -80,7 +80,8 @@ class KubernetesGuard:
     async def _review_token(self, token: str) -> Principal | None:
         spec: JsonObject = {"token": token, "audiences": [self._audience]}
         status = (await self._review(TOKEN_REVIEWS, spec)).status
-        # One that does not care for audiences tells none: it may be for the API server alone.
+        # An authenticator without audiences returns none: its token may be for the API server
+        # alone.
         if not status.authenticated or self._audience not in status.audiences:
             return None
         return _principal(status.user) if status.user.username else None
@@ -103,7 +104,7 @@ class KubernetesGuard:
         return status.allowed and not status.denied
 
     async def _review(self, resource: Resource[ReviewT], spec: JsonObject) -> ReviewT:
-        """A malformed answer may hold the token: of that nothing is told."""
+        """Create a review. A malformed answer is not logged, as it may hold the token."""
         body: JsonObject = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
@@ -125,7 +126,7 @@ def _keep_seconds(verdict: Principal | bool | None) -> float:
 
 
 def _principal(user: ReviewedUser) -> Principal:
-    """Bound to no tenant: the rules of the cluster know none."""
+    """Return the user as a caller that is bound to no tenant: the cluster's rules know none."""
     return Principal(
         name=user.username,
         role=Role.OPERATOR,

@@ -1,4 +1,4 @@
-"""How much one caller may ask for: so many requests in a second, and so many in hand at once."""
+"""Limits of each caller: requests per second, and requests in flight."""
 
 import math
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ import attrs
 
 from gpuruntime.api.errors import OverdrawnError
 
-# Of callers that are remembered; one that rests is as good as a new one.
+# Callers that are remembered; forgetting an idle one changes nothing.
 MOST_CALLERS: Final = 10_000
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Limits:
-    """Whoever rested may ask for `burst` in one go, and then for so many each second."""
+    """A token bucket of `burst`, refilled `per_second`; `at_once` bounds requests in flight."""
 
     per_second: float = 100.0
     burst: int = 200
@@ -33,7 +33,7 @@ class RateLimits:
     def __init__(self, limits: Limits, *, most_callers: int = MOST_CALLERS) -> None:
         self._limits = limits
         self._most_callers = most_callers
-        # Who asked last is last.
+        # In the order of their latest request, the latest last.
         self._accounts: dict[str, _Account] = {}
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class RateLimits:
 
     @contextmanager
     def use(self, caller: str, now: float) -> Iterator[None]:
-        """One request of the caller's, from here to its end; raises OverdrawnError."""
+        """Count one request of the caller while the context is open; raise OverdrawnError."""
         account = self._account(caller, now)
         if account.in_hand >= self._limits.at_once:
             raise OverdrawnError(
@@ -70,7 +70,7 @@ class RateLimits:
         return account
 
     def _forget(self) -> None:
-        """An account with requests in hand is let go only by who holds it."""
+        """Drop the idle account of the oldest request; accounts with requests in flight stay."""
         if len(self._accounts) > self._most_callers:
             resting = (name for name, each in self._accounts.items() if not each.in_hand)
             self._accounts.pop(next(resting, ""), None)

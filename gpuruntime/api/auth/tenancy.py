@@ -1,4 +1,4 @@
-"""What a caller's tenants make of its requests: what it sees, and whose what it makes is."""
+"""Tenancy: a caller sees its tenants' objects, and what it creates belongs to one of them."""
 
 from typing import TypeVar
 
@@ -15,13 +15,18 @@ RequestT = TypeVar("RequestT", CreateUnit, CreateStorage)
 
 
 def scope_of(principal: Principal) -> Scope:
-    """A tenant without tenants, which no file of tokens can hold, would see nothing."""
+    """Return the caller's scope; a tenant role without tenants, which no token file allows, sees
+    none.
+    """
     is_bound = principal.role is Role.TENANT or bool(principal.tenants)
     return Scope(principal.tenants) if is_bound else EVERYTHING
 
 
 def owned(request: RequestT, principal: Principal) -> RequestT:
-    """The request with a tenant of the caller's; its hash is made of that, whoever sends it."""
+    """Return the request with one of the caller's tenants, or raise DeniedError or StrictError.
+
+    The operation's hash includes that tenant, so it does not depend on the caller.
+    """
     tenants = scope_of(principal).tenants
     if tenants is None or request.tenant in tenants:
         return request
@@ -38,7 +43,7 @@ def owned(request: RequestT, principal: Principal) -> RequestT:
 
 
 def asked_tenants(asked: str, principal: Principal) -> frozenset[str] | None:
-    """Of a list that may be asked for one tenant; None: whatever there is."""
+    """Return the tenants whose objects a list shows, or None for those of all."""
     tenants = scope_of(principal).tenants
     if not asked:
         return tenants

@@ -1,4 +1,4 @@
-"""Callers known by tokens of our own: each has a name, a role and perhaps tenants."""
+"""Callers known by tokens of a file: each has a name, a role, and optional tenants."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -10,14 +10,15 @@ from gpuruntime.api.auth.access import Access, Principal, refusal_of
 from gpuruntime.api.auth.authentication import bearer_token
 from gpuruntime.api.errors import DeniedError, UnauthenticatedError
 
-# By the SHA-256 of the token.
+# Keyed by the SHA-256 of the token.
 Principals: TypeAlias = Mapping[bytes, Principal]
 
 
 class TokenGuard:
-    """Looks up digests: how long that takes tells nothing of a token, whose digest nobody steers.
+    """A guard that looks up digests of tokens. No caller can choose a digest, so timing leaks
+    nothing.
 
-    The table is asked for anew with every request, so that a changed one holds at once.
+    It reads the table for every request, so that a change counts at once.
     """
 
     asks = True

@@ -1,7 +1,7 @@
-"""What a reader is told of a page that lives: the whole of it first, then what has changed.
+"""Server-sent events of one page: first the whole page, then what has changed.
 
-A page is looked at again and compared with what was told last, so a reader that was slow misses
-what came and went meanwhile and never what is: nothing is kept for it but its page.
+A page is read again and compared with the one sent last. A slow reader misses states in between,
+and always gets the present one; only its page is kept for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,21 +19,21 @@ _encoder: Final = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class LivePage:
-    """Rows as JSON by name, in the order of the list; `next` as in any list."""
+    """A page: rows as JSON by name, in the order of the list; `next` is the list's cursor."""
 
     rows: Mapping[str, bytes]
     next: str = ""
 
 
 class PageDiff:
-    """Of one reader."""
+    """The page of one reader, as it was sent last."""
 
     def __init__(self, look: Callable[[], LivePage]) -> None:
         self._look = look
         self._told: LivePage | None = None
 
     def __call__(self) -> bytes:
-        """Events; nothing where nothing has changed."""
+        """Return the event with what has changed, or nothing."""
         told, now = self._told, self._look()
         self._told = now
         if told is None:
@@ -44,7 +44,7 @@ class PageDiff:
 
 
 class ValueDiff:
-    """Of one value, told whole whenever it is another."""
+    """A value that is sent whole whenever it has changed."""
 
     def __init__(self, name: str, look: Callable[[], object]) -> None:
         self._name = name
@@ -60,7 +60,7 @@ class ValueDiff:
 
 
 class Rows(Generic[ObjectT]):
-    """Encodes what a page shows, and not again what stays on it as it was."""
+    """Encodes the rows of a page, and keeps the encoding of objects that have not changed."""
 
     def __init__(self, row_of: Callable[[ObjectT], object]) -> None:
         self._row_of = row_of
@@ -78,7 +78,7 @@ class Rows(Generic[ObjectT]):
 
 
 def event(name: str, document: bytes) -> bytes:
-    """JSON as it is encoded here has no line breaks."""
+    """Return one event; the encoder's JSON has no line breaks."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), document)
 
 

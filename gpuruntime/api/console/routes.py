@@ -1,6 +1,6 @@
-"""The streams behind the console: pages of lists and the counts of the fleet, as they change.
+"""Streams of the console: pages of lists and the fleet's counts, as they change.
 
-Each asks for the rights of the route that gives the same once.
+Each needs the same rights as the route that reads the same data once.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,13 +36,13 @@ from gpuruntime.operations.operations import Operations
 
 EVENTS: Final = f"{CONSOLE}events"
 FLEET: Final = Access(verb=Verb.GET, resource=access.INVENTORY, place=Place.ALL)
-# A reader's page is all that is kept of it.
+# A small limit, as each reader's page is kept in memory.
 LiveLimit: TypeAlias = Annotated[int, Schema(minimum=1, maximum=200)]
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class LiveQuery:
-    """With `fleet`, its counts come along."""
+    """A live page; `fleet` adds the fleet's counts."""
 
     fleet: bool = False
     limit: LiveLimit = 50
@@ -164,7 +164,7 @@ class _LiveHandlers:
 
 
 def _reader(call: Call[Any, None]) -> str:
-    """Empty where callers are not told apart."""
+    """Return the caller's name, or "" if callers are not identified."""
     return "" if call.principal is access.ANYBODY else call.principal.name
 
 

@@ -1,6 +1,6 @@
-"""What a list of the console shows of each object: short, however long the object's texts are.
+"""Rows of the console's lists: short, however long an object's texts are.
 
-The rest is read of the object itself, when somebody opens it.
+The page of an object reads the rest of it.
 """
 
 from datetime import datetime
@@ -18,13 +18,15 @@ from gpuruntime.models.kinds.units import GPUUnit, Timeline
 from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.lookup.counts import stock_state_of
 
-# Of a message: what a list has room for.
+# Characters of a message that a list has room for.
 LONGEST: Final = 600
 
 
 @attrs.frozen(kw_only=True, slots=False)
 class UnitRow:
-    """`function` is what the unit declares, or works for; `stock` is the state of a stock unit."""
+    """A unit. `function` is the one that it declares or works for; `stock` is a stock unit's
+    state.
+    """
 
     name: str
     tenant: str
@@ -67,7 +69,7 @@ class PoolRow:
 
 @attrs.frozen(kw_only=True, slots=False)
 class StorageRow:
-    """`filledFrom` is empty where nothing was asked for."""
+    """A storage; `filledFrom` is empty if it has no prepare."""
 
     name: str
     tenant: str

@@ -1,6 +1,6 @@
-"""The console's page and what belongs to it, from this process alone: no other host is asked.
+"""The console's page and its files, all from this process: the browser asks no other host.
 
-Its policy lets it run and show what comes from here, and nothing that a text could bring along.
+Its policy lets it load and run files of this host alone, and nothing that a text brings along.
 """
 
 from functools import cache
@@ -38,7 +38,7 @@ HEADERS: Final = {
 
 
 def console_files() -> tuple[Route, ...]:
-    """Open: it is the page that asks for a token, and what it shows is asked for with that."""
+    """Return open routes: the page itself asks for a token, and sends it for all that it shows."""
     page = _route(CONSOLE, PAGE)
     others = (_route(f"{CONSOLE}{name}", name) for name in file_names() if name != PAGE)
     return (_led_on(), page, *others)
@@ -86,7 +86,7 @@ def _open_route(path: str, handler: Handler, answer: Answer) -> Route:
 
 @cache
 def _content(name: str) -> bytes:
-    """Read once, from the disk of this machine."""
+    """Return a file, read once from this machine's disk."""
     return (files("gpuruntime") / "console" / name).read_bytes()
 
 

@@ -1,8 +1,8 @@
 """Streams of server-sent events: bounded in number, in memory and in time.
 
-An event of the cluster costs a stream nothing: it is counted, and a stream looks a few times a
-second whether anything was. What a reader does not take in time ends its stream. A stream that
-ends without a fault is asked for again, so that rights are judged again and again.
+A change in the cluster costs a stream nothing: changes are counted, and a stream compares the
+count a few times a second. A reader that does not take an event in time loses its stream. The
+browser reopens a stream that ends without an error, so that rights are checked regularly.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from gpuruntime.concurrency.waiting import is_set_within
 from gpuruntime.models.kubernetes.metadata import Key, KubernetesObject
 from gpuruntime.operations.lookup.caches import Caches
 
-# What is new since it was asked last, as events.
+# Returns the events since its last call.
 News: TypeAlias = Callable[[], bytes]
 
 EVENT_STREAM: Final = "text/event-stream"
 HEARTBEAT: Final = b": still here\n\n"
 _HEADERS: Final = {
     str(hdrs.CONTENT_TYPE): f"{EVENT_STREAM}; charset=utf-8",
-    # Proxies that gather answers would hold back all of it.
+    # Tell proxies not to buffer the stream.
     "X-Accel-Buffering": "no",
 }
 
@@ -37,20 +37,20 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamLimits:
-    """`most_each` is of one caller, where callers are told apart."""
+    """Limits of streams; `most_each` is for each caller, if callers are identified."""
 
     most: int = 128
     most_each: int = 32
     pause_seconds: float = 0.5
     heartbeat_seconds: float = 15.0
-    # For a reader to make room for what it is told.
+    # The longest that a reader may take for one event.
     write_seconds: float = 10.0
-    # A withdrawn right goes on for so long.
+    # A withdrawn right may work for this long.
     life_seconds: float = 300.0
 
 
 class Changes:
-    """How often the caches have changed; made before their informers run."""
+    """Counts changes of the caches; create it before their informers run."""
 
     def __init__(self, caches: Caches) -> None:
         self.number = 0
@@ -80,18 +80,20 @@ class Streams:
         return self._open.total()
 
     async def end(self, _: web.Application) -> None:
-        """All of them, and at once."""
+        """End all streams at once."""
         self._ending.set()
 
     async def serve(
         self, request: web.Request, news: Sequence[News], *, reader: str = ""
     ) -> web.StreamResponse:
-        """Until the reader goes or is too slow, or the cluster is out of reach, or time is up."""
+        """Send events until the reader leaves or is slow, the cluster is away, or the time is
+        over.
+        """
         with self._place(reader):
             response = web.StreamResponse(headers=_HEADERS)
             try:
                 await response.prepare(request)
-            except ConnectionError:  # the reader has gone while its rights were judged
+            except ConnectionError:  # the reader left while its rights were checked
                 return response
             if request.method != hdrs.METH_HEAD:
                 await self._tell(request, response, news)
@@ -107,7 +109,7 @@ class Streams:
             yield
         finally:
             self._open[reader] -= 1
-            self._open += Counter()  # forgets readers without a stream
+            self._open += Counter()  # drops readers without a stream
 
     async def _tell(
         self, request: web.Request, response: web.StreamResponse, news: Sequence[News]
@@ -128,11 +130,11 @@ class Streams:
             await self._pause()
 
     def _moment(self) -> object:
-        """The same while no news can have come."""
+        """Return a value that stays the same while no news can have come."""
         return self._changes.number, self._connection().is_queue_connected
 
     def _goes_on(self, request: web.Request) -> bool:
-        """Aiohttp tells nobody that a reader has gone."""
+        """Return whether to go on; aiohttp reports a lost reader only by a missing transport."""
         is_read = request.transport is not None
         return is_read and not self._ending.is_set() and self._connection().is_serving
 

@@ -1,7 +1,7 @@
-"""Where the file server of a storage is: told by the objects that belong to the storage alone.
+"""The address of a storage's file server, from objects that belong to the storage alone.
 
-The address is that of its Service, which is an IP address of the cluster's own. No name is looked
-up, and nothing that a caller sends has a part in it.
+It is the cluster IP of the storage's Service. No name is resolved, and nothing that a caller sends
+has a part in it.
 """
 
 import ipaddress
@@ -22,12 +22,12 @@ from gpuruntime.operations.lookup.caches import Store
 from gpuruntime.operations.lookup.scopes import EVERYTHING, Scope
 from gpuruntime.operations.storages import Storages
 
-# From an address of the cluster to where this process reaches it; None where nothing is.
+# Maps an address of the cluster to one that this process reaches, or None if nothing is there.
 Way: TypeAlias = Callable[[str, int], tuple[str, int] | None]
 
 
 def directly(host: str, port: int) -> tuple[str, int]:
-    """Of a process that stands in the cluster's own network."""
+    """Return the address itself, for a process in the cluster's own network."""
     return host, port
 
 
@@ -38,7 +38,7 @@ class Port:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ServiceAddress:
-    """The part of a Service's spec that says where it is."""
+    """The part of a Service's spec that holds its address."""
 
     clusterIP: str = ""
     ports: tuple[Port, ...] = ()
@@ -63,7 +63,7 @@ class FileServers:
         self._way = way
 
     async def storage(self, name: str, scope: Scope = EVERYTHING) -> GPUStorage:
-        """One that has an accessor; raises StorageNotFoundError, AccessorOffError."""
+        """Return a storage with an accessor; raise StorageNotFoundError or AccessorOffError."""
         storage = await self._storages.get(name, scope)
         if not storage.spec.accessor.enabled:
             raise AccessorOffError(
@@ -72,7 +72,7 @@ class FileServers:
         return storage
 
     def of(self, storage: GPUStorage) -> FileServer:
-        """Raises NotServingError while it is not ready to serve."""
+        """Return the file server; raise NotServingError while it is not ready."""
         name = storage.metadata.name
         _demand_ready(storage)
         place = self._way(*self._address_of(storage))
@@ -81,7 +81,7 @@ class FileServers:
         return FileServer(storage=name, host=place[0], port=place[1])
 
     def _address_of(self, storage: GPUStorage) -> tuple[str, int]:
-        """Of a Service that another one's name got, nothing is taken."""
+        """Return the Service's address, if this storage owns it and not another of its name."""
         key = Key(storage.metadata.namespace, accessor_name(storage.metadata.name))
         service = self._services.get(key)
         owner = service.metadata.controller_owner if service else None

@@ -1,7 +1,7 @@
-"""Which headers go from a caller to a storage's file server, and which come back.
+"""Headers between a caller and a storage's file server, in both directions.
 
-All do but these: those of one connection alone, those that frame a message, who the caller is, and
-what would speak for everything else that is served under this host.
+All pass except headers of one connection, headers that frame a message, credentials of the caller,
+and headers that would affect everything else on this host.
 """
 
 import re
@@ -30,18 +30,20 @@ _NOT_BACK: Final = (
     | {"clear-site-data", "strict-transport-security", "alt-svc", "service-worker-allowed"}
     | {"cache-control", "expires", "pragma", "access-control-allow-origin"}
 )
-# Whoever may write files must not run scripts as a page of this host, nor show them within one.
+# A caller that may write files must not run scripts as a page of this host, nor frame them in one.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-forms allow-downloads allow-popups allow-modals; "
     "frame-ancestors 'none'"
 )
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Half of a surrogate pair stands for a byte that is not UTF-8.
+# A lone surrogate stands for a byte that is not UTF-8.
 _UNSENDABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def onward(headers: MultiMapping[str]) -> CIMultiDict[str]:
-    """Without what frames the body; raises StrictError for what cannot be sent as it came."""
+    """Return the headers to send on, without the body's framing; raise StrictError for unsendable
+    ones.
+    """
     kept = _without(headers, _NOT_ONWARD)
     if fault := fault_of(kept):
         raise StrictError((Problem(field=fault, message="is not plain UTF-8 text"),))
@@ -55,7 +57,7 @@ def back(headers: MultiMapping[str]) -> CIMultiDict[str]:
 
 
 def fault_of(headers: MultiMapping[str]) -> str:
-    """The name of a header that would not go through whole; empty where all do."""
+    """Return the name of a header that cannot be sent unchanged, or "" if all can."""
     return next(
         (
             name
@@ -67,7 +69,7 @@ def fault_of(headers: MultiMapping[str]) -> str:
 
 
 def _without(headers: MultiMapping[str], dropped: frozenset[str]) -> CIMultiDict[str]:
-    """Nor those that Connection names: they are for the next hop alone."""
+    """Drop these headers and those that Connection names, which are for the next hop alone."""
     named = {
         token.strip().lower()
         for value in headers.getall(hdrs.CONNECTION, ())

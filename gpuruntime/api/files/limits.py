@@ -1,4 +1,4 @@
-"""How much, how long and how many: the bounds of files on their way, and what ends a stuck one."""
+"""Limits of file transfers: size, time and number; and the end of a transfer that is stuck."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,15 +9,15 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-# aiohttp tells no handler that its caller left, so it is looked at.
+# aiohttp reports no lost caller to a handler, so the transport is polled.
 LOOK_EVERY_SECONDS: Final = 1.0
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class FileLimits:
-    """The bytes are of one body, either way.
+    """Limits of files; `most_bytes` bounds each body, in either direction.
 
-    `at_once` is of one process, `at_once_each` of each caller that is known to it.
+    `at_once` is for one process, `at_once_each` for each caller that it knows.
     """
 
     most_bytes: int = 100 * 2**30
@@ -35,7 +35,7 @@ class End(StrEnum):
 
 
 class TransferTimeouts:
-    """With one exchange: until its caller is gone, nothing moves any more, or its time is over."""
+    """Watches one transfer until its caller is gone, no byte moves, or its time is over."""
 
     def __init__(self, request: web.Request, limits: FileLimits) -> None:
         self._request = request
@@ -43,15 +43,15 @@ class TransferTimeouts:
         self._loop = asyncio.get_running_loop()
         self._began_at = self._moved_at = self._loop.time()
         self._next: asyncio.TimerHandle | None = None
-        # What it came to, once it is at its end.
+        # Why the transfer was ended, once it was.
         self.end: End | None = None
 
     def moved(self) -> None:
-        """A byte went on, in either direction."""
+        """Record that a byte went on, in either direction."""
         self._moved_at = self._loop.time()
 
     def watch(self, timer: asyncio.Timeout) -> None:
-        """Looks now, and from then on again and again."""
+        """Check now and then regularly; end `timer` when the transfer has to end."""
         now = self._loop.time()
         if self._request.transport is None:
             self.end = End.GONE
@@ -71,7 +71,7 @@ class TransferTimeouts:
 
 @asynccontextmanager
 async def patience(watch: TransferTimeouts) -> AsyncIterator[None]:
-    """Raises TimeoutError at the end of it; `end` tells which."""
+    """Watch a transfer while the context is open; raise TimeoutError, whose cause is `end`."""
     async with asyncio.timeout(None) as timer:
         watch.watch(timer)
         try:

@@ -1,7 +1,7 @@
-"""Which paths below a storage are handed on, and where to files may be moved.
+"""Checks of paths below a storage, and of the destinations of moved files.
 
-A path goes on byte for byte as it was sent. So whatever a server further on could read as a way
-out of the storage is refused here, however often it is encoded; and so is what no name has.
+A path is sent on byte for byte. It is refused if a later server could read it as a way out of the
+storage, however often it is encoded, or if it is not a valid name.
 """
 
 import re
@@ -12,7 +12,7 @@ from gpuruntime.models.kinds.file_servers import files_path
 from gpuruntime.strict.structure import Problem, StrictError
 
 DESTINATION: Final = "Destination"
-# What is encoded more often than this means no name.
+# A name that is encoded more often than this is refused.
 _MOST_DECODINGS: Final = 4
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NEVER_IN_A_NAME: Final = re.compile(r"[/\\\x00-\x1f\x7f]")
@@ -20,7 +20,10 @@ _ABSOLUTE: Final = re.compile(r"https?://(?P<host>[^/?#@]+)(?P<path>/.*)", re.IG
 
 
 def target_of(raw: str, storage: str, *, is_change: bool = False) -> str:
-    """Path and query as they were sent; raises StrictError. A change is of something below."""
+    """Return path and query as they were sent, or raise StrictError.
+
+    A change has to name something below the storage itself.
+    """
     fault = _fault_of(raw.partition("?")[0], files_path(storage), is_change=is_change)
     if "#" in raw:
         fault = "has a fragment: write the character as %23"
@@ -30,12 +33,12 @@ def target_of(raw: str, storage: str, *, is_change: bool = False) -> str:
 
 
 def is_below(location: str, storage: str) -> bool:
-    """Whether a redirect stays within the storage."""
+    """Return whether a redirect stays within the storage."""
     return not _fault_of(location.partition("?")[0], files_path(storage), is_change=False)
 
 
 def destination_of(value: str, storage: str, host: str) -> str:
-    """The path of a Destination below the same storage; raises StrictError for any other."""
+    """Return the path of a Destination; raise StrictError unless it is below the same storage."""
     absolute = _ABSOLUTE.fullmatch(value)
     path = absolute["path"] if absolute else value
     fault = _fault_of(path, files_path(storage), is_change=True)
@@ -49,11 +52,13 @@ def destination_of(value: str, storage: str, host: str) -> str:
 
 
 def _fault_of(path: str, prefix: str, *, is_change: bool) -> str:
-    """Empty for a path below the prefix that means the same to everybody."""
+    """Return "" for a path below the prefix that every server reads in the same way, else the
+    fault.
+    """
     if path != prefix and not path.startswith(f"{prefix}/"):
         return f"must be below {prefix}/, written as it is"
     parts = path.removeprefix(prefix).split("/")[1:]
-    if parts and not parts[-1]:  # of a folder
+    if parts and not parts[-1]:  # the path of a folder
         parts.pop()
     if is_change and not parts:
         return "names the storage itself: name what is below it"
@@ -79,7 +84,7 @@ def _fault_of_part(part: str) -> str:
 
 
 def _decoded(text: str) -> str | None:
-    """None for what is no encoded text."""
+    """Return the decoded text, or None if it is not valid percent-encoded UTF-8."""
     if _BROKEN_ESCAPE.search(text):
         return None
     try:

@@ -1,8 +1,8 @@
-"""One exchange with the file server of a storage: bytes handed on both ways, as they come.
+"""The relay to a storage's file server: it passes bytes on in both directions as they come.
 
-Nothing is kept but what fits the buffers of two connections: whoever is slow slows the other down.
-Each exchange has a connection of its own, so that no byte of one is taken for another's. An answer
-that fails once it has begun to leave ends as a broken connection, never as a shorter file.
+It keeps only what fits the buffers of two connections, so a slow side slows the other one down.
+Each transfer has its own connection, so that bytes of two transfers cannot mix. An answer that
+fails after its head has left ends as a broken connection, never as a shorter file.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ from gpuruntime.api.files.limits import End, FileLimits, TransferTimeouts, patie
 from gpuruntime.api.files.paths import is_below
 from gpuruntime.api.http.body import ask_for_body
 
-# Of aiohttp's own; what the caller did not say is not said.
+# Headers that aiohttp would add on its own; only the caller's are sent.
 _AUTOMATIC: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 _NO_ANSWER: Final = "ended the connection without an answer"
-# As much as waits for a slow caller: of what the file server sent, and of what is sent on.
+# Bytes that wait for a slow caller: received from the file server, and written to the caller.
 _RECEIVED_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 32 * 1024
-# A file server that has just become ready is not known on every node yet: so often, and so long
-# after each refusal of a connection, it is knocked again.
+# A file server that has just become ready is not known on every node yet. Each number is the
+# seconds before one more attempt after a refused connection.
 _PAUSES: Final = (0.1, 0.3, 0.6)
-# Nobody reads it: the caller has left.
+# The caller has left and never reads this status.
 _LEFT: Final = 499
-# Closed at once: what was not sent is thrown away, and the other side is told of it.
+# Closes at once: unsent bytes are dropped, and the peer gets a reset.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger()
@@ -53,9 +53,9 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class RelayRequest:
-    """What goes to the file server; the target is path and query as the caller sent them.
+    """A request to the file server; `target` is path and query as the caller sent them.
 
-    `caller` is empty where callers are not told apart.
+    `caller` is empty if callers are not identified.
     """
 
     accessor: FileServer
@@ -71,11 +71,11 @@ class RelayRequest:
 class FileRelay:
     def __init__(self, limits: FileLimits) -> None:
         self._limits = limits
-        # What each caller has on its way; one that has nothing is not in it.
+        # Transfers of each caller in progress; callers without one are not in it.
         self._counts: Counter[str] = Counter()
 
     async def hand_on(self, request: web.Request, order: RelayRequest) -> web.StreamResponse:
-        """Raises RequestError while nothing of an answer has left."""
+        """Relay one request; raise RequestError while no byte of the answer has left."""
         limits = self._limits
         self._demand_room(order.caller)
         if (request.content_length or 0) > limits.most_bytes:
@@ -87,7 +87,7 @@ class FileRelay:
             self._counts -= Counter((order.caller,))
 
     def _demand_room(self, caller: str) -> None:
-        """Raises CrowdedError; one caller alone must not take the places of all."""
+        """Raise CrowdedError if no place is left; one caller alone must not take all places."""
         limits, of_caller = self._limits, self._counts[caller]
         if self._counts.total() >= limits.at_once:
             raise CrowdedError(f"{limits.at_once} files are on their way already: send it again")
@@ -106,7 +106,7 @@ class _Exchange:
         self._upload = _Upload(request, limits, self._patience)
         self._sockets: list[socket.socket] = []
         self._was_reached = False
-        # The answer, from when its head leaves.
+        # The answer, set just before its head leaves.
         self._response: web.StreamResponse | None = None
 
     async def run(self) -> web.StreamResponse:
@@ -119,7 +119,7 @@ class _Exchange:
             self._hang_up()
 
     async def _knock(self) -> web.StreamResponse:
-        """Again only where nothing was sent, and no caller was asked for a body."""
+        """Retry the connect only before any byte was sent and before the body was requested."""
         for pause in _PAUSES:
             try:
                 return await self._hand_on()
@@ -131,7 +131,7 @@ class _Exchange:
         return await self._hand_on()
 
     async def _hand_on(self) -> web.StreamResponse:
-        """The address is a number, so nobody is asked where it is."""
+        """Send the request and its body; the address is numeric, so no name is resolved."""
         connector = aiohttp.TCPConnector(
             force_close=True, limit=1, use_dns_cache=False, socket_factory=self._open_socket
         )
@@ -158,7 +158,7 @@ class _Exchange:
             self._response = response
             await response.prepare(self._request)
             await self._download(answer, response)
-            answer.close()  # an upload that the answer did not wait for ends here
+            answer.close()  # ends an upload for which the answer did not wait
             return response
 
     def _headers(self) -> CIMultiDict[str]:
@@ -193,7 +193,7 @@ class _Exchange:
                 raise self._too_much()
             self._patience.moved()
             await response.write(chunk)
-            await self._request.writer.drain()  # which a write does only now and then
+            await self._request.writer.drain()  # `write` drains only now and then
             self._patience.moved()
         await response.write_eof()
 
@@ -246,9 +246,9 @@ class _Exchange:
         return self._fault(words)
 
     def _open_socket(self, address: Any) -> socket.socket:
-        """Kept to hang up with: what aiohttp closes lives until the last byte was taken.
+        """Keep the socket to shut it down: aiohttp's close waits until the last byte was taken.
 
-        A second one is refused: aiohttp sends again what it takes for harmless, and we do not.
+        Refuse a second one: aiohttp repeats requests that it considers harmless, and we do not.
         """
         if self._sockets:
             self._was_reached = True
@@ -261,12 +261,12 @@ class _Exchange:
 
     def _hang_up(self) -> None:
         for each in self._sockets:
-            with suppress(OSError):  # it is closed already, which is as good
+            with suppress(OSError):  # it is already closed
                 each.shutdown(socket.SHUT_RDWR)
 
 
 class _Upload:
-    """The caller's body; how it failed is kept, since aiohttp tells only that it did."""
+    """The caller's body. It keeps the error that ended it, as aiohttp drops the reason."""
 
     def __init__(self, request: web.Request, limits: FileLimits, watch: TransferTimeouts) -> None:
         self._request = request
@@ -278,7 +278,7 @@ class _Upload:
         self.failure: RequestError | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Asks the caller for the body only now, when there is somebody to take it."""
+        """Yield the body; the caller is asked for it only now that the file server can take it."""
         self.is_begun = True
         await ask_for_body(self._request)
         count = 0
@@ -301,7 +301,7 @@ def _known(error: Exception) -> RequestError | None:
 
 
 def _cut(request: web.Request) -> None:
-    """So that nobody takes what has come for the whole."""
+    """Reset the caller's connection, so that it does not take the bytes so far for the whole."""
     transport = request.transport
     if transport is None:
         return

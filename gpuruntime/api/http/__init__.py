@@ -1,1 +1,1 @@
-"""HTTP as this room serves it: the server, the layers around a handler, the dispatch."""
+"""HTTP of this room: the server, the layers around a handler, and the dispatch."""

@@ -1,6 +1,6 @@
-"""The body of a request, as it comes: within its time, as a whole and from piece to piece.
+"""Bodies of requests, read within time limits: for each piece, and for the whole body.
 
-Whoever sends half of one holds a place for so long, and no longer.
+A caller that sends half a body holds a place only for that time.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from gpuruntime.strict.structure import Problem, StrictError
 
 @attrs.frozen(kw_only=True, slots=True)
 class BodyLimits:
-    """`idle_seconds`: without a byte; `longest_seconds`: from when it is asked for to its end.
+    """`idle_seconds` bounds the time without a byte, `longest_seconds` that from request to end.
 
-    `most_bytes` are held of all that have not come whole yet.
+    `most_bytes` bounds the bytes held of all incomplete bodies together.
     """
 
     idle_seconds: float = 10.0
@@ -25,15 +25,16 @@ class BodyLimits:
 
 
 class Bodies:
-    """Reads them, of all callers."""
+    """Reads the bodies of all callers."""
 
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
         self._held = 0
 
     async def read(self, request: web.Request) -> bytes:
-        """Raises SlowBodyError, BodyTooLargeError, NotServingError, or StrictError where it is no
-        whole body.
+        """Return the body; raise SlowBodyError, BodyTooLargeError or NotServingError.
+
+        Raise StrictError if the body is not whole.
         """
         await ask_for_body(request)
         until = asyncio.get_running_loop().time() + self._limits.longest_seconds
@@ -70,7 +71,7 @@ class Bodies:
 
 
 async def ask_for_body(request: web.Request) -> None:
-    """Of whoever waits to be asked; nothing of the answer may have left yet."""
+    """Ask a caller that waits for 100-continue; no byte of the answer may have left yet."""
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0

@@ -1,4 +1,4 @@
-"""From a route to what aiohttp calls: read the request, call the handler, encode its reply."""
+"""Handlers for aiohttp, made from routes: read the request, call the handler, encode its reply."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def web_handler(route: Route, connection: Callable[[], ClusterLink], bodies: Bodies) -> WebHandler:
-    """The cluster is asked for last: a bad request is bad, whether the cluster is there or not."""
+    """Return a handler that checks the cluster last: a bad request is 400 even without one."""
 
     queries: QueryReader[Any] = QueryReader(route.query)
     is_any = route.query is AnyQuery
@@ -62,7 +62,7 @@ def _bytes(reply: Reply, form: Form) -> bytes | None:
 
 
 async def expected(_: web.Request) -> None:
-    """Nothing yet: a body is asked for when all that can refuse it unread has agreed."""
+    """Do not ask for a body yet: first pass every check that can refuse it unread."""
 
 
 async def _body(request: web.Request, route: Route, bodies: Bodies) -> Any:

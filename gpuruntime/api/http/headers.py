@@ -1,4 +1,4 @@
-"""Headers that routes share: If-Match, and how an answer says that it is a replay."""
+"""Headers that routes share: If-Match, and the one that marks an answer as a replay."""
 
 import re
 from collections.abc import Mapping
@@ -14,13 +14,16 @@ IF_MATCH: Final[Mapping[str, str]] = {
 _TAGS = re.compile(r'\s*((?:W/)?"[!#-~]*")\s*(?:,|$)')
 _REPLAY: Final = "Idempotent-Replay"
 REPLAYED: Final = {_REPLAY: "true"}
-# Where both have one status.
+# For routes that answer a new and a replayed operation with the same status.
 NEW: Final = {_REPLAY: "false"}
 MEANING_OF_REPLAY: Final = {_REPLAY: "`true`: the operation had been done before."}
 
 
 def if_match(request: web.Request) -> tuple[str, ...] | None:
-    """None where any version will do; a weak tag stays in it and matches none of ours."""
+    """Return the ETags, or None if any version will do.
+
+    A weak ETag stays in the list, and matches none of ours.
+    """
     header = ",".join(request.headers.getall(hdrs.IF_MATCH, ())).strip()
     if hdrs.IF_MATCH not in request.headers or header == "*":
         return None

@@ -1,4 +1,4 @@
-"""How many requests one process has in hand, of all callers together, known or not."""
+"""The limit of requests in flight in one process, over all callers, known or not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from gpuruntime.api.errors import NotServingError
 
 
 class InFlightLimit:
-    """Full, it is 503 and not 429: no caller has asked for too much by itself.
+    """A full limit answers 503 and not 429, as no single caller has asked for too much.
 
-    What lasts as long as its caller likes takes half of the places at most.
+    Requests without an end of their own take at most half of the places.
     """
 
     def __init__(self, most: int) -> None:
@@ -19,7 +19,7 @@ class InFlightLimit:
 
     @contextmanager
     def place(self, *, lasts: bool = False) -> Iterator[None]:
-        """Of one request, from here to its end; raises NotServingError where none is left."""
+        """Hold a place while the context is open; raise NotServingError if none is left."""
         if self._in_hand >= self._most:
             raise _full(self._in_hand, "requests")
         if lasts and self._lasting >= max(1, self._most // 2):

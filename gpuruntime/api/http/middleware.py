@@ -1,9 +1,12 @@
-"""Around every handler, outermost first; the order is the architecture.
+"""Layers around every handler, outermost first; the order is the architecture.
 
-Request id: everything below may name it. Access: counts and logs what callers really got.
-Problems: every failure becomes an answer. These three are around unknown paths too. Limits, where
-a body is read: refused before a byte of it. Deadline, where the cluster is asked: handler and
-body end in time.
+1. Request id: every layer below may name it.
+2. Access: counts and logs the answers that callers really get.
+3. Problems: turns every failure into an answer.
+4. Limits, on routes with a body: refuse it before a byte of it is read.
+5. Deadline, on timed routes: handler and body end in time.
+
+The first three surround unknown paths, too.
 """
 
 import asyncio
@@ -40,7 +43,7 @@ def middlewares(*, rng: Random, meter: Meter) -> tuple[Middleware, ...]:
 
 
 def bounded(route: Route, handler: Next, *, body_limit: int, deadline_seconds: float) -> Next:
-    """A route's handler within the limits and the deadline that its kind asks for."""
+    """Return the handler within the limits and the deadline of its kind of route."""
     timed = handler if route.is_untimed else with_deadline(handler, deadline_seconds)
     return with_limits(timed, body_limit) if route.body else timed
 
@@ -51,7 +54,7 @@ def request_id(rng: Random) -> Middleware:
         given = request.headers.get(REQUEST_ID, "")
         known = given if _SANE_ID.fullmatch(given) else new_request_id(rng)
         request[_ID_KEY] = known
-        # The context is the request's own: aiohttp gives each request a task.
+        # aiohttp gives each request a task, so the context is the request's own.
         structlog.contextvars.bind_contextvars(request_id=known)
         return await handler(request)
 
@@ -63,7 +66,7 @@ def new_request_id(rng: Random) -> str:
 
 
 async def mark(request: web.Request, response: web.StreamResponse) -> None:
-    """Before the head of any answer leaves, also of a streamed one."""
+    """Add the common headers before the head of any answer leaves, a streamed one included."""
     put_marks(response, request.get(_ID_KEY, ""), is_encrypted=request.secure)
 
 
@@ -77,14 +80,14 @@ def access(meter: Meter) -> Middleware:
             status = response.status
             return response
         finally:
-            # The answer leaves first: it does not wait for the log.
+            # The answer leaves before it is logged.
             loop.call_soon(_tell, meter, request, status, loop.time() - started)
 
     return middleware
 
 
 def _tell(meter: Meter, request: web.Request, status: int, seconds: float) -> None:
-    """Reads that went well are counted and not logged; status 0 is a request that was cut off."""
+    """Count the request, and log a write or a failure; status 0 is a request that was cut off."""
     resource = request.match_info.route.resource
     labels = {
         "method": request.method if request.method in _METHODS else "other",
@@ -107,7 +110,7 @@ async def problems(request: web.Request, handler: Next) -> web.StreamResponse:
 
 
 def with_limits(handler: Next, body_limit: int) -> Next:
-    """A body that does not tell its length is measured while it is read."""
+    """Refuse bodies by their headers; a body without a length is measured while it is read."""
 
     async def limited(request: web.Request) -> web.StreamResponse:
         if (request.content_length or 0) > body_limit:
@@ -122,7 +125,9 @@ def with_limits(handler: Next, body_limit: int) -> Next:
 
 
 def with_deadline(handler: Next, seconds: float) -> Next:
-    """A use case that writes goes on behind the answer, to its end or to its release."""
+    """Answer within `seconds`. A use case that writes continues after that, until it ends or
+    releases.
+    """
 
     async def timed(request: web.Request) -> web.StreamResponse:
         timer = asyncio.timeout(seconds)

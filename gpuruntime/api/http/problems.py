@@ -1,4 +1,4 @@
-"""The one table from errors to answers: a code has one status, whoever raises it."""
+"""The one table from errors to answers: each code has one status, whatever raised it."""
 
 from collections.abc import Iterable, Mapping
 from math import ceil
@@ -61,7 +61,7 @@ RETRY_AFTER_SECONDS: Final = 2.0
 CHALLENGE: Final = 'Bearer realm="gpuruntime"'
 INVALID: Final = ', error="invalid_token"'
 
-# What this room answers for, instead of aiohttp's own pages.
+# Errors that this room answers itself, instead of aiohttp's own pages.
 Told = RequestError | OperationsError | ServerlessError | StrictError
 Known = Told | web.HTTPException
 KNOWN: Final = (RequestError, OperationsError, ServerlessError, StrictError, web.HTTPException)
@@ -87,7 +87,7 @@ def problem_answer(error: Known, method: str) -> web.Response:
 
 
 def bug_answer(request_id: str) -> web.Response:
-    """Says nothing of what happened: the log does, under the same id."""
+    """Return an answer without details, which the log has under the same request id."""
     message = f"this is a fault of the service: report it with the request id {request_id}"
     return _answer(INTERNAL_ERROR, message)
 
@@ -112,7 +112,7 @@ def _details(problems: Iterable[Problem]) -> tuple[ErrorDetail, ...]:
 
 
 def _sayable(text: str) -> str:
-    """A caller's words come back, and half of a surrogate pair goes into no answer."""
+    """Escape lone surrogates, which a caller's text may bring and JSON cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Query parameters into values: as strict as bodies, with every bad parameter named at once."""
+"""Query parameters as values: as strict as bodies, with every bad parameter named at once."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _structurer = Structurer()
 
 
 class QueryReader(Generic[QueryT]):
-    """Reads the query strings of one route; callers mostly ask the same again."""
+    """Reads the query strings of one route, and caches them, as callers mostly repeat theirs."""
 
     def __init__(self, model: type[QueryT]) -> None:
         self._model = model
@@ -39,7 +39,7 @@ class QueryReader(Generic[QueryT]):
         self.read = lru_cache(maxsize=256)(self._read)
 
     def _read(self, text: str) -> QueryT:
-        """Raises StrictError."""
+        """Return the query's value, or raise StrictError."""
         given = URL.build(path="/", query_string=text, encoded=True).query
         problems = list(_problems(given, self._kinds))
         bad = {problem.field for problem in problems}
@@ -57,7 +57,7 @@ def hints_of(model: type) -> Mapping[str, Any]:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """What is below notes and an optional None."""
+    """Return the type inside Annotated and Optional."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _plain_type(get_args(annotation)[0])

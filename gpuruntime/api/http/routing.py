@@ -1,7 +1,7 @@
-"""One table of routes: path, handler, models and answers stand together.
+"""The table of routes: path, handler, models and answers together.
 
-The router, the readers of queries and bodies, the encoder and the OpenAPI document are all made
-from the same `Route`, so what is served and what is documented cannot differ.
+The router, the readers of queries and bodies, the encoder and the OpenAPI document all use the
+same `Route`. So the served API and its document cannot differ.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ JSON: Final = "application/json"
 HTML: Final = "text/html"
 TEXT: Final = "text/plain"
 
-# Codes that many routes may end with: all of them, those that need the cluster, those that write.
+# Error codes that many routes share: all routes, routes that need the cluster, routes that write.
 LOCAL: Final = ("invalid_request", "timeout", "internal_error")
 CLUSTER: Final = ("forbidden", "too_many_requests", "service_unavailable")
 READ: Final = (*LOCAL, *CLUSTER)
@@ -34,12 +34,12 @@ WRITE: Final = (*READ, "body_timeout", "body_too_large", "unsupported_media_type
 
 @attrs.frozen(slots=True)
 class NoQuery:
-    """A route without parameters: any is one too many."""
+    """The query of a route without parameters; it rejects any."""
 
 
 @attrs.frozen(slots=True)
 class AnyQuery:
-    """What stands there goes to somebody else, who reads it, or is of no account."""
+    """The query of a route that passes it on unread, or ignores it."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -54,9 +54,9 @@ class Form(StrEnum):
     ONE = "one"
     # {"data": […], "next": …}
     PAGE = "page"
-    # No body.
+    # Without a body.
     EMPTY = "empty"
-    # Bytes of a media type of their own.
+    # Bytes of another media type.
     RAW = "raw"
 
 
@@ -74,14 +74,14 @@ class Answer:
 
 @attrs.frozen(slots=True)
 class Encoded:
-    """A page that is JSON already."""
+    """A page that is already encoded as JSON."""
 
     document: bytes
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Reply:
-    """What a handler gives: its status has to be one of its route's answers."""
+    """A handler's result; its status has to be one of its route's answers."""
 
     status: int = 200
     data: object = None
@@ -91,7 +91,7 @@ class Reply:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call(Generic[QueryT, BodyT]):
-    """One request, read and judged."""
+    """A request whose query and body are read, and whose caller may make it."""
 
     request: web.Request
     query: QueryT
@@ -102,7 +102,7 @@ class Call(Generic[QueryT, BodyT]):
 
     @property
     def principal(self) -> Principal:
-        """Of a route that is not open."""
+        """The caller; open routes have none."""
         return self.request[PRINCIPAL]
 
     @property
@@ -115,13 +115,14 @@ Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply | web.StreamResp
 
 @attrs.frozen(kw_only=True, slots=True)
 class Route:
-    """`name` is what generated clients call it; `errors` are the codes it may end with.
+    """A route. Generated clients call it `name`; `errors` are the codes that it may answer with.
 
-    `access` is what a caller has to be allowed: there is no default that could open a door.
-    `further` is what some requests need beside it.
-    The pattern is what is matched where the path, as documented, cannot say it.
-    An untimed route answers from memory, or bounds by itself the time to its first byte; one that
-    lasts goes on for as long as its caller likes.
+    `access` is the right that it needs, without a default that could leave a route open. `further`
+    gives the additional rights that some requests need. `pattern` is the path to match, if the
+    documented path cannot express it.
+
+    An untimed route answers from memory, or bounds the time to its first byte itself. A route that
+    lasts may go on for as long as its caller likes.
     """
 
     name: str

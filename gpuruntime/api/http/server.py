@@ -1,9 +1,10 @@
-"""How the application is served: by aiohttp, but for what is no HTTP request.
+"""The HTTP server: aiohttp's, with limits and with an answer to bytes that are not HTTP.
 
-Such bytes reach no middleware: aiohttp answers them by itself, as text and with a traceback in
-the log. Here they are answered like any other bad request. Bodies stay as they were sent, since
-none of a compressed one is ever wanted. Connections on which nothing is asked, too slowly, or
-whose answers nobody takes, are ended, and no more of them are held than there is room for.
+Such bytes reach no middleware: aiohttp answers them itself, as text, and logs a traceback. Here
+they get the same error as any other bad request.
+
+Bodies are not decompressed, as no route accepts a compressed one. The server ends connections that
+send no request, send too slowly, or do not take their answer, and bounds their number.
 """
 
 import asyncio
@@ -26,14 +27,14 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionLimits:
-    """`head_seconds`: from a head's first byte to its end; `idle_seconds`: to its first byte.
+    """`head_seconds` runs from a head's first byte to its end, `idle_seconds` to its first byte.
 
-    `answer_seconds`: until a caller has taken an answer, or the end of one that is streamed.
+    `answer_seconds` runs until a caller has taken an answer, or the end of a streamed one.
     """
 
     head_seconds: float = 15.0
     answer_seconds: float = 60.0
-    # Longer than the proxies in front of it keep theirs, which is a minute with most of them.
+    # Longer than proxies in front keep their connections, which most do for a minute.
     idle_seconds: float = 75.0
     most: int = 8192
 
@@ -88,7 +89,7 @@ class _Connection(web.RequestHandler):
         super().__init__(*arguments, **options)
         self._rng = rng
         self._limits = limits
-        # Ends the connection when the head that it waits for is not whole by then.
+        # Ends the connection if the awaited head is not complete by then.
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -110,7 +111,7 @@ class _Connection(web.RequestHandler):
             self._await_head()
 
     def _is_between_requests(self) -> bool:
-        """What comes now is a head, and not of a body that nobody has read."""
+        """Return whether the next bytes begin a head, and are not the rest of an unread body."""
         return self._waiter is not None and not self._waiter.done()
 
     def _await_head(self) -> None:
@@ -126,7 +127,7 @@ class _Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Nobody waits for who takes nothing, nor again for who was slow to send."""
+        """Send the answer in bounded time, and close the connection of a caller that was slow."""
         try:
             async with asyncio.timeout(self._limits.answer_seconds):
                 finished = await super().finish_response(request, resp, start_time)
@@ -150,7 +151,7 @@ class _Connection(web.RequestHandler):
         return transport is not None and transport.get_extra_info("sslcontext") is not None
 
     def _refuse(self) -> None:
-        """Before a request: some of those that wait for an answer will read this one."""
+        """Answer 503 before any request: some clients that wait for an answer will read it."""
         error = NotServingError("this replica holds as many connections as it can: come again")
         answer = problem_answer(error, hdrs.METH_ANY)
         given = marks(new_request_id(self._rng), is_encrypted=self._is_encrypted)
@@ -170,7 +171,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The connection ends: nobody knows where the next request would begin."""
+        """Answer bytes that are not HTTP, and close: the start of the next request is unknown."""
         if not isinstance(exc, HttpProcessingError) or request.writer.output_size:
             return super().handle_error(request, status, exc, message)
         words = _words(exc)
@@ -182,7 +183,7 @@ class _Connection(web.RequestHandler):
 
 
 def _words(error: HttpProcessingError) -> str:
-    """The first line says what is wrong; the others show the bytes."""
+    """Return the first line, which says what is wrong; the others quote the bytes."""
     if isinstance(error, LineTooLong):
         return "the request line or a header is longer than 8190 bytes: send less"
     reason = error.message.strip().splitlines()[0].rstrip(":.")

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.0.3 document, made from the very routes that are served."""
+"""The OpenAPI 3.0.3 document, made from the same routes that are served."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,12 +17,11 @@ from gpuruntime.models.views.errors import ErrorBody
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _TEXT: Final[JsonObject] = {"type": "string"}
 _REQUEST_ID: Final = "X-Request-Id"
-# Those that a path of the document may have.
 _SCHEME: Final = "token"
 _BEARER: Final[JsonObject] = {"type": "http", "scheme": "bearer"}
-# What any route may end with where callers are asked who they are.
+# Error codes of every route if callers are identified.
 _GUARDED: Final = ("unauthenticated", "forbidden", "too_many_requests", "service_unavailable")
-# And where they are not: a page of another origin is refused.
+# Error codes of every route if they are not: a page of another origin is refused.
 _UNGUARDED: Final = ("forbidden",)
 _METHODS: Final = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
 

@@ -1,4 +1,4 @@
-"""Bodies to begin with: the document shows them, and its page sends them as they stand."""
+"""Example bodies: the document shows them, and its page sends them as they are."""
 
 from typing import Final
 

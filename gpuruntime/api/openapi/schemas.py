@@ -18,15 +18,16 @@ _SCALARS: Final[dict[object, JsonObject]] = {
     int: {"type": "integer"},
     float: {"type": "number"},
     datetime: {"type": "string", "format": "date-time"},
-    # JSON of any shape, null as well.
+    # JSON of any shape, null included.
     Any: {"nullable": True},
 }
 
 
 class Components:
-    """What requests send is closed, as the reader refuses unknown fields; answers may grow.
+    """Schemas of requests are closed, as the reader refuses unknown fields; those of answers are
+    open.
 
-    What both have in common stands there twice, where the requests were read first.
+    A class that both use is listed twice if the requests come first.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,9 @@ class Components:
         return _beside(self._schema(inner, is_closed=is_closed), own)
 
     def _union(self, choices: tuple[Any, ...], *, is_closed: bool) -> JsonObject:
-        """What may be left out may be cleared with null; a request's other members have values."""
+        """Let null clear a member of a change that may be absent; other request members have a
+        value.
+        """
         if all(attrs.has(each) for each in choices):
             return {"anyOf": [self._reference(each, is_closed=is_closed) for each in choices]}
         inner, *others = (each for each in choices if each is not Unset)
@@ -125,7 +128,7 @@ def default_of(field: "attrs.Attribute[Any]") -> JsonObject:
 
 
 def _beside(schema: JsonObject, words: JsonObject) -> JsonObject:
-    """In OpenAPI 3.0 whatever stands beside a $ref is ignored."""
+    """Add words to a schema; OpenAPI 3.0 ignores everything beside a $ref."""
     if words and "$ref" in schema:
         return {"allOf": [schema], **words}
     return {**schema, **words}

@@ -1,4 +1,4 @@
-"""The document and a page that shows it, from this process alone: no other host is asked."""
+"""The OpenAPI document and a page that shows it, all from this process: no other host is asked."""
 
 import hashlib
 from base64 import b64encode
@@ -37,8 +37,8 @@ _SCRIPT: Final = """
 SwaggerUIBundle({url: "../openapi.json", dom_id: "#page", validatorUrl: null});
 """
 _SCRIPT_HASH: Final = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-# Scripts of this host and the one in the page, and requests to this host alone; the page's styles
-# and pictures are written into it.
+# Allow scripts of this host and the one in the page, and requests to this host alone. The page's
+# styles and images are inline.
 _PAGE_POLICY: Final = {
     POLICY: (
         f"default-src 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'; "
@@ -64,7 +64,7 @@ _HTML: Final = f"""<!doctype html>
 
 
 def with_document(routes: Iterable[Route], *, version: str, is_guarded: bool) -> tuple[Route, ...]:
-    """The routes and those that describe them; the page's own files are served undescribed."""
+    """Return the routes, those that describe them, and those of the page's files, undescribed."""
 
     @cache
     def document() -> bytes:
@@ -114,6 +114,6 @@ def _route(
 
 @cache
 def _asset(name: str) -> bytes:
-    """Read once, from the disk of this machine."""
+    """Return a file, read once from this machine's disk."""
     content: bytes = (swagger_ui_path / name).read_bytes()
     return content

@@ -1,4 +1,4 @@
-"""The route that holds what the caches know to the invariants."""
+"""The route that checks the invariants against the caches."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -12,7 +12,7 @@ from gpuruntime.audit.auditor import Auditor, Report
 from gpuruntime.audit.breach import Breach
 from gpuruntime.models.views.operators import AuditedObject, AuditView, BreachView, RuleView
 
-# The counts are of all; nobody reads further than this at once.
+# Breaches that are listed; the counts include all of them.
 MOST_LISTED: Final = 100
 
 

@@ -21,7 +21,7 @@ LETTER: Final = f"{LETTERS}/{{deadLetterID}}"
 
 @attrs.frozen(kw_only=True, slots=True)
 class DeadLetterQuery:
-    """Of one function, or of all."""
+    """Dead letters of one function, or of all."""
 
     serverlessRequestID: FunctionID = ""
     limit: Limit = DEFAULT_LIMIT
@@ -113,7 +113,7 @@ class _DeadLetterHandlers:
         )
 
     async def _is_own(self, call: Call[DeadLetterQuery, None]) -> bool:
-        """Letters are kept by function: those of some are not read among those of all."""
+        """Return whether the function is the caller's. A bound caller has to name one."""
         function = call.query.serverlessRequestID
         if not function:
             message = "is needed: name one of your functions"

@@ -1,4 +1,4 @@
-"""The routes of a storage's files: judged here, answered by the storage's own file server."""
+"""The routes of a storage's files: checked here, answered by the storage's own file server."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ _ERRORS: Final = (
     "body_too_large",
     "upstream_fault",
 )
-# The document has no words for the methods of WebDAV, so those stay out of it.
+# OpenAPI cannot describe the methods of WebDAV, so the document leaves them out.
 _METHODS: Final = (
     ("GET", "readFile", "Read a file, or list a folder"),
     ("OPTIONS", "askForFileMethods", "What can be done with a file"),
@@ -51,7 +51,7 @@ _OF_FOLDER: Final = (
 
 def file_routes(accessors: FileServers, relay: FileRelay) -> tuple[Route, ...]:
     files = _Files(accessors, relay)
-    # In the document a parameter is never empty: the folder of all files has a path of its own.
+    # A path parameter is never empty in OpenAPI, so the root folder has a path of its own.
     of_folder = [(_FOLDER, "", *each) for each in _OF_FOLDER]
     table = (*of_folder, *((_FILES, _PATTERN, *each) for each in _METHODS))
     return tuple(

@@ -33,13 +33,13 @@ SERVERLESS: Final = "/api/v1/serverless"
 INVOCATIONS: Final = f"{SERVERLESS}/invocations"
 INVOCATION: Final = f"{INVOCATIONS}/{{invocationID}}"
 TAG: Final = "serverless"
-# What a route that needs the queue alone may end with.
+# Error codes of a route that needs only the queue.
 QUEUED: Final = (*LOCAL, "service_unavailable")
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class InvocationQuery:
-    """Ids are of one function, so both are needed to name an invocation."""
+    """The function of an invocation, as ids are unique only within a function."""
 
     serverlessRequestID: FunctionID
 
@@ -149,7 +149,7 @@ class _InvocationHandlers:
         return not scope.is_bound or await self._ingress.functions.is_of(scope, function)
 
     async def _call(self, call: Call[NoQuery, Invoke]) -> Reply:
-        """A caller that has left, or has to be let go, is not waited for any longer."""
+        """Wait for the result, until the caller has left or this process stops."""
 
         def is_wanted() -> bool:
             transport = call.request.transport

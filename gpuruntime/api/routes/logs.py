@@ -1,4 +1,4 @@
-"""The route of a unit's log: bytes handed on from its Pod while the caller listens."""
+"""The route of a unit's log: bytes from its Pod while the caller reads them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,9 +15,9 @@ from gpuruntime.models.definitions.schemas import Schema
 from gpuruntime.models.definitions.texts import Name
 from gpuruntime.operations.units import Units
 
-# A silent log shows only like this that nobody listens any more.
+# Without writes, only this check finds out that the reader of a silent log has left.
 LOOK_EVERY_SECONDS: Final = 5.0
-# A reader that takes nothing for so long holds its place for nothing.
+# A reader that takes no byte for this long is dropped.
 TAKE_SECONDS: Final = 60.0
 _MOST_LINES = 1_000_000
 
@@ -58,11 +58,11 @@ def log_route(units: Units, logs: UnitLogs) -> Route:
 
 
 async def _handed_on(request: web.Request, chunks: AsyncIterator[bytes]) -> web.StreamResponse:
-    """From here on a failure can only end the body: the status is out."""
+    """Stream the log. The status has left, so a failure from here on can only end the body."""
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: f"{TEXT}; charset=utf-8"})
     try:
         await response.prepare(request)
-    except ConnectionError:  # the reader has gone while the log was opened
+    except ConnectionError:  # the reader left while the log was opened
         return response
     if request.method == hdrs.METH_HEAD:
         return response
@@ -91,5 +91,5 @@ async def _pump(
 
 
 async def _while_listening(request: web.Request) -> None:
-    while request.transport is not None:  # noqa: ASYNC110  # aiohttp tells nobody that it closed
+    while request.transport is not None:  # noqa: ASYNC110  # aiohttp reports no close
         await asyncio.sleep(LOOK_EVERY_SECONDS)

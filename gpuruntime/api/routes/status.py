@@ -1,4 +1,4 @@
-"""The routes that tell how the service and the fleet are doing."""
+"""The routes that report the health of the service and the state of the fleet."""
 
 from gpuruntime.api.auth.access import INVENTORY, OPEN, Access, Place, Verb
 from gpuruntime.api.http.routing import LOCAL, READ, Answer, AnyQuery, Call, NoQuery, Reply, Route

@@ -1,4 +1,4 @@
-"""The routes of storages: make one, see it, let it grow, recover its prepare, delete it."""
+"""The routes of storages: create, read, grow, recover and delete them."""
 
 from collections.abc import Mapping
 from functools import partial

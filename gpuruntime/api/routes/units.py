@@ -1,4 +1,4 @@
-"""The routes of units: create, list, read, change, delete, and what happened to them."""
+"""The routes of units: create, list, read, change and delete them, and list their Events."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -64,7 +64,7 @@ _CONFLICTS = ("operation_conflict", "operation_finished", "name_taken")
 
 @attrs.frozen(kw_only=True, slots=True)
 class ListUnits:
-    """Filters hold together: a unit has to pass all that are given."""
+    """Filters of units; a unit has to match all that are given."""
 
     phase: UnitPhase | None = None
     specName: SpecName = ""
@@ -245,7 +245,7 @@ class _UnitHandlers:
 
 
 def _of_stock(verb: Verb, request: web.Request) -> Iterator[Access]:
-    """Stock is in a namespace of its own, where other rules may hold."""
+    """Require a right for stock, which has a namespace with rules of its own."""
     if set(request.query.getall("lifecycle", ())) - {Lifecycle.INSTANCE}:
         yield Access(verb=verb, resource=access.UNITS, place=Place.STOCK)
 
@@ -262,6 +262,6 @@ def _shown(
 
 
 def server_timing(timings: Timings) -> str:
-    """Milliseconds, as browsers and proxies read them."""
+    """Return the steps in milliseconds, as Server-Timing demands."""
     steps = ("replay", "claim", "create")
     return ", ".join(f"{step};dur={getattr(timings, step) * 1000:.3f}" for step in steps)

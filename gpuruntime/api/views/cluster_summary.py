@@ -1,4 +1,4 @@
-"""What the cluster has and what is made of it: nodes, GPUs, stock and units per specName."""
+"""A summary of the cluster: nodes, GPUs, and stock and units of each specName."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,7 +21,7 @@ from gpuruntime.operations.lookup.counts import Counts, StockState
 
 
 class ClusterSummary:
-    """Reads caches only."""
+    """Sums up the cluster from caches alone."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def node_view(node: Node, gpu_resource: str) -> NodeView:
 
 
 def gpu_products_of(nodes: Iterable[NodeView]) -> list[GpuProductView]:
-    """Of nodes that have GPUs; those without a label are one product without a name."""
+    """Group nodes with GPUs by product; nodes without the label share the product ""."""
     by_product: dict[str, list[NodeView]] = {}
     for node in nodes:
         if node.gpuCapacity:
@@ -123,7 +123,7 @@ def _active_counts(counted: Mapping[str, int]) -> ActiveCounts:
 
 
 def _count(text: str) -> int:
-    """A node without the resource has none of it, and so has one that cannot say how many."""
+    """Return a count of GPUs; an absent or malformed quantity counts as 0."""
     try:
         return parse_quantity(text).rounded_up if text else 0
     except InvalidQuantityError:

@@ -1,4 +1,4 @@
-"""How this process is doing: answered from memory, whatever the cluster does."""
+"""The health of this process, answered from memory whatever the cluster does."""
 
 from collections.abc import Callable
 from datetime import datetime

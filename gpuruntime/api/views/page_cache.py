@@ -1,7 +1,7 @@
-"""Pages as they were last sent, kept for whoever asks for one again before anything in it changed.
+"""A cache of encoded pages, each used until something on it changes.
 
-A page of a fleet at rest is asked for over and over; to gather it anew from a hundred places in
-memory costs more than all else that its request does.
+Callers read the same page of an idle fleet over and over. Joining it again from a hundred places
+in memory costs more than the rest of its request.
 """
 
 from collections.abc import Hashable
@@ -12,9 +12,9 @@ import msgspec
 
 from gpuruntime.concurrency.latest import Latest
 
-# Of the documents; the views that they were made of may be as much again.
+# Bytes of the documents; their encoded views may take as many again.
 MOST_BYTES: Final = 32 * 1024 * 1024
-# Questions without an answer cost bytes too: there is no end to cursors and filters.
+# A bound on pages as well, as empty pages cost memory and there are endless cursors and filters.
 MOST_PAGES: Final = 1_000
 
 _encoder: Final = msgspec.json.Encoder()
@@ -28,7 +28,7 @@ class _Sent:
 
 
 class PageCache:
-    """A document is used again while each of its items is the very one that it was made of."""
+    """Reuse a document while its items are equal to those it was made of."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -47,7 +47,7 @@ class PageCache:
         return document
 
     def _keep(self, asked: Hashable, sent: _Sent) -> None:
-        """What was made first goes first."""
+        """Keep a page, and drop the oldest ones beyond the bounds."""
         self._bytes += len(sent.document)
         for dropped in self._sent.put(asked, sent):
             self._bytes -= len(dropped.document)
@@ -56,7 +56,7 @@ class PageCache:
 
 
 def joined(items: list[bytes], following: str) -> bytes:
-    """A page by one copy of what may be a megabyte."""
+    """Return a page, copying its items, perhaps a megabyte, only once."""
     head, tail = b'{"data":[', b'],"next":%b}' % _encoder.encode(following)
     if not items:
         return head + tail

@@ -1,7 +1,7 @@
-"""Pages of lists: how long, and where the next one begins.
+"""Pages of lists: their length, and the cursor at which the next one begins.
 
-A cursor names the last item of its page by what the list is sorted by, so items may come and go
-between two pages without any other being shown twice or left out.
+A cursor names the last item of its page by the list's sort key. So items may be created and
+deleted between two pages, and no other item is repeated or left out.
 """
 
 import binascii
@@ -41,7 +41,7 @@ def cursor_after(*position: str) -> str:
 
 
 def position_of(cursor: str, *, parts: int) -> tuple[str, ...]:
-    """The position that a cursor stands for; raises StrictError for one we never gave."""
+    """Return the position in a cursor; raise StrictError for a cursor that the API never gave."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         position = _decoder.decode(urlsafe_b64decode(padded))
@@ -53,7 +53,7 @@ def position_of(cursor: str, *, parts: int) -> tuple[str, ...]:
 
 
 def cursor_after_key(key: Key | None) -> str:
-    """Empty after the last page."""
+    """Return the cursor after a key, or "" after the last page."""
     return cursor_after(key.name, key.namespace) if key else ""
 
 
@@ -65,7 +65,7 @@ def key_of(cursor: str) -> Key | None:
 
 
 def number_of(cursor: str) -> int:
-    """Of a list that goes by numbers; 0 before the first page."""
+    """Return the position in a list that is ordered by numbers; 0 before the first page."""
     if not cursor:
         return 0
     (position,) = position_of(cursor, parts=1)

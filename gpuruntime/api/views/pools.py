@@ -1,4 +1,4 @@
-"""What callers see of pools, as it comes from objects."""
+"""Views of pools, made from their objects."""
 
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.phases import pool_phase_of

@@ -1,4 +1,4 @@
-"""What callers see of invocations, functions and dead letters, as it comes from records."""
+"""Views of invocations, functions and dead letters, made from their records."""
 
 from gpuruntime.bus.messages import DeadLetter
 from gpuruntime.bus.names import Names

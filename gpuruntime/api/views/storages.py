@@ -1,4 +1,4 @@
-"""What callers see of storages, as it comes from objects."""
+"""Views of storages, made from their objects."""
 
 from gpuruntime.models.kinds import labels, provenance
 from gpuruntime.models.kinds.phases import storage_phase_of

@@ -1,4 +1,4 @@
-"""What happened to a unit: the events about it and about its Pods, newest first."""
+"""Kubernetes Events of a unit and its Pods, newest first."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 @attrs.frozen(kw_only=True, slots=True)
 class EventPage:
-    """`next` is the position of the last event; empty: it was the last page."""
+    """A page of Events; `next` is the position of its last Event, empty on the last page."""
 
     events: list[EventView]
     next: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class UnitEvents:
         self._timeout_seconds = timeout_seconds
 
     async def page(self, unit: GPUUnit, *, limit: int, after: tuple[str, ...] = ()) -> EventPage:
-        """Read live, since nobody mirrors events. Raises OperationsError."""
+        """Read a page from the cluster, as no informer caches Events; raise OperationsError."""
         async with bounded(
             f"reading the events of unit {unit.metadata.name}", self._timeout_seconds
         ):
@@ -66,7 +66,10 @@ class UnitEvents:
 
 
 async def pods_of(client: Client, unit: GPUUnit) -> list[Pod]:
-    """Newest last, and none that another tenant's unit of this name has left. Raises KubeError."""
+    """Return the unit's Pods, newest last; raise KubeError.
+
+    Pods of an earlier unit of the same name are left out if it had another tenant.
+    """
     pods = await list_all(
         client,
         PODS,
@@ -92,6 +95,6 @@ def event_view(event: Event) -> EventView:
 
 
 def _position_of(event: Event) -> tuple[str, ...]:
-    """An event that is told again moves to the front; no other changes its place."""
+    """Return the sort key; only an Event that occurs again moves to the front."""
     seen_at = event.last_seen_at or event.metadata.creationTimestamp or _BEFORE_ALL
     return (rfc3339_micro(seen_at), event.metadata.name)

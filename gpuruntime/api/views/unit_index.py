@@ -1,7 +1,7 @@
-"""Units in the order of their names, by lifecycle and by what lists filter for.
+"""An index of units by name, for each lifecycle and each filter of lists.
 
-Kept as units come and go, so a page costs what it shows: nothing is sorted, searched through or
-encoded again for a unit that stayed as it was. Among several filters the rarest leads.
+It follows the caches, so that a page costs only what it shows: nothing is sorted or searched, and
+an unchanged unit is not encoded again. Several filters are read along the rarest one.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from gpuruntime.models.views.units import Lifecycle
 from gpuruntime.operations.lookup.caches import Cache, Store
 from gpuruntime.operations.lookup.ordering import Ordered, Place
 
-# A lifecycle and, beside it, nothing or one filter and its value.
+# A lifecycle with one filter and its value, or with two empty texts for all of its units.
 Facet: TypeAlias = tuple[Lifecycle, str, str]
 
 _encoder: Final = msgspec.json.Encoder()
@@ -30,16 +30,16 @@ _encoder: Final = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class Filter:
-    """What is empty or None is not asked for."""
+    """Filters of a list; an empty one or None matches every unit."""
 
     lifecycle: Lifecycle = Lifecycle.INSTANCE
     phase: UnitPhase | None = None
     spec_name: str = ""
-    # Any of these; None: whosesoever.
+    # A unit of any of these tenants matches; None matches units of all and of none.
     tenants: frozenset[str] | None = None
 
     def alternatives(self) -> list[list[Facet]]:
-        """Of one of these lists a unit has to have all."""
+        """Return lists of facets; a unit matches if it has all facets of one list."""
         if self.tenants is None:
             return [self._facets("")]
         return [self._facets(tenant) for tenant in self.tenants if tenant]
@@ -52,7 +52,7 @@ class Filter:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitPage:
-    """Each view as JSON; `next` is the key to ask for after them, None after the last."""
+    """A page of views as JSON; `next` is the key of its last unit, or None on the last page."""
 
     views: list[bytes]
     next: Key | None = None
@@ -60,7 +60,7 @@ class UnitPage:
 
 @attrs.define(slots=True, eq=False)
 class _Entry:
-    """The view is encoded when it is asked for first."""
+    """A unit in the index; its view is encoded when it is first read."""
 
     unit: GPUUnit
     lifecycle: Lifecycle
@@ -73,7 +73,7 @@ class _Entry:
 
 
 class UnitIndex:
-    """Takes what the caches have, and hears of every change from then on."""
+    """The index; it takes the units of the caches, and then follows every change."""
 
     def __init__(self, *, units: Cache[GPUUnit], stock: Cache[GPUUnit]) -> None:
         self._rows: defaultdict[Facet, Ordered[_Entry]] = defaultdict(Ordered)
@@ -91,14 +91,14 @@ class UnitIndex:
     def units(
         self, wanted: Filter, *, limit: int, after: Key | None = None
     ) -> tuple[list[GPUUnit], Key | None]:
-        """The units of a page themselves, and the key to ask for after them."""
+        """Return the units of a page, and the key after which the next page begins."""
         entries, following = self._entries_of(wanted, limit, after)
         return [entry.unit for entry in entries], following
 
     def _entries_of(
         self, wanted: Filter, limit: int, after: Key | None
     ) -> tuple[list[_Entry], Key | None]:
-        """Of one page, and the key after which the next one begins."""
+        """Return the entries of a page, and the key after which the next page begins."""
         place = _place_of(after) if after else ()
         parts = [self._found(facets, place, limit + 1) for facets in wanted.alternatives()]
         found = _merged(parts, limit + 1)
@@ -119,7 +119,7 @@ class UnitIndex:
     def _heed(
         self, lifecycle: Lifecycle, store: Store[GPUUnit], key: Key, *_: GPUUnit | None
     ) -> None:
-        """Shares the store's own value, so that no unit is held twice."""
+        """Take the store's own value, so that no unit is in memory twice."""
         unit = store.get(key)
         if unit is None:
             self._remove(key)
@@ -149,7 +149,7 @@ class UnitIndex:
 
 
 def _merged(parts: list[list[_Entry]], count: int) -> list[_Entry]:
-    """A unit has one tenant, so it is in one part."""
+    """Merge sorted parts, which share no unit, as a unit has one tenant."""
     if len(parts) == 1:
         return parts[0]
     entries = [entry for part in parts for entry in part]
@@ -157,7 +157,7 @@ def _merged(parts: list[list[_Entry]], count: int) -> list[_Entry]:
 
 
 def _place_of(key: Key) -> Place:
-    """Units of one name may be in both namespaces."""
+    """Return the sort key; both namespaces may have a unit of the same name."""
     return (key.name, key.namespace)
 
 

@@ -1,4 +1,4 @@
-"""The log of a unit's Pod, handed on as it comes."""
+"""Logs of units' Pods, passed on as they come."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +21,7 @@ CONTAINER: Final = "runtime"
 
 @attrs.frozen(kw_only=True, slots=True)
 class LogQuery:
-    """`tail` None is the whole log."""
+    """A request for a log; None as `tail` is the whole log."""
 
     container: str = CONTAINER
     tail: int | None = None
@@ -35,7 +35,9 @@ class UnitLogs:
 
     @asynccontextmanager
     async def open(self, unit: GPUUnit, query: LogQuery) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Raises before the first byte: OperationsError, StrictError, UnknownPathError."""
+        """Yield the log; raise OperationsError, StrictError or UnknownPathError before its first
+        byte.
+        """
         name = unit.metadata.name
         async with AsyncExitStack() as opened:
             async with bounded(f"opening the log of unit {name}", self._timeout_seconds):
@@ -68,7 +70,7 @@ class UnitLogs:
 
 
 async def _chunks(stream: StreamResponse) -> AsyncIterator[bytes]:
-    """Ends where the log or the connection to it ends: what was sent cannot be taken back."""
+    """Yield until the log or its connection ends; bytes already sent cannot be taken back."""
     try:
         async for chunk in stream.chunks():
             yield chunk
@@ -77,6 +79,6 @@ async def _chunks(stream: StreamResponse) -> AsyncIterator[bytes]:
 
 
 def _containers_of(pod: Pod) -> list[str]:
-    """Of a Pod that a node has taken; before that nobody knows them."""
+    """Return the names of a Pod's containers; they are unknown until a node has taken the Pod."""
     status = pod.status
     return [each.name for each in (*status.containerStatuses, *status.initContainerStatuses)]

@@ -1,4 +1,4 @@
-"""What callers see of units, as it comes from objects."""
+"""Views of units, made from their objects."""
 
 import attrs
 
@@ -56,7 +56,7 @@ def _source_of(unit: GPUUnit) -> SourceStock | None:
 
 
 def _timeline_of(unit: GPUUnit) -> Timeline:
-    """What the API itself noted, until the manager has written the whole."""
+    """Return the timeline; the API's own moments stand in until the manager has written all."""
     timeline = unit.status.timeline
     return attrs.evolve(
         timeline,
