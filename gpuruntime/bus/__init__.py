@@ -1,1 +1,1 @@
-"""The only speaker to NATS: names, messages, a connection that heals, records and pulls."""
+"""This room alone talks to NATS: names, messages, the connection, records and pull requests."""

@@ -21,7 +21,7 @@ _encoder = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class Batch:
-    """`left`: how many more there are behind the last of these."""
+    """`left` is the number of further messages that match, after the last one of this batch."""
 
     messages: tuple[StoredMessage, ...] = ()
     left: int = 0
@@ -36,7 +36,11 @@ async def read_batch(
     most: int,
     most_bytes: int,
 ) -> Batch:
-    """From any replica: one that lags leaves out the newest. One at least comes, however long."""
+    """Return the next messages after the sequence `after`, at least one if there is any.
+
+    A single message may exceed `most_bytes`. Any replica may answer; if it lags, the newest
+    messages are missing.
+    """
     session = connection.session
     answers: asyncio.Queue[Message | None] = asyncio.Queue()
 
@@ -68,7 +72,7 @@ async def _gather(stream: str, answers: asyncio.Queue[Message | None]) -> Batch:
     while True:
         answer = await answers.get()
         if answer is None or answer.status == NO_RESPONDERS:
-            raise UnavailableError(f"{stream}: nobody there answers")
+            raise UnavailableError(f"{stream}: no responder")
         if answer.status == _NOT_FOUND:
             return Batch()
         left = answer.headers.get(_LEFT, "")

@@ -1,4 +1,4 @@
-"""Bodies that are too long for a record: chunks of their own, one message each."""
+"""Bodies that are too long for a record are stored as chunks, one message each."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ CHUNK_BYTES: Final = 256 * 1024
 
 
 def parts_of(body: bytes) -> int:
-    """0 where the body stays in the record."""
+    """Return the number of chunks, or 0 if the body stays in the record."""
     return -(-len(body) // CHUNK_BYTES) if len(body) > CHUNK_BYTES else 0
 
 
@@ -21,7 +21,7 @@ class Bodies:
         self._names = names
 
     async def write(self, record: Record, body: bytes, *, ttl_seconds: float) -> int:
-        """The number of chunks. They are there before the record that speaks of them."""
+        """Store the chunks and return their number; call this before writing the record."""
         parts = parts_of(body)
         for part in range(parts):
             subject = self._subject(record, part)

@@ -1,7 +1,7 @@
-"""The connection of a role: one session after the other, for ever, and how it stands.
+"""The connection of a role: it opens one session after the other and reports its state.
 
-Contract: `run` never gives up and reads the credentials anew for every session, so that a broker
-that comes back and a secret that was renewed are both found without a restart.
+Contract: `run` never gives up, and it reads the credentials again for every session. So neither a
+broker that comes back nor a renewed secret requires a restart.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ log = structlog.get_logger()
 Opener: TypeAlias = Callable[[ConnectionOptions], Awaitable[Session]]
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
-# A session of this age was a good one: the next pause is the first again.
+# A session that lasted longer than this resets the pause to the first one.
 GOOD_SESSION_SECONDS: Final = 30.0
 
 
 @attrs.define(eq=False)
 class _Listener:
-    """`session` is the one at which it last asked to hear; None once it has left."""
+    """`session` is the session of the last subscription, or None once the listener has left."""
 
     subject: str
     receive: Receive
@@ -37,7 +37,7 @@ class _Listener:
     subscription: Subscription | None = None
 
     async def listen(self, session: Session) -> None:
-        """Raises UnavailableError."""
+        """Subscribe on this session, or raise UnavailableError."""
         self.session = session
         made = await session.subscribe(self.subject, self.receive)
         if self.session is session:
@@ -60,7 +60,7 @@ class Connection:
         meter: Meter = NullMeter(),
         opener: Opener = open_session,
     ) -> None:
-        """`opener` raises UnavailableError where there is no session to be had."""
+        """`opener` raises UnavailableError if it cannot open a session."""
         self._options = options
         self._opener = opener
         self._rng = rng
@@ -68,7 +68,7 @@ class Connection:
         self._session: Session | None = None
         self._problem = "not connected yet"
         self._changed = asyncio.Condition()
-        # In the order in which they came.
+        # Kept in the order of their arrival.
         self._listeners: dict[_Listener, None] = {}
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
@@ -78,12 +78,12 @@ class Connection:
 
     @property
     def problem(self) -> str:
-        """Why there is no session; empty while there is one."""
+        """Return why there is no session; empty while there is one."""
         return "" if self.is_connected else self._problem
 
     @property
     def session(self) -> Session:
-        """The one of now, or UnavailableError."""
+        """Return the current session, or raise UnavailableError."""
         if self._session is None:
             raise UnavailableError(f"broker not reachable: {self._problem}")
         return self._session
@@ -111,7 +111,7 @@ class Connection:
     async def publish(
         self, subject: str, data: bytes, *, headers: Mapping[str, str] | None = None
     ) -> None:
-        """At most once, and nobody answers."""
+        """Send the message at most once; there is no acknowledgement."""
         await self.session.publish(subject, data, headers=headers)
 
     async def request(
@@ -128,11 +128,15 @@ class Connection:
 
     @asynccontextmanager
     async def listening(self, subject: str, receive: Receive) -> AsyncIterator[None]:
-        """On every session while entered; what is said between two sessions is not heard."""
+        """Subscribe on every session while the context is open.
+
+        A message sent between two sessions is lost.
+        """
         listener = _Listener(subject, receive)
         self._listeners[listener] = None
         try:
-            # One that is ending hears nothing more; the next one starts with all listeners.
+            # A session that is ending delivers nothing more; the next one starts with all
+            # listeners.
             with suppress(UnavailableError):
                 await listener.listen(self.session)
             yield
@@ -141,9 +145,9 @@ class Connection:
             await listener.leave()
 
     async def _serve(self, session: Session) -> None:
-        """Whoever waits for a session finds the listeners there already."""
+        """Publish the session only after all listeners have subscribed on it."""
         try:
-            # Some come, and some leave, while others begin to hear.
+            # Listeners may arrive or leave while others are subscribing.
             while waiting := [each for each in self._listeners if each.session is not session]:
                 for listener in waiting:
                     if listener in self._listeners:

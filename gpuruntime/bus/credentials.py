@@ -1,4 +1,4 @@
-"""How to reach the broker and who we are there; secrets are files, read again at each connect."""
+"""How to reach the broker and log in; secrets are files that each connect reads again."""
 
 import re
 import ssl
@@ -13,13 +13,13 @@ _BLOCK = re.compile(r"-+BEGIN ([A-Z ]+)-+\s+(\S+)\s+-+END")
 
 
 def without_login(url: str) -> str:
-    """Hosts and ports alone: an address may hold a user and a password, or a token."""
+    """Return hosts and ports alone: a URL may hold a user and a password, or a token."""
     return ",".join(each.rpartition("@")[2] for each in url.split(","))
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionOptions:
-    """The empty text is none. `url` may name several servers, with commas between them."""
+    """An empty string means unset. `url` may name several servers, separated by commas."""
 
     url: str = attrs.field(repr=without_login)
     name: str
@@ -41,7 +41,11 @@ class ConnectionOptions:
 
 
 def credentials(options: ConnectionOptions) -> dict[str, Any]:
-    """As the client takes them. A file that is missing or no good may be mended meanwhile."""
+    """Return the credentials as keyword arguments of the NATS client.
+
+    A missing or invalid file raises UnavailableError, because it may be repaired before the next
+    attempt.
+    """
     given: dict[str, Any] = {}
     if options.token_file:
         given["token"] = secret_in(options.token_file)
@@ -59,7 +63,7 @@ def credentials(options: ConnectionOptions) -> dict[str, Any]:
 
 
 def secret_in(path: str) -> str:
-    """Raises UnavailableError where there is none."""
+    """Return the secret, or raise UnavailableError if the file is unreadable or empty."""
     try:
         secret = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -84,7 +88,7 @@ def _seed(seed: str, path: str) -> str:
     try:
         nkeys.from_seed(seed.encode()).wipe()
     except (nkeys.NkeysError, ValueError) as error:
-        raise UnavailableError(f"{path}: the nkey seed is no good: {error!r}") from error
+        raise UnavailableError(f"{path}: invalid nkey seed: {error!r}") from error
     return seed
 
 

@@ -1,4 +1,4 @@
-"""One delivery of a message by a consumer, and the answers that the broker takes to it."""
+"""A single delivery of a message, and the acknowledgements that the broker accepts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -22,9 +22,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @attrs.frozen(slots=True)
 class Delivery:
-    """`sequence` names the message in its stream; `count` is the broker's, and proves nothing.
+    """`sequence` identifies the message in its stream. `count` is the broker's delivery count;
+    nothing relies on it.
 
-    `stored_at` is when the broker took the message, by its own clock.
+    `stored_at` is when the broker stored the message, by its own clock.
     """
 
     subject: str
@@ -44,14 +45,14 @@ class Delivery:
         await self._connection.publish(self._reply, body)
 
     async def keep(self) -> None:
-        """Starts the ack wait anew."""
+        """Restart the ack wait."""
         await self._connection.publish(self._reply, _IN_PROGRESS)
 
 
 def delivery_of(message: Message, connection: Connection) -> Delivery:
     tokens = message.reply.split(".")
     if tokens[:2] != ["$JS", "ACK"] or len(tokens) < _SHORT:
-        raise MalformedMessageError(f"{message.subject}: no consumer has delivered this")
+        raise MalformedMessageError(f"{message.subject}: not delivered by a consumer")
     first = 4 if len(tokens) < _LONG else 6
     count, sequence, _, nanoseconds = map(int, tokens[first : first + 4])
     stored_at = _EPOCH + timedelta(microseconds=nanoseconds // 1000)

@@ -1,4 +1,4 @@
-"""What can go wrong between us and the broker: one subclass wherever some code handles it."""
+"""Errors of the bus, with a subclass for each case that some code handles."""
 
 import attrs
 
@@ -10,32 +10,32 @@ class BusError(GpuRuntimeError):
 
 
 class BadNameError(BusError):
-    """A name that would leave its place in a subject; nothing was sent."""
+    """The name is not valid as one token of a subject; nothing was sent."""
 
 
 class MalformedMessageError(BusError):
-    """These bytes are none of our messages, or speak of another function."""
+    """The bytes are not a message of ours, or name another function."""
 
 
 class UnavailableError(BusError):
-    """No connection, or nobody there who answers: nothing was stored."""
+    """There is no connection or no responder: nothing was stored."""
 
 
 class OutcomeUnknownError(BusError):
-    """The answer was lost: the broker may have stored it."""
+    """The answer was lost: the broker may have stored the message."""
 
 
 class TooLargeError(BusError):
-    """More bytes than the broker takes in one message."""
+    """The message is larger than the broker accepts."""
 
 
 class UnfitError(BusError):
-    """A stream or consumer is there with settings that this product cannot work with."""
+    """A stream or consumer exists with settings that this product cannot work with."""
 
 
 @attrs.define(slots=False, eq=False)
 class RefusedError(BusError):
-    """JetStream answered with a failure; `code` is its own number of it."""
+    """JetStream answered with an error; `code` is its error code."""
 
     message: str
     code: int = 0
@@ -48,7 +48,7 @@ class RefusedError(BusError):
 
 
 class MissingError(RefusedError):
-    """There is no such stream, consumer or message."""
+    """The stream, consumer or message does not exist."""
 
 
 class FullError(RefusedError):
@@ -57,6 +57,6 @@ class FullError(RefusedError):
 
 @attrs.define(slots=False, eq=False)
 class WrongSequenceError(RefusedError):
-    """Another write came first; the subject's last sequence is 0 where it is empty."""
+    """Another write came first. `last_sequence` is 0 if the subject is empty."""
 
     last_sequence: int | None = None

@@ -24,11 +24,11 @@ from gpuruntime.models.encoding.codec import MalformedObjectError, decode_object
 from gpuruntime.models.encoding.json import JsonObject
 
 ANSWER_SECONDS: Final = 5.0
-# From the first try of a publish to giving it up.
+# The time limit of a publish, all its attempts included.
 PUBLISH_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.1
 MOST_IN_FLIGHT: Final = 256
-# A few seconds more than asked never hurt, and the broker takes no fractions.
+# The broker accepts whole seconds only, and rejects less than one.
 SHORTEST_TTL_SECONDS: Final = 1
 
 MESSAGE_ID: Final = "Nats-Msg-Id"
@@ -48,7 +48,7 @@ _encoder = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class Stored:
-    """`is_duplicate`: the broker knew the message id and stored nothing more."""
+    """If `is_duplicate`, the broker knew the message id and stored nothing."""
 
     stream: str
     sequence: int
@@ -64,7 +64,7 @@ class StoredMessage:
 
 @attrs.frozen(kw_only=True, slots=True)
 class _Got:
-    """As the API tells of a message; its bytes come as base64."""
+    """A message as the JetStream API returns it; its bytes are base64 there."""
 
     subject: str
     seq: int
@@ -88,7 +88,7 @@ class JetStream:
         self._meter = meter
 
     async def call(self, verb: str, body: JsonObject | None = None) -> JsonObject:
-        """One request of the JetStream API; `verb` is its subject behind the prefix."""
+        """Send one request to the JetStream API; `verb` is its subject after the prefix."""
         data = _encoder.encode(body) if body is not None else b""
         answer = await self._connection.request(
             f"{API}.{verb}", data, within_seconds=ANSWER_SECONDS
@@ -105,16 +105,19 @@ class JetStream:
         ttl_seconds: float | None = None,
         within_seconds: float = PUBLISH_SECONDS,
     ) -> Stored:
-        """Retried on lost answers and lost connections, which message id or sequence makes safe.
+        """Publish, and retry after lost answers and lost connections.
 
-        With neither of them a lost answer may mean that it is stored twice. To wait for others
-        that are under way takes of the same time.
+        A message id or an expected sequence makes the retry safe. Without either, the message may
+        be stored twice. Waiting for other publishes in flight counts against `within_seconds`.
         """
         headers = _headers(message_id, expected_sequence, ttl_seconds)
         return await self._publish(subject, data, headers, within_seconds)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
-        """From any replica of the stream: one that lags answers with what was there before."""
+        """Return the last message of the subject from any replica, or None.
+
+        A replica that lags answers with an older message.
+        """
         try:
             answer = await self._connection.request(
                 f"{API}.DIRECT.GET.{stream}.{subject}", b"", within_seconds=ANSWER_SECONDS
@@ -131,17 +134,17 @@ class JetStream:
         return StoredMessage(subject=subject, data=answer.data, sequence=int(sequence))
 
     async def latest(self, stream: str, subject: str) -> StoredMessage | None:
-        """The last one as the stream's leader has it, which no write is missing from."""
+        """Return the last message from the stream's leader, which has every acknowledged write."""
         return await self._get(stream, {"last_by_subj": subject})
 
     async def following(
         self, stream: str, subjects: str, *, after: int = 0
     ) -> StoredMessage | None:
-        """The first one behind that sequence whose subject matches."""
+        """Return the first message after that sequence whose subject matches, or None."""
         return await self._get(stream, {"seq": after + 1, "next_by_subj": subjects})
 
     async def delete(self, stream: str, sequence: int) -> None:
-        """One that is gone already is a MissingError."""
+        """Delete the message, or raise MissingError if it is already gone."""
         await self.call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
 
     async def _get(self, stream: str, asked: JsonObject) -> StoredMessage | None:
@@ -156,13 +159,13 @@ class JetStream:
         try:
             return msgspec.convert(answer.get("message"), _Got).stored
         except msgspec.ValidationError as error:
-            raise UnavailableError(f"{stream}: an answer that is none of JetStream's") from error
+            raise UnavailableError(f"{stream}: not a JetStream answer") from error
 
     async def _publish(
         self, subject: str, data: bytes, headers: Mapping[str, str], within_seconds: float
     ) -> Stored:
         may_be_stored = is_asked = False
-        problem = "too many others were under way"
+        problem = "too many publishes in flight"
         try:
             async with asyncio.timeout(within_seconds), self._in_flight:
                 while True:
@@ -187,7 +190,7 @@ class JetStream:
         answer = _answer_of(message, subject)
         stream, sequence = answer.get("stream"), answer.get("seq")
         if not isinstance(stream, str) or not isinstance(sequence, int):
-            raise OutcomeUnknownError(f"{subject}: an answer that is none of JetStream's")
+            raise OutcomeUnknownError(f"{subject}: not a JetStream answer")
         return Stored(
             stream=stream, sequence=sequence, is_duplicate=answer.get("duplicate") is True
         )
@@ -210,7 +213,7 @@ def _answer_of(message: Message, what: str) -> JsonObject:
     try:
         answer = decode_object(message.data)
     except MalformedObjectError as error:
-        raise OutcomeUnknownError(f"{what}: an answer that is none of JetStream's") from error
+        raise OutcomeUnknownError(f"{what}: not a JetStream answer") from error
     failure = answer.get("error")
     if isinstance(failure, dict):
         raise _failure(what, failure)

@@ -1,6 +1,6 @@
-"""What travels over the bus, field by field. A reader skips what it does not know.
+"""The messages of the bus, field by field. A reader ignores unknown fields.
 
-Times are aware. A payload or a body stays the JSON bytes that it came as.
+Times have a time zone. A payload or a body keeps the JSON bytes in which it arrived.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ VERSION: Final = "v1"
 NULL: Final = msgspec.Raw(b"null")
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-# Said of an invocation that nobody ever took.
+# The error of an invocation that no worker ever started.
 NEVER_TAKEN: Final = (
     "no worker took it before its deadline: status.serverless of its function says what is missing"
 )
@@ -29,7 +29,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class WorkerState(StrEnum):
-    """`starting` while the framework does not say that it can take calls."""
+    """A worker is `starting` until its framework reports that it can take calls."""
 
     STARTING = "starting"
     READY = "ready"
@@ -46,8 +46,8 @@ class ControlCommand(StrEnum):
 class Invocation:
     """`revision` is the sequence of the `queued` record that this message was published for.
 
-    `declarer` is the uid of the unit that declared the function then, and `tenant` that unit's;
-    an older version says neither.
+    `declarer` is the uid of the unit that declared the function then, and `tenant` is the tenant
+    of that unit. Messages of an older version have neither.
     """
 
     version: str = VERSION
@@ -69,12 +69,12 @@ class Invocation:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Record:
-    """The truth about an invocation, in one message of the state stream.
+    """The authoritative state of an invocation, kept in one message of the state stream.
 
-    `series` counts the redrives, `attempt` the starts within a series, and `forgiven` those of
-    them that do not count when attempts run out. `sequence` is the message that the running
-    attempt holds; `token` tells a writer its own write from all others. A body in `bodyParts`
-    chunks is null here.
+    `series` counts the redrives, and `attempt` the starts within a series. `forgiven` counts the
+    starts that do not use up the attempt limit. `sequence` is the message that the running attempt
+    holds. By `token` a writer recognises its own write. If `bodyParts` is not 0, the body is in
+    that many chunks and is null here.
     """
 
     version: str = VERSION
@@ -105,7 +105,7 @@ class Record:
 
 
 def expired(record: Record, now: datetime, *, error: str = "") -> Record:
-    """What ends an invocation whose deadline has passed, whoever notices it."""
+    """Return the record of an invocation whose deadline has passed; all who expire it use this."""
     why = "the deadline has passed" if record.attempt else NEVER_TAKEN
     return attrs.evolve(
         record,
@@ -118,7 +118,7 @@ def expired(record: Record, now: datetime, *, error: str = "") -> Record:
 
 @attrs.frozen(kw_only=True, slots=True)
 class DeadLetter:
-    """`invocation` is the message as it came; base64 in `unreadable` where it was no JSON."""
+    """`invocation` is the original message; if it is not JSON, its bytes are in `unreadable`."""
 
     version: str = VERSION
     deadLetterID: str
@@ -135,10 +135,10 @@ class DeadLetter:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Heartbeat:
-    """A worker tells how it stands, every few seconds and at each change of its state.
+    """A worker reports its state every few seconds and at each change.
 
-    `uid` is that of its unit, since a name is used again; empty where the worker was not told.
-    `foreign` is how many invocations of another declarer of its function it has met.
+    `uid` is the uid of its unit, because names are reused; it is empty if the worker does not know
+    it. `foreign` is how many invocations of other declarers of its function the worker has met.
     """
 
     version: str = VERSION
@@ -154,7 +154,7 @@ class Heartbeat:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Control:
-    """`uid` is that of the one unit whose worker is meant; empty where any of its name may be."""
+    """`uid` selects the unit whose worker must obey; if empty, any unit of that name obeys."""
 
     version: str = VERSION
     order: ControlCommand
@@ -174,7 +174,10 @@ def read(data: bytes, kind: type[T]) -> T:
 
 
 def read_invocation(data: bytes, *, function: str) -> Invocation:
-    """One that can be run here: of this version, this function, and with a sane id."""
+    """Return the invocation, or raise MalformedMessageError if it cannot run here.
+
+    Its version, its function and the form of its id must match.
+    """
     invocation = read(data, Invocation)
     if invocation.version != VERSION:
         raise MalformedMessageError(f"invocation of version {invocation.version[:20]!r}")

@@ -1,6 +1,6 @@
-"""Every stream, consumer and subject of ours, as pure functions of names that were checked.
+"""Pure functions that build every stream, consumer and subject of ours from validated names.
 
-A name is one token of a subject: no dot, star, blank or control character ever gets into one.
+A name is one token of a subject: it never contains a dot, star, blank or control character.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ RESULTS: Final = "results"
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _FUNCTION = re.compile(r"[a-z0-9_-]{1,63}")
 _INVOCATION = re.compile(r"[A-Za-z0-9_-]{1,128}")
-# 96 bits of a SHA-256: no two dead letters meet by chance.
+# 24 hex digits are 96 bits of a SHA-256, so two dead letters do not collide by chance.
 _DIGEST: Final = 24
 
 
@@ -31,17 +31,20 @@ def is_invocation_id(text: str) -> bool:
 
 
 def is_prefix(text: str) -> bool:
-    """Also the beginning of the streams' names: two installations on one broker differ in it."""
+    """Return whether the text is valid as the prefix of subjects and stream names.
+
+    Two installations on one broker differ in it.
+    """
     return _PREFIX.fullmatch(text) is not None
 
 
 def dead_letter_id(function: str, invocation: str, series: int) -> str:
-    """The same for every try to write it, so that an end is written down once."""
+    """Return the same id for every attempt to write it, so that each end is written once."""
     return f"dl-{_digest(f'{function}:{invocation}:{series}')}"
 
 
 def unreadable_letter_id(function: str, sequence: int) -> str:
-    """For a message that does not say which invocation it is."""
+    """Return the id for a message that does not name its invocation."""
     return f"dl-{_digest(f'{function}#{sequence}')}"
 
 
@@ -78,7 +81,7 @@ class Names:
         return f"{self.prefix}.state.{_function(function)}.{_invocation(invocation)}"
 
     def changed(self, function: str, invocation: str) -> str:
-        """Where every new record of the invocation is told as well."""
+        """Return the subject to which the broker republishes each new record."""
         return f"{self.prefix}.changed.{_function(function)}.{_invocation(invocation)}"
 
     def dead_letter(self, function: str, letter: str) -> str:
@@ -107,47 +110,47 @@ class Names:
 
     @property
     def lost_consumers(self) -> str:
-        """Where the broker tells of each consumer of invocations that was deleted."""
+        """Return the subject of the broker's advisories about deleted invocation consumers."""
         return f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.{self.invocations}.*"
 
     def next_invocation(self, function: str) -> str:
-        """Where a worker asks for messages of the function's consumer, which has its name."""
+        """Return the pull subject of the function's consumer, which has the function's name."""
         return f"{API}.CONSUMER.MSG.NEXT.{self.invocations}.{_function(function)}"
 
     @property
     def next_record(self) -> str:
-        """Where one asks for messages of the consumer of all records."""
+        """Return the pull subject of the consumer of all records."""
         return f"{API}.CONSUMER.MSG.NEXT.{self.states}.{RESULTS}"
 
     def inbox(self, function: str) -> str:
-        """The beginning of all inboxes of a function's workers."""
+        """Return the common prefix of all inboxes of a function's workers."""
         return f"_INBOX.{self.prefix}.{_function(function)}"
 
     def record_of(self, subject: str) -> tuple[str, str]:
-        """Function and invocation of a subject that `state` or `changed` made."""
+        """Return function and invocation of a subject that `state` or `changed` made."""
         tokens = subject.split(".")
         if len(tokens) != 4 or tokens[0] != self.prefix or tokens[1] not in ("state", "changed"):
-            raise BadNameError(f"subject {subject!r} is none of a record")
+            raise BadNameError(f"subject {subject!r} is not a record's")
         return _function(tokens[2]), _invocation(tokens[3])
 
     def beat_of(self, subject: str) -> tuple[str, str]:
-        """Function and worker of a subject that `beat` made."""
+        """Return function and worker of a subject that `beat` made."""
         tokens = subject.split(".")
         if len(tokens) != 4 or tokens[:2] != [self.prefix, "beat"]:
-            raise BadNameError(f"subject {subject!r} is none of a worker's beats")
+            raise BadNameError(f"subject {subject!r} is not a heartbeat's")
         return _function(tokens[2]), _worker(tokens[3])
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Rights:
-    """What a NATS user may do: subjects as they stand in the broker's configuration."""
+    """The permissions of a NATS user, as subjects of the broker's configuration."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
 
 
 def worker_rights(names: Names, function: str) -> Rights:
-    """Enough for the workers of one function, and nothing of any other's messages."""
+    """Return what the workers of one function need; no other function's messages are included."""
     own = _function(function)
     prefix = names.prefix
     return Rights(

@@ -1,7 +1,7 @@
-"""Makes streams and consumers that are not there, and leaves alone those that are.
+"""Create missing streams and consumers, and leave existing ones alone.
 
-Only their owners call this: workers configure nothing. What an operator has changed stays, unless
-the protocol cannot work with it; then the role says so instead of running into losses.
+Only their owners call this; workers configure nothing. An operator's changes stay, unless the
+protocol cannot work with them. Then the role reports it instead of losing messages.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from gpuruntime.models.encoding.json import JsonObject, JsonValue
 
 log = structlog.get_logger()
 
-# Somebody made it first, or made it otherwise.
+# Error codes of a stream or consumer that exists already, perhaps with other settings.
 _STREAM_EXISTS: Final = 10058
 _CONSUMER_EXISTS: Final = 10148
 
@@ -32,7 +32,7 @@ async def declare_stream(jetstream: JetStream, declaration: Declaration) -> None
                 raise
             found = await jetstream.call(f"STREAM.INFO.{name}")
         else:
-            log.info("stream made", stream=name)
+            log.info("stream created", stream=name)
             return
     _compare(f"stream {name}", declaration, found)
 
@@ -40,7 +40,7 @@ async def declare_stream(jetstream: JetStream, declaration: Declaration) -> None
 async def declare_consumer(
     jetstream: JetStream, stream: str, declaration: Declaration
 ) -> JsonObject:
-    """The settings that stand. One request, also for one that is there as it was made."""
+    """Return the settings in force, with one request if the consumer is missing or as declared."""
     name = declaration.name
     try:
         await _write_consumer(jetstream, stream, declaration.config, "create")
@@ -55,7 +55,7 @@ async def declare_consumer(
 async def change_consumer(
     jetstream: JetStream, stream: str, found: JsonObject, **settings: JsonValue
 ) -> None:
-    """Of the settings that stand all others stay."""
+    """Change these settings of the consumer and keep all others."""
     await _write_consumer(jetstream, stream, {**found, **settings}, "update")
 
 
@@ -77,5 +77,5 @@ def _compare(what: str, declaration: Declaration, found: JsonObject) -> JsonObje
         wanted = ", ".join(f"{key}: {declaration.config[key]}" for key in unfit)
         raise UnfitError(f"{what} cannot be used as it is: set {wanted}")
     if differing:
-        log.info("settings of the operator kept", what=what, keys=sorted(differing))
+        log.info("operator's settings kept", what=what, keys=sorted(differing))
     return standing

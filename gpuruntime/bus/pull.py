@@ -1,10 +1,10 @@
-"""Asks one consumer for as many messages as are wanted now, and notices when it stops answering.
+"""Pull requests to one consumer for as many messages as are wanted now.
 
-Contract: never more is asked for than is wanted; when less is wanted than was asked for, all of it
-is taken back, and what was on its way meanwhile is still received. Few requests are under way,
-however many are wanted, each with an inbox of its own. Inboxes are used until the broker refuses
-one, falls silent in one for two heartbeats or goes away; then there are new ones. A broker that
-has too many requests drops one without a word, so that its inbox stays silent.
+Contract: it never requests more than is wanted. If less is wanted than was requested, it takes
+back all requests, and still receives what was in transit. Few requests are open at a time, each
+with its own inbox. New inboxes replace the old ones if the broker refuses a request, stays silent
+for two heartbeats, or disconnects. A broker with too many requests drops one silently, and only
+the missing heartbeats show it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from gpuruntime.meter import Meter, NullMeter
 log = structlog.get_logger()
 
 _encoder = msgspec.json.Encoder()
-# While one request waits for the last of its messages, the other asks for all that is wanted.
+# While one request waits for its last messages, the other requests all that is wanted.
 INBOXES: Final = 2
 _HEARTBEAT: Final = 100
 _NO_MESSAGES: Final = 404
@@ -37,7 +37,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 @attrs.frozen(kw_only=True, slots=True)
 class PullOptions:
-    """`heartbeat_seconds` is at most half of `expires_seconds`: the broker wants it so."""
+    """`heartbeat_seconds` is at most half of `expires_seconds`; the broker requires it."""
 
     expires_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
@@ -46,7 +46,7 @@ class PullOptions:
 
 @attrs.define(eq=False)
 class _Inbox:
-    """With one request under way at a time, or none: `asked` is what it may still bring."""
+    """An inbox with at most one open request; `asked` is how many messages it may still bring."""
 
     subject: str
     asked: int = 0
@@ -54,7 +54,7 @@ class _Inbox:
 
 
 class Pull:
-    """`receive` runs between two awaits and takes one off what `wanted` answers."""
+    """`receive` must not block and must lower what `wanted` returns by one."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Pull:
         self._refusal = ""
 
     def wake(self) -> None:
-        """What is wanted may have changed."""
+        """Look at `wanted` again, because its value may have changed."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class Pull:
             finally:
                 session.forget(self.wake)
             if self.problem:
-                log.warning("asking anew", subject=self._subject, reason=self.problem)
+                log.warning("pull restarted", subject=self._subject, reason=self.problem)
                 self._meter.count("bus_pulls_lost_total")
                 await asyncio.sleep(self._options.pause_seconds * self._rng.uniform(0.5, 1.0))
 
@@ -109,7 +109,7 @@ class Pull:
         return sum(inbox.asked for inbox in self._inboxes)
 
     async def _pull_from(self, session: Session) -> None:
-        """Until these inboxes are of no more use; raises what made them so."""
+        """Pull until less is wanted than was requested; raise BusError when the inboxes fail."""
         self._inboxes = tuple(_Inbox(session.new_inbox()) for _ in range(INBOXES))
         self._refusal = ""
         async with AsyncExitStack() as stack:
@@ -126,7 +126,7 @@ class Pull:
                     raise UnavailableError(self._refusal)
 
     async def _ask(self, session: Session, batch: int) -> None:
-        """Where none is free, the next message or end makes one so."""
+        """Send a request if an inbox is free; otherwise the next message or end frees one."""
         free = next((inbox for inbox in self._inboxes if not inbox.asked), None)
         if free is None or not batch:
             return

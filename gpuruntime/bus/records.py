@@ -1,7 +1,7 @@
-"""The records of invocations: read one, and replace one only if nobody else did meanwhile.
+"""The records of invocations: read one, or replace it unless another write came first.
 
-Each write carries a token of its own. A refusal, or an answer that was lost, is told from success
-by reading the record: what holds the token is what was written here.
+Each write carries its own token. After a refusal or a lost answer the record is read: if it holds
+the token, the write has succeeded.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from gpuruntime.bus.messages import Record
 from gpuruntime.bus.names import Names
 
 TOKEN_BYTES: Final = 8
-# How often, and how far apart, a replica that lags is asked again.
+# How often, and at what interval, a replica that lags is read again.
 READS: Final = 5
 READ_PAUSE_SECONDS: Final = 0.05
-# Nobody answers, or a replica that cannot say.
+# There is no responder, or the replica cannot answer.
 _UNREAD: Final = (UnavailableError, RefusedError)
 
 
@@ -38,7 +38,7 @@ class StoredRecord:
 
 
 class ConflictError(BusError):
-    """Another write came first; `current` is what it left, None where that is nothing."""
+    """Another write came first; `current` is the record now, or None if there is none."""
 
     def __init__(self, message: str, current: StoredRecord | None) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class Records:
         return _stored(await self._jetstream.last(self._names.states, subject), self._names)
 
     async def read_latest(self, function: str, invocation: str) -> StoredRecord | None:
-        """What `read` may not show yet where a replica lags; asked of the leader alone."""
+        """Return the record from the stream's leader; `read` may return an older one."""
         subject = self._names.state(function, invocation)
         return _stored(await self._jetstream.latest(self._names.states, subject), self._names)
 
@@ -68,9 +68,10 @@ class Records:
         ttl_seconds: float | None = None,
         within_seconds: float = PUBLISH_SECONDS,
     ) -> StoredRecord:
-        """Over the revision `expected`, where 0 is none; raises ConflictError with what is there.
+        """Replace the revision `expected`, or create the record if `expected` is 0.
 
-        After an OutcomeUnknownError it may be there, or come to be there.
+        Raise ConflictError with the current record if another write came first. After an
+        OutcomeUnknownError the write may have been stored, or may still be.
         """
         own = attrs.evolve(record, token=self._rng.randbytes(TOKEN_BYTES).hex())
         subject = self._names.state(own.serverlessRequestID, own.invocationID)
@@ -92,7 +93,7 @@ class Records:
         await self._jetstream.delete(self._names.states, stored.revision)
 
     async def _find(self, own: Record, unknown: OutcomeUnknownError) -> StoredRecord:
-        """What cannot be read either stays unknown."""
+        """Return our own write, or raise the error again if it cannot be read or is not there."""
         try:
             current = await self.read(own.serverlessRequestID, own.invocationID)
         except _UNREAD:
@@ -102,22 +103,24 @@ class Records:
         return current
 
     async def _settle(self, own: Record, subject: str, last: int | None) -> StoredRecord:
-        """The refusal may be the answer to a repetition of what was stored already.
+        """Decide a refusal: it may answer the repetition of a write that was already stored.
 
-        As long as nobody can read what stands there, that is unknown.
+        While the current record cannot be read, the outcome is unknown.
         """
         if last == 0:
             raise ConflictError(f"{subject}: is gone", None)
         try:
             current = await self._read_since(own, last or 0)
         except _UNREAD as error:
-            raise OutcomeUnknownError(f"{subject}: who wrote it is not known: {error}") from error
+            raise OutcomeUnknownError(
+                f"{subject}: cannot tell which write is stored: {error}"
+            ) from error
         if current is not None and current.record.token == own.token:
             return current
         raise ConflictError(f"{subject}: another write came first", current)
 
     async def _read_since(self, own: Record, last: int) -> StoredRecord | None:
-        """What a replica shows that has come as far as the refusal."""
+        """Return the record from a replica that has reached the revision of the refusal."""
         for _ in range(READS):
             current = await self.read(own.serverlessRequestID, own.invocationID)
             if current is not None and current.revision >= last:
@@ -131,10 +134,13 @@ class Records:
 
 
 def record_of(subject: str, data: bytes, names: Names) -> Record:
-    """Whoever may write under one subject may not speak of another's invocation there."""
+    """Return the record, or raise MalformedMessageError if it names another invocation.
+
+    A writer is permitted by subject, so a record must match the subject it is under.
+    """
     record = messages.read(data, Record)
     if (record.serverlessRequestID, record.invocationID) != names.record_of(subject):
-        raise MalformedMessageError(f"{subject}: a record that speaks of another invocation")
+        raise MalformedMessageError(f"{subject}: the record names another invocation")
     return record
 
 

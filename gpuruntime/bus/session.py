@@ -1,7 +1,7 @@
-"""One connection to the broker from its start to its end; it never reconnects.
+"""A single connection to the broker, from open to close; it never reconnects.
 
-Contract: a request that is under way when the connection ends fails at that moment, and nothing
-is kept back to be sent on a later connection.
+Contract: a request in flight fails at the moment the connection ends. Nothing is kept for a later
+connection.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 @attrs.frozen(slots=True)
 class Message:
-    """`status` is 0 but for what the broker itself says instead of a message."""
+    """A received message. `status` is not 0 if the broker itself answers instead."""
 
     subject: str
     data: bytes
@@ -42,7 +42,7 @@ class Message:
 Receive = Callable[[Message], None]
 NO_RESPONDERS: Final = 503
 CLOSE_SECONDS: Final = 1.0
-# The first that keeps a message no longer than each says, and counts such ends on its own.
+# The first release with a TTL per message that also accounts for expired messages itself.
 OLDEST_SERVER: Final = (2, 12)
 _STATUS: Final = "Status"
 _DESCRIPTION: Final = "Description"
@@ -51,7 +51,7 @@ _DESCRIPTION: Final = "Description"
 async def open_session(
     options: ConnectionOptions, *, client: Callable[[], "Reader"] | None = None
 ) -> "Session":
-    """Raises UnavailableError, whatever the reason. A given client is one of its own kind."""
+    """Open a session, or raise UnavailableError for any reason. Tests supply the client."""
     secrets = credentials(options)
     session = Session(client() if client else Reader(), options)
     try:
@@ -72,20 +72,23 @@ async def open_session(
 
 
 class Reader(Client):
-    """The library's client, whose reading can end while it goes on calling itself connected."""
+    """The library's client, extended to report when its read loop ends.
+
+    The library may still call itself connected then.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.at_end: Callable[[], None] = lambda: None
 
     async def _process_pong(self) -> None:
-        """One that answers a flush which has given up meanwhile ends the reading otherwise."""
+        """Ignore a PONG whose flush has timed out. Otherwise nats-py ends its read loop."""
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
     async def _read_loop(self) -> None:
-        """However the reading ends, the connection ends with it, before it is closed."""
+        """End the connection whenever the read loop ends, and do so before it is closed."""
         try:
             await super()._read_loop()
         finally:
@@ -93,7 +96,7 @@ class Reader(Client):
         await self._process_op_err(nats.errors.UnexpectedEOF())
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
-        """One that breaks off at what cannot be sent any more goes on without it."""
+        """Close even if pending data cannot be sent any more."""
         try:
             await super()._close(status, do_cbs)
         except OSError:
@@ -106,11 +109,11 @@ class Subscription:
         self._inner = inner
 
     async def close(self) -> None:
-        """What the broker has sent by now is still received before this returns."""
-        # With its connection it is gone anyway, and a broker that is silent sends nothing.
+        """Unsubscribe, after receiving everything that the broker has sent so far."""
+        # An ended connection has ended its subscriptions; a silent broker sends nothing more.
         with kept_cancellation(), suppress(TimeoutError, OSError, nats.errors.Error):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._inner.drain()  # type: ignore[no-untyped-call]  # the library's own
+                await self._inner.drain()  # type: ignore[no-untyped-call]  # the library is untyped
 
 
 class Session:
@@ -127,7 +130,7 @@ class Session:
 
     @property
     def where(self) -> str:
-        """Without the user and password that an address may hold."""
+        """Return the address without user and password."""
         return without_login(self._options.url)
 
     async def start(self, secrets: Mapping[str, Any]) -> None:
@@ -140,7 +143,7 @@ class Session:
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=int(options.connect_seconds) or 1,
-            ping_interval=options.ping_seconds,  # type: ignore[arg-type]  # it only sleeps so long
+            ping_interval=options.ping_seconds,  # type: ignore[arg-type]  # passed to sleep
             max_outstanding_pings=2,
             inbox_prefix=options.inbox_prefix,
             **secrets,
@@ -155,7 +158,10 @@ class Session:
         await self.subscribe(f"{self._inbox}.*", self._on_answer)
 
     async def close(self) -> None:
-        """Not for ever: a transport whose TLS failed never tells that it is closed."""
+        """Close within a time limit.
+
+        A transport whose TLS failed never reports that it is closed.
+        """
         with kept_cancellation(), suppress(TimeoutError, OSError, nats.errors.Error):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._client.close()
@@ -177,7 +183,7 @@ class Session:
         reply: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Hands it to the socket, which promises nothing yet."""
+        """Hand the message to the socket. This does not mean that the broker has received it."""
         try:
             with kept_cancellation():
                 await self._client.publish(
@@ -188,7 +194,7 @@ class Session:
                 f"{subject}: {len(data)} bytes are more than the broker's max_payload"
             ) from error
         except nats.errors.BadSubjectError as error:
-            raise BadNameError(f"{subject[:200]!r} is no subject") from error
+            raise BadNameError(f"{subject[:200]!r} is not a valid subject") from error
         except (nats.errors.Error, OSError) as error:
             raise UnavailableError(f"{self.where}: {_reason(error)}") from error
 
@@ -218,11 +224,11 @@ class Session:
             del self._waiting[token]
             answer.cancel()
         if message.status == NO_RESPONDERS:
-            raise UnavailableError(f"{subject}: nobody there answers")
+            raise UnavailableError(f"{subject}: no responder")
         return message
 
     async def subscribe(self, subject: str, receive: Receive) -> Subscription:
-        """`receive` runs between two awaits; messages come to it in order."""
+        """Call `receive` for each message, in order; it must not block."""
 
         async def relay(message: Msg) -> None:
             receive(_message_of(message))
@@ -239,13 +245,13 @@ class Session:
             waiting.set_result(message)
 
     async def _on_error(self, error: Exception) -> None:
-        """While it connects, the last one is the reason that is told."""
+        """Keep the error: while connecting, the last one is the reported reason."""
         self.last_error = _reason(error)
         if self._inbox:
-            log.warning("broker says", where=self.where, error=self.last_error)
+            log.warning("broker error", where=self.where, error=self.last_error)
 
     def _end(self) -> None:
-        """Once or more often: the first tells everybody."""
+        """Fail all pending requests and run the callbacks. This may be called more than once."""
         self.ended.set()
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -277,10 +283,10 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def kept_cancellation() -> Iterator[None]:
-    """What is cancelled in the block ends as cancelled, whatever the block makes of it.
+    """Raise CancelledError at the end of the block if the task was cancelled within it.
 
-    The library waits by `asyncio.wait_for`, which before Python 3.12 answers as if nothing had
-    happened when what it waits for is there in the moment of the cancellation.
+    Before Python 3.12, `asyncio.wait_for` may lose a cancellation. It returns normally if its
+    result arrives at the same moment.
     """
     task = asyncio.current_task()
     assert task is not None

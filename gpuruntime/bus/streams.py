@@ -1,4 +1,4 @@
-"""Our streams and consumers: what they must be, and what their operator may choose."""
+"""Our streams and consumers: their required settings, and those the operator may choose."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,23 +10,23 @@ from gpuruntime.models.encoding.json import JsonObject, JsonValue
 
 _SECOND: Final = 1_000_000_000
 _MEBIBYTE: Final = 1024 * 1024
-# Requests beyond it are dropped without a word, and no consumer changes it later: far more than
-# two of each of a thousand workers, and of the connections that they lost lately.
+# The broker silently drops requests beyond this number, and it cannot be changed later. It is far
+# more than two requests of a thousand workers, including those of lost connections.
 MOST_WAITING: Final = 65_536
-# On consumers that were made without a bound, or had theirs lifted.
+# Marks consumers that were created without a bound, or whose bound was removed.
 UNBOUNDED: Final = "runtime.lokiwager.io/unbounded"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamOptions:
-    """What a stream gets when it is made; afterwards its operator's choice stands."""
+    """The settings of a new stream; later changes by its operator stay."""
 
     replicas: int = 1
     most_queued: int = 1_000_000
     most_queued_per_function: int = 100_000
-    # The broker sets so much of its disk aside at once.
+    # The broker reserves this disk space when the stream is created.
     most_queued_bytes: int = 1024 * _MEBIBYTE
-    # The broker's own limit ends at 1,000 functions.
+    # Without this the broker allows 1,000 consumers a stream.
     most_functions: int = 100_000
     body_retention_seconds: float = 25 * 3600.0
     dead_letter_retention_seconds: float = 14 * 86_400.0
@@ -34,7 +34,7 @@ class StreamOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Declaration:
-    """`required` is what the protocol rests on; the rest of `config` is only a beginning."""
+    """The protocol depends on the keys in `required`; the rest of `config` is a default."""
 
     config: JsonObject
     required: frozenset[str]
@@ -106,9 +106,10 @@ def declarations(
 
 
 def consumer_declaration(names: Names, function: str, *, ack_wait_seconds: float) -> Declaration:
-    """What waits for its next attempt counts as in hand as well, and must keep nobody waiting.
+    """Return the consumer of one function, without a bound on unacknowledged messages.
 
-    Workers ask for no more than they have free slots, and need no bound besides.
+    Messages that wait for their next attempt are unacknowledged, too, and must not block others.
+    Workers request only as many messages as they have free slots.
     """
     return Declaration(
         config={
@@ -129,7 +130,7 @@ def consumer_declaration(names: Names, function: str, *, ack_wait_seconds: float
 def former_consumer_declaration(
     names: Names, function: str, *, most_in_hand: int, ack_wait_seconds: float
 ) -> Declaration:
-    """As it was made for so many slots of all workers together, when there was a bound."""
+    """Return the consumer as earlier releases created it, bounded by the slots of all workers."""
     now = consumer_declaration(names, function, ack_wait_seconds=ack_wait_seconds)
     config = {**now.config, "max_ack_pending": 2 * most_in_hand, "max_waiting": 512}
     del config["metadata"]
@@ -137,21 +138,27 @@ def former_consumer_declaration(
 
 
 def is_former(former: Declaration, found: JsonObject) -> bool:
-    """Whether it is as it was made, in everything: any difference may be its operator's choice."""
+    """Return whether the consumer still has all settings of its creation.
+
+    Any difference may be the operator's choice.
+    """
     metadata = found.get("metadata")
     is_marked = isinstance(metadata, dict) and UNBOUNDED in metadata
     return not is_marked and not differences(former, found)
 
 
 def unbounded(found: JsonObject) -> JsonObject:
-    """The settings that lift the bound for good: whoever sets one later is its operator."""
+    """Return the settings that remove the bound. A bound that is set later is the operator's."""
     metadata = found.get("metadata")
     before = metadata if isinstance(metadata, dict) else {}
     return {"max_ack_pending": -1, "metadata": {**before, UNBOUNDED: "true"}}
 
 
 def results_declaration(names: Names, *, ack_wait_seconds: float) -> Declaration:
-    """What is given back until its deadline counts as in hand: there is no most of that."""
+    """Return the consumer of all records, without a bound on unacknowledged messages.
+
+    Records are given back until their deadline, and there may be any number of them.
+    """
     return Declaration(
         config={
             "name": RESULTS,
@@ -167,12 +174,12 @@ def results_declaration(names: Names, *, ack_wait_seconds: float) -> Declaration
     )
 
 
-# The broker leaves out of its answers what has these values.
+# The broker omits keys with these values from its answers.
 _ABSENT: Final[tuple[JsonValue, ...]] = (None, False, 0, "", [], {})
 
 
 def differences(declaration: Declaration, found: JsonObject) -> tuple[str, ...]:
-    """The keys in which what is there is not what would be made now."""
+    """Return the keys whose value differs from the declaration."""
     return tuple(
         key for key, value in declaration.config.items() if not _is_as(value, found.get(key), key)
     )
@@ -180,6 +187,6 @@ def differences(declaration: Declaration, found: JsonObject) -> tuple[str, ...]:
 
 def _is_as(wanted: JsonValue, found: JsonValue, key: str) -> bool:
     if key == "metadata" and isinstance(wanted, dict) and isinstance(found, dict):
-        # The broker adds its own.
+        # The broker adds metadata of its own.
         return wanted.items() <= found.items()
     return found == wanted or (wanted in _ABSENT and found in _ABSENT)

@@ -1,7 +1,7 @@
-"""Users of a NATS account, made as they are needed: a key of their own, and a signed word on it.
+"""Users of a NATS account, created on demand: each gets its own key and a signed JWT.
 
-Contract: a broker in operator mode lets in whoever shows such credentials, without having heard of
-them before, to do what their rights say and nothing else, until they expire.
+Contract: a broker in operator mode accepts these credentials without knowing the user before. They
+permit exactly the given rights until they expire.
 """
 
 import base64
@@ -25,7 +25,7 @@ _encoder = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class SigningOptions:
-    """`account` is the account's public key, needed where the seed is another key that signs."""
+    """`account` is the account's public key. It is required if the seed is a signing key."""
 
     seed_file: str
     account: str = ""
@@ -34,14 +34,14 @@ class SigningOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class UserCredentials:
-    """`text` is a credentials file, as clients take it."""
+    """`text` is a credentials file in the format of NATS clients."""
 
     text: str = attrs.field(repr=False)
     expires_at: datetime
 
 
 class Mint:
-    """Reads the seed for each user anew, so that another key needs no restart."""
+    """Creates user credentials. It reads the seed for each user, so a new key needs no restart."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Mint:
         return self._options.lifetime_seconds
 
     def purpose(self, function: str) -> str:
-        """Changes whenever credentials of before no longer say what new ones would.
+        """Return a value that changes whenever new credentials would say something else.
 
-        Raises UnavailableError where the seed is no good.
+        Raise UnavailableError if the seed is invalid.
         """
         signer = _key(secret_in(self._options.seed_file), self._options.seed_file)
         rights = worker_rights(self._names, function)
@@ -71,7 +71,7 @@ class Mint:
         return hashlib.sha256(_encoder.encode(said)).hexdigest()[:32]
 
     def worker(self, function: str, name: str) -> UserCredentials:
-        """For a worker of that name. Raises UnavailableError where the seed is no good."""
+        """Return credentials for the worker of that name, or raise UnavailableError."""
         import nkeys  # noqa: PLC0415 - its cryptography takes memory that few have a use for
 
         signer = _key(secret_in(self._options.seed_file), self._options.seed_file)
@@ -102,16 +102,16 @@ class Mint:
 
 
 def _key(seed: str, path: str) -> Any:
-    """The library has no types."""
+    """Return the key of an account seed. The library has no types."""
     import nkeys  # noqa: PLC0415 - as above
 
     try:
         key = nkeys.from_seed(seed.encode())
         prefix, _ = nkeys.decode_seed(seed.encode())
     except (nkeys.NkeysError, ValueError) as error:
-        raise UnavailableError(f"{path}: the nkey seed is no good: {error!r}") from error
+        raise UnavailableError(f"{path}: invalid nkey seed: {error!r}") from error
     if prefix != nkeys.PREFIX_BYTE_ACCOUNT:
-        raise UnavailableError(f"{path}: is no seed of an account: it begins with SA")
+        raise UnavailableError(f"{path}: not an account seed: an account seed begins with SA")
     return key
 
 

@@ -186,7 +186,7 @@ def _told(answer: JsonObject, kind: type[T]) -> T:
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        raise OutcomeUnknownError(f"an answer that is none of JetStream's: {error}") from error
+        raise OutcomeUnknownError(f"not a JetStream answer: {error}") from error
 
 
 class Tell(Protocol):

@@ -60,7 +60,7 @@ async def test_where_there_is_nothing_nothing_comes(declared: Bus) -> None:
 
 
 async def test_a_batch_that_nobody_answers_is_unavailable(declared: Bus) -> None:
-    with pytest.raises(UnavailableError, match="nobody there answers"):
+    with pytest.raises(UnavailableError, match="no responder"):
         await read_batch(declared.connection, "NO", "a", after=0, most=1, most_bytes=1)
 
 

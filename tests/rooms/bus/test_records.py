@@ -101,7 +101,7 @@ class Repeating(JetStream):
 class Unreadable(Repeating):
     """And nobody answers what is asked after it."""
 
-    problem: BusError = UnavailableError("nobody there answers")
+    problem: BusError = UnavailableError("no responder")
 
     async def last(self, *_: str) -> StoredMessage | None:
         raise self.problem
@@ -116,7 +116,7 @@ async def test_a_repeated_write_that_landed_the_first_time_is_no_conflict(declar
 
 
 @pytest.mark.parametrize(
-    "problem", [UnavailableError("nobody there answers"), RefusedError("503 not now", 503)]
+    "problem", [UnavailableError("no responder"), RefusedError("503 not now", 503)]
 )
 async def test_a_refusal_that_cannot_be_looked_into_may_be_of_a_write_that_stands(
     declared: Bus, problem: BusError

@@ -86,9 +86,9 @@ def test_credentials_are_for_one_purpose(tmp_path: Path) -> None:
     ("seed", "fault"),
     [
         (" ", "is empty"),
-        ("SAX", "no good"),
-        ("ü", "no good"),
-        (Identity("user").seed, "is no seed of an account: it begins with SA"),
+        ("SAX", "invalid"),
+        ("ü", "invalid"),
+        (Identity("user").seed, "not an account seed: an account seed begins with SA"),
     ],
     ids=["blank", "short", "foreign", "a user's"],
 )
