@@ -1,4 +1,4 @@
-"""What every test shares: fixed seeds, and no task left behind."""
+"""Settings that all tests share: fixed seeds, and a check for tasks that outlive their test."""
 
 import asyncio
 import inspect
@@ -20,7 +20,10 @@ hypothesis.settings.load_profile("fixed")
 
 
 def pytest_configure() -> None:
-    """Without this, plugins that look for a loop outside of any make one and never close it."""
+    """Unset the main thread's event loop.
+
+    Otherwise plugins that ask for a loop outside of any create one and never close it.
+    """
     asyncio.set_event_loop(None)
 
 
@@ -34,7 +37,7 @@ def rng() -> random.Random:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First in, last out: every other fixture has ended by then what it started."""
+    """Request `no_task_left_behind` first in every async test, so that it is torn down last."""
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.fixturenames.insert(0, no_task_left_behind.__name__)
@@ -42,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture
 async def no_task_left_behind() -> AsyncIterator[None]:
-    """Whoever starts a task ends it: one that outlives its test would hide a leak in a role."""
+    """Fail an async test that leaves a task behind: it would hide a leak in a role."""
     before = asyncio.all_tasks()
     yield
     await asyncio.sleep(0)

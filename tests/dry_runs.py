@@ -1,4 +1,4 @@
-"""Whether a server takes our objects, and as what it would keep them, asked in dry runs."""
+"""Dry runs that show whether a server accepts our objects, and in which form it stores them."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -37,13 +37,13 @@ from gpuruntime.reconcilers.storage.children import (
 from gpuruntime.reconcilers.unit.children import deployment_of, policy_of, service_of
 from gpuruntime.reconcilers.unit.pod_template import Placement
 
-# Posts a body to a path as a dry run; a refusal raises.
+# Posts a body to a path as a dry run and raises if the server rejects it.
 Ask: TypeAlias = Callable[[str, JsonObject], dict[str, Any]]
 Kept: TypeAlias = tuple[Resource[Any], Child]
 
 
 def as_stored(ask: Ask, held: GPUUnit | GPUStorage) -> GPUUnit | GPUStorage:
-    """The object as a reader finds it after the server took it."""
+    """Return the object as a reader receives it after the server has stored it."""
     model = type(held)
     resource: Resource[Any] = GPU_UNITS if isinstance(held, GPUUnit) else GPU_STORAGES
     body: JsonObject = {
@@ -65,7 +65,7 @@ def children_of_unit(unit: GPUUnit, options: UnitOptions, placement: Placement) 
 
 
 def secret_of(unit: GPUUnit, options: UnitOptions) -> JsonObject:
-    """Of a worker, with whatever can be in one."""
+    """Return a worker's Secret with every member that such a Secret can have."""
     files = {"credentialsFile": "words", "caFile": "authority"}
     minted = UserCredentials(text="words", expires_at=datetime(2025, 1, 1, tzinfo=UTC))
     data = secret_data(unit, options.sidecar, files)
@@ -85,7 +85,7 @@ def children_of_storage(
 def written_once(
     storage: GPUStorage, options: UnitOptions, placing: Placing
 ) -> Iterator[tuple[Resource[Any], JsonObject]]:
-    """What is created and never compared."""
+    """Yield the children that are created once and never compared afterwards."""
     yield VOLUME_CLAIMS, claim_of(storage)
     prepare = storage.spec.prepare
     if prepare is not None:
@@ -93,14 +93,14 @@ def written_once(
 
 
 def _about_to_run(storage: GPUStorage) -> GPUStorage:
-    """As recorded before the Job is made."""
+    """Return the storage as it is recorded before its Job is created."""
     job = prepare_name(storage.metadata.name, prepare_digest(storage))
     status = attrs.evolve(storage.status, prepare=PrepareStatus(jobName=job))
     return attrs.evolve(storage, status=status)
 
 
 def second_writes(ask: Ask, namespace: str, children: Iterator[Kept]) -> list[JsonObject]:
-    """The patches that a second look at the children would send: none, at rest."""
+    """Return the patches that a second reconcile would send; there are none if nothing changed."""
     patches = [
         patch_towards(child, ask(resource.path(namespace=namespace), body))
         for resource, child in children
@@ -110,7 +110,7 @@ def second_writes(ask: Ask, namespace: str, children: Iterator[Kept]) -> list[Js
 
 
 def pod_from(body: Any) -> JsonObject:
-    """As the controller of a Deployment or a Job makes it from the template."""
+    """Return the Pod that the controller of a Deployment or a Job creates from the template."""
     template = body["spec"]["template"]
     metadata = {"generateName": f"{body['metadata']['name']}-", **template["metadata"]}
     return {

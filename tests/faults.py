@@ -1,7 +1,7 @@
-"""A Transport that fails by a script: what a network and a busy server do, on command.
+"""A Transport that fails by a script, as a network and a busy server do.
 
-`FaultyTransport` goes around any other transport. Each rule says for which requests it is meant,
-how many of them it lets pass first, and how many it hits. Everything asked for is written down.
+`FaultyTransport` wraps any other transport. Each rule says which requests it matches, how many of
+them it passes first, and how many it hits. Every request is recorded.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """What happens to one request: waits, then at most one of the others, then waits."""
+    """The course of one request: a delay, then at most one fault, then another delay."""
 
     before_seconds: float = 0.0
     after_seconds: float = 0.0
-    # The server is never asked.
+    # The server never receives the request.
     is_unreachable: bool = False
     is_dropped: bool = False
     answer: Response | None = None
-    # The server does it, and the answer does not arrive.
+    # The server carries out the request, and its answer is lost.
     is_answer_lost: bool = False
-    # The caller hears of a lost answer first, and the server does it so much later.
+    # The caller sees a lost answer first, and the server carries out the request this much later.
     lands_after_seconds: float | None = None
-    # Called once the request is done or lost, before its caller hears of it.
+    # Called once the request is done or lost, before its caller learns the outcome.
     then: Callable[[], None] | None = None
 
 
@@ -52,7 +52,7 @@ def landing_late(seconds: float) -> Fault:
 
 
 def refused(status: int, reason: str, *, headers: Mapping[str, str] | None = None) -> Fault:
-    """The API server says no, in its own words."""
+    """Return a fault that answers with a Status of the API server."""
     body = codec.encode(
         {"kind": "Status", "apiVersion": "v1", "code": status, "reason": reason, "message": "no"}
     )
@@ -84,7 +84,9 @@ class Rule:
 
 
 class FaultyTransport:
-    """Late writes land as tasks of the test's own group."""
+    """A transport that applies the rules of a test; writes that land late run as tasks of its
+    group.
+    """
 
     def __init__(
         self,
@@ -94,7 +96,9 @@ class FaultyTransport:
         latency: Callable[[], float] = lambda: 0.0,
         watch_lag: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`latency` is waited for before and after each request, `watch_lag` before a chunk."""
+        """Wait `latency` before and after each request, and `watch_lag` before each chunk of a
+        watch.
+        """
         self.sent: list[Request] = []
         self._inner = inner
         self._tasks = tasks
@@ -107,25 +111,27 @@ class FaultyTransport:
         self._flowing.set()
 
     def on(self, method: str, path: str, fault: Fault, *, skip: int = 0, times: int = 1) -> None:
-        """Both texts are patterns: of the whole method, and of a part of the path."""
+        """Add a rule; `method` matches the whole method, `path` any part of the path, both as
+        patterns.
+        """
         self._rules.append(
             Rule(fault=fault, method=method, path=re.compile(path), skip=skip, times=times)
         )
 
     def on_write(self, number: int, fault: Fault) -> None:
-        """The write of that number from now on, the first being 0."""
+        """Apply the fault to the write of this number, counted from 0 from now on."""
         self.on("|".join(sorted(WRITES)), "", fault, skip=number)
 
     def clear(self) -> None:
         self._rules.clear()
 
     def cut(self) -> None:
-        """As of a killed process: what is on the wire may arrive, nothing more is heard."""
+        """Cut the process off as a kill does: requests in flight may arrive, answers do not."""
         self._is_cut = True
         self._flowing.set()
 
     def hold_watches(self, path: str = "") -> None:
-        """Caches stand still until `release_watches`; those alone whose path has the pattern."""
+        """Stop the watches whose path matches the pattern until `release_watches`."""
         self._held = re.compile(path)
         self._flowing.clear()
 
@@ -133,7 +139,7 @@ class FaultyTransport:
         self._flowing.set()
 
     def written(self) -> list[str]:
-        """The writes that were tried, as `METHOD path`."""
+        """Return the attempted writes as `METHOD path`."""
         return [f"{each.method} {each.path}" for each in self.sent if each.method in WRITES]
 
     async def request(self, request: Request) -> Response:
@@ -208,5 +214,5 @@ class _LaggingStream:
 
 
 def around(rng: random.Random, seconds: float) -> Callable[[], float]:
-    """A latency between half and one and a half of what is named."""
+    """Return a latency between half and one and a half times the given seconds."""
     return lambda: seconds * rng.uniform(0.5, 1.5)

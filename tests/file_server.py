@@ -1,7 +1,8 @@
-"""A stand-in for dufs where a process is what matters: it takes the same arguments, and serves.
+"""A stand-in for dufs, for tests that need a process: it takes the same arguments and serves
+files.
 
-`written` makes it a program of that name; with a file CRASH in its folder it ends at once, and it
-ends with whoever started it, however that one ends.
+`written` writes it as a program of that name. With a file CRASH in its folder it ends at once. It
+also ends when the process that started it does, even if that one is killed.
 """
 
 import stat
@@ -54,7 +55,7 @@ _PROGRAM = """
 
 
 def written(folder: Path, name: str = "dufs") -> Path:
-    """The program, which is the only one in its folder."""
+    """Write the program into the folder, as its only file, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
     program.write_text(f"#!{sys.executable}\n{dedent(_PROGRAM)}")

@@ -1,7 +1,7 @@
-"""Who may speak to whom under NetworkPolicies, by the words of their reference.
+"""An evaluator of NetworkPolicies, which follows the wording of their API reference.
 
-Where the reference leaves it to the network, the wider reading counts: a block of addresses takes
-in Pods that have one of them.
+If the reference leaves a case to the network plugin, the more permissive reading counts: a block
+of addresses includes Pods that have one of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,18 +15,18 @@ Document: TypeAlias = dict[str, Any]
 
 @attrs.frozen(kw_only=True)
 class Endpoint:
-    """A Pod; without a namespace, an address outside of the cluster."""
+    """A Pod, or an address outside of the cluster if it has no namespace."""
 
     namespace: str = ""
     labels: Mapping[str, str] = attrs.field(factory=dict)
     addresses: tuple[str, ...] = ()
-    # Number and protocol by the name of a container's port.
+    # The number and the protocol under the name of each container port.
     ports: Mapping[str, tuple[int, str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
 class Network:
-    """The labels of each namespace, and every policy there is."""
+    """A cluster's network: the labels of each namespace, and every policy."""
 
     namespaces: Mapping[str, Mapping[str, str]]
     policies: tuple[Document, ...]
@@ -34,7 +34,7 @@ class Network:
     def permits(
         self, source: Endpoint, target: Endpoint, port: int, protocol: str = "TCP"
     ) -> bool:
-        """Both ends have to agree."""
+        """Return whether egress rules of the source and ingress rules of the target allow it."""
         wanted = (target, port, protocol)
         leaves = self._lets(source, "Egress", target, wanted)
         return leaves and self._lets(target, "Ingress", source, wanted)
@@ -42,7 +42,11 @@ class Network:
     def _lets(
         self, pod: Endpoint, direction: str, peer: Endpoint, wanted: tuple[Endpoint, int, str]
     ) -> bool:
-        """What no policy of this direction chooses is open; what several choose, adds up."""
+        """Return whether the Pod's policies of this direction allow the peer.
+
+        A Pod that no policy selects allows every peer. Several policies allow what any of them
+        allows.
+        """
         choosing = [each for each in self.policies if self._chooses(each, pod, direction)]
         return not choosing or any(
             self._takes_peer(policy, rule, direction, peer) and _takes_port(rule, wanted)
@@ -115,7 +119,9 @@ def _takes_port(rule: Document, wanted: tuple[Endpoint, int, str]) -> bool:
 
 
 def _is_port(given: Document, target: Endpoint, port: int, protocol: str) -> bool:
-    """A name is that of a port of the target, whichever end the policy is for."""
+    """Return whether the rule's port matches; a name is that of a target's port in both
+    directions.
+    """
     if given.get("protocol", "TCP") != protocol:
         return False
     first: int | str | None = given.get("port")

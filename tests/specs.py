@@ -1,6 +1,6 @@
-"""Valid units, storages and configurations, drawn: every optional member comes and goes.
+"""Strategies of Hypothesis for valid units, storages and configurations.
 
-Bounds are kept to a few of each where more of the same cannot matter.
+Every optional member is sometimes absent. Lists are short where a longer one proves no more.
 """
 
 from pathlib import PurePosixPath
@@ -30,7 +30,7 @@ from gpuruntime.settings.schema import PRIVATE_NETWORKS
 
 T = TypeVar("T")
 
-# Whoever creates Pods from these has to create the class first.
+# A test that creates Pods from these units has to create the class first.
 RUNTIME_CLASS = "sandboxed"
 UID = "6d1d2b1e-6f0a-4c7e-9d6e-0f5a2b3c4d5e"
 LONGEST = 63
@@ -41,7 +41,7 @@ _PRINTABLE = st.characters(min_codepoint=0x21, max_codepoint=0x7E)
 
 
 def texts(ends: str, middle: str, longest: int = LONGEST) -> st.SearchStrategy[str]:
-    """With one kind of characters at both ends, and often at their longest."""
+    """Draw texts with `ends` as first and last characters, often of the longest length."""
     inner = st.text(middle, max_size=12) | st.text(
         middle, min_size=longest - 2, max_size=longest - 2
     )
@@ -55,7 +55,7 @@ names = texts(_LOWER + _DIGITS, _LOWER + _DIGITS + "-").filter(
 label_values = texts(_LOWER + "AZ" + _DIGITS, _LOWER + "AZ" + _DIGITS + "-_.")
 spec_names = texts(_LOWER + _DIGITS, _LOWER + _DIGITS + "-.")
 label_keys = st.sampled_from(["zone", "example.org/disk", "A_b.c-d", "9"])
-# Whatever JSON and a process take: no half of a surrogate, no NUL.
+# Everything that JSON and a process accept: no lone surrogate and no NUL.
 words = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
 ) | st.sampled_from(["$(SPEC_NAME)", "$$(X)", "-c", "x" * 2000])
@@ -99,7 +99,7 @@ mount_paths = st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/" +
 
 @st.composite
 def mounts(draw: st.DrawFn) -> tuple[StorageMount, ...]:
-    """Each below a root of its own, so that none is below another."""
+    """Draw mounts below different root folders, so that none is below another."""
     storages = draw(st.lists(names, max_size=3, unique=True))
     return tuple(
         StorageMount(
@@ -109,7 +109,7 @@ def mounts(draw: st.DrawFn) -> tuple[StorageMount, ...]:
     )
 
 
-# In, below and beside the folders of storages, which begin with a digit here.
+# Paths in, below and beside the folders of storages, whose names begin with a digit here.
 socket_paths = st.builds(
     lambda folder, name: f"/{folder}/{name}",
     st.sampled_from("012s") | st.text(_LOWER, min_size=4, max_size=40),
@@ -127,7 +127,7 @@ functions = st.builds(
 
 
 def _are_apart(mounts: tuple[StorageMount, ...], function: Serverless | None) -> bool:
-    """The folders of storages, and that of the socket."""
+    """Return whether the folder of the socket overlaps no folder of a storage."""
     folder = PurePosixPath(function.framework.socketPath if function else "/s/s").parent
     paths = [PurePosixPath(mount.mountPath) for mount in mounts]
     return not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in paths)

@@ -1,4 +1,4 @@
-"""`eventually` and its blocking twin: what they return, and what their failures report."""
+"""Tests of `eventually` and its blocking twin: return values, and what failures report."""
 
 import asyncio
 import re
@@ -76,7 +76,7 @@ async def test_a_failure_reports_the_last_error_and_the_explanation() -> None:
 
 
 @virtual
-async def test_errors_that_are_not_expected_are_raised_at_once() -> None:
+async def test_an_unexpected_error_is_raised_at_once() -> None:
     with pytest.raises(ValueError, match="odd"):
         await eventually(failing(ValueError("odd"), then=1), despite=KeyError)
 

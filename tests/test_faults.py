@@ -1,4 +1,4 @@
-"""The faulty transport itself: each fault does what its name says, and no more."""
+"""Tests of the faulty transport: each fault does what its name says, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -60,7 +60,7 @@ async def test_a_lost_answer_leaves_the_write_done(
     assert stored(server) == ["a"]
 
 
-async def test_a_dropped_write_is_not_done_and_does_not_say_so(
+async def test_a_dropped_write_is_not_done_and_its_outcome_is_unknown(
     server: Server, transport: FaultyTransport
 ) -> None:
     transport.on("POST", "configmaps", DROPPED)
@@ -69,7 +69,7 @@ async def test_a_dropped_write_is_not_done_and_does_not_say_so(
     assert stored(server) == []
 
 
-async def test_an_unreachable_server_surely_did_nothing(
+async def test_an_unreachable_server_did_nothing(
     server: Server, transport: FaultyTransport
 ) -> None:
     transport.on("POST", "configmaps", UNREACHABLE)
@@ -86,7 +86,7 @@ async def test_a_refusal_is_answered_without_asking_the_server(
     assert stored(server) == []
 
 
-async def test_a_late_write_lands_after_its_caller_gave_up(server: Server) -> None:
+async def test_a_late_write_lands_after_its_caller_has_given_up(server: Server) -> None:
     async with asyncio.TaskGroup() as tasks:
         transport = FaultyTransport(InProcessTransport(server), tasks=tasks)
         transport.on("POST", "configmaps", landing_late(5))
@@ -97,7 +97,7 @@ async def test_a_late_write_lands_after_its_caller_gave_up(server: Server) -> No
     assert stored(server) == ["a"]
 
 
-async def test_a_slow_request_waits_on_the_side_it_was_told(
+async def test_a_slow_request_waits_before_or_after_the_server_as_configured(
     transport: FaultyTransport,
 ) -> None:
     seen: list[float] = []
@@ -112,7 +112,7 @@ async def test_a_slow_request_waits_on_the_side_it_was_told(
     assert loop.time() - started == pytest.approx(5)
 
 
-async def test_a_rule_skips_and_hits_as_many_requests_as_it_says(
+async def test_a_rule_skips_and_hits_the_configured_numbers_of_requests(
     transport: FaultyTransport,
 ) -> None:
     transport.on("POST", "configmaps", refused(503, "ServiceUnavailable"), skip=1, times=2)
@@ -120,7 +120,9 @@ async def test_a_rule_skips_and_hits_as_many_requests_as_it_says(
     assert statuses == [201, 503, 503, 201]
 
 
-async def test_writes_are_counted_from_the_rule_on(transport: FaultyTransport) -> None:
+async def test_writes_are_counted_from_the_time_the_rule_is_added(
+    transport: FaultyTransport,
+) -> None:
     await transport.request(creation("a"))
     transport.on_write(1, DROPPED)
     await transport.request(ask("GET", MAPS))
@@ -130,7 +132,7 @@ async def test_writes_are_counted_from_the_rule_on(transport: FaultyTransport) -
     assert transport.written() == [f"POST {MAPS}"] * 3
 
 
-async def test_a_cut_process_neither_hears_nor_sends(
+async def test_a_cut_process_neither_receives_nor_sends(
     server: Server, transport: FaultyTransport
 ) -> None:
     transport.on("POST", "configmaps", Fault(then=transport.cut))
@@ -152,7 +154,7 @@ async def test_a_process_can_be_cut_just_before_a_write(
     assert stored(server) == []
 
 
-async def test_a_held_watch_tells_nothing_until_it_is_released(
+async def test_a_held_watch_delivers_nothing_until_it_is_released(
     server: Server, transport: FaultyTransport
 ) -> None:
     transport.hold_watches()
@@ -165,7 +167,7 @@ async def test_a_held_watch_tells_nothing_until_it_is_released(
         assert loop.time() - started == pytest.approx(7)
 
 
-async def test_a_watch_lags_as_long_as_it_is_told(server: Server) -> None:
+async def test_a_watch_lags_by_the_configured_seconds(server: Server) -> None:
     transport = FaultyTransport(InProcessTransport(server), watch_lag=lambda: 0.25)
     loop = asyncio.get_running_loop()
     async with transport.stream(WATCH) as stream:
@@ -175,7 +177,7 @@ async def test_a_watch_lags_as_long_as_it_is_told(server: Server) -> None:
         assert loop.time() - started == pytest.approx(0.25)
 
 
-async def test_latency_counts_both_ways(server: Server) -> None:
+async def test_latency_applies_before_and_after_a_request(server: Server) -> None:
     transport = FaultyTransport(InProcessTransport(server), latency=lambda: 0.01)
     transport.on("GET", "configmaps", slow(after=1))
     started = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The evaluator itself, by examples of what the reference of NetworkPolicies says."""
+"""Tests of the evaluator, by examples from the API reference of NetworkPolicies."""
 
 from typing import Any
 
@@ -32,13 +32,13 @@ def from_caller(*rules: Document) -> Document:
     }
 
 
-def test_what_no_policy_chooses_is_open() -> None:
+def test_a_pod_that_no_policy_selects_is_open() -> None:
     assert network().permits(STRANGER, WEB, 22)
     assert network(to_web(), namespace="b").permits(STRANGER, WEB, 22)
     assert network(to_web()).permits(WEB, OUTSIDE, 443)
 
 
-def test_a_policy_without_rules_closes_what_it_chooses() -> None:
+def test_a_policy_without_rules_closes_the_pods_that_it_selects() -> None:
     assert not network(to_web()).permits(CALLER, WEB, 8080)
     assert network(to_web()).permits(CALLER, STRANGER, 8080)
     assert not network(from_caller()).permits(CALLER, WEB, 8080)
@@ -58,7 +58,7 @@ def test_policies_and_rules_add_up() -> None:
     )
 
 
-def test_both_ends_have_to_agree() -> None:
+def test_source_and_target_both_have_to_allow_a_connection() -> None:
     opened = to_web({})
     assert not network(opened, from_caller()).permits(CALLER, WEB, 1)
     assert not network(to_web(), from_caller({})).permits(CALLER, WEB, 1)
@@ -80,8 +80,21 @@ def test_both_ends_have_to_agree() -> None:
         ({"ipBlock": {"cidr": "::/0"}}, OUTSIDE, False),
         ({"ipBlock": {"cidr": "0.0.0.0/0"}}, CALLER, True),
     ],
+    ids=[
+        "own-namespace",
+        "pods-of-another-namespace",
+        "pods-not-addresses",
+        "every-namespace",
+        "namespaces-not-addresses",
+        "another-team",
+        "other-labels",
+        "block",
+        "exception-of-a-block",
+        "block-of-ipv6",
+        "block-with-a-pod",
+    ],
 )
-def test_a_peer_is_pods_by_both_selectors_or_addresses(
+def test_a_peer_is_selected_by_both_selectors_or_by_addresses(
     peer: Document, source: Endpoint, verdict: bool
 ) -> None:
     assert network(to_web({"from": [peer]})).permits(source, WEB, 1) is verdict
@@ -100,8 +113,19 @@ def test_a_peer_is_pods_by_both_selectors_or_addresses(
         ({"port": "http", "protocol": "UDP"}, 8080, "UDP", False),
         ({"protocol": "UDP"}, 5, "UDP", True),
     ],
+    ids=[
+        "number",
+        "other-protocol",
+        "other-number",
+        "end-of-a-range",
+        "past-a-range",
+        "name",
+        "number-of-a-name",
+        "name-of-another-protocol",
+        "whole-protocol",
+    ],
 )
-def test_a_port_is_a_number_a_range_a_name_or_all_of_a_protocol(
+def test_a_rule_names_a_port_by_number_range_or_name_or_a_whole_protocol(
     given: Document, port: int, protocol: str, verdict: bool
 ) -> None:
     assert network(to_web({"ports": [given]})).permits(CALLER, WEB, port, protocol) is verdict
@@ -109,7 +133,7 @@ def test_a_port_is_a_number_a_range_a_name_or_all_of_a_protocol(
     assert named.permits(CALLER, WEB, port, protocol) is verdict
 
 
-def test_directions_that_are_not_named_follow_from_the_rules() -> None:
+def test_directions_that_a_policy_does_not_name_follow_from_its_rules() -> None:
     both: dict[str, Any] = {"podSelector": {}, "egress": [{"ports": [{"port": 1}]}]}
     assert not network(both).permits(STRANGER, WEB, 1)
     assert not network(both).permits(WEB, STRANGER, 2)
@@ -126,7 +150,10 @@ def test_directions_that_are_not_named_follow_from_the_rules() -> None:
         ("Exists", [], True),
         ("DoesNotExist", [], False),
     ],
+    ids=["in", "not-listed", "excluded", "not-excluded", "exists", "does-not-exist"],
 )
-def test_expressions_of_a_selector(operator: str, values: list[str], verdict: bool) -> None:
+def test_each_operator_of_a_selector_matches_as_documented(
+    operator: str, values: list[str], verdict: bool
+) -> None:
     expression = {"key": "app", "operator": operator, "values": values}
     assert selects({"matchExpressions": [expression]}, WEB.labels) is verdict

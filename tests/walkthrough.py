@@ -1,4 +1,4 @@
-"""The bodies of the walk-through, to the letter, for whoever walks it through."""
+"""The request bodies of the walk-through, exactly as the documentation shows them."""
 
 from typing import Any, Final
 
