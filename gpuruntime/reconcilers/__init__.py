@@ -1,1 +1,1 @@
-"""Units, pools and claims made true: observe, decide, act and report, one key at a time."""
+"""The manager: reconcilers of units, stock, pools and storages."""

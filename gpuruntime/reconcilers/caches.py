@@ -1,4 +1,4 @@
-"""What the manager mirrors of the cluster, and by what it finds things there."""
+"""Caches of the manager, and their indexes."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -19,9 +19,9 @@ from gpuruntime.models.kubernetes.volumes import Job, StorageClass, VolumeClaim
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.operations.lookup.caches import Cache
 
-# A Pod's unit is known by its label: its owner is a ReplicaSet, which is not mirrored.
+# Index of Pods by their unit's label. Their owner is a ReplicaSet, which is not mirrored.
 UNIT: Final = "unit"
-# Of a storage's helpers, known by their label too.
+# Index of a storage's helper Pods, by their label.
 STORAGE: Final = "storage"
 HOLDER: Final = "holder"
 SOURCE_POOL: Final = "source-pool"
@@ -29,7 +29,7 @@ SOURCE_POOL: Final = "source-pool"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Caches:
-    """Units, Deployments and Pods are of both namespaces; the keys tell them apart."""
+    """Caches of the manager; Deployments and Pods have one cache for each namespace."""
 
     units: Cache[GPUUnit]
     stock: Cache[GPUUnit]
@@ -52,7 +52,7 @@ class Caches:
         return tuple(self.pods[storage.namespace].store.by_index(STORAGE, storage.name))
 
     def snapshot(self) -> Snapshot:
-        """For the audit; each kind as it is known now."""
+        """Return a snapshot for the audit; each kind is as current as its cache."""
         deployments = (cache.store.values() for cache in self.deployments.values())
         pods = (cache.store.values() for cache in self.pods.values())
         return Snapshot(
@@ -71,27 +71,27 @@ class Caches:
 
 
 def by_unit(value: KubernetesObject) -> Iterator[str]:
-    """The index UNIT."""
+    """Index UNIT: the name of the unit in the label."""
     name = value.metadata.labels.get(labels.UNIT, "")
     if name:
         yield name
 
 
 def by_storage(value: KubernetesObject) -> Iterator[str]:
-    """The index STORAGE."""
+    """Index STORAGE: the name of the storage in the label."""
     name = value.metadata.labels.get(labels.STORAGE, "")
     if name:
         yield name
 
 
 def by_holder(storage: GPUStorage) -> Iterator[str]:
-    """The index HOLDER: the name of the unit that holds it."""
+    """Index HOLDER: the name of the unit that holds the storage."""
     if storage.status.holder is not None:
         yield storage.status.holder.name
 
 
 def by_source_pool(unit: GPUUnit) -> Iterator[str]:
-    """The index SOURCE_POOL: the pool whose stock an active unit took."""
+    """Index SOURCE_POOL: the pool whose stock an active unit took."""
     source = provenance.source_of(unit)
     if source is not None:
         yield source.name.rpartition("-")[0]

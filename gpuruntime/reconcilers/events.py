@@ -1,6 +1,6 @@
-"""What is worth an Event: a change that an operator would ask about, and never a state.
+"""Events that the manager records: changes that an operator would ask about, never states.
 
-A claim that goes well is told once, by its unit's Ready; stock is told of only where it fails.
+A successful claim is reported once, by its unit's Ready. Stock is reported only if it fails.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,12 +40,12 @@ STORAGE_FAULTS: Final = frozenset(
 ON_THEIR_WAY: Final = frozenset(
     {UnitReason.DEPLOYMENT_PROGRESSING, StorageReason.PREPARE_PROGRESSING}
 )
-# The API server's own words, for a quota and for an admission alike.
+# The API server's own words, for a quota and for an admission webhook alike.
 _IS_FORBIDDEN: Final = " is forbidden: "
 
 
 def unit_note(unit: GPUUnit, status: GPUUnitStatus, *, is_stock: bool) -> Note | None:
-    """What the step from the unit's status to a new one has to tell."""
+    """Return an Event about the change from the unit's status to a new one, or None."""
     before, after = unit.status.conditions, status.conditions
     ready = _turned(before, after)
     if ready is None or ready.reason == UnitReason.DEPLOYMENT_PROGRESSING:
@@ -68,7 +68,7 @@ def pool_note(pool: StockPool, status: StockPoolStatus) -> Note | None:
 
 
 def storage_notes(storage: GPUStorage, status: GPUStorageStatus) -> Iterator[Note]:
-    """What the step from the storage's status to a new one has to tell."""
+    """Yield Events about the change from the storage's status to a new one."""
     before, after = storage.status.conditions, status.conditions
     if ready := _turned(before, after):
         is_fault = ready.reason in STORAGE_FAULTS
@@ -89,7 +89,7 @@ def _turned(
     after: Iterable[Condition],
     type_: ConditionType = ConditionType.READY,
 ) -> Condition | None:
-    """The new condition, where its reason is another one: words alone are no news."""
+    """Return the new condition if its reason has changed; a new message alone is no news."""
     old, new = (condition_of(each, type_) for each in (before, after))
     return new if new is not None and (old is None or old.reason != new.reason) else None
 
@@ -97,7 +97,7 @@ def _turned(
 def _refusal(
     before: Iterable[Condition], after: Iterable[Condition], type_: ConditionType
 ) -> Note | None:
-    """Of what is on its way, and gets no Pod: those words are news, whatever Pod they name."""
+    """Return an Event when a Pod is first refused; a message about another Pod is no news."""
     old, new = (condition_of(each, type_) for each in (before, after))
     if new is None or new.reason not in ON_THEIR_WAY or _IS_FORBIDDEN not in new.message:
         return None

@@ -1,4 +1,4 @@
-"""What the manager mirrors of the cluster: informers, and what they are selected by."""
+"""Informers of the manager, and the selection that each one mirrors."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -57,7 +57,7 @@ POD_INDEXES: Final = {UNIT: by_unit, STORAGE: by_storage}
 
 @attrs.frozen(kw_only=True, slots=True)
 class ReconcilerContext:
-    """What the reconcilers are given from outside their room."""
+    """Dependencies that the manager's role hands to the reconcilers."""
 
     client: Client
     options: UnitOptions
@@ -66,17 +66,17 @@ class ReconcilerContext:
     now: Callable[[], datetime]
     rng: Random
     meter: Meter
-    # Makes users of the broker for workers; without one they share the configured login.
+    # Mints broker users for workers. Without it, all workers share the configured login.
     mint: Mint | None = None
 
 
 class Informers:
-    """What the manager mirrors; the keys of Pods and Deployments carry their namespace."""
+    """Informers of every kind that the manager mirrors, by namespace for Pods and Deployments."""
 
     def __init__(self, around: ReconcilerContext) -> None:
         options = around.options
         stock, instance = options.stock_namespace, options.instance_namespace
-        # Namespaces have any names, and metrics always the same.
+        # Namespaces are configurable, but their names in metrics are not.
         places = (("stock", stock), ("instance", instance))
         self._around = around
         self.stock: Informer[GPUUnit] = self._of(
@@ -125,7 +125,8 @@ class Informers:
             namespace=instance,
             indexes={**caches.STORAGE_INDEXES, HOLDER: by_holder},
         )
-        # Whosever they are: one that stands where a storage's is to be keeps it waiting.
+        # All claims, whoever created them: one with the name of a storage keeps that storage
+        # waiting.
         self.claims: Informer[VolumeClaim] = self._of("claims", VOLUME_CLAIMS, namespace=instance)
         self.classes: Informer[StorageClass] = self._of("classes", STORAGE_CLASSES)
         self.jobs: Informer[Job] = self._of("jobs", JOBS, namespace=instance, selector=OURS)
@@ -148,7 +149,7 @@ class Informers:
         )
 
     def ours(self) -> tuple[Informer[Any], ...]:
-        """What a leader has to know as it is before it acts."""
+        """Return the informers that must be up to date before a leader acts."""
         return (self.units, self.stock, self.pools, self.storages)
 
     def caches(self) -> Caches:

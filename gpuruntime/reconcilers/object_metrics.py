@@ -1,4 +1,4 @@
-"""How many pieces of stock, units, storages and pools there are, for metrics."""
+"""Numbers of stock, units, storages and pools, for metrics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
@@ -22,15 +22,18 @@ from gpuruntime.operations.lookup.counts import (
 )
 from gpuruntime.reconcilers.caches import Caches
 
-# By the values of a metric's labels.
+# Values by the label values of a metric.
 Rows: TypeAlias = Mapping[tuple[str, ...], float]
 
-# A specName that no pool has: whoever writes units by hand makes no new series.
+# Stands for every specName without a pool, so that units written by hand add no new series.
 OTHER: Final = "other"
 
 
 class ObjectMetrics:
-    """Made before the informers of its caches run; a look costs as much as there are specNames."""
+    """ObjectMetrics counts objects; create it before the informers of its caches run.
+
+    A read takes time in proportion to the number of specNames.
+    """
 
     def __init__(self, caches: Caches) -> None:
         self._stock = Counts(caches.stock, stock_state_of, group_of=spec_name_of)
@@ -48,7 +51,7 @@ class ObjectMetrics:
         return self._by_spec(self._units, UnitPhase)
 
     def stock_wanted(self) -> Rows:
-        """What is to be refilled; what was asked for once is not."""
+        """Return the replicas of pools that refill; pools that are seeded once do not count."""
         return {(spec,): self._wanted.of(spec).get(Refill.ALWAYS, 0) for spec in self._known}
 
     def storages(self) -> Rows:

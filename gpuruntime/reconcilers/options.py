@@ -1,19 +1,19 @@
-"""What an operator decides about units, as the reconcilers take it."""
+"""Options of the reconcilers, which an operator configures."""
 
 from typing import Any, Final
 
 import attrs
 
-# Raised with every change of a child's shape; see drift for what that does to running units.
+# Raised with every change of a child's shape; `drift` says what that does to running units.
 TEMPLATE_REVISION: Final = 3
-# Raised with every change of the rules of NetworkPolicies: it reaches those that are there at
-# once, because they, unlike Pods, lose nothing by it.
+# Raised with every change of NetworkPolicy rules. It reaches existing policies at once, because
+# unlike Pods they lose nothing by a change.
 RULES_REVISION: Final = 1
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class PodDefaults:
-    """Added to every Pod; the quantities stand in where a unit names none."""
+    """Members of every Pod; the quantities apply if a unit names none."""
 
     cpu: str = "1"
     memory: str = "1Gi"
@@ -26,7 +26,7 @@ class PodDefaults:
 
 @attrs.frozen(kw_only=True, slots=True)
 class HelperOptions:
-    """Of the containers beside users': what they run, and how much each of them gets."""
+    """Images and resources of the helper containers that fill and serve storages."""
 
     accessor_image: str = "docker.io/sigoden/dufs:v0.47.0"
     copy_image: str = "docker.io/library/busybox:1.36"
@@ -36,9 +36,9 @@ class HelperOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SidecarOptions:
-    """Of the worker beside a function's container. Without a broker functions are off.
+    """Options of the worker container. Functions are off if `broker_url` is empty.
 
-    `broker_files` are files of the manager's own, by the key that names them in a configuration.
+    `broker_files` maps a configuration key to the manager's own file that it names.
     """
 
     image: str = "gpuruntime"
@@ -46,7 +46,7 @@ class SidecarOptions:
     cpu_limit: str = "1"
     memory: str = "256Mi"
     ephemeral_storage: str = "256Mi"
-    # How long work in hand may go on once its Pod has to end.
+    # Seconds for which calls in progress may continue once their Pod has to end.
     drain_seconds: float = 30.0
     broker_url: str = ""
     broker_user: str = ""
@@ -58,7 +58,7 @@ class SidecarOptions:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NatsPeer:
-    """Where functions find their queue: Pods by both kinds of labels, or one address."""
+    """Address of NATS for workers: Pods by both kinds of labels, or a CIDR."""
 
     namespace_labels: dict[str, str] = attrs.field(factory=dict)
     pod_labels: dict[str, str] = attrs.field(factory=dict)
@@ -68,9 +68,9 @@ class NatsPeer:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NetworkOptions:
-    """Where units may not go; the Internet is the rest.
+    """Networks that units may not reach; they may reach the rest of the Internet.
 
-    `name_servers` are addresses of such, as CIDRs, beside the cluster's own.
+    `name_servers` are the CIDRs of name servers beside the cluster's own.
     """
 
     blocked_cidrs: tuple[str, ...] = ()

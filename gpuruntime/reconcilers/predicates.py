@@ -1,4 +1,4 @@
-"""What of an object its reconcilers read: a change of anything else wakes nobody."""
+"""Predicates: the parts of an object that reconcilers read. Other changes enqueue nothing."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +20,7 @@ from gpuruntime.reconcilers.storage.mount_plan import lacks_stock
 from gpuruntime.reconcilers.unit.pod_failures import failure_of
 from gpuruntime.reconcilers.unit.status import is_current
 
-# The index over active units: the specName of which a unit waits for stock.
+# Index of active units by the specName of the stock that they wait for.
 WAITING: Final = "waiting"
 
 
@@ -30,7 +30,7 @@ def by_wait(unit: GPUUnit) -> Iterator[str]:
 
 
 def asked(value: GPUUnit | StockPool | GPUStorage | None) -> object:
-    """What somebody wants of it; its status is what we answer."""
+    """Return what callers ask of the object: all but its status, which we write."""
     if value is None:
         return None
     metadata = value.metadata
@@ -45,18 +45,18 @@ def asked(value: GPUUnit | StockPool | GPUStorage | None) -> object:
 
 
 def is_refused(pool: StockPool) -> bool:
-    """Another pool of its specName has another envelope, and goes first."""
+    """Return whether the pool is refused, as another pool of its specName has precedence."""
     ready = condition_of(pool.status.conditions, ConditionType.READY)
     return ready is not None and ready.reason == PoolReason.SPEC_CONFLICT
 
 
 def has_begun(unit: GPUUnit | None) -> bool:
-    """Its source stock may go from then on."""
+    """Return whether the unit has started, after which its source stock may be deleted."""
     return unit is not None and unit.status.timeline.createdAt is not None
 
 
 def offered(storage: GPUStorage | None) -> object:
-    """What a unit that names it, or a storage that copies it, goes by."""
+    """Return what units that mount the storage, and storages that copy it, depend on."""
     if storage is None:
         return None
     ready = condition_of(storage.status.conditions, ConditionType.READY)
@@ -66,7 +66,7 @@ def offered(storage: GPUStorage | None) -> object:
 
 
 def mounted(unit: GPUUnit | None) -> object:
-    """Which storages it wants, and whether it waits for them."""
+    """Return which storages the unit mounts, and whether it waits for them."""
     if unit is None:
         return None
     is_failed = unit.status.phase == UnitPhase.FAILED
@@ -80,27 +80,27 @@ def mounted(unit: GPUUnit | None) -> object:
 
 
 def declared(unit: GPUUnit | None) -> tuple[str, str] | None:
-    """Which unit, and which function; None of a unit that declares none."""
+    """Return the unit's uid and the function that it declares, or None if it declares none."""
     if unit is None or unit.spec.serverless is None or not unit.spec.is_function_template:
         return None
     return (unit.metadata.uid, unit.spec.serverless.requestID)
 
 
 def limited(unit: GPUUnit | None) -> object:
-    """What the workers of a function are told of it while they run."""
+    """Return the limits of a function that its running workers receive."""
     function = unit.spec.serverless if unit and unit.spec.is_function_template else None
     return (function.timeoutSeconds, function.maxAttempts) if function else None
 
 
 def staffed(unit: GPUUnit | None) -> object:
-    """Of a function, what the activator tells of its workers: all else in a status is ours."""
+    """Return what the activator wrote about a function's workers; we write the other status."""
     if unit is None or not unit.spec.is_function_template:
         return None
     return staffing(unit.status.serverless)
 
 
 def counted(stock: GPUUnit | None) -> object:
-    """As which kind of stock its pool counts it."""
+    """Return the state in which a pool counts the stock."""
     if stock is None:
         return None
     is_terminating = provenance.is_terminating(stock)
@@ -108,7 +108,7 @@ def counted(stock: GPUUnit | None) -> object:
 
 
 def shape(child: Deployment | Service | NetworkPolicy | None) -> object:
-    """What drift is judged by. One that we have just made is as we made it."""
+    """Return the members of a child that may drift."""
     if child is None:
         return None
     metadata = child.metadata
@@ -132,7 +132,7 @@ def readiness(deployment: Deployment | None) -> object:
 
 
 def trouble(pod: Pod | None) -> object:
-    """Whether it is ready, why not, and whether it is on its way out."""
+    """Return whether the Pod is ready, why not, and whether it is terminating."""
     if pod is None:
         return (False, None, False)
     return (pod.is_ready, failure_of((pod,)), pod.metadata.deletionTimestamp is not None)

@@ -1,4 +1,4 @@
-"""The memory of operations that ended: written for deletions seen, swept when it expires."""
+"""Tombstones of finished operations: written for observed deletions, deleted after they expire."""
 
 import asyncio
 from collections import deque
@@ -25,17 +25,17 @@ from gpuruntime.workqueue.queue import WorkQueue
 log = structlog.get_logger()
 
 SWEEP_SECONDS: Final = 60.0
-# So many are looked at between two turns of the loop.
+# Number of tombstones checked between two passes of the loop.
 SLICE: Final = 500
-# Longer than a leader takes to write, also where it is replaced in between.
+# Longer than a leader takes to write a tombstone, even if it is replaced meanwhile.
 REMEMBER_SECONDS: Final = 600.0
-# Some 10 MB.
+# They take about 10 MB.
 MOST_REMEMBERED: Final = 10_000
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class _Seen:
-    """A deletion that a standby saw, at which moment of its loop."""
+    """A deletion that a standby saw, with its loop time."""
 
     key: Key
     remains: KubernetesObject
@@ -43,10 +43,10 @@ class _Seen:
 
 
 class TombstoneWriter:
-    """Sees to the tombstone of each active unit that is seen to be gone.
+    """TombstoneWriter writes a tombstone for each active unit that was deleted.
 
-    The API writes one before it deletes; this is for deletions by anybody else. The loser of an
-    operation's conflict gets none: the operation lives on in the winner.
+    The API writes one before it deletes; this is for deletions by other clients. A unit that lost
+    its operation to another one gets none, because the operation goes on in that unit.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class TombstoneWriter:
         self._tombstones = tombstones
         self._queue = queue
         self._mirror = mirror
-        # A name may be used and freed again before its first unit is buried.
+        # A list, because a name may be used and freed again before its first tombstone is written.
         self._gone: dict[Key, list[KubernetesObject]] = {}
-        # On a standby, the oldest first.
+        # Deletions seen as a standby, the oldest first.
         self._seen: deque[_Seen] = deque(maxlen=MOST_REMEMBERED)
 
     def notice(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        """A handler of the units' informer, on the leader."""
+        """Handle a change of a unit, on the leader."""
         if old is not None and _is_gone(old, new) and _ends_its_operation(old):
             self._add(key, old)
 
     def remember(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
-        """The same on a standby: the leader may end before it has written."""
+        """Handle a change of a unit on a standby: the leader may end before it has written."""
         now = asyncio.get_running_loop().time()
         while self._seen and self._seen[0].at + REMEMBER_SECONDS < now:
             self._seen.popleft()
@@ -76,7 +76,7 @@ class TombstoneWriter:
                 self._seen.append(_Seen(key=key, remains=remains, at=now))
 
     def begin(self) -> None:
-        """From here on this process leads."""
+        """Enqueue the remembered deletions, because this process is now the leader."""
         since = asyncio.get_running_loop().time() - REMEMBER_SECONDS
         for seen in self._seen:
             if seen.at >= since and not self._is_buried(seen.remains):
@@ -95,14 +95,14 @@ class TombstoneWriter:
         self._queue.add(key)
 
     def _is_buried(self, remains: KubernetesObject) -> bool:
-        """As far as the mirror shows; whoever writes looks live."""
+        """Return whether the cache has the tombstone; the write itself checks live."""
         key = self._tombstones.key_of(provenance.operation_of(remains))
         held = self._mirror.store.get(key)
         return held is not None and tombstone_of(held).buries(remains)
 
 
 async def bury(tombstones: Tombstones, kind: str, value: KubernetesObject) -> None:
-    """Writes the object's tombstone unless its deletion through the API has done so."""
+    """Write the object's tombstone, unless its deletion through the API has done so."""
     operation = provenance.operation_of(value)
     known = await tombstones.find(operation) if operation else None
     if known is None or not known.buries(value):
@@ -110,7 +110,7 @@ async def bury(tombstones: Tombstones, kind: str, value: KubernetesObject) -> No
 
 
 class TombstoneSweeper:
-    """Removes tombstones past their time, guarded by their uid."""
+    """TombstoneSweeper deletes expired tombstones, guarded by their uid and version."""
 
     def __init__(
         self, client: Client, cache: Cache[ConfigMap], now: Callable[[], datetime]
@@ -143,7 +143,7 @@ class TombstoneSweeper:
                 resource_version=held.metadata.resourceVersion,
             )
         except (NotFoundError, ConflictError):
-            # Gone, or written anew: its time counts from then.
+            # It is gone, or was written again with a new expiry.
             return
 
 
@@ -152,7 +152,7 @@ def _is_gone(old: GPUUnit, new: GPUUnit | None) -> bool:
 
 
 def _remains_of(unit: GPUUnit) -> PartialObject:
-    """What a tombstone is made from, whatever else the unit carried."""
+    """Return only what a tombstone is written from."""
     metadata = unit.metadata
     kept = (labels.OPERATION_ID, labels.REQUEST_HASH)
     marks = {name: metadata.annotations.get(name, "") for name in kept}

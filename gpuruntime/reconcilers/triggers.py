@@ -1,7 +1,7 @@
-"""Which changes wake which reconcilers.
+"""Triggers: which changes enqueue which keys.
 
-A standby queues nothing; a new leader takes every object as backlog, and new stock goes there too.
-An event that changes nothing that `observe` reads wakes nobody.
+A standby enqueues nothing. A new leader adds every object to the backlog, and new stock is added
+there, too. A change that no reconciler reads enqueues nothing.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ POOL_SECONDS: Final = 0.5
 
 
 class Triggers:
-    """Turns what the informers tell into keys of the queues that it owns."""
+    """Triggers owns the queues of units, stock and pools, and adds keys by informers' events."""
 
     def __init__(self, informers: Informers, *, stock_namespace: str, meter: Meter) -> None:
         self.units: WorkQueue[Key] = WorkQueue("unit", meter=meter)
@@ -51,7 +51,7 @@ class Triggers:
         self._listen()
 
     def begin(self) -> None:
-        """From here on this process leads."""
+        """Start to enqueue, because this process is now the leader."""
         self.is_leading = True
         for queue, informer in (
             (self.units, self._informers.units),
@@ -76,7 +76,7 @@ class Triggers:
         if not self.is_leading:
             return
         if new is None or asked(old) != asked(new) or staffed(old) != staffed(new):
-            # One that is gone is looked at as well, so that nothing of it is kept in mind.
+            # A deleted unit is enqueued as well, so that the reconciler forgets it.
             self.units.add(key)
         if new is not None and limited(old) != limited(new):
             workers = self._informers.units.store.by_index(WORKER_OF, new.metadata.uid)
@@ -93,7 +93,7 @@ class Triggers:
         if not self.is_leading:
             return
         if new is not None and asked(old) != asked(new):
-            # What is yet to be made waits, so that no claim does.
+            # New stock waits in the backlog, so that no claim has to wait.
             self.stock.add(key, is_backlog=old is None)
         if counted(old) != counted(new):
             self._wake_pool(new or old)
@@ -106,7 +106,7 @@ class Triggers:
         if new is None or asked(old) != asked(new):
             self.pools.add(key)
         if new is None and old is not None:
-            # Whose envelope was another one may be made now.
+            # A pool that was refused for its other envelope may be filled now.
             alike = self._informers.pools.store.by_index(caches.SPEC, old.spec.specName)
             self._add_all(self.pools, [each for each in alike if is_refused(each)], key)
         if new is None or (old is not None and old.status.seeded != new.status.seeded):
@@ -125,14 +125,14 @@ class Triggers:
             self._wake_owner(key.namespace, new or old)
 
     def _on_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """On the way to Ready the Deployment tells; a Pod tells of trouble, and of its end."""
+        """Enqueue the owner on trouble or at the Pod's end; the Deployment reports Ready."""
         if trouble(old) != trouble(new) or new is None:
             self._wake_owner(key.namespace, new or old)
 
     def _wake_owner(
         self, namespace: str, child: Deployment | Service | NetworkPolicy | Pod | None
     ) -> None:
-        """Children outlive their owner for a while: one that is gone needs no waking."""
+        """Enqueue the owner, unless it is gone; its children outlive it for a while."""
         key = Key(namespace, unit_name(child))
         is_stock = namespace == self._stock_namespace
         informer = self._informers.stock if is_stock else self._informers.units
@@ -153,7 +153,7 @@ class Triggers:
         )
 
     def _wake_namesakes(self, template: GPUUnit | None, key: Key) -> None:
-        """Whose the function is may have changed for all that declare it."""
+        """Enqueue all units that declare the function, since its owner may have changed."""
         found = declared(template)
         if found is not None:
             _, function = found
@@ -166,7 +166,7 @@ class Triggers:
             self.pools.add_after(Key(stock.metadata.namespace, name), POOL_SECONDS)
 
     def _wake_waiting(self, stock: GPUUnit) -> None:
-        """Free stock is what units wait for whose claim was lost."""
+        """Enqueue units that lost their claim and wait for such stock."""
         waiting = self._informers.units.store.by_index(WAITING, stock.spec.specName)
         self._add_all(self.units, waiting, None)
 

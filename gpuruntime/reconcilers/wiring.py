@@ -1,4 +1,4 @@
-"""The reconcilers of a manager, put together: caches on every replica, work on the leader."""
+"""Composition of the reconcilers: caches on every replica, controllers on the leader."""
 
 import asyncio
 from enum import StrEnum
@@ -45,12 +45,12 @@ from gpuruntime.workqueue.queue import WorkQueue
 log = structlog.get_logger()
 
 WORKERS: Final = 16
-# What was told last is worth so much of a stop.
+# A stop waits at most this long for queued Events.
 SETTLE_SECONDS: Final = 2.0
 
 
 class Reconcilers:
-    """`run_caches` on every replica, `run` on the leader."""
+    """Reconcilers of one manager: `run_caches` runs on every replica, `run` on the leader."""
 
     def __init__(self, around: ReconcilerContext) -> None:
         self._around = around
@@ -98,7 +98,7 @@ class Reconcilers:
 
     @property
     def unsynced(self) -> list[str]:
-        """Which mirrors have not been read once."""
+        """Return the kinds of informers that have not finished their first list."""
         waiting = (each for each in self.informers.all() if not each.synced.is_set())
         return sorted({str(each.resource) for each in waiting})
 
@@ -108,7 +108,7 @@ class Reconcilers:
                 tasks.create_task(informer.run(), name=f"inform {informer.resource}")
 
     async def run(self) -> None:
-        """Begins with a consistent read: what an earlier leader wrote is known before we act."""
+        """Read consistently what earlier leaders wrote, then start to reconcile."""
         for informer in self.informers.all():
             await informer.synced.wait()
         for informer in self.informers.ours():
@@ -152,7 +152,7 @@ class Reconcilers:
         await self.recorder.settle(SETTLE_SECONDS)
 
     def _make_operation_context(self) -> OperationContext:
-        """The manager claims stock and writes tombstones as the API does."""
+        """Return the context with which the manager claims stock and writes tombstones."""
         around, caches = self._around, self._caches
         return OperationContext(
             client=around.client,

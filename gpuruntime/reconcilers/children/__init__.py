@@ -1,1 +1,1 @@
-"""What all children share: how they are written, compared and confined."""
+"""Children of units and storages: ownership, drift, network policies and Pod security."""

@@ -1,10 +1,10 @@
-"""What a live child lacks of the desired one, as a merge patch, or nothing.
+"""Drift of a live child from the desired one, as a merge patch.
 
-A child carries one annotation of ours: what was last applied, the hash of the inputs it was made
-from, and the revision of the code that made it. While the inputs are the same, drift is judged
-against what was last applied, whatever a newer or older version of our code would write today:
-an upgrade restarts nobody's Pod. Neither does a change of the inputs that changes no member but
-those that come from the child's surroundings.
+Each child carries one annotation of ours: the body that was last applied, the hash of its inputs,
+and the revision of the code that created it. While the inputs are the same, drift is judged
+against the last applied body. A newer or older version of our code may build another body, but an
+upgrade restarts no Pod. A change of inputs that only affects the child's surroundings does not
+count either.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from gpuruntime.models.kinds.labels import GROUP
 from gpuruntime.models.kubernetes.quantities import is_quantity, parse_quantity
 
 APPLIED: Final = f"{GROUP}/applied"
-# The rule by which `inputs_hash` is made; a hash of another rule proves no change.
+# Version of `inputs_hash`. Hashes of different versions cannot be compared.
 INPUTS_RULE: Final = "1"
-# Bytes; all annotations of an object together may have 256 KiB.
+# Bytes. All annotations of an object together may have 256 KiB.
 MOST_REMEMBERED: Final = 200_000
-# Members whose texts are quantities: `1000m` and `1` are the same there.
+# Members whose values are quantities, in which `1000m` equals `1`.
 QUANTITIES: Final = frozenset({"limits", "requests", "sizeLimit"})
 
 
@@ -33,10 +33,10 @@ Path: TypeAlias = tuple[str, ...]
 
 @attrs.frozen(kw_only=True, slots=True)
 class Child:
-    """A child as it should be; `inputs` is the hash of what asked for it.
+    """A desired child; `inputs` is the hash of what its body was built from.
 
-    `generation` is that of the spec which asked; `surroundings` are the members that nobody asked
-    for, such as a preferred node.
+    `generation` is the generation of the owner's spec. `surroundings` are paths of members that no
+    spec asks for, such as a preferred node.
     """
 
     inputs: str
@@ -46,13 +46,13 @@ class Child:
     surroundings: tuple[Path, ...] = ()
 
     def annotated(self) -> JsonObject:
-        """The body to create, with the annotation that remembers it."""
+        """Return the body to create, with the annotation that records it."""
         return _with_annotation(self.body, encode_applied(_applied(self)))
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Applied:
-    """What the annotation remembers; the body is empty where it is too large for one.
+    """Content of the annotation; the body is empty if it is too large for one.
 
     `shape` is the hash of the body without its surroundings.
     """
@@ -65,7 +65,10 @@ class Applied:
 
 
 def inputs_hash(spec: object) -> str:
-    """Only what differs from its default counts, so that a new field changes no old hash."""
+    """Return a hash of the members that differ from their defaults.
+
+    A new field with a default therefore changes no old hash.
+    """
     return f"{INPUTS_RULE}:{_digest(_differing(spec))}"
 
 
@@ -77,7 +80,7 @@ def encode_applied(applied: Applied) -> str:
 
 
 def decode_applied(text: str) -> Applied | None:
-    """None for a text that is not ours: the child is then compared with what we want."""
+    """Return None for a text that is not ours; the desired body is then compared instead."""
     try:
         return codec.decode(text.encode(), Applied)
     except codec.MalformedObjectError:
@@ -85,7 +88,7 @@ def decode_applied(text: str) -> Applied | None:
 
 
 def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
-    """The merge patch that ends the drift of the live child; empty when there is none."""
+    """Return the merge patch that removes the drift, or an empty one."""
     applied = decode_applied(_annotation(live))
     body, remembered = _target(desired, applied)
     patch = _difference(body, live, applied.body if applied else {})
@@ -95,13 +98,13 @@ def patch_towards(desired: Child, live: JsonObject) -> JsonObject:
 
 
 def patch_back(live: JsonObject) -> JsonObject:
-    """The merge patch towards what was last applied, whatever is asked for since."""
+    """Return the merge patch to the last applied body, whatever the spec asks for now."""
     applied = decode_applied(_annotation(live))
     return _difference(applied.body, live, applied.body) if applied else {}
 
 
 def is_behind(desired: Child, live: JsonObject) -> bool:
-    """Whether something else is asked for than was last applied."""
+    """Return whether the spec asks for something other than what was last applied."""
     applied = decode_applied(_annotation(live))
     if applied is None:
         return bool(_difference(desired.body, live, {}))
@@ -109,7 +112,7 @@ def is_behind(desired: Child, live: JsonObject) -> bool:
 
 
 def _target(desired: Child, applied: Applied | None) -> tuple[JsonObject, Applied]:
-    """What the child is held to, and what is remembered of it."""
+    """Return the body that the child should have, and what the annotation should record."""
     wanted = _applied(desired)
     if applied is None:
         return desired.body, wanted
@@ -126,8 +129,10 @@ def _target(desired: Child, applied: Applied | None) -> tuple[JsonObject, Applie
 
 
 def _asks_anew(desired: Child, applied: Applied) -> bool:
-    """A hash by an unknown rule proves no change, so that two versions of ours never fight over
-    a Pod; there, only a later generation of the spec does.
+    """Return whether the inputs have changed since the last apply.
+
+    A hash of an unknown rule proves no change, so that two versions of ours never fight over a
+    Pod. In that case, only a later generation of the spec counts.
     """
     if _is_known(applied):
         return applied.inputs != desired.inputs
@@ -187,7 +192,7 @@ def _difference(
 
 
 def _matches(name: str, wanted: JsonValue, present: JsonValue, before: JsonValue) -> bool:
-    """The server adds defaults and leaves empty members out: neither is drift."""
+    """Return whether a value has no drift. Defaults of the server and empty members are none."""
     if isinstance(wanted, dict) and isinstance(present, dict):
         was = before if isinstance(before, dict) else {}
         is_same = all(
@@ -206,12 +211,12 @@ def _matches(name: str, wanted: JsonValue, present: JsonValue, before: JsonValue
 
 
 def _quantities_in(parent: str, name: str) -> str:
-    """The members of `limits` are quantities, whatever their own names."""
+    """Return the name to judge by: the members of `limits` are quantities under any name."""
     return parent if parent in QUANTITIES else name
 
 
 def _is_same_quantity(name: str, wanted: JsonValue, present: JsonValue) -> bool:
-    """The server keeps no resource finer than a thousandth: it rounds up."""
+    """Return whether both are the same in thousandths; the server rounds finer ones up."""
     return (
         name in QUANTITIES
         and isinstance(wanted, str)
@@ -223,7 +228,7 @@ def _is_same_quantity(name: str, wanted: JsonValue, present: JsonValue) -> bool:
 
 
 def _differing(value: object) -> JsonValue:
-    """Nested values without the members that are at their defaults."""
+    """Return nested values without the members that have their default values."""
     if isinstance(value, list | tuple):
         return [_differing(item) for item in value]
     model: type = type(value)

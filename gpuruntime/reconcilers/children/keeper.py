@@ -1,4 +1,4 @@
-"""Writes one child of a unit or a storage as it should be, or says whose it is instead."""
+"""Keeper of children: it writes a child as desired, unless another owner has its name."""
 
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
@@ -26,7 +26,7 @@ from gpuruntime.reconcilers.children.drift import Child, is_behind, patch_back, 
 
 log = structlog.get_logger()
 
-# What the server refuses for what it says, and will refuse again until something else changes.
+# The server rejects the content of the request, and will do so again until something changes.
 REFUSALS = (BadRequestError, ForbiddenError, InvalidError)
 
 
@@ -55,7 +55,7 @@ LiveT = TypeVar("LiveT", bound=HasSpec)
 
 
 class ChildSyncError(GpuRuntimeError):
-    """The child cannot be made as it should be; the message says why, for its owner's status."""
+    """A child cannot be kept as desired; the message says why, for its owner's status."""
 
     def __init__(self, reason: StrEnum, message: str) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class ChildSyncError(GpuRuntimeError):
 
 @attrs.frozen(kw_only=True, slots=True)
 class ChildKeeper(Generic[LiveT]):
-    """Of one kind of children; `reason` is what the owner shows where one cannot be kept."""
+    """ChildKeeper keeps children of one kind. Its errors carry `reason` for the owner's status."""
 
     client: Client
     cache: Cache[LiveT]
@@ -79,22 +79,22 @@ class ChildKeeper(Generic[LiveT]):
         return live if live is not None and is_owned_by(live, owner) else None
 
     async def owned_live(self, key: Key, owner: Owner) -> LiveT | None:
-        """For what a cache that lags must not decide."""
+        """Read the owner's child live, for decisions that a cache that lags must not take."""
         live = await self._look(key)
         return live if live is not None and is_owned_by(live, owner) else None
 
     async def obstacle(self, owner: Owner, key: Key) -> str:
-        """Whose the child is that stands where the owner's is to be, as far as is known."""
+        """Name the other owner of a child in the way, or return nothing if none is known."""
         live = await self._known(owner, key)
         return "" if live is None or is_owned_by(live, owner) else self._refusal(live)
 
     async def demand_own(self, owner: Owner, key: Key) -> None:
-        """For what is to be made only where this child can be."""
+        """Raise ChildSyncError if another owner's child is in the way."""
         if obstacle := await self.obstacle(owner, key):
             raise ChildSyncError(self.reason, obstacle)
 
     async def keep(self, owner: Owner, key: Key, desired: Child) -> LiveT:
-        """The child as it is after the write, if one was needed."""
+        """Create or patch the child if needed, and return it."""
         try:
             live = await self._known(owner, key)
             if live is None:
@@ -104,7 +104,7 @@ class ChildKeeper(Generic[LiveT]):
             raise ChildSyncError(self.reason, str(error)) from error
 
     async def hold(self, live: LiveT, desired: Child) -> LiveT:
-        """One of ours as it was last applied, while what is asked for since has to wait."""
+        """Keep the child as it was last applied, while a newer desired body has to wait."""
         present = self._as_json(live)
         is_waiting = is_behind(desired, present)
         patch = patch_back(present) if is_waiting else patch_towards(desired, present)
@@ -117,7 +117,7 @@ class ChildKeeper(Generic[LiveT]):
         return is_behind(desired, self._as_json(live))
 
     async def drop(self, owner: Owner, key: Key) -> None:
-        """Removes a child that is no longer wanted; another owner's is none of our business."""
+        """Delete a child that is no longer wanted; leave another owner's child alone."""
         live = self.owned(key, owner)
         if live is None or live.metadata.deletionTimestamp is not None:
             return
@@ -128,7 +128,10 @@ class ChildKeeper(Generic[LiveT]):
         log.info("child removed", kind=self.resource.kind, child=str(key))
 
     async def _known(self, owner: Owner, key: Key) -> LiveT | None:
-        """What was refused, was so perhaps for somebody else's child, which is not mirrored."""
+        """Return the child; read it live if the owner's status says that it was refused.
+
+        The refusal may be due to a child of another owner, which the cache does not mirror.
+        """
         live = self.find(key)
         was_refused = any(each.reason == self.reason for each in owner.status.conditions)
         return await self._look(key) if live is None and was_refused else live
@@ -145,8 +148,8 @@ class ChildKeeper(Generic[LiveT]):
                 self.resource, desired.annotated(), namespace=key.namespace
             )
         except AlreadyExistsError:
-            # The cache lags behind, or does not mirror it: then it must not hold it either,
-            # because nobody would tell it of the end.
+            # Either the cache lags, or it does not mirror the child. In the second case it must
+            # not hold it either, because no event would report its deletion.
             found = await self.client.get(self.resource, key)
             if is_owned_by(found, owner):
                 self.cache.write_through(found)
@@ -174,7 +177,7 @@ class ChildKeeper(Generic[LiveT]):
         return mended
 
     def _as_json(self, live: LiveT) -> JsonObject:
-        """Only what a child of ours sets: its kind, the metadata that we compare, and the spec."""
+        """Return what our children set: the kind, the metadata that we compare, and the spec."""
         return {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,
@@ -188,7 +191,7 @@ class ChildKeeper(Generic[LiveT]):
 
 
 def whose(child: str, owner: OwnerReference | None) -> str:
-    """Of a child that has the name of one of ours."""
+    """Return a message about a child that has a name of ours but another owner."""
     belongs = f"belongs to {owner.kind} {owner.name}" if owner else "has no owner"
     return f"{child} {belongs}: it is left as it is; delete or rename it to make room for ours"
 

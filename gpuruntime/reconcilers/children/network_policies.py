@@ -1,8 +1,8 @@
-"""The NetworkPolicies of our Pods: who reaches them, and what they may reach.
+"""NetworkPolicies of our Pods: what may reach them, and what they may reach.
 
-Policies only ever add up, so each Pod is meant to be chosen by one of these and by the one that
-closes its whole namespace. An empty list of rules lets nothing through, an empty list of peers in
-a rule lets everything: none of the latter is ever written by accident.
+Policies only add up, so each Pod should be selected by one of these and by the one that closes its
+whole namespace. An empty list of rules allows nothing, but an empty list of peers in a rule allows
+everything. The latter is written only if the configuration allows all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gpuruntime.models.kinds.storages import Prepare
 from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.reconcilers.options import NatsPeer, NetworkOptions
 
-# On a namespace whose Pods may call units.
+# Label of a namespace whose Pods may call units.
 ACCESS: Final = f"{labels.GROUP}/access"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 DNS_PORT: Final = 53
@@ -23,13 +23,13 @@ EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def unit_rules(unit: GPUUnit, options: NetworkOptions) -> JsonObject:
-    """A kubelet's probes come from the node, which no policy keeps out."""
+    """Return the rules of a unit. Kubelet probes come from the node and need no rule."""
     pods = _pods({labels.UNIT: unit.metadata.name})
     ports = [_port(port.port, port.protocol) for port in unit.spec.template.ports]
     callers: JsonObject = {"namespaceSelector": _pods({ACCESS: "true"})}
     own: JsonObject = {"podSelector": pods}
     ingress = [{"from": [callers, own], "ports": ports}] if ports else []
-    # The same Pods are at both ends of a call from a unit's own, and both ends have to agree.
+    # A unit's Pod may call the unit's own Service. Both ends of that call must be allowed.
     egress = [{"to": [own], "ports": ports}] if ports else []
     return _rules(pods, ingress, [*_outside(options), *egress, *_queue(unit, options)])
 
@@ -37,12 +37,12 @@ def unit_rules(unit: GPUUnit, options: NetworkOptions) -> JsonObject:
 def prepare_rules(
     pods: Mapping[str, str], prepare: Prepare, options: NetworkOptions
 ) -> JsonObject:
-    """A download reaches what a unit does; a copy has all that it needs on its volumes."""
+    """Return the rules of a prepare: a download reaches what a unit does, a copy nothing."""
     return _rules(_pods(pods), [], [] if prepare.fromStorageName else _outside(options))
 
 
 def accessor_rules(pods: Mapping[str, str], port: int, system_namespace: str) -> JsonObject:
-    """Reached through the API alone."""
+    """Return the rules of a file server: only the API's Pods reach it."""
     api: JsonObject = {
         "namespaceSelector": _pods({NAMESPACE_NAME: system_namespace}),
         "podSelector": _pods({labels.APP_NAME: labels.API_APP}),
@@ -60,7 +60,7 @@ def _rules(pods: JsonObject, ingress: Sequence[Any], egress: Sequence[Any]) -> J
 
 
 def _outside(options: NetworkOptions) -> list[Any]:
-    """The name servers, and the Internet where any of it is left."""
+    """Allow the name servers, and the Internet unless all of it is blocked."""
     if options.allows_all:
         return [{}]
     blocks = [
@@ -73,7 +73,7 @@ def _outside(options: NetworkOptions) -> list[Any]:
 
 
 def _dns(options: NetworkOptions) -> JsonObject:
-    """To the cluster's own servers, which live in a range that is blocked for all else."""
+    """Allow the cluster's name servers, whose addresses are blocked for everything else."""
     servers: JsonObject = {
         "namespaceSelector": _pods({NAMESPACE_NAME: "kube-system"}),
         "podSelector": _pods({"k8s-app": "kube-dns"}),
@@ -84,7 +84,7 @@ def _dns(options: NetworkOptions) -> JsonObject:
 
 
 def _queue(unit: GPUUnit, options: NetworkOptions) -> list[Any]:
-    """The workers of functions alone speak to NATS, and to nothing else where it is."""
+    """Allow NATS on its port, for the workers of functions only."""
     if not unit.spec.is_function_worker or options.nats is None:
         return []
     return [{"to": [_nats(options.nats)], "ports": [_port(options.nats.port)]}]
@@ -115,5 +115,5 @@ def _pods(with_labels: Mapping[str, str]) -> JsonObject:
 
 
 def _present(name: str, values: Sequence[Any]) -> JsonObject:
-    """The server drops empty lists; an absent one never reads as drift."""
+    """Leave out an empty list as the server does, so that it does not count as drift."""
     return {name: values} if values else {}

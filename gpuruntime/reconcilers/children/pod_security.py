@@ -1,12 +1,12 @@
-"""How every Pod of ours is held in: as PodSecurity admission asks, and within a quota's sight."""
+"""Security contexts and scratch limits of Pods, as PodSecurity admission and quotas require."""
 
 from typing import Final
 
 from gpuruntime.models.encoding.json import JsonObject
 
-# Any uid that is not root's; images that run as another one say so in their own USER.
+# Any uid except root's. Images that run as another user say so in their own USER.
 RESTRICTED_UID: Final = 65_532
-# A quota refuses containers that leave out what it counts.
+# A quota rejects containers without a limit for a resource that it counts.
 SCRATCH: Final = "1Gi"
 
 
@@ -18,7 +18,7 @@ def pod_security(*, is_restricted: bool) -> JsonObject:
 
 
 def storage_security() -> JsonObject:
-    """Whoever mounts a volume may write to it, whichever of our Pods wrote there before."""
+    """Let each Pod that mounts a volume write to it, whichever Pod wrote there before."""
     return {"fsGroup": RESTRICTED_UID, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
@@ -32,9 +32,9 @@ def container_security(*, is_read_only: bool = False) -> JsonObject:
 
 
 def copying_security(*, is_restricted: bool) -> JsonObject:
-    """It reads what any user has left on a volume, and leaves it to the same user.
+    """Let a copy read the files of all users, and keep their owners.
 
-    At the restricted level there is one user alone, and no such right.
+    At the restricted level there is only one user, so the copy gets no such right.
     """
     held = container_security()
     if is_restricted:

@@ -1,1 +1,1 @@
-"""What the manager does for functions: declarations, and workers' Secrets."""
+"""Declarations of functions, and the Secrets of their workers."""

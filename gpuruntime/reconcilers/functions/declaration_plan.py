@@ -1,7 +1,7 @@
-"""What is told of the unit that declares a function, as a function of what was observed of it.
+"""Verdict on a unit that declares a function, as a pure function of what was observed.
 
-It runs no Pod: Ready says that the function can be called, ServerlessReady that it has the workers
-it needs now, as far as the activator has told in the unit's status.
+Such a unit runs no Pod. Ready says that the function can be called. ServerlessReady says that it
+has the workers it needs now, as the activator last wrote to the unit's status.
 """
 
 from typing import Final
@@ -28,13 +28,13 @@ ENOUGH: Final = "as many workers are ready as are needed now"
 def template_verdict(
     unit: GPUUnit, *, owner: GPUUnit | None, knows_broker: bool, pods: tuple[Pod, ...]
 ) -> Verdict:
-    """`owner` is whose the function is, of all units that declare it."""
+    """Return the verdict; `owner` is the oldest of all units that declare the function."""
     verdict = _verdict(unit, owner, knows_broker=knows_broker, pods=pods)
     return attrs.evolve(verdict, workers=_workers_condition(unit, verdict))
 
 
 def staffing(status: ServerlessStatus | None) -> tuple[FunctionReason, str]:
-    """Without numbers, which change with every call."""
+    """Return reason and message without numbers, which would change with every call."""
     if status is None:
         return FunctionReason.NOT_SCALED_YET, NOT_LOOKED_AT
     if status.readyWorkers < status.desiredWorkers:

@@ -1,7 +1,7 @@
-"""What a worker is told and how it logs in, as the Secret of its unit, and when that is due anew.
+"""Contents of a worker's Secret: its configuration and its login, and when to renew them.
 
-The Secret never restarts a worker: its files follow, limits are read from them now and then, and
-logins at each connect.
+The Secret never restarts a worker. Its files are updated in place; the worker reads limits from
+them regularly, and logins at each connect.
 """
 
 import base64
@@ -30,10 +30,10 @@ from gpuruntime.reconcilers.unit.sidecar import (
     socket_of_worker,
 )
 
-# What minted credentials are good for.
+# Annotation with the purpose of minted credentials.
 PURPOSE: Final = f"{GROUP}/credentials-for"
 CREDENTIALS: Final = "credentialsFile"
-# Credentials are made anew while so much of their life is left.
+# Credentials are renewed when this share of their lifetime is left.
 RENEWED_WITH: Final = 1 / 3
 
 Files: TypeAlias = Mapping[str, str]
@@ -41,14 +41,14 @@ Files: TypeAlias = Mapping[str, str]
 
 @attrs.frozen(kw_only=True, slots=True)
 class Validity:
-    """What minted credentials have to be: good for this purpose, and young."""
+    """The purpose that minted credentials must have, and their lifetime."""
 
     purpose: str
     lifetime_seconds: float
 
 
 def function_declared_by(template: GPUUnit | None, worker: GPUUnit) -> Serverless | None:
-    """None where the worker was made from another unit, or its own declares nothing any more."""
+    """Return the declaration, or None if the worker's template is gone or declares nothing."""
     owner = function_of(worker).workerOf
     if template is None or owner is None or template.metadata.uid != owner.uid:
         return None
@@ -56,7 +56,7 @@ def function_declared_by(template: GPUUnit | None, worker: GPUUnit) -> Serverles
 
 
 def with_limits(worker: GPUUnit, declared: Serverless) -> GPUUnit:
-    """Limits are the template's of now: they restart nobody."""
+    """Return the worker with the template's current limits, which restart no worker."""
     limited = attrs.evolve(
         function_of(worker),
         timeoutSeconds=declared.timeoutSeconds,
@@ -70,7 +70,7 @@ def function_of(unit: GPUUnit) -> Serverless:
 
 
 def worker_settings(unit: GPUUnit, options: SidecarOptions, files: Files) -> str:
-    """The configuration of `gpuruntime worker`; `files` are by the keys that name them there."""
+    """Return the configuration of `gpuruntime worker`; `files` are by configuration key."""
     function = function_of(unit)
     settings: JsonObject = {
         "operations": {"listen": f":{operations_port(unit)}"},
@@ -103,7 +103,7 @@ def worker_settings(unit: GPUUnit, options: SidecarOptions, files: Files) -> str
 
 
 def file_name(key: str) -> str:
-    """In the Secret, of what a key of the configuration names."""
+    """Return the name in the Secret of the file that a configuration key names."""
     return key.removesuffix("File")
 
 
@@ -132,7 +132,7 @@ def secret_body(
 
 
 def kept_credentials(live: Secret | None, validity: Validity, now: datetime) -> str | None:
-    """Those in the Secret, while they are good for long enough; else None: new ones are due."""
+    """Return the credentials in the Secret, or None if new ones are due."""
     text = live.data.get(file_name(CREDENTIALS), "") if live else ""
     if live is None or not text or renewal_seconds(live, validity, now) <= 0:
         return None
@@ -143,7 +143,7 @@ def kept_credentials(live: Secret | None, validity: Validity, now: datetime) -> 
 
 
 def renewal_seconds(live: Secret, validity: Validity, now: datetime) -> float:
-    """Until new credentials are due; 0 where they are."""
+    """Return the seconds until new credentials are due; 0 if they are due now."""
     marks = live.metadata.annotations
     expires_at = moment_of(marks.get(EXPIRES_AT, ""))
     if expires_at is None or marks.get(PURPOSE) != validity.purpose:
@@ -153,7 +153,7 @@ def renewal_seconds(live: Secret, validity: Validity, now: datetime) -> float:
 
 
 def patch_of_secret(live: Secret, body: JsonObject) -> JsonObject:
-    """The merge patch that makes the live one as it should be; empty where it is."""
+    """Return the merge patch to the desired Secret, or an empty one."""
     data, metadata = _object(body["data"]), _object(body["metadata"])
     changed = {name: text for name, text in data.items() if live.data.get(name) != text}
     gone: JsonObject = dict.fromkeys(live.data.keys() - data.keys())

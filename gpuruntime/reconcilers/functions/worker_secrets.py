@@ -1,7 +1,7 @@
-"""Keeps the Secret of each worker: made before its Pod, and renewed while that runs.
+"""Secrets of workers: created before the worker's Pod, and renewed while it runs.
 
-Nobody lists or watches Secrets here. What was written is remembered; now and then, and by every
-new leader, it is looked at again.
+No code here lists or watches Secrets. What was written is remembered, and read again from time to
+time, and by every new leader.
 """
 
 import asyncio
@@ -43,22 +43,22 @@ from gpuruntime.reconcilers.options import SidecarOptions
 
 log = structlog.get_logger()
 
-# How long nobody may notice that a Secret was changed or deleted by others.
+# A change or deletion of a Secret by others is noticed after at most this time.
 LOOK_SECONDS: Final = 600.0
-# How often one is tried again that could not be made.
+# A Secret that could not be written is retried after this time.
 RETRY_SECONDS: Final = 15.0
 
 
 @attrs.frozen(slots=True)
 class _Kept:
-    """What was last seen to be there, and until when (loop time) that is believed."""
+    """Inputs of a Secret as last read or written, trusted until that loop time."""
 
     inputs: str
     until: float
 
 
 class WorkerSecrets:
-    """Without a mint all workers log in as the manager's configuration says."""
+    """WorkerSecrets keeps them. Without a mint, all workers use the manager's own broker login."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class WorkerSecrets:
         self._kept: dict[Key, _Kept] = {}
 
     async def keep(self, unit: GPUUnit, template: GPUUnit | None) -> None:
-        """`template` is what has the name of the unit that the worker was made from.
+        """Keep the Secret of the worker; raise ChildSyncError if that fails.
 
-        Raises ChildSyncError where it cannot be made as it should be.
+        `template` is the unit that has the name of the worker's template now, or None.
         """
         try:
             await self._keep(unit, template)
@@ -157,7 +157,7 @@ class WorkerSecrets:
         return await self._client.patch(SECRETS, key, patch, resource_version=version)
 
     async def _look(self, unit: GPUUnit) -> Secret | None:
-        """Its own; that of an earlier unit of the name goes, ahead of the garbage collector."""
+        """Return the unit's own Secret, or None; delete one that an earlier unit left."""
         key = child_key(unit)
         try:
             live = await self._client.get(SECRETS, key)
@@ -173,7 +173,7 @@ class WorkerSecrets:
 
 
 def _demand_own_function(unit: GPUUnit, declared: Serverless) -> None:
-    """Nobody gets into another function's queue by editing a worker."""
+    """Raise ChildSyncError if the worker was edited to serve another function's queue."""
     wanted = function_of(unit)
     if wanted.requestID == declared.requestID or wanted.workerOf is None:
         return
@@ -185,7 +185,7 @@ def _demand_own_function(unit: GPUUnit, declared: Serverless) -> None:
 
 
 def _is_left_over(live: Secret, unit: GPUUnit) -> bool:
-    """A name is one unit's at a time, so another uid's owner is gone."""
+    """Return whether an earlier unit of this name owned it; that unit must be gone."""
     owner = live.metadata.controller_owner
     is_units = owner is not None and owner.kind == GPU_UNITS.kind
     return is_units and owner is not None and owner.name == unit.metadata.name

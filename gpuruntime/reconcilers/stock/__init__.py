@@ -1,1 +1,1 @@
-"""Stock units and pools made true."""
+"""Reconcilers of stock units and of the pools that create them."""

@@ -1,7 +1,7 @@
-"""What becomes of a claimed stock unit: consumed by its claimant, kept for it, or freed again.
+"""Pure decision about a claimed stock unit: consume it, keep it for its claimant, or free it.
 
-Nothing is deleted before its successor has started, and nothing is freed that a request still on
-its way could come to name.
+Stock is deleted only after its claimant has started. It is freed only when no request on its way
+could still name it.
 """
 
 from typing import TypeAlias
@@ -15,29 +15,29 @@ from gpuruntime.models.kinds.units import GPUUnit
 
 @attrs.frozen(slots=True)
 class Rest:
-    """Unclaimed, or claimed for a unit that will start."""
+    """Keep the stock: it is unclaimed, or claimed for a unit that will start."""
 
 
 @attrs.frozen(slots=True)
 class Consume:
-    """Its claimant has started: the stock unit goes."""
+    """Delete the stock: its claimant has started."""
 
 
 @attrs.frozen(slots=True)
 class AwaitRecord:
-    """Its claimant has started, and its pool has yet to record the ordinal."""
+    """Keep the stock until its pool has recorded the ordinal; its claimant has started."""
 
 
 @attrs.frozen(slots=True)
 class Doubt:
-    """No unit lives from this claim, as far as anyone knows: free it after the grace."""
+    """Free the stock after the grace: no unit is known that uses this claim."""
 
 
 Resolution: TypeAlias = Rest | Consume | AwaitRecord | Doubt
 
 
 def resolve(stock: GPUUnit, claimant: GPUUnit | None, *, is_recorded: bool) -> Resolution:
-    """A start counts once the claimant's status remembers it, whatever becomes of its children."""
+    """Decide by the claimant's status, which remembers a start even if its children are gone."""
     if not provenance.is_claimed(stock):
         return Rest()
     if claimant is None or provenance.is_doubtful(stock, claimant):
@@ -48,7 +48,7 @@ def resolve(stock: GPUUnit, claimant: GPUUnit | None, *, is_recorded: bool) -> R
 
 
 def is_recorded(stock: GPUUnit, pool: StockPool | None) -> bool:
-    """A pool that is gone counts as having recorded, and so does one of another uid."""
+    """Return whether the pool has recorded the ordinal, or is gone or replaced."""
     ordinal = provenance.ordinal_of(stock)
     if not ordinal or pool is None or not provenance.is_of_pool(stock, pool):
         return True

@@ -1,4 +1,4 @@
-"""Dissolution of a deleted pool: its unclaimed stock goes before the pool's finalizer does."""
+"""Dissolution of a deleted pool: its unclaimed stock is deleted before its finalizer."""
 
 from typing import Final
 
@@ -20,9 +20,10 @@ class PoolDissolution:
     tombstones: Tombstones
 
     async def dissolve(self, pool: StockPool) -> Result:
-        """Unclaimed units go; claimed ones finish their hand-off without the pool.
+        """Delete unclaimed units; claimed ones finish their hand-off without the pool.
 
-        What is not recorded stays, and the pool with it, while a second create of it may land.
+        While a second create may still land, stock above the recorded ordinal stays, and the pool
+        with it.
         """
         if FINALIZER not in pool.metadata.finalizers:
             return DONE

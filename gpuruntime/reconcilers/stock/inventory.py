@@ -1,4 +1,4 @@
-"""The stock of a pool as it is known now, and the guarded writes to the pool and its stock."""
+"""Inventory of a pool: its stock as known now, and guarded writes to pool and stock."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from gpuruntime.reconcilers.unit.start_plan import Term
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolInventory:
-    """PoolInventory counts a pool's stock; refill, retirement and dissolution share it."""
+    """PoolInventory counts a pool's stock. Refill, retirement and dissolution share it."""
 
     client: Client
     caches: Caches
@@ -37,11 +37,14 @@ class PoolInventory:
         return take_stock(pool, living, self.caches.units.store.by_index(SOURCE_POOL, name))
 
     def unsettled_seconds(self, pool: StockPool) -> float:
-        """How much longer a create of the pool's stock may be on its way, whoever sent it."""
+        """Return for how many more seconds a create of the pool's stock may still land."""
         return max(self.seeder.unsettled_seconds(pool), self.term().unsettled_seconds)
 
     async def remove(self, units: tuple[GPUUnit, ...]) -> None:
-        """What changed meanwhile, perhaps by a claim, is left, and counted anew by a retry."""
+        """Delete the units; raise ConflictError at the end if one has changed meanwhile.
+
+        A changed unit may have been claimed. It is left alone, and counted again by the retry.
+        """
         stale: ConflictError | None = None
         for unit in units:
             try:

@@ -1,4 +1,4 @@
-"""A pool made true: stock made once per ordinal, surplus removed, what happened recorded."""
+"""Reconciler of pools: it checks the spec, then refills, retires or dissolves the pool."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -94,7 +94,7 @@ class PoolReconciler:
         return PoolVerdict(reason=PoolReason.SPEC_CONFLICT, message=text)
 
     def _envelope(self, pool: StockPool) -> Envelope:
-        """With the defaults that its units get, since another pool may spell them out."""
+        """Return the envelope with our defaults, since another pool may spell them out."""
         cpu, memory = (
             pool.spec.cpu or self._defaults.cpu,
             pool.spec.memory or self._defaults.memory,
@@ -102,7 +102,7 @@ class PoolReconciler:
         return envelope_of(attrs.evolve(pool.spec, cpu=cpu, memory=memory))
 
     async def _adopt(self, pool: StockPool) -> StockPool:
-        """Before its first unit is made: what it is known by, and that it waits for us to end."""
+        """Add the finalizer and the original uid before the first unit is created."""
         metadata: JsonObject = {"finalizers": [*pool.metadata.finalizers, FINALIZER]}
         if ORIGIN not in pool.metadata.annotations:
             metadata["annotations"] = {ORIGIN: pool.metadata.uid}

@@ -1,8 +1,8 @@
-"""Which stock a pool makes and removes next, decided from what is known of its ordinals.
+"""Pure decision which stock a pool creates and deletes next, by the known ordinals.
 
-An ordinal is used once in all. A refill pool keeps so many unclaimed units; the other kind makes
-each of its ordinals once, however often whoever makes them dies. What was recorded is never made
-again; above that, an ordinal that nobody has seen was not made yet, and goes first.
+Each ordinal is used only once. A pool that refills keeps `replicas` unclaimed units. A pool that
+does not creates each of its ordinals once, however often the leader changes. A recorded ordinal is
+never created again. An unrecorded ordinal that no unit has was never created, and comes first.
 """
 
 import itertools
@@ -16,19 +16,19 @@ from gpuruntime.models.kinds.phases import UnitPhase, phase_of
 from gpuruntime.models.kinds.pools import Refill, StockPool
 from gpuruntime.models.kinds.units import GPUUnit
 
-# So many creates in one go; the rest follows at once.
+# Most creates in one step; the next step follows at once.
 BATCH: Final = 64
-# On a pool: the uid that it began with. A restore brings it back under another one.
+# Annotation of a pool with its original uid. A restored pool has another one.
 ORIGIN: Final = f"{labels.GROUP}/origin-uid"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Stocktaking:
-    """What there is of a pool: its living units by kind, and the ordinals known to be used.
+    """The stock of a pool: its living units by state, and the ordinals known to be used.
 
-    `ordinals` are of the living ones: to read them takes longest of a large pool. Gaps are the
-    ordinals between the recorded one and the highest that nobody has seen; of many only the first
-    are listed.
+    `ordinals` are those of living units. Reading them is the slowest part for a large pool. Gaps
+    are ordinals between the recorded one and the highest that no unit has; only the first ones are
+    listed.
     """
 
     ready: tuple[GPUUnit, ...]
@@ -47,7 +47,7 @@ class Stocktaking:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolPlan:
-    """Batches: what is left over comes next time."""
+    """Batches of ordinals to create and of units to delete; the next reconcile does the rest."""
 
     creates: tuple[int, ...]
     removes: tuple[GPUUnit, ...] = ()
@@ -56,7 +56,10 @@ class PoolPlan:
 def take_stock(
     pool: StockPool, living: Iterable[GPUUnit], takers: Iterable[GPUUnit]
 ) -> Stocktaking:
-    """`takers` are active units that name the pool: a lost status does not seed again."""
+    """Count the stock; `takers` are active units that name the pool as their source.
+
+    Their ordinals count as used, so that a pool whose status was lost does not seed again.
+    """
     ready, progressing, failed, claimed, ordinals = [], [], [], [], []
     taken = (provenance.source_ordinal(unit) for unit in takers if has_taken_from(pool, unit))
     used = {pool.status.seeded, *taken}
@@ -89,7 +92,10 @@ def take_stock(
 
 
 def has_taken_from(pool: StockPool, unit: GPUUnit) -> bool:
-    """A pool made anew under an old name inherits nothing, and a restored one what it began."""
+    """Return whether the unit took stock of this pool, or of the pool that it was restored from.
+
+    A new pool under an old name inherits no ordinals.
+    """
     source = provenance.source_pool_uid_of(unit)
     return source in ("", pool.metadata.uid, pool.metadata.annotations.get(ORIGIN))
 
@@ -103,7 +109,7 @@ def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
         surplus = max(0, -missing)
     fresh = itertools.count(stock.highest + 1)
     ordinals = itertools.chain(stock.gaps, fresh)
-    # To sort a large stock holds the loop: only for what has to go.
+    # Sorting a large stock blocks the loop, so sort only if units have to be deleted.
     unwanted = _least_wanted(stock)[: min(surplus, BATCH)] if surplus else ()
     return PoolPlan(
         creates=tuple(itertools.islice(ordinals, max(0, min(missing, BATCH)))),
@@ -114,12 +120,15 @@ def plan(pool: StockPool, stock: Stocktaking) -> PoolPlan:
 
 
 def recordable(pool: StockPool, stock: Stocktaking) -> int:
-    """The highest ordinal up to which nothing is left to make, once no create is on its way."""
+    """Return the highest ordinal up to which no unit is left to create.
+
+    The caller makes sure that no create is on its way.
+    """
     gaps = (each for each in plan(pool, stock).creates if each < stock.highest)
     return min(gaps, default=stock.highest + 1) - 1
 
 
 def _least_wanted(stock: Stocktaking) -> tuple[GPUUnit, ...]:
-    """The newest that is not ready first, then the newest that is; never a claimed one."""
+    """Return unclaimed units in deletion order: newest unready first, then newest ready."""
     unready = sorted((*stock.failed, *stock.progressing), key=provenance.ordinal_of, reverse=True)
     return (*unready, *sorted(stock.ready, key=provenance.ordinal_of, reverse=True))

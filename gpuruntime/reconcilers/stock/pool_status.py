@@ -1,4 +1,4 @@
-"""The status of a pool as a function of the stock that was taken."""
+"""Status of a pool, as a pure function of its counted stock."""
 
 from datetime import datetime
 from typing import Final
@@ -23,7 +23,7 @@ class PoolVerdict:
 
 
 def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
-    """Of a pool that can be carried out."""
+    """Return the verdict on a pool whose spec is valid."""
     if stock.failed:
         first = min(stock.failed, key=provenance.ordinal_of)
         condition = condition_of(first.status.conditions, ConditionType.READY)
@@ -40,20 +40,20 @@ def pool_verdict(pool: StockPool, stock: Stocktaking) -> PoolVerdict:
 
 
 def is_used_up(pool: StockPool, stock: Stocktaking) -> bool:
-    """Nothing is there, and nothing will come by itself."""
+    """Return whether no stock is left and none will be created without a change."""
     is_seeded = pool.spec.refill == Refill.NEVER and stock.highest >= pool.spec.replicas
     return not stock.ordinals and (is_seeded or not pool.spec.replicas)
 
 
 def used_up_at(pool: StockPool) -> datetime | None:
-    """As the pool's own mark remembers it: the condition's moment is that of its status."""
+    """Return the moment in the pool's annotation, or None; the condition's is another one."""
     return moment_of(pool.metadata.annotations.get(USED_UP_AT, ""))
 
 
 def pool_status(
     pool: StockPool, stock: Stocktaking, verdict: PoolVerdict, *, recorded: int, now: datetime
 ) -> StockPoolStatus:
-    """`recorded` is the highest ordinal of which no create can still be on its way."""
+    """Return the status; `recorded` is the highest ordinal whose create cannot be pending."""
     is_ready = verdict.reason is PoolReason.STOCK_READY
     condition = Condition(
         type=ConditionType.READY,

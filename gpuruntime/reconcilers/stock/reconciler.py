@@ -1,4 +1,4 @@
-"""A stock unit made true: it holds its envelope, and a claim on it is brought to its end."""
+"""Reconciler of stock units: it keeps a unit's envelope and resolves a claim on it."""
 
 import asyncio
 from typing import Final, TypeAlias, assert_never
@@ -30,7 +30,7 @@ from gpuruntime.strict import validation
 
 log = structlog.get_logger()
 
-# The pool's own event comes first; this is for the one that was missed.
+# The pool's own event usually comes first; this is for a missed one.
 RECORD_SECONDS: Final = 5.0
 
 # The uid of the stock, and the attempt that claimed it.
@@ -38,7 +38,7 @@ ClaimVersion: TypeAlias = tuple[str, str]
 
 
 class StockReconciler:
-    """Takes no timestamp of another machine: a grace runs on this process's clock alone."""
+    """StockReconciler keeps stock units. It measures the grace by this process's clock alone."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class StockReconciler:
         self._caches = caches
         self._runner = runner
         self._recorder = recorder
-        # Each doubtful claim with the moment at which this process first saw it, by its stock.
+        # Doubtful claims by stock, with the loop time at which this process first saw each.
         self._doubts: dict[Key, tuple[ClaimVersion, float]] = {}
 
     async def reconcile(self, key: Key) -> Result:
@@ -92,7 +92,10 @@ class StockReconciler:
                 assert_never(resolution)
 
     async def _sit_out(self, stock: GPUUnit) -> Result:
-        """The grace counts from when this leader first saw the claim; a live look ends it."""
+        """Free the stock after the grace, which begins when this leader first saw the claim.
+
+        Before that, read the claimant live.
+        """
         left = self._grace_left(stock)
         if left > 0:
             return Result(requeue_after_seconds=left)
@@ -102,7 +105,7 @@ class StockReconciler:
         return DONE
 
     def _grace_left(self, stock: GPUUnit) -> float:
-        """An attempt that took the claim over begins a grace of its own."""
+        """Return the seconds left; an attempt that took over the claim begins a new grace."""
         loop_time = asyncio.get_running_loop().time()
         claim = (stock.metadata.uid, provenance.attempt_of(stock))
         known, since = self._doubts.get(stock.metadata.key, (None, loop_time))
@@ -123,7 +126,7 @@ class StockReconciler:
             return None
 
     async def _pool(self, stock: GPUUnit) -> StockPool | None:
-        """That made it; looked for live before anyone believes that it is gone."""
+        """Return the pool that created the stock, or None after a live read shows it is gone."""
         name = provenance.pool_of(stock)
         if not name:
             return None
@@ -159,7 +162,7 @@ class StockReconciler:
 
 
 async def delete_stock(client: Client, stock: GPUUnit) -> None:
-    """Every deletion of stock names uid and version: a claim that wins keeps its unit."""
+    """Delete the stock, guarded by uid and version, so that a claim that wins keeps its unit."""
     try:
         await client.delete(
             GPU_UNITS,

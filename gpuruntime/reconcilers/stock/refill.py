@@ -1,4 +1,4 @@
-"""Refill of a pool: missing stock is created, surplus removed, and the status recorded between."""
+"""Refill of a pool: create missing stock, record it in the status, delete the surplus."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from gpuruntime.reconcilers.stock.retirement import PoolRetirement
 from gpuruntime.reconcilers.stock.seeding import Seeder
 from gpuruntime.reconcilers.unit.runner import REFUSED_SECONDS
 
-# A pool's status is written at most this often, whatever happens to its units.
+# A pool's status is written at most this often, however fast its units change.
 REPORT_SECONDS: Final = 1.0
 
 
@@ -39,11 +39,11 @@ class PoolRefill:
         self._retirement = retirement
         self._recorder = recorder
         self._now = now
-        # When (loop time) each pool's status was last written by this process.
+        # Loop time at which this process last wrote the status of each pool.
         self._reported: dict[Key, float] = {}
 
     async def refill(self, pool: StockPool) -> Result:
-        """Recorded before anything is removed, so that no ordinal is ever used again."""
+        """Record ordinals before any unit is deleted, so that none is ever used again."""
         stock, refused = self._inventory.take_stock(pool), ""
         creates = plan(pool, stock).creates
         if creates:
@@ -65,7 +65,7 @@ class PoolRefill:
     async def report(
         self, pool: StockPool, stock: Stocktaking, verdict: PoolVerdict
     ) -> tuple[StockPool, float | None]:
-        """The pool as it is then, and how long a change of its status has yet to wait."""
+        """Write the status; return the pool, and for how long a changed status has to wait."""
         is_settled = not self._inventory.unsettled_seconds(pool)
         recorded = recordable(pool, stock) if is_settled else pool.status.seeded
         status = pool_status(pool, stock, verdict, recorded=recorded, now=self._now())

@@ -27,7 +27,7 @@ class PoolRetirement:
     now: Callable[[], datetime]
 
     async def retire(self, pool: StockPool, stock: Stocktaking) -> float | None:
-        """The record of a finished operation is kept for the retention, then it goes."""
+        """Delete a used-up pool after the retention; return the seconds left, or None."""
         since = used_up_at(pool)
         if not is_used_up(pool, stock) or not pool.spec.replicas:
             if since is not None:

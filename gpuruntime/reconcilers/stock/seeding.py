@@ -1,4 +1,4 @@
-"""Making the stock units of a pool: by name, side by side, and never twice under one ordinal."""
+"""Creation of a pool's stock units: by name, concurrently, and never twice for one ordinal."""
 
 import asyncio
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from gpuruntime.reconcilers.unit.start_plan import REQUEST_LIFE_SECONDS
 
 log = structlog.get_logger()
 
-# After these the unit may still come to be.
+# After these errors, the unit may still be created.
 UNSETTLED: Final = (OutcomeUnknownError, MalformedAnswerError)
 
 
@@ -35,11 +35,14 @@ class Seeder:
         self._client = client
         self._stock = stock
         self._defaults = defaults
-        # Until when (loop time) a create whose answer was lost may still land, by its pool.
+        # Loop time until which a create of unknown outcome may still land, by pool.
         self._unsettled: dict[Key, float] = {}
 
     async def make(self, pool: StockPool, ordinals: Iterable[int]) -> str:
-        """Why some of them cannot be made for now; raises what a retry at once may mend."""
+        """Create the units; return why some were refused, or nothing.
+
+        Raise KubeError if an immediate retry may help.
+        """
         async with asyncio.TaskGroup() as tasks:
             makings = [
                 tasks.create_task(self._make_one(pool, ordinal), name=f"create {ordinal}")
@@ -61,7 +64,7 @@ class Seeder:
         self._unsettled.pop(key, None)
 
     async def _make_one(self, pool: StockPool, ordinal: int) -> str | KubeError:
-        """A failure is a value here: it must not cancel the requests beside it."""
+        """Return a failure as a value: raised, it would cancel the concurrent requests."""
         key = Key(pool.metadata.namespace, f"{pool.metadata.name}-{ordinal}")
         try:
             unit = await self._create_or_get(pool, key)
@@ -87,7 +90,7 @@ class Seeder:
 
 
 def stock_unit(pool: StockPool, key: Key, defaults: PodDefaults) -> JsonObject:
-    """The envelope is spelled out, so that a later default never changes what is in stock."""
+    """Return the unit with its whole envelope, so that a later default does not change it."""
     spec = GPUUnitSpec(
         specName=pool.spec.specName,
         image=pool.spec.image,
