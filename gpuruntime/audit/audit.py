@@ -1,8 +1,8 @@
-"""The invariants, and the one pure function that holds a snapshot to them.
+"""All invariants, and the pure function that checks a snapshot against them.
 
-No rule finds anything in a consistent snapshot of correct operation, between any two writes of
-a protocol, that lasts longer than the finding itself allows; how long it has lasted is the
-observer's to say. So `breaches` is empty unless something is wrong.
+Between any two writes of a protocol, correct operation may show a finding, but not for longer than
+the finding itself allows. The observer measures how long it has seen it. So `breaches` is empty
+unless something is wrong.
 """
 
 from collections.abc import Iterable, Iterator
@@ -349,7 +349,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
 
 
 def breaches(snapshot: Snapshot) -> list[Breach]:
-    """What is wrong, given how long the snapshot's observer has seen it."""
+    """Return the findings that the snapshot's observer has seen for longer than they allow."""
     return [
         each.breach
         for each in suspicions(snapshot)
@@ -362,7 +362,7 @@ def suspicions(snapshot: Snapshot) -> list[Suspicion]:
 
 
 def steps(snapshot: Snapshot) -> Iterator[Suspicion | None]:
-    """The same in small pieces: None stands for one that found nothing."""
+    """Yield the suspicions in small steps; a step that found nothing yields None."""
     facts = SnapshotIndex(snapshot=snapshot)
     for _ in facts.gather():
         yield None

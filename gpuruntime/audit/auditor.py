@@ -1,4 +1,4 @@
-"""The audit of a living process: over its caches, in slices, again and again."""
+"""The audit of a running process, repeated over its caches in short slices."""
 
 import asyncio
 from collections import Counter
@@ -16,20 +16,24 @@ from gpuruntime.meter import Meter, NullMeter
 
 log = structlog.get_logger()
 
-# Half of what the loop may be held for: the collector of garbage may come in between.
+# This is half of the time for which the loop may be blocked; a garbage collection may come
+# between.
 SLICE_SECONDS: Final = 0.005
 INTERVAL_SECONDS: Final = 60.0
-# While something is suspicious.
+# The interval while there are suspicions.
 CLOSER_SECONDS: Final = 30.0
-# A watch that has fallen silent is given up after 75 s; until then its cache may be behind.
+# A silent watch is given up after 75 s; until then its cache may lag.
 LAG_SECONDS: Final = 90.0
-# So many lines of log a look: a fault of ours may break a rule for every object at once.
+# The most breaches that one audit logs; a fault of ours may break a rule for every object at once.
 MOST_TOLD: Final = 20
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Report:
-    """`counts` has a number for each rule that was judged; suspicions are yet to last."""
+    """The result of one audit. `counts` has the number of breaches of each rule that was judged.
+
+    `suspicion_count` counts the findings that have not lasted long enough to be breaches.
+    """
 
     breaches: tuple[Breach, ...]
     counts: Mapping[str, int]
@@ -38,10 +42,11 @@ class Report:
 
 
 class Auditor:
-    """`take` is called in one step; `is_current` says whether the caches are being kept.
+    """Audits the snapshots that `take` returns in a single step.
 
-    While they are not, nothing is found, and what was seen is forgotten: each cache then shows
-    another moment. One that is silent looks for whoever asks; another process tells.
+    While `is_current` reports that the caches are not kept current, nothing is found and earlier
+    suspicions are forgotten, since each cache then shows another time. A silent auditor only
+    answers callers of `look`; another process logs its breaches.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class Auditor:
         self._known: set[tuple[str, tuple[ObjectRef, ...]]] = set()
 
     async def run(self) -> None:
-        """For ever, from one interval on: what this process has only begun settles first."""
+        """Audit forever, at first after one interval, when a new process has settled."""
         pause = INTERVAL_SECONDS
         while True:
             await asyncio.sleep(pause)
@@ -72,7 +77,7 @@ class Auditor:
             pause = CLOSER_SECONDS if report.suspicion_count else INTERVAL_SECONDS
 
     async def look(self) -> Report:
-        """One at a time, so that what is seen is seen in the order of its moments."""
+        """Audit the caches once. Audits run in turn, so that suspicions are recorded in order."""
         async with self._looking:
             if not self._is_current():
                 self._sightings.forget()
@@ -102,7 +107,7 @@ class Auditor:
 
 
 async def suspicions_in_slices(snapshot: Snapshot) -> list[Suspicion]:
-    """Lets the loop go on between two slices."""
+    """Return the suspicions, and let the loop run other tasks between two slices."""
     clock = asyncio.get_running_loop().time
     seen = []
     ends_at = clock() + SLICE_SECONDS

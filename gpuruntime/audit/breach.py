@@ -1,4 +1,4 @@
-"""What an audit says: which invariant does not hold, of which objects, and what to do."""
+"""The results of an audit: which invariant is broken, by which objects, and what to do."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeAlias
@@ -30,7 +30,7 @@ AUDITED: Final[tuple[Resource[Any], ...]] = (
 )
 _KINDS: Mapping[type, str] = {each.type: each.kind for each in AUDITED}
 
-# A suspicion that is there under one identity all the time is one and the same.
+# A suspicion that persists under one identity is the same suspicion.
 Identity: TypeAlias = Hashable
 
 
@@ -47,7 +47,7 @@ class ObjectRef:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Breach:
-    """`message` is what is wrong, `remedy` what to do about it."""
+    """A broken invariant. `message` says what is wrong, `remedy` what to do about it."""
 
     rule: str
     objects: tuple[ObjectRef, ...]
@@ -57,10 +57,10 @@ class Breach:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Finding:
-    """What a rule sees in one snapshot.
+    """The finding of a rule in one snapshot.
 
-    Correct operation shows it for up to `allowed_seconds` at a stretch, and 0 means never. A
-    change of `version` begins another stretch, such as the next attempt of a claim.
+    Correct operation may show it for up to `allowed_seconds` without a gap, or never if that is 0.
+    The time starts again when `version` changes, such as with the next attempt of a claim.
     """
 
     objects: tuple[ObjectRef, ...]
@@ -72,7 +72,7 @@ class Finding:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Suspicion:
-    """A finding of a rule; a breach once it has lasted longer than correct operation allows."""
+    """A finding of a rule, which is a breach once it has lasted for longer than it may."""
 
     rule: str
     finding: Finding

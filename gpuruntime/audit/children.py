@@ -1,4 +1,4 @@
-"""Rules of what belongs to whom: children to their owners, and nobody to what is gone."""
+"""Rules of ownership: children have their owners, and nothing outlives its owner for long."""
 
 from collections.abc import Container, Iterator
 from typing import Final, TypeAlias
@@ -17,20 +17,20 @@ from gpuruntime.models.kubernetes.workloads import Deployment
 
 Child: TypeAlias = Deployment | Service | NetworkPolicy | VolumeClaim | Job
 
-# The cluster's garbage collector comes within seconds, unless it is restarted just then.
+# The cluster's garbage collector needs only seconds, unless it is just being restarted.
 COLLECT_SECONDS: Final = 120.0
-# A caller whose deletion was cut short sends it again.
+# A caller whose deletion was interrupted sends it again within this time.
 DELETE_SECONDS: Final = 180.0
-# A Pod that was told to end by its Deployment's end is ending soon after.
+# A Pod terminates within this time after its Deployment was deleted.
 END_SECONDS: Final = 60.0
-# Phases of a claim that has no volume yet.
+# The phases of a claim that has no volume yet.
 _UNBOUND: Final = frozenset({"", "Pending"})
 
 
 def one_owner(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A child of a unit is made with its one owner, and goes with it.
+    """A child of a unit is created with its one owner, and deleted with it.
 
-    Allows children that are ending, and for a while those whose unit is gone.
+    Terminating children are allowed, and for a while children whose unit is gone.
     """
     metadata = child.metadata
     if not _is_of(child, labels.UNIT_APP) or is_terminating(child):
@@ -50,7 +50,10 @@ def one_owner(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def one_storage(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
-    """As for units; the claim bears the storage's very name, since Pods find it by that."""
+    """A child of a storage has its one owner, like a unit's.
+
+    The claim has the very name of its storage, because Pods find it by that name.
+    """
     metadata = child.metadata
     if not _is_of(child, labels.STORAGE_APP) or is_terminating(child):
         return
@@ -73,7 +76,10 @@ def one_storage(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def pod_of_a_unit(pod: Pod, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Allows Pods that are ending, and for a while those whose unit is gone."""
+    """A Pod runs for a unit that exists.
+
+    Terminating Pods are allowed, and for a while Pods whose unit is gone.
+    """
     name = pod.metadata.labels.get(labels.UNIT, "")
     is_gone = Key(pod.metadata.namespace, name) not in facts.unit_by_key
     if _is_of(pod, labels.UNIT_APP) and is_gone and not is_terminating(pod):
@@ -86,10 +92,10 @@ def pod_of_a_unit(pod: Pod, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def isolated(child: Deployment | Pod, facts: SnapshotIndex) -> Iterator[Finding]:
-    """The NetworkPolicy of an active unit is there before its Deployment, and as long.
+    """The NetworkPolicy of an active unit exists before its Deployment and for as long.
 
-    Allows what is ending, what a deleted unit leaves, also while the next one has its name and
-    waits for it, and Pods a while without a Deployment.
+    Terminating children are allowed. So are the children of a deleted unit, even while the next
+    unit of the name waits for their end, and for a while Pods without a Deployment.
     """
     if isinstance(child, Deployment) and is_left_behind(child, facts):
         return
@@ -113,7 +119,7 @@ def isolated(child: Deployment | Pod, facts: SnapshotIndex) -> Iterator[Finding]
 
 
 def deletion_ends(value: GPUUnit | GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A tombstone is written first, so its object may outlive it by a while; then it ends."""
+    """A tombstone is written before its object is deleted, which may take a while."""
     operation = facts.buried.get(value.metadata.uid)
     if operation is not None and not is_terminating(value):
         yield Finding(
@@ -126,13 +132,15 @@ def deletion_ends(value: GPUUnit | GPUStorage, facts: SnapshotIndex) -> Iterator
 
 
 def is_left_behind(child: Deployment, facts: SnapshotIndex) -> bool:
-    """By a unit that is gone: the next one of the name makes its own."""
+    """Return whether the child belongs to a deleted unit; the next unit of the name creates its
+    own.
+    """
     owner = child.metadata.controller_owner
     return owner is not None and owner.uid not in facts.unit_by_uid
 
 
 def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Finding]:
-    """Of a child that belongs to something of that kind."""
+    """Yield the faults in the owner of a child that must belong to an object of the kind."""
     controllers = [owner for owner in child.metadata.ownerReferences if owner.controller]
     owner = controllers[0] if controllers else None
     if len(controllers) > 1:
@@ -155,9 +163,11 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
 
 
 def _held_by_annotation(claim: VolumeClaim, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Its storage is not among its owners: what is owned may be taken from under a Pod.
+    """A claim's owners do not include its storage, since an owned claim may be deleted under a
+    Pod.
 
-    Allows a claim without a volume, on which nothing can be, and the moment in which it gets one.
+    A claim without a volume is allowed, since it holds no data, and the moment in which it gets
+    one.
     """
     uid = claim.storage_uid
     if not uid:

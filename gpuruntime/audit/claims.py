@@ -1,4 +1,4 @@
-"""Rules of claims: whole marks that come to an end, one started unit for each stock unit."""
+"""Rules of claims: marks are whole and temporary, and each stock unit starts at most one unit."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,15 +11,17 @@ from gpuruntime.models.kinds.claim_timing import GRACE_SECONDS
 from gpuruntime.models.kinds.envelopes import envelope_of
 from gpuruntime.models.kinds.units import GPUUnit
 
-# A leader that follows another one begins the grace anew, and frees a claim after a live look.
+# A new leader starts the grace again, and frees a claim only after a live read.
 DOUBT_SECONDS: Final = 2 * GRACE_SECONDS
-# The record of an ordinal waits for a request's life, and once more after a lost answer.
+# Recording an ordinal waits for the life of a request, and once more after a lost answer.
 CONSUME_SECONDS: Final = 300.0
 _MARKS = ", ".join(provenance.CLAIM_MARKS)
 
 
 def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
-    """The marks of a claim are written, and taken back, in one patch: all of them or none."""
+    """The marks of a claim are written and removed in one patch, so a unit has all of them or
+    none.
+    """
     marks = stock.metadata.annotations
     missing = [name for name in provenance.CLAIM_MARKS if not marks.get(name)]
     fault = ""
@@ -36,11 +38,12 @@ def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def settled(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A claim is for a unit that will start, or comes to its end.
+    """A claim is for a unit that will start, or it ends.
 
-    Allows any time while the unit that the claim names lives from it and has not started (it
-    waits, or lost a conflict); the grace, twice, where no unit lives from it; and a while between
-    a start and the end of the stock, which has no bound while a name in use holds up the record.
+    Any time is allowed while the claimant lives from the stock and has not started, because it
+    waits or has lost a conflict. Twice the grace is allowed if no unit lives from the stock. A
+    while is allowed between a start and the deletion of the stock; this has no bound while a name
+    in use delays the pool's record.
     """
     claimant_key = provenance.claimant_of(stock)
     if claimant_key is None or provenance.is_terminating(stock):
@@ -68,7 +71,7 @@ def settled(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def one_start_for_stock(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[Finding]:
-    """Of several units that name a stock uid only the one that it is claimed for starts."""
+    """If several units name one stock uid, only the unit that has the claim starts."""
     if len(units) > 1:
         uid = provenance.source_uid_of(units[0])
         yield Finding(
@@ -80,7 +83,7 @@ def one_start_for_stock(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[Find
 
 
 def one_start_for_operation(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[Finding]:
-    """Allows any number of units of an operation as long as one alone has started."""
+    """An operation may have any number of units, but only one of them has started."""
     if len(units) > 1:
         yield Finding(
             objects=tuple(map(reference_to, units)),
@@ -91,9 +94,9 @@ def one_start_for_operation(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[
 
 
 def held_by_its_unit(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """What a started unit lives from is claimed by it until it goes.
+    """The stock that a started unit lives from is claimed by it until the stock is deleted.
 
-    Allows a unit that has not started, whose stock may be lost to it, and stock that is gone.
+    A unit that has not started is allowed to lose its stock, and stock may be gone.
     """
     stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
     if stock is None or not facts.has_started(unit):
@@ -112,7 +115,9 @@ def held_by_its_unit(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def same_envelope(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Both are fixed from the first moment. Allows equal quantities that are written otherwise."""
+    """The envelopes of a unit and its stock never change. Equal quantities may be written
+    differently.
+    """
     stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
     if stock is None:
         return

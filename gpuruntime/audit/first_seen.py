@@ -1,4 +1,4 @@
-"""Since when an observer sees a suspicion: what has to last before it is a breach."""
+"""The time since which an observer has seen each suspicion."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ from gpuruntime.audit.breach import Breach, Identity, Suspicion
 
 
 class FirstSeen:
-    """By the observer's own clock, which is any that never goes back.
+    """Remembers suspicions by the observer's own clock, which must never go back.
 
-    `lag_seconds` is for whoever reads kind by kind, from caches or lists: what such a snapshot
-    shows has to be there so long at least, since its parts are of different moments.
+    A snapshot that is read kind by kind, from caches or lists, has parts of different times. So a
+    suspicion must last at least `lag_seconds` before it is a breach.
     """
 
     def __init__(self, *, lag_seconds: float = 0.0) -> None:
@@ -17,7 +17,7 @@ class FirstSeen:
         self._since: dict[Identity, float] = {}
 
     def breaches(self, seen: Iterable[Suspicion], now_seconds: float) -> list[Breach]:
-        """Of all that is seen now; what is not among it is forgotten."""
+        """Return the breaches among the suspicions seen now, and forget all other suspicions."""
         suspicions = tuple(seen)
         self._since = {
             each.identity: self._since.get(each.identity, now_seconds) for each in suspicions
@@ -25,7 +25,7 @@ class FirstSeen:
         return [each.breach for each in suspicions if self._is_breach(each, now_seconds)]
 
     def forget(self) -> None:
-        """Everything begins anew: what an outage held up gets its time once more."""
+        """Forget everything, so that work which an outage delayed gets its full time again."""
         self._since = {}
 
     def _is_breach(self, suspicion: Suspicion, now_seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Rules of functions: a template runs nothing itself, and has the workers that it may have."""
+"""Rules of functions: a template runs nothing itself, and has only the workers it may have."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias
@@ -21,22 +21,22 @@ from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 from gpuruntime.strict import validation
 
-# A child or a Pod of a unit, or stock that is claimed for it.
+# A child or a Pod of a unit, or a stock unit that is claimed for it.
 Held: TypeAlias = Deployment | Service | NetworkPolicy | Pod | GPUUnit
 
-# A unit that comes to declare a function may have run; another leader may have to begin.
+# A unit may have run before it declared a function, and another leader may have to take over.
 STOP_SECONDS: Final = 180.0
-# Beside the longest attempt: for the answer, the deletion, and a lease to pass on.
+# Added to the longest attempt, for its answer, the deletion, and a change of leader.
 DRAIN_SLACK_SECONDS: Final = 60.0
-# A claim whose outcome is open is tried again, and so is one of a leader that is gone.
+# A claim with an unknown outcome is retried, and so is the claim of a leader that is gone.
 CLAIM_SECONDS: Final = 180.0
 
 
 def runs_nothing(held: Held, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A template has no children, no Pod and no stock: its workers have.
+    """A template has no children, no Pod and no stock, because its workers have them.
 
-    Allows what is ending, what a spec that cannot be carried out leaves as it was, and for a
-    while what the unit had before it declared a function.
+    Terminating objects are allowed, and any object of a template whose spec is invalid. For a
+    while, so is everything that the unit had before it declared a function.
     """
     template = _template_with(held, facts)
     if template is None or provenance.is_terminating(template) or provenance.is_terminating(held):
@@ -53,10 +53,10 @@ def runs_nothing(held: Held, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def one_owner_serves(templates: list[GPUUnit], facts: SnapshotIndex) -> Iterator[Finding]:
-    """Of several units that declare one function only the oldest has workers.
+    """If several units declare one function, only the oldest has workers.
 
-    Allows any number of templates, and as long as a drain takes for workers of one that an older
-    unit has come before.
+    Any number of templates is allowed. Workers of a newer template are allowed for as long as a
+    drain takes.
     """
     owner = min(templates, key=provenance.seniority)
     for template in templates:
@@ -73,9 +73,9 @@ def one_owner_serves(templates: list[GPUUnit], facts: SnapshotIndex) -> Iterator
 
 
 def within_limit(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Workers that leave have their seats until they are gone.
+    """A function has no more workers than its limit; draining workers count until they are gone.
 
-    Allows more than a limit that was lowered for as long as a drain takes.
+    If the limit was lowered, more workers are allowed for as long as a drain takes.
     """
     function, workers = _function_of(template), facts.workers_of[template.metadata.uid]
     if len(workers) > function.maxWorkers:
@@ -90,10 +90,10 @@ def within_limit(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def enough_workers(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """What must be available is claimed as long as there is stock for it.
+    """The least number of available workers is claimed as long as there is stock for them.
 
-    Allows fewer workers while those that leave have the seats, and while one fails, since no
-    stock is spent on a broken image.
+    Fewer workers are allowed while draining workers count towards the limit. They are also allowed
+    while a worker fails, since no stock is spent on a broken image.
     """
     function, all_workers = _function_of(template), facts.workers_of[template.metadata.uid]
     staying = _staying(template, facts)
@@ -115,10 +115,10 @@ def enough_workers(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]
 
 
 def works_for_its_template(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A worker goes with the unit that declares its function, and has the envelope of that.
+    """A worker has the envelope of its function's template, and is deleted with it.
 
-    Allows workers that are ending, for a while those whose template is gone, and an envelope of
-    which the template says nothing.
+    Terminating workers are allowed, and for a while workers whose template is gone. An envelope
+    that the template leaves open is allowed, too.
     """
     owner = _function_of(worker).workerOf
     if owner is None or provenance.is_terminating(worker):
@@ -153,7 +153,7 @@ def works_for_its_template(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Fi
 
 
 def drain_ends(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Whether it answers or not: what it held comes back to the queue."""
+    """A draining worker is deleted even if it does not answer; its calls return to the queue."""
     if labels.DRAINING not in worker.metadata.annotations or provenance.is_terminating(worker):
         return
     limits = _limits_of(worker, facts)
@@ -167,7 +167,7 @@ def drain_ends(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def _template_with(held: Held, facts: SnapshotIndex) -> GPUUnit | None:
-    """The template that has it, if it is one that has it."""
+    """Return the template that has the object, or None if no template has it."""
     match held:
         case GPUUnit():
             claimant = provenance.claimant_of(held)
@@ -184,7 +184,7 @@ def _template_with(held: Held, facts: SnapshotIndex) -> GPUUnit | None:
 
 
 def _waits_for_pods(held: Held, template: GPUUnit, facts: SnapshotIndex) -> bool:
-    """The policy of Pods goes after them, however long they take to end."""
+    """Return whether the object is the NetworkPolicy of Pods that still exist."""
     key = template.metadata.key
     return isinstance(held, NetworkPolicy) and any(
         pod.metadata.namespace == key.namespace
@@ -203,7 +203,10 @@ def _staying(template: GPUUnit, facts: SnapshotIndex) -> list[GPUUnit]:
 
 
 def _is_declared(template: GPUUnit) -> bool:
-    """The manager's word on this very spec: it is valid, not suspended, and owns its function."""
+    """Return whether the manager reports that this very spec declares its function.
+
+    Then the spec is valid and not suspended, and the unit owns its function.
+    """
     ready = condition_of(template.status.conditions, ConditionType.READY)
     return (
         ready is not None
@@ -218,21 +221,24 @@ def _has_failed(worker: GPUUnit) -> bool:
 
 
 def _is_alike(worker: GPUUnit, template: GPUUnit) -> bool:
-    """A template that was made through the API has no stock, and so no quantities."""
+    """Return whether the envelopes agree.
+
+    A template that the API created has no stock, and therefore no quantities.
+    """
     mine, its = envelope_of(worker.spec), envelope_of(template.spec)
     stated = attrs.evolve(its, gpu=its.gpu or mine.gpu)
     return worker.spec.specName == template.spec.specName and mine.may_equal(stated)
 
 
 def _limits_of(worker: GPUUnit, facts: SnapshotIndex) -> Serverless:
-    """Limits are the template's of now."""
+    """Return the limits of the worker's function; those of the live template count."""
     own = _function_of(worker)
     template = facts.unit_by_uid.get(own.workerOf.uid) if own.workerOf else None
     return template.spec.serverless if template and template.spec.serverless else own
 
 
 def _drain_seconds(limits: Serverless) -> float:
-    """Twice: a leader that follows another one begins anew."""
+    """Return twice the length of a drain, since a new leader starts it again."""
     return 2 * (limits.timeoutSeconds + DRAIN_SLACK_SECONDS)
 
 

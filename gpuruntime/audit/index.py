@@ -1,4 +1,4 @@
-"""What the rules look up: the objects of a snapshot by what names them."""
+"""An index of the snapshot's objects, in which the rules look up what they need."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,18 +19,20 @@ from gpuruntime.models.kubernetes.volumes import Job, VolumeClaim
 
 Units = defaultdict[str, list[GPUUnit]]
 Pods = defaultdict[Key, list[Pod]]
-# A Pod of these phases writes nothing any more.
+# A Pod in one of these phases writes no more.
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 @attrs.define(kw_only=True, slots=True)
 class Tally:
-    """The stock of one pool that is there; what ends unclaimed is as good as gone."""
+    """Counts of the existing stock of one pool. Unclaimed stock that is terminating counts only in
+    `there`.
+    """
 
     there: int = 0
     free: int = 0
     claimed: int = 0
-    # Of the free and claimed ones, those at or below the pool's `seeded`.
+    # The free and claimed units whose ordinal is at most the pool's `seeded`.
     recorded: int = 0
 
     def add(self, stock: GPUUnit, *, seeded: int) -> None:
@@ -45,50 +47,50 @@ class Tally:
 
 @attrs.define(kw_only=True, slots=True)
 class SnapshotIndex:
-    """Complete once `gather` is exhausted."""
+    """The objects of a snapshot by their names and owners; complete once `gather` is exhausted."""
 
     snapshot: Snapshot
-    # Of both namespaces.
+    # Units of both namespaces.
     unit_by_key: dict[Key, GPUUnit] = attrs.field(factory=dict)
     unit_by_uid: dict[str, GPUUnit] = attrs.field(factory=dict)
     stock_by_uid: dict[str, GPUUnit] = attrs.field(factory=dict)
     pool_by_key: dict[Key, StockPool] = attrs.field(factory=dict)
     pool_by_uid: dict[str, StockPool] = attrs.field(factory=dict)
-    # By the uid of the pool that made the stock.
+    # Counts of stock, by the uid of the pool that created it.
     tallies: defaultdict[str, Tally] = attrs.field(factory=lambda: defaultdict(Tally))
-    # Active units that have started, by what they live from and by what asked for them.
+    # Active units that have started, by the uid of their stock and by their operation.
     started_by_source: Units = attrs.field(factory=lambda: defaultdict(list))
     started_by_operation: Units = attrs.field(factory=lambda: defaultdict(list))
-    # Of functions: templates by the requestID that they declare, workers by their template's uid
-    # and by the name of their Secret, and the specNames of which a claim finds stock.
+    # Templates by the requestID that they declare, workers by their template's uid and by the key
+    # of their Secret, and the specNames that have free stock.
     templates_of: Units = attrs.field(factory=lambda: defaultdict(list))
     workers_of: Units = attrs.field(factory=lambda: defaultdict(list))
     worker_by_secret: dict[Key, GPUUnit] = attrs.field(factory=dict)
     free_specs: set[str] = attrs.field(factory=set)
-    # What tombstones name: uids with their operations, and the names of pools.
+    # Deleted objects according to tombstones: operations by uid, and the names of pools.
     buried: dict[str, str] = attrs.field(factory=dict)
     buried_pools: set[str] = attrs.field(factory=set)
     storage_by_key: dict[Key, GPUStorage] = attrs.field(factory=dict)
     storage_by_uid: dict[str, GPUStorage] = attrs.field(factory=dict)
     claim_by_key: dict[Key, VolumeClaim] = attrs.field(factory=dict)
     policy_by_key: dict[Key, NetworkPolicy] = attrs.field(factory=dict)
-    # What is on a volume, by its claim: Pods of units, of other storages that copy it, of file
-    # servers, and of what fills it.
+    # Pods that use a volume, by its claim: Pods of units, of storages that copy it, of file
+    # servers, and of Jobs that fill it.
     mounting: Pods = attrs.field(factory=lambda: defaultdict(list))
     copying: Pods = attrs.field(factory=lambda: defaultdict(list))
     serving: Pods = attrs.field(factory=lambda: defaultdict(list))
     filling: Pods = attrs.field(factory=lambda: defaultdict(list))
-    # By the uid of the unit that holds them.
+    # Storages by the uid of the unit that holds them.
     held_by: defaultdict[str, list[GPUStorage]] = attrs.field(factory=lambda: defaultdict(list))
     job_by_key: dict[Key, Job] = attrs.field(factory=dict)
-    # What fills a storage, by the uid of that.
+    # Jobs that fill a storage, by the uid of the storage.
     jobs_of: defaultdict[str, list[Job]] = attrs.field(factory=lambda: defaultdict(list))
-    # By the Deployment's key, the uid of its controller.
+    # The uid of the controller, by the key of the Deployment.
     deployer_by_key: dict[Key, str] = attrs.field(factory=dict)
     _deployed: set[str] = attrs.field(factory=set)
 
     def gather(self) -> Iterator[None]:
-        """A step an object; pools before their stock."""
+        """Add one object in each step; pools come before their stock."""
         snapshot = self.snapshot
         for deployment in snapshot.deployments or ():
             self._deployed.update(owner.uid for owner in deployment.metadata.ownerReferences)
@@ -116,7 +118,7 @@ class SnapshotIndex:
             yield
 
     def has_started(self, unit: GPUUnit) -> bool:
-        """Its Deployment is there, or its status remembers one."""
+        """Return whether the unit has a Deployment, or a status that remembers one."""
         return unit.status.timeline.createdAt is not None or unit.metadata.uid in self._deployed
 
     def _gather_storages(self) -> Iterator[None]:

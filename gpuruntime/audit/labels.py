@@ -1,4 +1,4 @@
-"""Rules of names, labels and annotations: what they say of an object is what it is."""
+"""Rules of names, labels and annotations: they agree with the object that has them."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ _CLAIMS = (labels.CLAIMED_BY, labels.CLAIM_ATTEMPT)
 
 
 def unit_labels(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
-    """Labels that are there say what is; what we made bears all of them.
+    """A unit's labels agree with it, and a unit that the product created has all of them.
 
-    Allows units that somebody wrote by hand, which need none.
+    Units that were written by hand are allowed to have none.
     """
     given = unit.metadata.labels
     due = {labels.UNIT: unit.metadata.name, labels.SPEC: unit.spec.specName}
@@ -27,7 +27,7 @@ def unit_labels(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def source_marks(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
-    """A unit names its source by name and uid, in one write, and bears no claim itself."""
+    """A unit names its source by name and uid, in one write, and has no claim itself."""
     notes = unit.metadata.annotations
     named = [name for name in _SOURCES if notes.get(name)]
     if len(named) == 1 or (named and provenance.source_of(unit) is None):
@@ -38,7 +38,7 @@ def source_marks(unit: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def pool_labels(pool: StockPool, _: SnapshotIndex) -> Iterator[Finding]:
-    """Allows pools that somebody wrote by hand, which need none."""
+    """A pool's labels agree with it. Pools that were written by hand are allowed to have none."""
     due = {labels.POOL: pool.metadata.name, labels.SPEC: pool.spec.specName}
     for name, value in due.items():
         if pool.metadata.labels.get(name, value) != value:
@@ -46,9 +46,9 @@ def pool_labels(pool: StockPool, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def stock_of_its_pool(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """What a pool makes bears its name, an ordinal and its envelope, from its first moment.
+    """Stock that a pool creates has its name, an ordinal and its envelope from the start.
 
-    Allows a pool whose quantities are left to the manager's defaults, and one that is gone.
+    A pool may leave quantities to the manager's defaults, and may be gone.
     """
     notes = stock.metadata.annotations
     pool = facts.pool_by_uid.get(notes.get(labels.POOL_UID, ""))

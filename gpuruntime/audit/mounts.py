@@ -1,4 +1,4 @@
-"""Rules of volumes under Pods: one unit at a time, filled before, and nothing taken away below."""
+"""Rules of mounted volumes: one unit at a time, filled before, and never deleted below."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -17,13 +17,13 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import Pod, PodSpec
 from gpuruntime.models.kubernetes.workloads import Deployment
 
-# A file server follows the unit's Pod to its node, when that has one.
+# A file server follows the unit's Pod to its node within this time.
 FOLLOW_SECONDS: Final = 180.0
 
 
 @attrs.frozen(slots=True)
 class Mount:
-    """A claim, and Pods that are on its volume."""
+    """A claim, and the Pods that use its volume."""
 
     claim: Key
     pods: tuple[Pod, ...]
@@ -40,20 +40,20 @@ class _DeploymentSpec:
 
 
 def mounts(facts: SnapshotIndex) -> Iterator[Mount]:
-    """By units, one for each claim."""
+    """Yield the mounts by units, one for each claim."""
     for claim, pods in facts.mounting.items():
         yield Mount(claim, tuple(pods))
 
 
 def uses(facts: SnapshotIndex) -> Iterator[Mount]:
-    """By units, and by storages that are filled as a copy."""
+    """Yield the mounts by units, and by storages that are filled as a copy."""
     yield from mounts(facts)
     for claim, pods in facts.copying.items():
         yield Mount(claim, tuple(pods))
 
 
 def mounted_once(mount: Mount, _: SnapshotIndex) -> Iterator[Finding]:
-    """A volume is given on when the last Pod of its unit is gone, ending ones included."""
+    """A volume goes to another unit only once the last Pod of the first is gone."""
     units = sorted({_unit_of(pod) for pod in mount.pods})
     if len(units) > 1:
         yield Finding(
@@ -64,9 +64,9 @@ def mounted_once(mount: Mount, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def held_by_its_unit(mounting: Mount | Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Who mounts a storage holds it, from before its Pods are asked for until they are gone.
+    """A unit that mounts a storage holds it before its Pods are created and until they are gone.
 
-    A Deployment is told by its owner's uid, since the next unit of the name is another one.
+    A Deployment belongs to a unit by the uid of its owner, since the next unit may have its name.
     """
     if isinstance(mounting, Deployment):
         yield from _deployed_by_its_holder(mounting, facts)
@@ -81,9 +81,9 @@ def held_by_its_unit(mounting: Mount | Deployment, facts: SnapshotIndex) -> Iter
 
 
 def kept_below(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
-    """What a Pod mounts is there, and cannot go before the Pod.
+    """A storage that a Pod mounts exists, and cannot be deleted before the Pod.
 
-    Allows a storage that is ending: its finalizer holds it, and its claim.
+    A terminating storage is allowed, because its finalizer keeps it and its claim.
     """
     storage, claim = facts.storage_by_key.get(mount.claim), facts.claim_by_key.get(mount.claim)
     fault = ""
@@ -103,9 +103,9 @@ def kept_below(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def filled_before(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Nobody mounts or copies what is not prepared to its end, or never had a volume.
+    """A storage is not mounted or copied before its prepare has succeeded and it has a volume.
 
-    Allows a volume that came to grief under the Pod.
+    A volume that fails under a Pod is allowed.
     """
     storage = facts.storage_by_key.get(mount.claim)
     fault = _unready(storage) if storage else ""
@@ -118,7 +118,7 @@ def filled_before(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def on_one_node(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A volume is on one node at a time. Allows the file server a while to follow the unit."""
+    """A volume is on one node at a time. A file server may take a while to follow the unit."""
     nodes = {pod.spec.nodeName for pod in mount.pods if _runs(pod)}
     for server in facts.serving[mount.claim]:
         node = server.spec.nodeName

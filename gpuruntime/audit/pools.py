@@ -1,4 +1,4 @@
-"""Rules of stock: what a pool made is free, claimed or consumed, and each ordinal is used once."""
+"""Rules of stock: a created unit is free, claimed or consumed, and an ordinal is used once."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,20 +13,23 @@ from gpuruntime.models.kinds.units import GPUUnit
 from gpuruntime.models.kubernetes.conditions import condition_of
 from gpuruntime.models.kubernetes.metadata import Key
 
-# A status follows its units within about two seconds of quiet; a new leader begins in a minute.
+# A status follows its units after about 2 s of quiet, and a new leader starts within a minute.
 STALE_SECONDS: Final = 180.0
-# For the garbage that a deletion leaves, with another leader to begin in between.
+# Removing the stock of a deleted pool may need a change of leader.
 DISSOLVE_SECONDS: Final = 180.0
 _RECOUNT = "see in the manager's log why it does not report the pool; its next report counts anew"
 
 
 def sums_up(pool: StockPool, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Created = free + claimed + consumed, in each report and against the stock that is there.
+    """Created = free + claimed + consumed, within each report and compared with the existing
+    stock.
 
-    A report may be older than its stock: units claimed and consumed since are allowed, and so
-    are units made above `seeded`, which is recorded late on purpose. What may never be: units
-    counted as consumed that are there. After a while of no change the numbers have to be equal,
-    but for a pool on its way out, which reports no more.
+    A report may be older than its stock. So units claimed and consumed since then are allowed, and
+    so are units created above `seeded`, which is deliberately recorded late. Existing units that
+    are counted as consumed are never allowed.
+
+    After some time without a change the numbers must be equal. A terminating pool is exempt, since
+    it no longer reports.
     """
     tally = facts.tallies[pool.metadata.uid]
     for fault in (*_report_faults(pool), *_stock_faults(pool, tally)):
@@ -49,12 +52,12 @@ def sums_up(pool: StockPool, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def ordinal_recorded(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Consumed stock is at or below `seeded`, and its ordinal is never made again.
+    """The ordinal of consumed stock is at or below `seeded`, and is never created again.
 
-    Allows stock above `seeded` while it lives. An older pool of the same name may have made what
-    the unit consumed: only units later than this pool are judged, and only those a grace later
-    unless it is known that no such pool was deleted. Stock that somebody deletes by hand
-    between its claim and its record is told of until the record follows.
+    Stock above `seeded` is allowed while it exists. An older pool of the same name may have
+    created the consumed stock, so only units younger than this pool are judged. Unless it is known
+    that no such pool was deleted, the unit must be younger by the grace. Stock that is deleted by
+    hand between its claim and its record is reported until the record follows.
     """
     source, pool = provenance.source_of(unit), _pool_of_source(unit, facts)
     if source is None or pool is None:
@@ -78,8 +81,11 @@ def ordinal_recorded(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def has_pool(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Allows stock that somebody made by hand, claimed stock, which finishes its hand-off
-    without its pool, and a while for the manager to remove the rest."""
+    """Stock without a claim has the pool that created it.
+
+    Stock created by hand is allowed, and so is claimed stock, which completes its hand-off without
+    its pool. The manager gets a while to delete the rest.
+    """
     uid = stock.metadata.annotations.get(labels.POOL_UID, "")
     is_gone = provenance.is_orphaned(stock) and uid not in facts.pool_by_uid
     if is_gone and not provenance.is_terminating(stock):
@@ -126,7 +132,7 @@ def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int]:
 
 
 def _pool_of_source(unit: GPUUnit, facts: SnapshotIndex) -> StockPool | None:
-    """The pool that surely made the stock from which the unit, once started, lives."""
+    """Return the pool that certainly created the stock of a started unit, or None."""
     source = provenance.source_of(unit)
     if source is None or unit.status.timeline.createdAt is None:
         return None
@@ -144,6 +150,6 @@ def _pool_of_source(unit: GPUUnit, facts: SnapshotIndex) -> StockPool | None:
 
 
 def waits_for_a_name(pool: StockPool | None) -> bool:
-    """An ordinal that cannot be made holds up the record of those above it."""
+    """Return whether an ordinal that cannot be created delays the record of those above it."""
     ready = condition_of(pool.status.conditions, ConditionType.READY) if pool else None
     return ready is not None and ready.reason == PoolReason.STOCK_SYNC_FAILED

@@ -1,4 +1,4 @@
-"""One invariant: what it says, over which objects it goes, and how it judges one of them."""
+"""A rule states one invariant, names its subjects, and judges one subject at a time."""
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,13 +16,15 @@ from gpuruntime.models.kubernetes.metadata import KubernetesObject
 Subject: TypeAlias = KubernetesObject | Sequence[KubernetesObject] | Mount
 SubjectT = TypeVar("SubjectT", bound=Subject)
 
-# The version of a finding that says nothing of the objects, but that a rule fails on them.
+# The version of a finding that the rule itself failed on the objects.
 NOT_JUDGED: Final = "not judged"
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Rule(Generic[SubjectT]):
-    """Rules differ in their subjects; `needs` are the kinds without which nothing can be said."""
+    """An invariant over subjects of one type. `needs` are the kinds without which it is not
+    judged.
+    """
 
     name: str
     description: str
@@ -34,7 +36,9 @@ class Rule(Generic[SubjectT]):
         return all(getattr(snapshot, kind) is not None for kind in self.needs)
 
     def findings(self, subject: SubjectT, facts: SnapshotIndex) -> Iterator[Finding]:
-        """A rule that fails on a subject says so, and is silent on that one alone."""
+        """Yield the findings. A rule that fails on a subject reports that, and still judges the
+        others.
+        """
         try:
             yield from self.judge(subject, facts)
         except Exception as error:  # noqa: BLE001  # told as a breach: who looks on ends no leader

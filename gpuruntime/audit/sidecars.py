@@ -1,6 +1,6 @@
-"""The rule of a worker's Pod: the worker is in it, and nobody but that reads its Secret.
+"""The rule of a worker's Pod: it has the sidecar, and no other container reads its Secret.
 
-Pods are told by their Deployment, since nobody can add a container to a Pod that is there.
+Deployments are judged instead of Pods, since no container can be added to an existing Pod.
 """
 
 from collections.abc import Iterator
@@ -86,9 +86,9 @@ class _DeploymentSpec:
 
 
 def worker_beside(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A worker's Deployment is made with the sidecar, which alone has a worker's login.
+    """A worker's Deployment is created with the sidecar, which alone has the worker's login.
 
-    Allows what a worker leaves that is gone, also while the next one has its name.
+    The remains of a deleted worker are allowed, even while the next worker has its name.
     """
     spec = bytes(deployment.spec)
     if is_terminating(deployment) or is_left_behind(deployment, facts):

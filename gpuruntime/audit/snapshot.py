@@ -1,4 +1,4 @@
-"""The objects of one moment, as an observer has read them, and how long it has seen what."""
+"""The objects that an observer has read at one time, and how long it has seen each suspicion."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,11 +32,11 @@ KINDS: Final = (
 
 @attrs.frozen(kw_only=True, slots=True)
 class Snapshot:
-    """`stock` and `units` are GPUUnits of the stock and of the instance namespace.
+    """`stock` and `units` are the GPUUnits of the stock namespace and of the instance namespace.
 
-    None stands for a kind that the observer does not read: what needs it is not judged. `ages`
-    are the seconds for which the observer has seen each suspicion without a gap, by its own
-    clock; one that is not named there is new.
+    None stands for a kind that the observer does not read; rules that need it are not judged.
+    `ages` has the seconds for which the observer has seen each suspicion without a gap, by its own
+    clock. A suspicion that is missing there is new.
     """
 
     stock: tuple[GPUUnit, ...] = ()

@@ -1,4 +1,4 @@
-"""Rules of one object's status: one state at a time, told in words that we know."""
+"""Rules of one object's status: it is in one state at a time, and uses known reasons."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _REASONS: Final[Mapping[tuple[type, str], frozenset[str]]] = {
     (GPUStorage, ConditionType.PREPARED): frozenset(StorageReason),
     (GPUStorage, ConditionType.ACCESSOR_READY): frozenset(StorageReason),
 }
-# What a condition that is True may say, and no other.
+# The only reasons that a condition with status True may have.
 _GOOD: Final = frozenset(
     {
         UnitReason.DEPLOYMENT_READY,
@@ -51,10 +51,10 @@ _REWRITE = "restart the manager: its next look writes the status anew"
 
 
 def one_state(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
-    """Phase, readiness and conditions are written in one patch, so they never differ.
+    """Phase, readiness and conditions are written in one patch, so they always agree.
 
-    Allows a status that was never written, one of an older generation of the spec, and a reason
-    of another version, which the rule on reasons tells of.
+    A status may be missing, or belong to an older generation of the spec. Reasons of another
+    version are reported by the rule on reasons.
     """
     for fault in _state_faults(held):
         yield Finding(
@@ -65,7 +65,7 @@ def one_state(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def known_reasons(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
-    """Allows no condition at all, as before the first report."""
+    """Conditions have known types, statuses and reasons. Before the first report there is none."""
     for condition in held.status.conditions:
         if fault := _fault_of(condition, held):
             yield Finding(
@@ -76,7 +76,7 @@ def known_reasons(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
 
 
 def observed_generation(held: Reporting, _: SnapshotIndex) -> Iterator[Finding]:
-    """A generation is reported after it was read. Allows any lag behind the spec."""
+    """A generation is reported only after it was read. Any lag behind the spec is allowed."""
     status = held.status
     observed = max(
         status.observedGeneration, *(each.observedGeneration for each in status.conditions), 0

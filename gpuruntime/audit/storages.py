@@ -1,4 +1,4 @@
-"""Rules of storages: a hold comes to its end, a prepare runs once, and stock holds nothing."""
+"""Rules of storages: a hold ends, a prepare runs once, and stock holds nothing."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,14 +13,14 @@ from gpuruntime.models.kubernetes.metadata import Key
 from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.volumes import Job
 
-# The end of the last Pod may be missed, and another leader may have to begin.
+# The end of the last Pod may be missed, and another leader may have to take over.
 GIVE_BACK_SECONDS: Final = 300.0
 
 
 def hold_ends(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A hold is for a unit that mounts the storage, or for Pods of it that are left.
+    """A hold is for a unit that mounts the storage, or for the unit's remaining Pods.
 
-    Allows a while for the manager to look, and any time for a unit that is suspended.
+    The manager gets a while to notice the end, and a suspended unit may hold the storage forever.
     """
     holder = storage.status.holder
     if holder is None or facts.mounting.get(storage.metadata.key):
@@ -43,11 +43,10 @@ def hold_ends(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
 
 
 def prepared_once(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
-    """A run is recorded before its Job is made, and none begins while another is not over.
+    """A run is recorded before its Job is created, and none begins before the last one has ended.
 
-    Allows Jobs of the past, and a recorded one that is yet to be made, also in the place of one
-    that a deleted storage of the name has left. A Job that is removed may leave its Pod behind,
-    which writes on until it ends.
+    Earlier Jobs are allowed. A recorded Job may not exist yet, even if a Job of a deleted storage
+    still has its name. The Pod of a deleted Job may remain, and writes until it ends.
     """
     record, own = storage.status.prepare, facts.jobs_of[storage.metadata.uid]
     recorded = facts.job_by_key.get(Key(storage.metadata.namespace, record.jobName))
@@ -74,7 +73,7 @@ def prepared_once(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding
 
 
 def stock_is_empty(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
-    """Stock serves nobody: it mounts no storage, and holds none."""
+    """Stock runs nothing for callers, so it mounts no storage and holds none."""
     held = facts.held_by[stock.metadata.uid]
     names = {each.metadata.name for each in held}
     names |= {mount.name for mount in stock.spec.storageMounts}

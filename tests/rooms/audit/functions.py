@@ -1,4 +1,4 @@
-"""A function in a sound snapshot: a template with two workers, made as the product makes them."""
+"""A function in a sound snapshot: a template with two workers, as the product creates them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,12 +38,12 @@ from tests.rooms.audit.values import (
 TEMPLATE = "echo"
 FIRST, SECOND = (worker_name(TEMPLATE, number) for number in (1, 2))
 FUNCTION = Serverless(requestID="f", minAvailableCount=2, maxWorkers=3, timeoutSeconds=30)
-# Twice the function's timeout, and twice what comes beside it.
+# Twice the function's timeout, and twice the slack.
 DRAIN_SECONDS = 180
 
 
 def template(name: str = TEMPLATE) -> GPUUnit:
-    """As the API makes it: without stock, and so without quantities."""
+    """Return a template as the API creates it: without stock, and so without quantities."""
     declared = status(readyReplicas=0, conditions=ready("FunctionDeclared"))
     unit = _without_source(active_unit(name, 0, operation=f"make {name}", started=False))
     spec = {"cpu": "", "memory": "", "gpu": 0, "serverless": FUNCTION}
@@ -68,7 +68,7 @@ def deployment(unit: GPUUnit) -> Deployment:
 
 
 def with_pod_spec(name: str, edit: Callable[[Any], None]) -> Callable[[Snapshot], Snapshot]:
-    """The Deployment of a unit, with its Pods' spec edited in place."""
+    """Return the Deployment of a unit, with its Pods' spec edited in place."""
 
     def how(held: Deployment) -> Deployment:
         spec: JsonObject = msgspec.json.decode(bytes(held.spec))
@@ -79,7 +79,7 @@ def with_pod_spec(name: str, edit: Callable[[Any], None]) -> Callable[[Snapshot]
 
 
 def joined(snapshot: Snapshot, unit: GPUUnit) -> Snapshot:
-    """With a worker, and all that it has."""
+    """Return the snapshot with a worker and its children added."""
     metadata = child_metadata(unit.metadata.name)
     for kind, value in (
         ("units", unit),

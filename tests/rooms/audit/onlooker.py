@@ -1,4 +1,4 @@
-"""Audits an embedded server in the very step of each change, as nobody outside of it can."""
+"""Audits an embedded server in the same step as each change, which no outside observer can do."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM
 
 
 class Tap(Watch):
-    """Hears of each change in the step that makes it."""
+    """Receives each change in the step that makes it."""
 
     def __init__(self, hear: Callable[[Change], None]) -> None:
         super().__init__(Selection(), 0)
@@ -38,7 +38,7 @@ class Tap(Watch):
 
 
 class Onlooker:
-    """Remembers each breach once; the clock of its ages is the loop's."""
+    """Records each breach once; ages follow the loop's time."""
 
     def __init__(self, server: Server) -> None:
         self.looks = 0

@@ -1,4 +1,4 @@
-"""Strategies: what somebody may write into each kind of object that is audited."""
+"""Strategies for arbitrary writes into each kind of object that is audited."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def each_of(*members: st.SearchStrategy[Any], most: int = 3) -> st.SearchStrateg
 
 
 def some(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Any of these members; the others stay as they were."""
+    """Draw any of these members; all others stay as they were."""
     return st.fixed_dictionaries({}, optional=members)
 
 
@@ -115,7 +115,7 @@ UNIT_STATUS = some(
     readyReplicas=NUMBERS,
     timeline=st.builds(Timeline, createdAt=st.sampled_from((None, MADE, LATER))),
 )
-# As a server would take it: members of the right shapes, nulls among them.
+# Specs as a server accepts them: members of the right shapes, with nulls among them.
 NAMED = st.fixed_dictionaries({}, optional={"name": WORDS | st.none()})
 SECRET = st.fixed_dictionaries({}, optional={"name": WORDS, "secretName": WORDS})
 VOLUME = st.fixed_dictionaries(
@@ -207,7 +207,7 @@ SCRIBBLES = st.one_of(
 
 
 def scribble(snapshot: Snapshot, drawn: Any) -> Snapshot:
-    """With one of SCRIBBLES carried out."""
+    """Return the snapshot with one of SCRIBBLES applied."""
     kind, name, metadata, spec, status = drawn
 
     def how(held: Any) -> Any:

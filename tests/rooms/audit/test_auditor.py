@@ -1,4 +1,4 @@
-"""The audit of a living process: its slices, its patience, and what it tells."""
+"""The audit of a running process: its slices, its allowed times, and its log."""
 
 import asyncio
 import gc
@@ -66,7 +66,7 @@ def corrupt(phase: str = "Failed") -> Snapshot:
 
 
 def large() -> Snapshot:
-    """With one fault at the end."""
+    """Return a snapshot with one fault at the end."""
     names = [f"u-{number}" for number in range(1, UNITS + 1)]
     units = [
         active_unit(name, ordinal, operation=name, started=True)
@@ -94,15 +94,15 @@ def large() -> Snapshot:
 
 @contextmanager
 def collected() -> Iterator[None]:
-    """The collector leaves alone what was there before, as after an informer's list."""
+    """Freeze existing objects for the garbage collector, as after an informer's list."""
     gc.collect()
     gc.freeze()
     yield
     gc.unfreeze()
 
 
-async def test_ten_thousand_units_are_judged_in_slices_that_hold_up_nobody() -> None:
-    """Measured in the thread's own time: what else runs on the machine is not ours."""
+async def test_ten_thousand_units_are_judged_in_slices_that_do_not_block_the_loop() -> None:
+    """The time of the thread is measured, so that other work on the machine does not count."""
     snapshot, slices = large(), []
     with collected():
         async with asyncio.TaskGroup() as tasks:
@@ -125,7 +125,7 @@ async def test_slices_find_what_the_pure_function_finds() -> None:
 
 
 @pytest.mark.looptime
-async def test_what_a_lagging_cache_may_show_is_told_only_when_it_lasts() -> None:
+async def test_a_fault_that_a_lagging_cache_may_show_is_reported_only_if_it_lasts() -> None:
     auditor = Caches(corrupt()).auditor()
     first = await auditor.look()
     assert (first.breaches, first.suspicion_count) == ((), 1)
@@ -139,7 +139,7 @@ async def test_what_a_lagging_cache_may_show_is_told_only_when_it_lasts() -> Non
 
 
 @pytest.mark.looptime
-async def test_what_went_away_in_between_begins_anew() -> None:
+async def test_a_fault_that_was_gone_in_between_starts_its_time_again() -> None:
     caches = Caches(corrupt())
     auditor = caches.auditor()
     await auditor.look()
@@ -151,7 +151,7 @@ async def test_what_went_away_in_between_begins_anew() -> None:
 
 
 @pytest.mark.looptime
-async def test_caches_that_are_not_kept_say_nothing_and_what_they_said_is_forgotten() -> None:
+async def test_stale_caches_report_nothing_and_reset_earlier_suspicions() -> None:
     caches = Caches(corrupt())
     auditor = caches.auditor()
     await auditor.look()
@@ -200,7 +200,7 @@ async def test_each_rule_has_a_gauge_and_each_breach_one_line(
 
 
 @pytest.mark.looptime
-async def test_a_flood_of_breaches_is_no_flood_of_lines(
+async def test_a_flood_of_breaches_logs_a_bounded_number_of_lines(
     lines: list[structlog.typing.EventDict],
 ) -> None:
     broken = tuple(

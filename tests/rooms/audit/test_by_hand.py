@@ -1,4 +1,4 @@
-"""`gpuruntime audit`: what an operator reads, and with which code the program ends."""
+"""`gpuruntime audit`: its output for an operator, and its exit codes."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def break_claim(world: World, name: str) -> None:
     world.call("PATCH", path, {"metadata": {"annotations": {labels.OPERATION_ID: "one"}}})
 
 
-async def test_a_clean_cluster_is_exit_code_0_and_a_broken_one_1(tmp_path: Path) -> None:
+async def test_a_clean_cluster_exits_with_0_and_a_broken_one_with_1(tmp_path: Path) -> None:
     world = World()
     add_sound_stock(world, "p-1")
     async with serve(world.server) as url:
@@ -81,7 +81,7 @@ async def test_a_clean_cluster_is_exit_code_0_and_a_broken_one_1(tmp_path: Path)
     assert summary.endswith("1 breaches")
 
 
-async def test_a_cluster_that_cannot_be_reached_is_one_line_and_exit_code_3(
+async def test_an_unreachable_cluster_prints_one_line_and_exits_with_3(
     tmp_path: Path,
 ) -> None:
     ended = await run("--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:1"))
@@ -90,13 +90,13 @@ async def test_a_cluster_that_cannot_be_reached_is_one_line_and_exit_code_3(
     assert "the cluster cannot be read" in line
 
 
-async def test_a_kubeconfig_that_is_not_there_is_exit_code_2(tmp_path: Path) -> None:
+async def test_a_missing_kubeconfig_exits_with_2(tmp_path: Path) -> None:
     ended = await run("--kubeconfig", str(tmp_path / "none"))
     assert (ended.code, ended.output) == (2, "")
 
 
 @pytest.mark.looptime
-async def test_a_cluster_at_work_is_clean_in_both_forms() -> None:
+async def test_a_working_cluster_is_clean_in_both_formats() -> None:
     world = World()
     async with living(world), managing(world):
         world.add_pool(replicas=2)
@@ -113,7 +113,7 @@ async def test_a_cluster_at_work_is_clean_in_both_forms() -> None:
 
 
 @pytest.mark.looptime
-async def test_as_json_every_breach_is_told() -> None:
+async def test_the_json_output_has_every_breach() -> None:
     world = World()
     for number in range(1, 121):
         add_sound_stock(world, f"p-{number}")
@@ -125,7 +125,7 @@ async def test_as_json_every_breach_is_told() -> None:
 
 
 @pytest.mark.looptime
-async def test_what_may_come_to_its_end_by_itself_is_watched_for_as_long_as_asked() -> None:
+async def test_a_temporary_finding_is_watched_for_the_requested_time() -> None:
     world = World()
     add_sound_stock(world, "p-1")
     world.claim_by_hand("p-1", "nobody", operation="one")
@@ -142,6 +142,6 @@ async def test_what_may_come_to_its_end_by_itself_is_watched_for_as_long_as_aske
     assert loop.time() - began < 200
 
 
-async def test_without_a_cluster_there_is_nothing_to_audit() -> None:
+async def test_the_audit_fails_without_a_cluster() -> None:
     with pytest.raises(ClusterRequiredError, match="cannot be read"):
         await audit(Settings(), transport=NoCluster())

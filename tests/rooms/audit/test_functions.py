@@ -1,4 +1,4 @@
-"""The rules of functions against every way to break them, and what correct operation shows."""
+"""The rules of functions, checked against every way to break them and correct operation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,7 +53,7 @@ def unit(name: str, how: Callable[[GPUUnit], Any]) -> Corruption:
 
 
 def declaring(**members: Any) -> Corruption:
-    """The template, with other limits than its workers were made for."""
+    """Declare other limits than those that the workers were created for."""
     return unit(
         TEMPLATE, lambda held: with_spec(held, serverless=attrs.evolve(FUNCTION, **members))
     )
@@ -64,7 +64,7 @@ def having(kind: str, value: object) -> Corruption:
 
 
 def lacking(*workers: str) -> Corruption:
-    """Without the units, and without what they had."""
+    """Remove the units and their children."""
 
     def apply(snapshot: Snapshot) -> Snapshot:
         for name in workers:
@@ -98,7 +98,7 @@ def claimed(name: str) -> Corruption:
 
 
 def reading(**members: Any) -> Corruption:
-    """The user's container, with what lets it read its worker's Secret."""
+    """Let the user's container read its worker's Secret."""
 
     def how(pod: Any) -> None:
         container = pod["containers"][0]
@@ -119,7 +119,7 @@ def without_sidecar(pod: Any) -> None:
 
 
 def ended_at_once(pod: Any) -> None:
-    """It does its part, ends, and the user's container starts after it."""
+    """Make the sidecar an init container that ends before the user's container starts."""
     pod["initContainers"][0].pop("restartPolicy")
 
 
@@ -128,7 +128,7 @@ def blind(pod: Any) -> None:
 
 
 def snooping(pod: Any) -> None:
-    """Of a unit that works for nobody."""
+    """Return a unit that is not a worker."""
     reference = {"secretKeyRef": {"name": f"unit-{FIRST}", "key": "worker.yaml"}}
     pod["containers"] = [{"name": "runtime", "env": [{"name": "A", "valueFrom": reference}]}]
 
@@ -142,7 +142,7 @@ REFUSED: dict[str, Any] = {
     "phase": "Failed",
     "conditions": ready("ServerlessConfigInvalid"),
 }
-# Another unit that declares the function, and was there before.
+# Another, older unit that declares the function.
 OVERTAKEN = both(
     having("units", older(RIVAL)), unit(TEMPLATE, lambda held: with_status(held, **REFUSED))
 )
@@ -199,7 +199,7 @@ CORRUPTIONS: dict[str, list[Corruption]] = {
         both(more(3), lambda snapshot: draining(snapshot, FIRST)),
     ],
 }
-# Where one fault is the cause of another.
+# Faults that cause other faults.
 FOLLOWS = {
     ("template-runs-nothing", "claim-settled"),
     ("template-runs-nothing", "pool-sum"),
@@ -223,7 +223,7 @@ def test_a_function_with_its_workers_is_sound() -> None:
 
 
 @pytest.mark.parametrize(("rule", "corrupt"), CASES)
-def test_a_corruption_that_stays_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
+def test_a_lasting_corruption_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
     broken = rules_broken(aged(corrupt(serving()), 3_600))
     assert rule in broken
     assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
@@ -262,7 +262,7 @@ LASTING: dict[str, tuple[Corruption, str, int]] = {
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_what_comes_by_itself_to_its_end_is_a_breach_only_when_it_lasts(name: str) -> None:
+def test_a_temporary_finding_is_a_breach_only_if_it_lasts(name: str) -> None:
     corrupt, rule, seconds = LASTING[name]
     snapshot = corrupt(serving())
     assert rules_broken(snapshot) == set()
@@ -282,7 +282,7 @@ def test_what_comes_by_itself_to_its_end_is_a_breach_only_when_it_lasts(name: st
         ),
     ],
 )
-def test_a_step_on_the_way_begins_the_time_anew(
+def test_progress_starts_the_allowed_time_again(
     corrupt: Corruption, rule: str, step: Corruption
 ) -> None:
     snapshot = aged(corrupt(serving()), 3_600)
@@ -301,7 +301,7 @@ def unstocked(snapshot: Snapshot) -> Snapshot:
     )
 
 
-# However long it lasts.
+# Allowed for any length of time.
 ALLOWED: dict[str, tuple[Corruption, str]] = {
     "a minimum without stock": (both(lacking(SECOND), unstocked), "worker-minimum"),
     "a minimum while the leaving have the seats": (
@@ -390,12 +390,12 @@ ALLOWED: dict[str, tuple[Corruption, str]] = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_correct_operation_shows_is_no_breach(name: str) -> None:
+def test_correct_operation_shows_no_breach(name: str) -> None:
     corrupt, rule = ALLOWED[name]
     assert rule not in rules_broken(aged(corrupt(serving()), 1e6))
 
 
-def test_what_a_worker_leaves_is_no_breach_while_the_next_one_has_its_name() -> None:
+def test_the_remains_of_a_worker_are_no_breach_while_the_next_worker_has_its_name() -> None:
     renewed = unit(FIRST, lambda held: with_metadata(held, uid="uid-next"))(serving())
     assert breaches(renewed) == []
     assert rules_broken(aged(renewed, 59)) == set()

@@ -1,4 +1,4 @@
-"""Functions that are scaled while a manager runs their workers, audited in each change's step."""
+"""Functions are scaled while a manager runs their workers, and each change is audited at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def working(*, stock: int = 6) -> AsyncIterator[tuple[Scaled, Onlooker]]:
 
 
 async def serving(made: Scaled, *names: str) -> None:
-    """Just these workers, all of them ready; those that drain say that they have."""
+    """Make exactly these workers ready; draining workers report that they have drained."""
     for _ in range(300):
         await made.drained(*made.draining)
         if made.workers == sorted(names):
@@ -43,7 +43,7 @@ async def serving(made: Scaled, *names: str) -> None:
         await made.tell(name, WorkerState.READY)
 
 
-async def test_a_function_is_scaled_changed_suspended_and_deleted_without_an_alarm() -> None:
+async def test_scaling_changing_suspending_and_deleting_a_function_breaks_no_rule() -> None:
     async with working() as (made, onlooker):
         made.declare(minAvailableCount=1, timeoutSeconds=30, idleTimeoutSeconds=0)
         await serving(made, "echo-w-1")
@@ -68,8 +68,8 @@ async def test_a_function_is_scaled_changed_suspended_and_deleted_without_an_ala
         onlooker.assert_clean()
 
 
-async def test_a_function_that_an_older_unit_comes_to_declare_gets_other_workers() -> None:
-    """The workers of the unit that declared it before are drained, and go."""
+async def test_a_function_that_an_older_unit_declares_later_gets_new_workers() -> None:
+    """The workers of the previous owner are drained and deleted."""
     async with working() as (made, onlooker):
         made.declare("elder", requestID="other", timeoutSeconds=30)
         await asyncio.sleep(2)
@@ -81,7 +81,7 @@ async def test_a_function_that_an_older_unit_comes_to_declare_gets_other_workers
         onlooker.assert_clean()
 
 
-async def test_workers_of_a_unit_that_declares_nothing_any_more_go() -> None:
+async def test_workers_of_a_unit_that_no_longer_declares_a_function_are_deleted() -> None:
     async with working() as (made, onlooker):
         made.declare(minAvailableCount=1, timeoutSeconds=30)
         await serving(made, "echo-w-1")

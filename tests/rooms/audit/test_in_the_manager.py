@@ -1,4 +1,4 @@
-"""The audit of the leading manager, and an audit of what managers do when they are disturbed."""
+"""The audit by the leading manager, and audits of managers that are disturbed."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def seeded(world: World, *, replicas: int = 3, refill: str = "Always") -> 
     await quiet(world)
 
 
-async def test_half_a_claim_is_gauged_and_told_once() -> None:
+async def test_half_a_claim_sets_the_gauge_and_is_logged_once() -> None:
     world = World()
     with capture_logs() as lines:
         async with living(world), managing(world) as manager:
@@ -40,7 +40,7 @@ async def test_half_a_claim_is_gauged_and_told_once() -> None:
     assert told == ["claim-whole"]
 
 
-async def test_a_rival_a_lost_claim_and_deletions_by_hand_raise_no_alarm() -> None:
+async def test_a_rival_a_lost_claim_and_deletions_by_hand_break_no_rule() -> None:
     world = World()
     onlooker = Onlooker(world.server)
     async with living(world), managing(world), replica(world) as api:
@@ -60,8 +60,8 @@ async def test_a_rival_a_lost_claim_and_deletions_by_hand_raise_no_alarm() -> No
 
 
 @pytest.mark.parametrize("number", DISTURBED_WRITES)
-async def test_a_manager_that_dies_after_a_lost_answer_raises_no_alarm(number: int) -> None:
-    """Its follower knows nothing of it, as after a crash."""
+async def test_a_manager_that_dies_after_a_lost_answer_breaks_no_rule(number: int) -> None:
+    """The next leader knows nothing of the lost write, as after a crash."""
     world = World()
     onlooker = Onlooker(world.server)
     began = asyncio.get_running_loop().time()

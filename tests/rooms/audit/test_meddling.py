@@ -1,4 +1,4 @@
-"""Storages with which somebody meddles past the API, audited in the step of every change."""
+"""Storages are changed past the API while a manager runs, and each change is audited at once."""
 
 import asyncio
 from typing import Any
@@ -38,14 +38,14 @@ async def mounted(site: Site, name: str) -> None:
 
 
 async def touch(site: Site) -> None:
-    """An event of the storage that asks for nothing."""
+    """Trigger an event of the storage that asks for nothing."""
     labels: JsonObject = {"metadata": {"labels": {"touched": "yes"}}}
     await site.client.patch(GPU_STORAGES, KEY, labels)
     await asyncio.sleep(30)
 
 
 async def made_again(site: Site) -> None:
-    """As soon as the name is free."""
+    """Create the storage as soon as its name is free."""
     status = 0
     while status != 201:
         status, _ = await site.caller.post("/gpu-storages", FILLED)
@@ -56,7 +56,7 @@ async def live(site: Site) -> GPUStorage:
     return await site.client.get(GPU_STORAGES, KEY)
 
 
-async def test_a_prepare_whose_job_is_removed_is_not_run_again() -> None:
+async def test_a_prepare_whose_job_is_deleted_does_not_run_again() -> None:
     async with working() as site:
         await site.caller.post("/gpu-storages", FILLED)
         await site.caller.until("/gpu-storages/data", is_ready)
@@ -66,7 +66,7 @@ async def test_a_prepare_whose_job_is_removed_is_not_run_again() -> None:
         site.onlooker.assert_clean()
 
 
-async def test_a_copy_that_is_asked_for_at_once_begins_when_its_source_is_filled() -> None:
+async def test_a_copy_begins_once_its_source_is_filled() -> None:
     copy = {"name": "copy", "size": "1Gi", "prepare": {"fromStorageName": "data"}}
     async with working() as site:
         for body in (FILLED, copy):
@@ -75,7 +75,7 @@ async def test_a_copy_that_is_asked_for_at_once_begins_when_its_source_is_filled
         site.onlooker.assert_clean()
 
 
-async def test_a_mounted_storage_that_is_deleted_goes_when_its_unit_is_gone() -> None:
+async def test_a_mounted_storage_is_deleted_once_its_unit_is_gone() -> None:
     async with working() as site:
         await stocked(site)
         await site.caller.post("/gpu-storages", FILLED)
@@ -90,7 +90,7 @@ async def test_a_mounted_storage_that_is_deleted_goes_when_its_unit_is_gone() ->
         site.onlooker.assert_clean()
 
 
-async def test_the_next_storage_of_a_name_takes_nothing_of_the_one_before() -> None:
+async def test_a_recreated_storage_takes_nothing_of_the_deleted_one() -> None:
     async with working() as site:
         await stocked(site)
         await site.caller.post("/gpu-storages", FILLED)
@@ -102,7 +102,7 @@ async def test_the_next_storage_of_a_name_takes_nothing_of_the_one_before() -> N
         site.onlooker.assert_clean()
 
 
-async def test_of_those_who_wait_the_older_one_is_next() -> None:
+async def test_the_oldest_waiting_unit_is_next() -> None:
     async with working() as site:
         await stocked(site)
         await site.caller.post("/gpu-storages", FILLED)

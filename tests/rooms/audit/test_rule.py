@@ -1,4 +1,4 @@
-"""A rule that fails: what it could not judge is told, and everything else is judged."""
+"""A rule that fails reports the subject that it could not judge; everything else is judged."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def failing(finding: Finding | None = None) -> Rule[Subject]:
         (Mount(Key("runtime-instance", "data"), (unit_pod("demo"),)), ["unit-demo-1"]),
     ],
 )
-def test_what_a_failing_rule_was_to_judge_is_told_with_the_fault_and_its_place(
+def test_a_failing_rule_reports_its_subject_the_fault_and_the_place(
     subject: Subject, names: list[str]
 ) -> None:
     (told,) = failing().findings(subject, SnapshotIndex(snapshot=Snapshot()))
@@ -45,7 +45,7 @@ def test_what_a_failing_rule_was_to_judge_is_told_with_the_fault_and_its_place(
     assert told.allowed_seconds == 0
 
 
-def test_what_a_rule_found_before_it_failed_is_told_as_another_finding() -> None:
+def test_findings_before_the_failure_of_a_rule_are_reported_separately() -> None:
     stock = stock_unit(1)
     found = Finding(objects=(reference_to(stock),), message="m", remedy="r")
     first, second = failing(found).findings(stock, SnapshotIndex(snapshot=Snapshot()))
@@ -53,7 +53,7 @@ def test_what_a_rule_found_before_it_failed_is_told_as_another_finding() -> None
     assert first.version != second.version
 
 
-def test_a_rule_that_fails_on_one_object_silences_no_other_rule_and_no_other_object() -> None:
+def test_a_rule_that_fails_on_one_object_silences_no_other_rule_or_object() -> None:
     broken = change(sound(), "units", "next", lambda unit: with_status(unit, phase="Failed"))
     unread = change(
         broken, "deployments", "unit-demo", lambda held: attrs.evolve(held, spec=NOBODY_READS_THIS)

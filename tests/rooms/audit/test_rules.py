@@ -1,4 +1,4 @@
-"""Every rule against every way to break it, and against what correct operation shows."""
+"""Every rule, checked against every way to break it and against correct operation."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -64,7 +64,7 @@ def told(kind: str, name: str, **members: Any) -> Corruption:
 
 
 def noted(kind: str, name: str, **changes: str | None) -> Corruption:
-    """Keys are names of the labels module."""
+    """Set annotations; the keys are names of the labels module."""
     notes = {getattr(labels, key): value for key, value in changes.items()}
     return edit(kind, name, lambda held: with_notes(held, notes))
 
@@ -89,7 +89,7 @@ def owned(kind: str, *owners: Any) -> Corruption:
 
 
 def disowned(kind: str, name: str, **members: Any) -> Corruption:
-    """A child of the storage whose metadata says something else."""
+    """Return a child of the storage with other metadata."""
     return edit(kind, name, lambda held: with_metadata(held, **members))
 
 
@@ -135,7 +135,7 @@ def prepare(phase: str, name: str = JOB) -> Corruption:
     return told("storages", STORAGE, prepare=PrepareStatus(phase=phase, jobName=name))
 
 
-# By the recorded Job, with nobody on the volume.
+# Filled by the recorded Job, while no Pod uses the volume.
 FILLS = both(
     prepare("Running"),
     edit("jobs", JOB, lambda held: with_status(held, conditions=())),
@@ -415,7 +415,7 @@ CASES = [
     for rule, ways in CORRUPTIONS.items()
     for number, corrupt in enumerate(ways, 1)
 ]
-# Where one fault is the cause of another.
+# Faults that cause other faults.
 FOLLOWS = {
     ("pool-sum", "claim-held"),
     ("claim-held", "pool-sum"),
@@ -444,7 +444,7 @@ def rules_broken(snapshot: Snapshot) -> set[str]:
     return {breach.rule for breach in breaches(snapshot)}
 
 
-def test_a_sound_snapshot_has_no_breach_however_long_it_stays() -> None:
+def test_a_sound_snapshot_has_no_breach_however_long_it_lasts() -> None:
     assert suspicions(sound()) == []
     assert breaches(aged(sound(), 1e9)) == []
 
@@ -454,21 +454,21 @@ def test_an_empty_cluster_has_no_breach() -> None:
 
 
 @pytest.mark.parametrize(("rule", "corrupt"), CASES)
-def test_a_corruption_that_stays_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
+def test_a_lasting_corruption_is_a_breach_of_its_rule(rule: str, corrupt: Corruption) -> None:
     broken = rules_broken(aged(corrupt(sound()), 3_600))
     assert rule in broken
     assert all(rule == each or (rule, each) in FOLLOWS for each in broken), broken
 
 
-def test_what_a_unit_that_is_gone_keeps_is_not_for_the_next_of_its_name_to_isolate() -> None:
-    """The namespace's own policy closes it, and the next one waits until it has ended."""
+def test_the_next_unit_of_a_name_need_not_isolate_the_children_of_a_deleted_unit() -> None:
+    """The namespace's own policy isolates them, and the next unit waits until they have ended."""
     kept = both(minus("policies", "unit-demo"), owned("deployments", owner("gone")))
     broken = rules_broken(aged(kept(sound()), 3_600))
     assert "child-owner" in broken
     assert "unit-isolated" not in broken
 
 
-def test_every_rule_is_tried() -> None:
+def test_every_rule_is_tested() -> None:
     assert {*CORRUPTIONS, *test_functions.CORRUPTIONS} == {rule.name for rule in RULES}
     assert len(RULES) == len({rule.name for rule in RULES})
 
@@ -518,7 +518,7 @@ LASTING = {
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_what_comes_by_itself_to_its_end_is_a_breach_only_when_it_lasts(name: str) -> None:
+def test_a_temporary_finding_is_a_breach_only_if_it_lasts(name: str) -> None:
     corrupt, rule, seconds = LASTING[name]
     snapshot = corrupt(sound())
     assert rules_broken(snapshot) == set()
@@ -526,7 +526,7 @@ def test_what_comes_by_itself_to_its_end_is_a_breach_only_when_it_lasts(name: st
     assert rule in rules_broken(aged(snapshot, seconds))
 
 
-def test_another_attempt_of_a_claim_begins_its_time_anew() -> None:
+def test_another_attempt_of_a_claim_starts_its_time_again() -> None:
     snapshot = aged(minus("units", "next")(sound()), 3_600)
     restamped = noted("stock", "p-4", CLAIM_ATTEMPT="a.2")(snapshot)
     assert breaches(restamped) == []
@@ -535,7 +535,7 @@ def test_another_attempt_of_a_claim_begins_its_time_anew() -> None:
 ENDING: Any = {"deletionTimestamp": LATER}
 
 
-def test_an_owner_of_the_same_name_and_another_uid_is_no_owner() -> None:
+def test_an_owner_with_the_same_name_and_another_uid_is_no_owner() -> None:
     snapshot = edit("units", "demo", lambda unit: with_metadata(unit, uid="uid-new"))(sound())
     assert "child-owner" in rules_broken(aged(snapshot, 120))
 
@@ -651,11 +651,11 @@ ALLOWED: dict[str, Corruption] = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_correct_operation_shows_is_no_breach(name: str) -> None:
+def test_correct_operation_shows_no_breach(name: str) -> None:
     assert breaches(ALLOWED[name](sound())) == []
 
 
-def test_a_start_with_stock_left_waits_while_a_name_in_use_holds_up_the_record() -> None:
+def test_started_stock_waits_while_a_name_in_use_delays_the_record() -> None:
     stuck = told("pools", "p", seeded=2, phase="Progressing", conditions=ready("StockSyncFailed"))
     snapshot = aged(both(NEXT_STARTED, stuck)(sound()), 3_600)
     assert "claim-settled" not in rules_broken(snapshot)

@@ -1,4 +1,4 @@
-"""Whatever somebody writes into an object is judged, by every rule."""
+"""Every rule judges arbitrary objects without failing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The product at work on the embedded cluster, audited in the step of every single change."""
+"""The product runs on the embedded cluster, and every single change is audited at once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -39,7 +39,7 @@ class Site:
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], datetime]:
-    """Patience is measured in moments too: they pass as the loop's time does."""
+    """Return a wall clock that follows the loop's time."""
     return lambda: datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=loop.time())
 
 
@@ -70,7 +70,7 @@ def unit(operation: str, **members: object) -> dict[str, object]:
     return {**UNIT, "operationID": operation, "name": operation, **members}
 
 
-async def test_stock_is_seeded_claimed_updated_suspended_and_deleted_without_an_alarm() -> None:
+async def test_seeding_claiming_updating_suspending_and_deleting_breaks_no_rule() -> None:
     async with working() as site:
         caller = site.caller
         await caller.post("/operator/stock-units", SEED)
@@ -94,7 +94,7 @@ async def test_stock_is_seeded_claimed_updated_suspended_and_deleted_without_an_
         site.onlooker.assert_clean()
 
 
-async def test_units_that_fail_and_wait_and_pools_that_contradict_are_no_breach() -> None:
+async def test_failed_and_waiting_units_and_contradicting_pools_break_no_rule() -> None:
     failing = {"command": ["run"], "envs": [{"name": "SIMULATE_FAIL", "value": "crash=3: no"}]}
     async with working() as site:
         caller = site.caller
@@ -131,7 +131,7 @@ async def test_units_that_fail_and_wait_and_pools_that_contradict_are_no_breach(
         site.onlooker.assert_clean()
 
 
-async def test_storages_are_filled_mounted_given_on_and_deleted_without_an_alarm() -> None:
+async def test_filling_mounting_passing_on_and_deleting_storages_breaks_no_rule() -> None:
     filled = {"fromImage": "filler:1", "command": ["fill"]}
     mounts = {"storageMounts": [{"name": "data", "mountPath": "/data"}]}
     async with working() as site:

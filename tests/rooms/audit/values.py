@@ -1,6 +1,6 @@
-"""A sound snapshot: a pool of four, one of them consumed, one claimed, and what serves from it.
+"""A sound snapshot: a pool of four units, with one consumed, one claimed, and an active unit.
 
-The unit that serves holds a storage, which was filled by a Job and has a file server.
+The active unit holds a storage, which was filled by a Job and has a file server.
 """
 
 from collections.abc import Callable
@@ -161,7 +161,7 @@ def child_metadata(unit: str, *owners: OwnerReference) -> ObjectMeta:
 
 
 def storage_metadata(name: str, *, uid: str = f"uid-{STORAGE}") -> ObjectMeta:
-    """Of a child of the storage."""
+    """Return the metadata of a child of the storage."""
     owners = (OwnerReference(kind="GPUStorage", name=STORAGE, uid=uid, controller=True),)
     given = {labels.APP_NAME: labels.STORAGE_APP, labels.STORAGE: STORAGE}
     return ObjectMeta(
@@ -218,14 +218,14 @@ def unit_pod(unit: str, **members: Any) -> Pod:
 
 
 def copying_pod(name: str) -> Pod:
-    """Of another storage that is filled from this one."""
+    """Return the Pod of another storage that is filled from this one."""
     metadata = storage_metadata(f"storage-prepare-{name}-1")
     marks = {**metadata.labels, labels.STORAGE: name}
     return Pod(metadata=attrs.evolve(metadata, labels=marks), spec=mounting())
 
 
 def filling_pod(job: str, **members: Any) -> Pod:
-    """Of the storage itself."""
+    """Return the Pod that fills the storage itself."""
     by = OwnerReference(kind="Job", name=job, uid=f"uid-child-{job}", controller=True)
     metadata = attrs.evolve(storage_metadata(f"{job}-1"), ownerReferences=(by,), **members)
     marks = {**metadata.labels, labels.PREPARE: STORAGE}
@@ -268,7 +268,9 @@ def tombstone(operation: str, *, kind: str = "GPUUnit", name: str, uid: str) -> 
 
 
 def sound() -> Snapshot:
-    """`demo` has consumed p-1; p-4 is claimed for `next`, which has yet to start."""
+    """Return the snapshot: `demo` has consumed p-1; p-4 is claimed for `next`, which has not
+    started.
+    """
     demo = active_unit("demo", 1, operation="one", started=True)
     mounts = (StorageMount(name=STORAGE, mountPath="/data"),)
     return Snapshot(
@@ -293,7 +295,7 @@ def sound() -> Snapshot:
 
 
 def change(snapshot: Snapshot, kind: str, name: str, edit: Callable[[Any], Any]) -> Snapshot:
-    """The snapshot with one of its objects edited; the name has to be there."""
+    """Return the snapshot with one of its objects edited; the name must exist."""
     held = getattr(snapshot, kind)
     assert any(each.metadata.name == name for each in held)
     edited: Any = tuple(edit(each) if each.metadata.name == name else each for each in held)
@@ -333,7 +335,7 @@ def with_notes(value: Any, changes: dict[str, str | None]) -> Any:
 
 
 def aged(snapshot: Snapshot, seconds: float) -> Snapshot:
-    """Everything that is suspicious has been so for that long."""
+    """Return the snapshot as if all suspicions had lasted for that long."""
     ages = dict.fromkeys((each.identity for each in suspicions(snapshot)), seconds)
     return attrs.evolve(snapshot, ages=ages)
 

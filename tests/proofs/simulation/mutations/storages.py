@@ -77,7 +77,7 @@ STORAGES: Final = (
         "gpuruntime.reconcilers.storage.prepare",
         "        if storage_phase_of(source.status.conditions) is not StoragePhase.READY:",
         "        if False:",
-        f"{MEDDLING}::test_a_copy_that_is_asked_for_at_once_begins_when_its_source_is_filled",
+        f"{MEDDLING}::test_a_copy_begins_once_its_source_is_filled",
     ),
     Mutation(
         "a storage goes while it is mounted",
