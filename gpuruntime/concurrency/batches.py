@@ -1,4 +1,4 @@
-"""Long work in short steps: in between the loop serves everybody else."""
+"""Long work in batches, between which the loop runs other tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def batches(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:
-    """A pause before each batch."""
+    """Yield at most `size` items at a time, and let other tasks run before each batch."""
     for start in range(0, len(items), size):
         await asyncio.sleep(0)
         yield items[start : start + size]

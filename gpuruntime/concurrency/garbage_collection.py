@@ -1,14 +1,14 @@
 """Three measures against long pauses of the garbage collector in a process with large stores.
 
 A full collection walks every object that survived the last one, and holds up the event loop
-meanwhile. Objects in the permanent generation (`gc.freeze`) are not walked; they are still freed
-when their last reference ends, but garbage in reference cycles among them stays until the process
-exits. Therefore objects are frozen only when most of them are known to be in use:
+meanwhile. Frozen objects (`gc.freeze`) are not walked. They are still freed when their last
+reference ends, but garbage in reference cycles among them stays until the process exits. So
+objects are frozen only if most of them are known to be in use:
 
-- `paused_collector`: no collection runs during a list, whose new objects all survive. If the list
-  brought many objects, they are frozen at its end.
-- `FrozenSurvivors`: the survivors of a long full collection are frozen if it freed little. Full
-  collections come sooner than by default, so that each has less to walk.
+- `paused_collector`: no collection runs during a list, whose new objects all survive.
+  If the list brought many objects, they are frozen at its end.
+- `FrozenSurvivors`: the survivors of a long full collection are frozen if it freed little.
+  Full collections come sooner than by default, so that each has less to walk.
 - `GarbagePauses`: the duration of each collection is measured.
 """
 
@@ -21,10 +21,10 @@ from typing import Final
 
 # A pause that brought fewer objects into the youngest generation freezes nothing.
 WORTH_FREEZING: Final = 50_000
-# Processor time of a collection that counts as long; a fifth of what the loop may be held.
+# Processor time from which a collection counts as long: a fifth of what may hold the loop.
 LONG_SECONDS: Final = 0.01
-# Garbage cycles that are frozen stay forever. A collection that found this many times more
-# survivors than garbage leaves few objects that are about to become garbage.
+# If survivors outnumber garbage by this factor, few of them are about to become garbage. Garbage
+# cycles among frozen objects are never freed.
 KEPT_FOR_EACH_FREED: Final = 10
 # The number of collections of the middle generation that trigger a full one.
 MIDDLE_COLLECTIONS: Final = 3
@@ -52,7 +52,7 @@ def paused_collector() -> Iterator[None]:
 
 
 def _resume() -> None:
-    """Freeze what the pause brought, which the youngest generation has counted, and resume."""
+    """Enable the collector, and freeze first if the pause has brought many young objects."""
     if gc.get_count()[0] > WORTH_FREEZING:
         gc.freeze()
     if _was_enabled:

@@ -1,4 +1,4 @@
-"""One at a time for each name, within this process, so that a look holds until the write."""
+"""A lock for each key within this process, so that a read holds until the write after it."""
 
 import asyncio
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class KeyedLock(Generic[KeyT]):
-    """A lock lives for as long as somebody has it or waits for it, and no longer."""
+    """A lock exists only while a task holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[KeyT, asyncio.Lock] = WeakValueDictionary()
@@ -18,5 +18,8 @@ class KeyedLock(Generic[KeyT]):
         return len(self._locks)
 
     def of(self, key: KeyT) -> asyncio.Lock:
-        """To be entered at once; in the order of their coming, within whoever's own deadline."""
+        """Return the lock of the key; enter it at once, because nothing else keeps it.
+
+        Tasks acquire it in the order of arrival. Each caller bounds its own wait.
+        """
         return self._locks.setdefault(key, asyncio.Lock())

@@ -9,7 +9,7 @@ DefaultT = TypeVar("DefaultT")
 
 
 class Latest(Generic[KeyT, ValueT]):
-    """At most `most` entries, in the order of their last `put`; the oldest ones are dropped."""
+    """A mapping of at most `most` entries. A new entry is the latest and drops the oldest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -25,7 +25,7 @@ class Latest(Generic[KeyT, ValueT]):
         return self._entries.get(key, default)
 
     def put(self, key: KeyT, value: ValueT) -> list[ValueT]:
-        """Make this the latest entry; return the values that are no longer kept."""
+        """Make this the latest entry. Return the values that are no longer kept."""
         dropped = [self._entries.pop(key)] if key in self._entries else []
         self._entries[key] = value
         while len(self._entries) > self._most:

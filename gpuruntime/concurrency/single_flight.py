@@ -1,4 +1,4 @@
-"""One attempt of an operation at a time, and each to its end, whoever stops waiting for it."""
+"""Attempts that exclude each other, and calls whose result is shared by all waiting callers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -13,10 +13,11 @@ log = structlog.get_logger()
 
 
 class SingleFlight:
-    """The tasks belong to a role, which lets them end before it goes.
+    """Attempts of one operation run one after another, each to its end.
 
-    `refused` makes the error for an attempt that the ended group no longer takes, `unknown` the
-    error for an attempt that is cancelled with the group.
+    An attempt goes on if its caller is cancelled. The tasks belong to a role, which lets them end
+    before it ends itself. `refused` makes the error if the group accepts no more tasks, and
+    `unknown` the error of an attempt that is cancelled with the group.
     """
 
     def __init__(
@@ -32,14 +33,16 @@ class SingleFlight:
         self._running: dict[str, asyncio.Future[Any]] = {}
 
     async def run(self, operation: str, attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """After the attempts of the operation that were here first, each of them on its own."""
+        """Make the attempt once all earlier attempts of the operation have ended. Return its
+        result.
+        """
         while before := self._running.get(operation):
             await asyncio.wait([before])
         outcome: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         conduct = self._conduct(operation, attempt, outcome)
         try:
             self._tasks.create_task(conduct, name=f"operation {operation}")
-        except RuntimeError as error:  # the group takes no more tasks
+        except RuntimeError as error:  # the group accepts no more tasks
             conduct.close()
             raise self._refused() from error
         self._running[operation] = outcome
@@ -67,7 +70,7 @@ class SingleFlight:
 
 
 class SharedCalls(Generic[ResultT]):
-    """At most one call is in flight for each key; callers of the same key wait for its result.
+    """Concurrent callers of a key share one call and its result.
 
     Errors of the given kind are shared like results. If the call ends in any other way, its future
     is cancelled, and one of the waiting callers leads the next call.
@@ -101,7 +104,7 @@ class SharedCalls(Generic[ResultT]):
 
 
 class _Handover(Generic[ResultT]):
-    """Whatever an attempt raises is raised where its outcome is awaited, and nowhere else."""
+    """An error of an attempt is raised to its caller and not to the task group."""
 
     def __init__(
         self, outcome: "asyncio.Future[ResultT]", unknown: Callable[[], Exception]

@@ -1,4 +1,4 @@
-"""What an answer of the API server means: a value, or one error of the tree."""
+"""Translation of API server answers into values or errors of this room."""
 
 import math
 from typing import Generic, TypedDict, TypeVar
@@ -32,7 +32,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 READS = frozenset({"get", "list", "watch"})
 LONGEST_QUOTE = 300
-LONGEST_RETRY_AFTER_SECONDS = 300.0  # whoever asks for more has sent nonsense
+LONGEST_RETRY_AFTER_SECONDS = 300.0  # a longer time is taken for nonsense
 
 BY_STATUS: dict[int, type[ApiError]] = {
     401: UnauthorizedError,
@@ -43,13 +43,13 @@ BY_STATUS: dict[int, type[ApiError]] = {
     422: InvalidError,
     429: ThrottledError,
 }
-# These mean the same from a proxy on the way as from the API server; a 404 does not.
+# A proxy in between may send these without a Status; they mean the same. A 404 does not.
 SPEAK_WITHOUT_BODY = frozenset({401, 413, 429})
 
 
 @attrs.frozen(slots=True)
 class Call:
-    """What was asked of the server, as every message names it."""
+    """A request to the server as every message names it."""
 
     verb: str
     resource: str
@@ -65,7 +65,7 @@ class Call:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Page(Generic[ObjectT]):
-    """One page of a list; with an empty continue_token it was the last."""
+    """A page of a list. An empty continue_token marks the last page."""
 
     items: list[ObjectT]
     resource_version: str = ""
@@ -74,7 +74,7 @@ class Page(Generic[ObjectT]):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Status:
-    """Kubernetes' Status: the body of a failure, or the object of a watch's ERROR."""
+    """The Status of Kubernetes: the body of a failure, or the object of a watch's ERROR."""
 
     code: int = 0
     reason: str = ""
@@ -106,9 +106,9 @@ def object_of(response: Response, resource: Resource[ObjectT], call: Call) -> Ob
 
 
 def page_of(response: Response, resource: Resource[ObjectT], call: Call) -> Page[ObjectT]:
-    """Item by item, so that a null slows down one object, and a bad one is named.
+    """Decode item by item, so that a null slows down one object only and a bad object is named.
 
-    What an item keeps as Raw still looks into the whole page: copy it before storing it.
+    A Raw member of an item refers to the whole page: copy it before storing it.
     """
     try:
         answer = codec.decode(response.body, _ListAnswer)
@@ -124,7 +124,7 @@ def page_of(response: Response, resource: Resource[ObjectT], call: Call) -> Page
 
 
 def demand_deletion(response: Response, call: Call) -> None:
-    """A deletion is answered by the object or by a Status: by JSON with a kind in any case."""
+    """Raise MalformedAnswerError unless the answer is JSON with a kind: the object or a Status."""
     try:
         kind = codec.decode(response.body, _TypeMeta).kind
     except codec.MalformedObjectError as error:
@@ -138,7 +138,7 @@ def kind_of(resource: Resource[ObjectT]) -> str:
 
 
 def error_of(response: Response, call: Call) -> KubeError:
-    """The error that an answer outside 2xx means."""
+    """Return the error for an answer whose status is not 2xx."""
     status = status_of(response.body)
     if status is None and response.status < 500 and response.status not in SPEAK_WITHOUT_BODY:
         return _malformed(call, response, "no Status in the body")
@@ -155,7 +155,7 @@ def error_of(response: Response, call: Call) -> KubeError:
 
 
 def api_error(call: Call, status: Status) -> KubeError:
-    """The one table from Kubernetes' words to ours; status.code decides, then the reason."""
+    """Map a Status to an error of ours. Lost writes and AlreadyExists come before status.code."""
     message = f"{call}: {status.code} {status.reason}: {status.message}"
     if call.is_write and _loses_writes(status):
         return OutcomeUnknownError(f"{message} (the write may have happened)")
@@ -174,16 +174,16 @@ def api_error(call: Call, status: Status) -> KubeError:
 
 
 def _loses_writes(status: Status) -> bool:
-    """A gateway gave up, or etcd did not answer the server in time: the write may be there.
+    """Return whether the write may have happened: a gateway gave up, or etcd was too slow.
 
-    Only a 503 with the API server's own reason says that it took nothing.
+    Only a 503 with a reason of the API server itself says that nothing was written.
     """
     is_refusal = status.code == 503 and status.reason != ""
     return status.reason == "Timeout" or (status.code >= 500 and not is_refusal)
 
 
 def status_of(body: bytes) -> Status | None:
-    """Read leniently: a member of an odd type is left out; None when this is no Status at all."""
+    """Read a Status leniently, without members of a wrong type. Return None if it is no Status."""
     try:
         plain = codec.decode_object(body)
     except codec.MalformedObjectError:
@@ -212,7 +212,7 @@ def _integer(plain: JsonObject, name: str) -> int:
 
 
 def _retry_after_seconds(value: object) -> float | None:
-    """Seconds as a number or its text; the other form, a date, is not used by Kubernetes."""
+    """Read seconds from a number or its text. Kubernetes does not use the other form, a date."""
     if not isinstance(value, int | float | str):
         return None
     try:

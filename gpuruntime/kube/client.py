@@ -1,4 +1,4 @@
-"""Typed verbs over one transport: values in and out, every failure one error of the tree."""
+"""Typed verbs over one transport: values in and out, each failure an error of this room."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -46,9 +46,9 @@ REMEDY = "check that the API server runs and can be reached from here"
 
 
 class Client:
-    """The fence raises when this process may no longer write; it is asked before each write.
+    """The fence is called before each write, and raises if this process may no longer write.
 
-    Nothing is retried here: whoever calls knows what a second attempt would mean.
+    The client retries nothing, because only the caller knows what a second attempt means.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Client:
         self._meter = meter
         self._timeout_seconds = timeout_seconds
         self._fence = fence
-        # By the loop's clock: when a write last ended that may have happened, or may happen yet.
+        # Loop time at which the last write of unknown outcome ended; it may still take effect.
         self.last_doubt = -inf
 
     async def get(self, resource: Resource[ObjectT], key: Key) -> ObjectT:
@@ -82,7 +82,10 @@ class Client:
         continue_token: str = "",
         resource_version: str = "",
     ) -> Page[ObjectT]:
-        """Consistent without a resource_version; a continue_token brings its own."""
+        """List one page. Without resource_version the read is consistent.
+
+        A continue_token carries its own version.
+        """
         call = Call("list", str(resource), namespace)
         query = {
             "labelSelector": label_selector,
@@ -112,7 +115,7 @@ class Client:
     async def replace(
         self, resource: Resource[ObjectT], key: Key, body: JsonObject, *, subresource: str = ""
     ) -> ObjectT:
-        """The body's own resourceVersion is the guard."""
+        """Replace the object at the resourceVersion in the body, which guards the write."""
         call = Call("replace", str(resource), str(key))
         path = object_path(resource, key, subresource)
         response = await self._send(call, "PUT", path, accept_of(resource), body=body)
@@ -127,7 +130,7 @@ class Client:
         resource_version: str = "",
         subresource: str = "",
     ) -> ObjectT:
-        """A merge patch; with a resource_version only onto exactly that version."""
+        """Send a merge patch. With a resource_version it applies to exactly that version."""
         call = Call("patch", str(resource), str(key))
         response = await self._send(
             call,
@@ -149,7 +152,7 @@ class Client:
         grace_seconds: int | None = None,
         propagation: str = "Background",
     ) -> None:
-        """Deletes only the object of that uid and version, where they are given."""
+        """Delete the object. If uid or resource_version is given, the object must match it."""
         call = Call("delete", str(resource), str(key))
         preconditions: JsonObject = {"uid": uid, "resourceVersion": resource_version}
         options: JsonObject = {
@@ -171,7 +174,9 @@ class Client:
         subresource: str,
         query: tuple[tuple[str, str], ...] = (),
     ) -> AsyncIterator[StreamResponse]:
-        """What is no object and may have no end, bit by bit; the timeout bounds its beginning."""
+        """Stream a body that is no object and may never end. The timeout bounds the response's
+        head.
+        """
         call = Call("get", f"{resource}/{subresource}", str(key))
         request = Request(
             method="GET",
@@ -251,7 +256,10 @@ class _Version:
 
 
 async def server_version(transport: Transport, *, timeout_seconds: float = 5.0) -> str:
-    """Raises UnreachableError when nobody answers; any other answer is the error it means."""
+    """Return the server's version.
+
+    Raise UnreachableError if no server answers, and the matching KubeError for any other answer.
+    """
     call = Call("get", "version")
     request = Request(method="GET", path="/version", timeout_seconds=timeout_seconds)
     try:
@@ -268,19 +276,19 @@ async def server_version(transport: Transport, *, timeout_seconds: float = 5.0) 
 
 @contextmanager
 def _telling(call: Call) -> Iterator[None]:
-    """What the transport raises names the call."""
+    """Name the call in errors of the transport."""
     try:
         yield
     except UnreachableError as error:
         raise UnreachableError(f"{call}: {error}") from error
     except OutcomeUnknownError as error:
-        # A read changes nothing, so a lost answer to it is no more than no answer.
+        # A read changes nothing: if its answer is lost, that is the same as no answer.
         lost = OutcomeUnknownError if call.is_write else UnreachableError
         raise lost(f"{call}: {error}") from error
 
 
 def accept_of(resource: Resource[ObjectT], *, suffix: str = "") -> str:
-    """A resource of PartialObjects asks the server for nothing but metadata."""
+    """Return the Accept header, which asks for metadata only if the type is PartialObject."""
     if resource.type is PartialObject:
         return f"{JSON};as={kind_of(resource)}{suffix};g=meta.k8s.io;v=v1"
     return JSON
@@ -299,7 +307,7 @@ def object_path(resource: Resource[ObjectT], key: Key, subresource: str = "") ->
 
 
 def _segment(name: str, resource: Resource[ObjectT]) -> str:
-    """Refused here: an empty name would address the whole collection, a dot another path."""
+    """Reject a name that would address something else: an empty one addresses the collection."""
     if name in {"", ".", ".."} or "/" in name or "%" in name:
         raise BadRequestError(f"{name!r} is no name for {resource}: use a DNS label", 400)
     return quote(name, safe="")

@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API server: one subclass wherever some code handles it."""
+"""Failures between this process and the API server: a class for each that some code handles."""
 
 import attrs
 
@@ -6,34 +6,34 @@ from gpuruntime.errors import GpuRuntimeError
 
 
 class KubeError(GpuRuntimeError):
-    """The base of this room's errors; the message names verb, resource and object."""
+    """The base of this room's errors. The message names verb, resource and object."""
 
 
 class UnreachableError(KubeError):
-    """No connection: the request surely changed nothing."""
+    """There was no connection: the request certainly changed nothing."""
 
 
 class SilentWatchError(UnreachableError):
-    """A watch that stands and brings nothing, not even a bookmark."""
+    """A watch is connected but brings nothing, not even a bookmark."""
 
 
 class OutcomeUnknownError(KubeError):
-    """The answer was lost: a write may have happened, now or in the next moments."""
+    """The answer was lost: a write may have happened, or may still happen in the next moments."""
 
 
 class MalformedAnswerError(KubeError):
-    """Something answered, but not as an API server does: HTML, cut JSON, another kind.
+    """The answer is not one of an API server: HTML, truncated JSON, or another kind.
 
     After a write it proves nothing: the write may have happened.
     """
 
 
 class NotLeadingError(KubeError):
-    """The fence is shut: the write was not sent, and this process may start none."""
+    """The fence is shut: the write was not sent, and this process may start no other."""
 
 
 class LeadershipLostError(KubeError):
-    """Another may lead now: the role has to end."""
+    """Another process may lead now: the role has to end."""
 
 
 @attrs.define(slots=False, eq=False)
@@ -53,15 +53,15 @@ class ApiError(KubeError):
 
 
 class BadRequestError(ApiError):
-    """400 and every other refusal of the 4xx kind that has no class of its own."""
+    """400, and every other 4xx status without a class of its own."""
 
 
 class UnauthorizedError(ApiError):
-    """401, after the credentials were renewed once."""
+    """401, although the credentials were renewed once."""
 
 
 class ForbiddenError(ApiError):
-    """403: our account lacks the right; others of our requests may go on."""
+    """403: our account lacks this right; other requests may still succeed."""
 
 
 class NotFoundError(ApiError):
@@ -73,23 +73,23 @@ class ConflictError(ApiError):
 
 
 class AlreadyExistsError(ApiError):
-    """409 AlreadyExists: an object of this name is there."""
+    """409 AlreadyExists: an object of this name exists."""
 
 
 class ExpiredError(ApiError):
-    """410: the version we continue from is compacted; only a new list helps."""
+    """410: the version to continue from is compacted; only a new list helps."""
 
 
 class InvalidError(ApiError):
-    """422: the server's validation refuses the object."""
+    """422: the server's validation rejects the object."""
 
 
 class ThrottledError(ApiError):
-    """429: later, when retry_after_seconds says."""
+    """429: retry after retry_after_seconds."""
 
 
 class UnavailableError(ApiError):
-    """5xx: the server is there and cannot.
+    """5xx: the server is reachable but cannot serve the request.
 
-    For a write only a refusal, the API server's own 503: others raise OutcomeUnknownError.
+    For a write it is only the API server's own 503, a refusal. Others raise OutcomeUnknownError.
     """

@@ -1,7 +1,7 @@
-"""Events about our objects, for `kubectl describe`: said at once, sent when there is time.
+"""Kubernetes Events about our objects, for `kubectl describe`: recorded at once, sent later.
 
-They are the core group's: its count is what kubectl shows and what our API reads, and describe
-finds them by involvedObject. Losing one is allowed and counted; holding up a reconcile is not.
+They belong to the core group: kubectl shows its count, our API reads it, and describe finds them
+by involvedObject. An Event may be lost, which is counted, but must never delay a reconcile.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ log = get_logger()
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
-LONGEST_MESSAGE_BYTES = 1024  # the API server refuses a longer one
-LONGEST_NAME = 230  # with the suffix, below a name's limit of 253
+LONGEST_MESSAGE_BYTES = 1024  # the API server rejects a longer one
+LONGEST_NAME = 230  # with the suffix it stays below the limit of 253
 LARGEST_BACKLOG = 1000
 REMEMBERED_EVENTS = 4096
-# As client-go has it: a burst of 25 an object, then one in five minutes.
+# The values of client-go: a burst of 25 per object, then one in five minutes.
 BURST = 25
 SECONDS_PER_EVENT = 300.0
 ATTEMPTS = 5
@@ -54,7 +54,7 @@ TRANSIENT = (OutcomeUnknownError, ThrottledError, UnavailableError, UnreachableE
 
 @attrs.frozen(slots=True)
 class _Identity:
-    """Events that are equal in this are one Event with a count."""
+    """Events with an equal identity are one Event with a count."""
 
     about: ObjectReference
     type: str
@@ -93,7 +93,7 @@ class TokenBuckets:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
     def take(self, key: Hashable, moment: float) -> bool:
-        """False when there is no token left; the moments are of one monotonic clock."""
+        """Take a token; return False if there is none. All moments are of one monotonic clock."""
         bucket = self._buckets.setdefault(key, _Bucket(self._burst, moment))
         self._buckets.move_to_end(key)
         if len(self._buckets) > self._capacity:
@@ -118,7 +118,7 @@ def reference_to(resource: Resource[ObjectT], metadata: ObjectMeta) -> ObjectRef
 
 
 class EventRecorder:
-    """`record` may be called at any time; nothing is sent but while `run` runs."""
+    """`record` may be called at any time, but Events are sent only while `run` runs."""
 
     def __init__(
         self,
@@ -140,14 +140,14 @@ class EventRecorder:
         self._pending: OrderedDict[_Identity, _Pending] = OrderedDict()
         self._sent: OrderedDict[_Identity, _Sent] = OrderedDict()
         self._wake = asyncio.Event()
-        # Set while nothing waits and nothing is on its way.
+        # Set while no Event is pending or being sent.
         self._settled = asyncio.Event()
         self._settled.set()
 
     def record(
         self, about: ObjectReference, reason: str, message: str, *, is_warning: bool = False
     ) -> None:
-        """Never waits and never fails; what is too much is dropped and counted."""
+        """Queue an Event and return. It never fails: excess Events are dropped and counted."""
         identity = _Identity(
             about, "Warning" if is_warning else "Normal", reason, shortened(message)
         )
@@ -165,7 +165,7 @@ class EventRecorder:
             self._wake.set()
 
     async def run(self) -> None:
-        """One at a time, in the order of their first record."""
+        """Send Events one at a time, in the order of their first record."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -179,11 +179,11 @@ class EventRecorder:
             self._settled.set()
 
     async def settle(self, seconds: float) -> None:
-        """Until all that was recorded is sent or dropped, but no longer than so."""
+        """Wait at most `seconds` until all recorded Events are sent or dropped."""
         await is_set_within(self._settled, seconds)
 
     def _new(self, about: ObjectReference) -> _Pending:
-        """The name is chosen once, so that a second try of a create makes no second Event."""
+        """Choose the name once, so that a retried create makes no second Event."""
         moment = self._now()
         suffix = f"{self._rng.getrandbits(64):016x}"
         return _Pending(f"{about.name[:LONGEST_NAME]}.{suffix}", moment, moment)
@@ -215,7 +215,7 @@ class EventRecorder:
             self._remember(identity, event)
 
     async def _counted_up(self, known: _Sent, pending: _Pending) -> Event | None:
-        """None when the Event has expired or is not as we left it: then it is a new one."""
+        """Return the Event with its new count, or None if it has expired or was changed since."""
         patch: JsonObject = {
             "count": known.count + pending.count,
             "lastTimestamp": rfc3339(pending.last_at),
@@ -228,7 +228,7 @@ class EventRecorder:
             return None
 
     async def _created(self, identity: _Identity, pending: _Pending) -> Event | None:
-        """None when an earlier try of ours has made it."""
+        """Return the new Event, or None if an earlier attempt of ours has created it."""
         namespace = identity.about.namespace or "default"
         body: JsonObject = {
             "apiVersion": EVENTS.api_version,
@@ -261,7 +261,10 @@ class EventRecorder:
 
 @attrs.frozen(slots=True)
 class Note:
-    """Told again, it is counted: what changes from time to time does not belong in its words."""
+    """A Kubernetes Event to record; the caller supplies the object.
+
+    A repeated Event is counted by its message, so the message holds nothing that changes often.
+    """
 
     reason: str
     message: str
@@ -271,13 +274,13 @@ class Note:
 def record_note(
     recorder: EventRecorder, resource: Resource[Any], about: KubernetesObject, note: Note
 ) -> None:
-    """Never waits: the Event is sent when there is time."""
+    """Queue the Event and return; `run` sends it later."""
     reference = reference_to(resource, about.metadata)
     recorder.record(reference, note.reason, note.message, is_warning=note.is_warning)
 
 
 def shortened(message: str) -> str:
-    """At most as many bytes as the API server takes, and no half character."""
+    """Cut the message to the bytes that the API server accepts, without a partial character."""
     encoded = message.encode()
     if len(encoded) <= LONGEST_MESSAGE_BYTES:
         return message

@@ -1,4 +1,4 @@
-"""The transport over HTTP: kubernetes_asyncio's connections, our deadlines and renewals."""
+"""The transport over HTTP: kubernetes_asyncio's connections with our deadlines and renewals."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,14 +15,14 @@ from gpuruntime.kube.connect.endpoint import Endpoint, Source
 from gpuruntime.kube.errors import OutcomeUnknownError, UnreachableError
 from gpuruntime.kube.transport import Request, Response, StreamResponse
 
-# With the defaults it is what lies between the renew deadline and the end of the lease: a write
-# that the fence let pass starts before anybody else may lead.
+# By default this is the lease duration minus the renew deadline. So a write that passed the fence
+# starts before another process may lead.
 CONNECT_TIMEOUT_SECONDS = 5.0
 UNAUTHORIZED = 401
 
 
 async def connect(source: Source, *, now: Callable[[], datetime]) -> "HttpTransport":
-    """Raises ConfigurationError; that the server is there is not tried."""
+    """Return a transport without contacting the server. Raise ConfigurationError."""
     credentials = Credentials(source, now=now)
     try:
         await credentials.start()
@@ -33,7 +33,7 @@ async def connect(source: Source, *, now: Callable[[], datetime]) -> "HttpTransp
 
 
 class HttpTransport:
-    """Repeats a request once, and only one that the server refused for its credentials."""
+    """Repeat a request once, and only if the server refused its credentials."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -105,7 +105,7 @@ async def _begin_stream(
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:
-    """A stream that is left early goes at once: the polite end of TLS could outlive the loop."""
+    """Abort a stream that is left early: an orderly end of TLS could outlive the loop."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -115,7 +115,7 @@ def _cut(response: aiohttp.ClientResponse) -> None:
 async def _send(
     request: Request, connection: Connection, session: aiohttp.ClientSession, deadline: float
 ) -> aiohttp.ClientResponse:
-    """The fence stands last, behind every wait for credentials."""
+    """Send the request. The fence is checked last, after every wait for credentials."""
     access, left = connection.access, deadline - _loop_time()
     if left <= 0:
         raise UnreachableError(f"{access.server}: not sent: the deadline passed before")
@@ -157,7 +157,7 @@ async def _translated(request: Request, access: Endpoint) -> AsyncIterator[None]
 
 
 def _connect_timeout(left: float) -> aiohttp.ClientTimeout:
-    """It passes well before the deadline, so that a write that was not sent is known as such."""
+    """Let the connect time out well before the deadline: then the write was certainly not sent."""
     return aiohttp.ClientTimeout(total=None, connect=min(CONNECT_TIMEOUT_SECONDS, left / 2))
 
 
@@ -169,7 +169,7 @@ def _url(access: Endpoint, request: Request) -> URL:
 def _request_headers(access: Endpoint, request: Request) -> dict[str, str]:
     headers = {
         "Accept": request.accept,
-        # A compressed list costs the loop more to unpack than the network to carry.
+        # Unpacking a compressed list would cost the loop more than the network gains.
         "Accept-Encoding": "identity",
         "User-Agent": "gpuruntime",
     }

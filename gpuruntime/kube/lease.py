@@ -1,12 +1,12 @@
 """Leader election by a Lease: at most one process believes that it leads, whatever fails.
 
-What holds it: the leader counts from the start of its last successful write and stops at the
-renew deadline; others count the longer lease duration from when they first saw that write. Each
-counts on a monotonic clock of its own, and no time in the Lease is trusted. Every write is guarded
-by the version it was decided on, so of two that decide alike only one succeeds.
+The leader counts from the start of its last successful write and stops at the renew deadline.
+Other processes count the longer lease duration from when they first saw that write. Each process
+counts on its own monotonic clock, and no time in the Lease is trusted. Every write is guarded by
+the version that it was decided on, so of two equal decisions only one succeeds.
 
-Two things are assumed: the clocks run equally fast within the margin between deadline and
-duration, and the identity belongs to one process alone, a restarted one included.
+Two things are assumed. The clocks run equally fast within the margin between deadline and
+duration. An identity belongs to a single process; a restarted process has another one.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ log = get_logger()
 NEVER = -math.inf
 JITTER = 0.2
 SHORTEST_PAUSE_SECONDS = 0.2
-JUST_AFTER_SECONDS = 0.01  # so that whoever sleeps to the deadline wakes behind it
-RELEASED_DURATION_SECONDS = 1  # what other electors of Kubernetes leave behind as well
+JUST_AFTER_SECONDS = 0.01  # a sleep until the deadline ends after it
+RELEASED_DURATION_SECONDS = 1  # the value of other Kubernetes electors
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class LeaseOptions:
-    """Duration > deadline > period; the identity is unique to this process."""
+    """Duration > deadline > period. The identity is unique to this process."""
 
     key: Key
     identity: str
@@ -55,17 +55,17 @@ class LeaseOptions:
 
     @property
     def request_timeout_seconds(self) -> float:
-        """A stalled request leaves time for more before the deadline."""
+        """Return a third of the deadline, so that a stalled request leaves time for others."""
         return self.renew_deadline_seconds / 3
 
     @property
     def attempt_timeout_seconds(self) -> float:
-        """An attempt is a look and a write."""
+        """Return the time of two requests: an attempt is a read and a write."""
         return 2 * self.request_timeout_seconds
 
 
 class Elector:
-    """Leads once and no more: whoever has lost the lease ends its process and starts afresh."""
+    """An elector leads at most once. A process that lost the Lease ends and starts afresh."""
 
     def __init__(
         self,
@@ -78,9 +78,10 @@ class Elector:
         meter: Meter = NullMeter(),
     ) -> None:
         self.leading = asyncio.Event()
-        # Whether a stop gives the Lease back: only once nothing written under it is on its way.
+        # Whether a stop releases the Lease; allowed only once no write made under it is in flight.
         self.gives_back = True
-        # Whether the Lease came from nobody: nobody's requests can still be on their way.
+        # Whether the Lease had no holder when it was taken: no request of an earlier leader is in
+        # flight.
         self.follows_clean_end = False
         self._client = Client(
             transport, meter=meter, timeout_seconds=options.request_timeout_seconds
@@ -91,7 +92,7 @@ class Elector:
         self._rng = rng
         self._meter = meter
         self._open_until = NEVER
-        # The Lease as our own last write left it; None once anybody may have written after it.
+        # The Lease after our last write; None if another process may have written it since.
         self._own: Lease | None = None
         self._has_written = False
         self._fault = ""
@@ -101,7 +102,7 @@ class Elector:
 
     @property
     def lease(self) -> ObjectReference:
-        """Which it is, as far as it was seen."""
+        """Return a reference to the Lease, with its uid if it was seen."""
         key = self._options.key
         own = (
             self._own.metadata if self._own else ObjectMeta(namespace=key.namespace, name=key.name)
@@ -117,7 +118,7 @@ class Elector:
         return self._clock() < self._open_until
 
     def fence(self) -> None:
-        """Raises NotLeadingError as soon as no write may start any more."""
+        """Raise NotLeadingError once no write may start any more."""
         if not self.is_leading:
             raise NotLeadingError(
                 f"lease {self._options.key}: not held by {self._options.identity} any more: "
@@ -125,9 +126,9 @@ class Elector:
             )
 
     async def run(self) -> None:
-        """Ends by LeadershipLostError, or by cancellation, which releases the lease.
+        """Run until LeadershipLostError or cancellation; cancellation releases the Lease.
 
-        Whatever writes under the fence has to have ended before it is cancelled.
+        All writers under the fence must have ended before it is cancelled.
         """
         self._tell(is_leading=False)
         self._meter.count("lease_failures_total", 0, lease=self._options.key.name)
@@ -154,7 +155,9 @@ class Elector:
         log.info("leading", lease=str(self._options.key), identity=self._options.identity)
 
     async def _keep(self) -> None:
-        """The old deadline decides, also over a renewal whose answer comes after it."""
+        """Renew until leadership is lost. The old deadline decides, even if a late answer renews
+        it.
+        """
         taken = 0.0
         while True:
             pause = max(self._jittered_period() - taken, SHORTEST_PAUSE_SECONDS)
@@ -173,7 +176,10 @@ class Elector:
             self._open_until = max(self._open_until, open_until)
 
     async def _attempt(self, limit_seconds: float) -> float:
-        """Until when the fence may be open by it: NEVER after a failure or before a rival."""
+        """Return the time until which the fence may be open.
+
+        It is NEVER after a failure or during the term of a rival.
+        """
         try:
             async with asyncio.timeout(limit_seconds):
                 return await self._take()
@@ -199,7 +205,7 @@ class Elector:
         return started + self._options.renew_deadline_seconds
 
     async def _look(self) -> Lease | None:
-        """A rival whose Lease was deleted under it still has its time."""
+        """Read the Lease. A rival whose Lease was deleted keeps its term."""
         try:
             lease = await self._client.get(LEASES, self._options.key)
         except NotFoundError:
@@ -252,7 +258,7 @@ class Elector:
         return {**spec, "acquireTime": moment} if acquired else spec
 
     async def _release(self) -> None:
-        """A write of ours may still be on its way: then one more look and one more try."""
+        """Release the Lease. If an earlier write of ours was in flight, read and try once more."""
         if not self._has_written:
             return
         try:

@@ -1,4 +1,4 @@
-"""How a request reaches an API server: one Protocol, over HTTP or inside this process."""
+"""The Protocol by which a request reaches an API server, over HTTP or inside this process."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -12,9 +12,9 @@ MERGE_PATCH = "application/merge-patch+json"
 
 @attrs.frozen(kw_only=True, slots=True)
 class Request:
-    """The path is already quoted; the query is not.
+    """A request whose path is already quoted and whose query is not.
 
-    The fence has been asked once; a transport that waits before it sends asks it again.
+    The client has called the fence once. A transport that waits before sending calls it again.
     """
 
     method: str
@@ -29,7 +29,7 @@ class Request:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Response:
-    """Header names are lower case."""
+    """A whole response; header names are lower case."""
 
     status: int
     headers: Mapping[str, str] = attrs.field(factory=dict)
@@ -37,7 +37,7 @@ class Response:
 
 
 class StreamResponse(Protocol):
-    """An answer whose body comes bit by bit; chunk borders mean nothing."""
+    """A response whose body arrives in chunks; their borders mean nothing."""
 
     @property
     def status(self) -> int: ...
@@ -46,19 +46,19 @@ class StreamResponse(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Ends when the server ends the body; raises UnreachableError when the connection dies."""
+        """Yield until the server ends the body. Raise UnreachableError if the connection dies."""
         ...
 
 
 class Transport(Protocol):
-    """Any HTTP status is an answer, not an error: the client above tells what it means.
+    """A transport returns any HTTP status as an answer; the client turns it into an error.
 
-    Raises UnreachableError when the request surely did not reach the server, and
-    OutcomeUnknownError when it may have: a lost answer, or a deadline that passed.
+    It raises UnreachableError if the request certainly did not reach the server. It raises
+    OutcomeUnknownError if the request may have arrived: a lost answer, or a passed deadline.
     """
 
     async def request(self, request: Request) -> Response: ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[StreamResponse]:
-        """The request's timeout bounds the time to the response's head, not its body."""
+        """Open a stream. The request's timeout bounds the response's head, not its body."""
         ...

@@ -1,8 +1,8 @@
-"""One watch window: what happens to a collection after a version, until the window ends.
+"""A watch window: the changes of a collection after a version, until the window ends.
 
-A window ends in order when the server ends it, and otherwise with an error of this room's tree;
-either way the next one continues from the last version that was told. Nothing is promised about
-the order of versions: whoever keeps the objects knows which of them are news.
+The server ends a window in order; otherwise it ends with an error of this room. Either way the
+next window continues from the last version received. The order of versions is not promised: the
+store decides which objects are news.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 SHORTEST_WINDOW_SECONDS = 300
 LONGEST_WINDOW_SECONDS = 600
-# The server sends a bookmark about every minute: a longer silence is a dead connection.
+# The server sends a bookmark about every minute: a longer silence means a dead connection.
 IDLE_LIMIT_SECONDS = 75.0
-# How long the server may take to end the window that it was asked to end.
+# How much longer than requested the server may keep the window open.
 OVERTIME_SECONDS = 30.0
 GONE_REASONS = frozenset({"Expired", "Gone"})
 
@@ -48,7 +48,7 @@ class ChangeType(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Change(Generic[ObjectT]):
-    """Of a deleted object it carries the last state, at the version of the deletion."""
+    """A change of an object. A deletion carries the last state, at the version of the deletion."""
 
     type: ChangeType
     object: ObjectT
@@ -56,14 +56,14 @@ class Change(Generic[ObjectT]):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Bookmark:
-    """Everything up to this version has been told; empty when the server did not name one."""
+    """All changes up to this version have been sent; empty if the server named no version."""
 
     resource_version: str = ""
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Selection:
-    """Which objects of a kind are wanted; what is empty selects all."""
+    """The wanted objects of a kind; an empty member selects all."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -80,13 +80,13 @@ class _Envelope:
 
 
 class Lines:
-    """Chunks in, whole lines out; a byte is copied twice, in however many chunks its line came."""
+    """Split chunks into whole lines. A byte is copied twice, however many chunks a line takes."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """What the last newline leaves over waits for the next chunk, or is dropped with it."""
+        """Return the finished lines. The rest after the last newline waits for the next chunk."""
         first, *others = chunk.split(b"\n")
         self._pieces.append(first)
         if not others:
@@ -105,7 +105,7 @@ async def open_window(
     rng: Random,
     selection: Selection = EVERYTHING,
 ) -> AsyncIterator[AsyncIterator[Change[ObjectT] | Bookmark]]:
-    """Entered once the server has accepted the watch; only then events can come."""
+    """Open a window. The context is entered once the server has accepted the watch."""
     call = Call("watch", str(resource), selection.namespace)
     seconds = rng.randint(SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
     request = _request(resource, resource_version, selection, seconds)
@@ -143,7 +143,7 @@ def _request(
 async def _chunks(
     response: StreamResponse, call: Call, ends_at: float
 ) -> AsyncGenerator[bytes, None]:
-    """Ends with the body, or when the server overruns the window's time."""
+    """Yield until the body ends or the server overruns the window's time."""
     loop = asyncio.get_running_loop()
     chunks = response.chunks()
     until = ends_at
@@ -187,7 +187,7 @@ async def _events(
 def _event_of(
     line: bytes, model: type[Change[ObjectT]], call: Call
 ) -> Change[ObjectT] | Bookmark | None:
-    """A change is decoded in one go; whatever does not read as one is looked at again."""
+    """Decode a change in one pass. A line that is not a change is decoded again."""
     try:
         return codec.decode(line, model)
     except codec.MalformedObjectError as error:
@@ -220,7 +220,7 @@ def _bookmark_of(raw: msgspec.Raw) -> Bookmark:
 
 
 def _error_in(body: bytes, call: Call) -> KubeError:
-    """Without a usable code the server has failed, except that a reason alone may say 410."""
+    """Return the error of an ERROR event: 500 without a usable code, 410 by the reason alone."""
     status = status_of(body) or Status(message=body[:300].decode(errors="replace"))
     code = 410 if status.reason in GONE_REASONS else status.code
     return api_error(call, attrs.evolve(status, code=code if code >= 400 else 500))

@@ -1,1 +1,1 @@
-"""How a process finds the API server, and who it is there."""
+"""Discovery of the API server and of this process's identity there."""

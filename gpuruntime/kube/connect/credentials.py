@@ -1,4 +1,4 @@
-"""Credentials that stay fresh: loaded again before they expire, and when they are refused."""
+"""Credentials are loaded again before they expire and when the server refuses them."""
 
 import asyncio
 import math
@@ -14,14 +14,15 @@ from gpuruntime.kube.connect.sessions import Sessions
 
 log = get_logger()
 
-REREAD_SECONDS = 60.0  # the kubelet rotates a token when a fifth of its life is left: minutes
+# the kubelet rotates a token minutes before it expires, with a fifth of its life left
+REREAD_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 SPENT_LIFE = 0.8
 
 
 @attrs.frozen(slots=True, eq=False)
 class Connection:
-    """Who we are and the sessions to say it through, as of one loading."""
+    """The identity and the sessions that one loading produced."""
 
     access: Endpoint
     sessions: Sessions
@@ -32,9 +33,10 @@ class Connection:
 
 
 class Credentials:
-    """At most one loading runs, in a worker thread and with its own deadline.
+    """Loads run one at a time, in a worker thread and with their own deadline.
 
-    Nobody waits for it but requests that were refused or would be: others go on with what is.
+    Requests wait for a load only if their credentials were refused or have expired. Others go on
+    with the current connection.
     """
 
     def __init__(self, source: Source, *, now: Callable[[], datetime]) -> None:
@@ -47,7 +49,7 @@ class Credentials:
         self._pause_until = 0.0
 
     async def start(self) -> None:
-        """The first loading, whose fault is the operator's to mend: raises ConfigurationError."""
+        """Load for the first time. Raise ConfigurationError, which the operator has to resolve."""
         self._loading = self._begun()
         await asyncio.wait({self._loading})
         await self._adopt(self._loading)
@@ -57,7 +59,7 @@ class Credentials:
         return self._started.access
 
     async def current(self, deadline: float) -> Connection:
-        """What to send with now; waits only when what there is has expired."""
+        """Return the connection to use now. Wait only if its credentials have expired."""
         await self._adopt_finished()
         moment = _loop_time()
         if moment >= self._renew_at:
@@ -67,7 +69,7 @@ class Credentials:
         return self._started
 
     async def renewed(self, refused: Connection, deadline: float) -> Connection | None:
-        """What to send with after a 401; None when there is nothing new to try."""
+        """Return the connection to use after a 401, or None if there is nothing new to try."""
         await self._adopt_finished()
         if self._started.is_like(refused):
             if _loop_time() >= self._pause_until:
@@ -93,7 +95,7 @@ class Credentials:
         return self._loading or asyncio.get_running_loop().run_in_executor(None, self._source.load)
 
     async def _wait(self, deadline: float) -> None:
-        """Until the loading ends or the deadline passes; the loading itself goes on."""
+        """Wait until the loading ends or the deadline passes. The loading itself goes on."""
         if self._loading is not None:
             await asyncio.wait({self._loading}, timeout=max(0.0, deadline - _loop_time()))
             await self._adopt_finished()
@@ -123,13 +125,17 @@ class Credentials:
             access, self._now(), is_costly=self._source.is_costly
         )
         self._expires_at = moment + _life_seconds(access, self._now())
-        # A plugin whose credentials the server refuses is not run for every request again.
+        # If the server refuses a plugin's credentials, the plugin is not run again for each
+        # request.
         is_paused = self._source.is_costly and not is_first
         self._pause_until = moment + RETRY_SECONDS if is_paused else moment
 
 
 def _life_seconds(access: Endpoint, now: datetime) -> float:
-    """What was already expired when it came is the server's to judge: it is not waited for."""
+    """Return the remaining life. Credentials that arrive expired count as endless.
+
+    The server judges them, and no request waits for them.
+    """
     if access.expires_at is None:
         return math.inf
     life = (access.expires_at - now).total_seconds()

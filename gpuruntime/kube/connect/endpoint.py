@@ -1,4 +1,4 @@
-"""What one loading of the configuration gives: the server, and who we are there."""
+"""Server and credentials of one loading of the configuration."""
 
 import hashlib
 import ipaddress
@@ -13,7 +13,7 @@ import attrs
 
 from gpuruntime.errors import ConfigurationError
 
-# The Configuration's names of its certificate files, and the kubeconfig's of the same.
+# Names of the certificate files: the Configuration's to the kubeconfig's.
 CERTIFICATES = {
     "ssl_ca_cert": "certificate-authority",
     "cert_file": "client-certificate",
@@ -23,7 +23,7 @@ CERTIFICATES = {
 
 @attrs.frozen(kw_only=True, slots=True, eq=False)
 class Endpoint:
-    """One loading's result; two of equal fingerprint may share their connections."""
+    """The result of one loading. Endpoints with equal fingerprints may share their connections."""
 
     origin: str
     configuration: Any
@@ -40,15 +40,15 @@ class Endpoint:
 class Source(Protocol):
     @property
     def is_costly(self) -> bool:
-        """A costly one is loaded again only when it has to be."""
+        """Return whether a load is costly; then it is repeated only when necessary."""
         ...
 
     def load(self) -> Endpoint:
-        """Blocks; raises ConfigurationError."""
+        """Load the endpoint; this blocks. Raise ConfigurationError."""
         ...
 
     def stop(self) -> None:
-        """Ends a load that hangs in another thread."""
+        """End a load that hangs in another thread."""
         ...
 
 
@@ -62,7 +62,7 @@ def endpoint_of(
     configuration.proxy = _usable_proxy(
         origin, configuration.proxy or environment_proxy(configuration.host)
     )
-    # Go's clients do not ask for this strictness either, and older cluster CAs fail it.
+    # Go's clients are not strict here either, and older cluster CAs would fail.
     configuration.disable_strict_ssl_verification = True
     return Endpoint(
         origin=origin,
@@ -86,7 +86,7 @@ def is_http_url(text: object) -> bool:
 def _usable_proxy(origin: str, proxy: str | None) -> str | None:
     if proxy and not is_http_url(proxy):
         kind, is_found, _ = proxy.partition("://")
-        # Nothing else of it is told: a password may be in it.
+        # The rest of the URL is not quoted, because it may contain a password.
         is_other = bool(is_found) and kind not in {"http", "https"}
         told = f" but a {kind!r} one" if is_other else ": write one like http://10.0.0.1:3128"
         raise ConfigurationError(f"{origin}: the proxy is no http or https URL{told}")

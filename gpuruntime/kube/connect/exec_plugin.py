@@ -1,6 +1,6 @@
-"""Credential plugins: a program that prints an ExecCredential, run with a deadline.
+"""Credential plugins: programs that print an ExecCredential, run with a deadline.
 
-What a plugin prints is never quoted in a message: it may hold a token.
+The output of a plugin is never quoted in a message: it may contain a token.
 """
 
 import os
@@ -38,7 +38,7 @@ class _ExecCredential:
 
 
 class ExecPlugin:
-    """Runs in a worker thread; stop() may be called from any other."""
+    """Run a plugin in a worker thread; stop() may be called from any other thread."""
 
     def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._timeout_seconds = timeout_seconds
@@ -58,7 +58,7 @@ class ExecPlugin:
         return _credential(printed, str(plugin["apiVersion"]), subject)
 
     def stop(self) -> None:
-        """Ends a running plugin and all it started; later runs end at once."""
+        """End a running plugin and all that it started. Later runs end at once."""
         self._is_stopped = True
         if self._process is not None:
             _kill(self._process)
@@ -95,7 +95,7 @@ class ExecPlugin:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Of its own group, so that what it starts ends with it.
+                # It runs in its own process group, so that its children end with it.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -104,7 +104,7 @@ class ExecPlugin:
 
 
 def _demand_shape(plugin: Mapping[str, Any], subject: str) -> None:
-    """What is wrong is not quoted: it may be a secret."""
+    """Check the types of members. A bad value is not quoted: it may be a secret."""
     for member in ("command", "apiVersion"):
         if not is_text(plugin[member]):
             raise ConfigurationError(f"{subject}: {member} is not plain text: write it in quotes")

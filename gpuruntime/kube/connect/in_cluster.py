@@ -1,4 +1,4 @@
-"""The account that Kubernetes mounts into every Pod."""
+"""Access by the service account that Kubernetes mounts into every Pod."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from gpuruntime.kube.connect.endpoint import Endpoint, endpoint_of
 
 
 class InCluster:
-    """The service account that Kubernetes mounts into the Pod; its token rotates in place."""
+    """The service account that Kubernetes mounts into the Pod. Its token file rotates in place."""
 
     is_costly = False
 

@@ -1,6 +1,6 @@
-"""Kubeconfig files: read, merged and narrowed to one context, every fault in one clear line.
+"""Kubeconfig files are read, merged and narrowed to one context; each fault takes one line.
 
-A file found earlier in the list wins, entry by entry, as it does for kubectl.
+As for kubectl, an entry in an earlier file of the list wins.
 """
 
 import os
@@ -18,7 +18,7 @@ from gpuruntime.strict.yaml_faults import fault_of
 Members: TypeAlias = dict[str, Any]
 
 DEFAULT_LOCATION = "~/.kube/config"
-# kubectl's own, with the paths of one file or more.
+# The variable of kubectl: the paths of one or more files.
 VARIABLE = "KUBECONFIG"
 SECTIONS = ("clusters", "contexts", "users")
 CLUSTER_PATHS = ("certificate-authority",)
@@ -31,13 +31,13 @@ CLUSTER_TEXTS = (
     "tls-server-name",
 )
 USER_TEXTS = (*USER_PATHS, "client-certificate-data", "client-key-data", "token")
-# YAML can write them; a path, an address and a program's arguments cannot hold them.
+# YAML can contain them; a path, a URL and a program's arguments cannot.
 UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Selection:
-    """What one context says; every path in it is absolute."""
+    """The entries of one context, with absolute paths."""
 
     origin: str
     context: str
@@ -61,7 +61,9 @@ class _Merged:
 
 
 def read_selection(paths: str, context: str) -> Selection:
-    """The files are separated as in $PATH; without a context the files' current one counts."""
+    """Read the selected context, or the current one of the files. `paths` are separated as in
+    $PATH.
+    """
     origin = f"kubeconfig {paths}"
     merged = _merge(paths, origin)
     chosen = context or merged.current_context
@@ -160,7 +162,7 @@ def _reference(context: Members, member: str, origin: str) -> str:
 
 
 def _demand_texts(entry: _Entry, members: tuple[str, ...], subject: str) -> None:
-    """What is wrong is not quoted: it may be a secret."""
+    """Check that the members are texts. A bad value is not quoted: it may be a secret."""
     for member in members:
         value = entry.value.get(member)
         if value is not None and not is_text(value):
@@ -170,7 +172,7 @@ def _demand_texts(entry: _Entry, members: tuple[str, ...], subject: str) -> None
 
 
 def _demand_switch(entry: _Entry, member: str, subject: str) -> None:
-    """A text is true, whatever it says."""
+    """Check that the member is a boolean: any text would count as true."""
     if not isinstance(entry.value.get(member), bool | None):
         raise ConfigurationError(
             f"{subject} {member} is neither true nor false: write it without quotes"
@@ -199,7 +201,7 @@ def _with_absolute_paths(entry: _Entry, members: tuple[str, ...], origin: str) -
 
 
 def _with_absolute_command(entry: _Entry, origin: str) -> Members:
-    """A plugin named with a slash lies beside the file; without one it is looked up in $PATH."""
+    """Resolve a plugin with a slash in its name beside the file; others are found in $PATH."""
     user = _with_absolute_paths(entry, USER_PATHS, origin)
     plugin = user.get("exec")
     if isinstance(plugin, dict) and "/" in str(plugin.get("command") or ""):

@@ -21,9 +21,9 @@ LARGEST_READ = 2**21  # a watch event may be as large as etcd's limit of 1.5 MiB
 
 
 class Sessions:
-    """Made with one set of certificates; once retired they close with the end of their last use.
+    """Sessions use one set of certificates. Once retired, they close when their last use ends.
 
-    Streams have connections of their own, so that a burst of writes never delays an event.
+    Streams have their own connections, so that a burst of writes never delays an event.
     """
 
     def __init__(self, access: Endpoint) -> None:
@@ -54,7 +54,7 @@ class Sessions:
                 await self.close()
 
     async def retire(self) -> None:
-        """What uses them ends undisturbed; nothing new may begin."""
+        """Let current uses end undisturbed; no new use may begin."""
         self._is_retired = True
         if not self._uses:
             await self.close()
@@ -65,10 +65,10 @@ class Sessions:
 
 
 def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
-    """The library's session trusts the environment, which costs each request two threads' hops.
+    """Return the library's client with our own session around its connector and certificates.
 
-    It also refuses our Authorization where ~/.netrc knows the host; so its connector, with the
-    certificates, gets a session of ours.
+    The library's session trusts the environment. That costs each request two thread switches, and
+    it rejects our Authorization header if ~/.netrc knows the host.
     """
     try:
         client = RESTClientObject(configuration, maxsize=connections)
@@ -90,9 +90,9 @@ def _client(access: Endpoint, configuration: Any, connections: int) -> Any:
 
 
 async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Keeps aiohttp from repeating a PUT or DELETE whose connection died.
+    """Keep aiohttp from repeating a PUT or DELETE whose connection died.
 
-    The first may have been done, and the repeated one would then be refused by its own guard.
+    The first request may have succeeded; the repeated one would then fail its own guard.
     """
     try:
         return await send(request)
@@ -106,7 +106,7 @@ async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientR
 
 @contextmanager
 def _certificate_files(access: Endpoint) -> Iterator[Any]:
-    """The ssl module reads certificates from files only; these are gone once it has."""
+    """Write inline certificates to files for the ssl module, and delete them afterwards."""
     configuration = copy.copy(access.configuration)
     with tempfile.TemporaryDirectory() if access.inline else _nowhere() as directory:
         for field, content in access.inline.items():
@@ -119,5 +119,5 @@ def _certificate_files(access: Endpoint) -> Iterator[Any]:
 
 @contextmanager
 def _nowhere() -> Iterator[str]:
-    """In a Pod with a read-only file system nothing may be written, and nothing need be."""
+    """Write nothing, since nothing is inline: a Pod's file system may be read-only."""
     yield ""

@@ -1,7 +1,7 @@
-"""A kubeconfig as a source of access, and which source a process uses.
+"""A kubeconfig as a source of access, and the choice between it and the Pod's account.
 
-kubernetes_asyncio turns what is found into its Configuration. Loading blocks on files and
-programs, so it runs in a worker thread.
+kubernetes_asyncio turns the entries into its Configuration. Loading blocks on files and programs,
+so it runs in a worker thread.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ from gpuruntime.kube.connect.kubeconfig import (
     read_selection,
 )
 
-# Its lines would come unstructured among ours, and every fault it tells reaches us as an error.
+# Its log lines are unstructured, and each fault that it logs also reaches us as an error.
 logging.getLogger("kubernetes_asyncio").setLevel(logging.CRITICAL + 1)
 
 
 class Kubeconfig:
-    """After the first load the context and the server stay: a reload never changes the cluster."""
+    """The first load fixes the context and the server: a reload never changes the cluster."""
 
     def __init__(self, paths: str, context: str = "", *, plugin: ExecPlugin | None = None) -> None:
         self._paths = paths
@@ -95,7 +95,7 @@ class Kubeconfig:
 def find_source(
     *, kubeconfig: str = "", context: str = "", environment: Mapping[str, str] = os.environ
 ) -> Source:
-    """The kubeconfig or the context that was asked for, else the Pod's account, else kubectl's."""
+    """Return the kubeconfig or context asked for, else the Pod's account, else kubectl's files."""
     in_cluster = InCluster()
     if not kubeconfig and not context and in_cluster.is_present:
         return in_cluster
@@ -103,7 +103,7 @@ def find_source(
 
 
 def _refuse_unsupported(selection: Selection) -> None:
-    """Ignoring these would act as somebody else than the operator meant."""
+    """Reject entries that cannot be ignored: we would act as another user than was meant."""
     for member, remedy in {
         "auth-provider": "use a credential plugin (exec) instead",
         "as": "use a user of its own instead of impersonation",
@@ -117,7 +117,7 @@ def _refuse_unsupported(selection: Selection) -> None:
 def _split_inline(
     selection: Selection, credential: PluginCredential
 ) -> tuple[Members, Members, dict[str, bytes]]:
-    """Certificates given as data are kept apart, because the library would leave them on disk."""
+    """Separate certificates given as data, because the library would leave them on disk."""
     cluster, user = dict(selection.cluster), _authenticated(selection, credential)
     inline = {}
     for field, name in CERTIFICATES.items():
@@ -139,7 +139,7 @@ def _authenticated(selection: Selection, credential: PluginCredential) -> Member
     if credential.token:
         user["token"] = credential.token
     elif user.get("tokenFile"):
-        # The file rotates, so it comes before a token beside it, as for kubectl.
+        # As for kubectl, the file comes before a token beside it, because the file rotates.
         user["token"] = _token(Path(user["tokenFile"]), selection.origin)
     user.pop("tokenFile", None)
     return user

@@ -147,7 +147,7 @@ async def test_a_lease_taken_by_another_ends_the_leadership(
     assert (await user.get(LEASES, key)).spec.holderIdentity == "usurper"
 
 
-async def test_a_lease_deleted_under_its_leader_is_made_again(
+async def test_a_lease_deleted_under_its_leader_is_created_again(
     line: Line, user: Client, key: Key
 ) -> None:
     one = elector(line, key, "first")

@@ -24,7 +24,7 @@ LONG, SHORT = LONG_SECONDS * 2, LONG_SECONDS / 2
 
 @pytest.fixture
 def thawed() -> Iterator[None]:
-    """The suite's own objects are not for this test to freeze."""
+    """Collect first, so that the test freezes few objects of the suite; thaw afterwards."""
     gc.collect()
     yield
     gc.unfreeze()
@@ -40,7 +40,7 @@ def thawed() -> Iterator[None]:
         (LONG, 1, 0, 0),
     ],
 )
-def test_only_what_survives_a_long_full_collection_that_freed_little_is_set_aside(
+def test_only_survivors_of_a_long_full_collection_that_freed_little_are_frozen(
     seconds: float, generation: int, freed: int, aside: int
 ) -> None:
     moments = iter((0.0, seconds))
@@ -54,7 +54,7 @@ def test_only_what_survives_a_long_full_collection_that_freed_little_is_set_asid
 
 
 @pytest.mark.usefixtures("thawed")
-def test_the_collection_after_a_long_one_walks_only_what_is_new() -> None:
+def test_the_collection_after_a_long_one_walks_only_new_objects() -> None:
     kept: list[dict[str, Any]] = [{"n": [number]} for number in range(MANY)]
     with FrozenSurvivors():
         gc.collect()
@@ -65,7 +65,7 @@ def test_the_collection_after_a_long_one_walks_only_what_is_new() -> None:
 
 @pytest.mark.usefixtures("thawed")
 def test_a_growing_store_makes_no_collection_long() -> None:
-    """By what a collection has to walk: how long that takes is the machine's."""
+    """The walked objects are counted, because the time for them depends on the machine."""
     kept: list[dict[str, Any]] = []
     walked: list[int] = []
 
@@ -75,7 +75,7 @@ def test_a_growing_store_makes_no_collection_long() -> None:
 
     gc.collect()
     gc.freeze()
-    gc.collect()  # the next full one comes by what this one leaves, which is little
+    gc.collect()  # so that the next full collection comes after few new objects
     with FrozenSurvivors(clock=iter(range(10_000_000)).__next__):
         gc.callbacks.append(note)
         kept += ({"n": [number]} for number in range(MANY))
@@ -85,7 +85,7 @@ def test_a_growing_store_makes_no_collection_long() -> None:
     assert max(walked) < MANY // 8
 
 
-def test_the_collector_is_left_as_it_was() -> None:
+def test_the_collector_is_restored_afterwards() -> None:
     callbacks, thresholds = list(gc.callbacks), gc.get_threshold()
     with FrozenSurvivors():
         assert len(gc.callbacks) == len(callbacks) + 1
@@ -142,7 +142,7 @@ def test_only_a_pause_that_brought_many_objects_freezes_them() -> None:
 
 
 class Recorded:
-    """Records pauses, and collects garbage in the middle of it if asked to."""
+    """Record pauses, and collect garbage meanwhile if asked to."""
 
     def __init__(self, *, is_interrupted: bool = False) -> None:
         self.pauses: list[tuple[str, float]] = []

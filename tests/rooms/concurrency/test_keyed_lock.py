@@ -1,4 +1,4 @@
-"""Turns: one at a time for each name, and nothing kept of a name that nobody is at."""
+"""A lock excludes tasks of the same key and is forgotten when it is not in use."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ async def work(turns: KeyedLock[str], name: str, spans: list[tuple[float, float]
         spans.append((started, asyncio.get_running_loop().time()))
 
 
-async def test_turns_of_one_name_never_overlap() -> None:
+async def test_tasks_of_one_key_never_overlap() -> None:
     turns, spans = KeyedLock[str](), list[tuple[float, float]]()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(4):
@@ -28,7 +28,7 @@ async def test_turns_of_one_name_never_overlap() -> None:
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
-async def test_names_do_not_wait_for_each_other() -> None:
+async def test_keys_do_not_wait_for_each_other() -> None:
     turns, started = KeyedLock[str](), asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as tasks:
         for name in "abcd":
@@ -36,7 +36,7 @@ async def test_names_do_not_wait_for_each_other() -> None:
     assert asyncio.get_running_loop().time() - started == pytest.approx(1)
 
 
-async def test_whoever_gives_up_waiting_keeps_nobody_else_from_a_turn() -> None:
+async def test_a_cancelled_waiter_does_not_block_the_next_one() -> None:
     turns, spans = KeyedLock[str](), list[tuple[float, float]]()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(work(turns, "a", spans))
@@ -47,7 +47,7 @@ async def test_whoever_gives_up_waiting_keeps_nobody_else_from_a_turn() -> None:
     assert len(spans) == 2
 
 
-async def test_a_name_that_nobody_is_at_is_forgotten() -> None:
+async def test_a_lock_that_is_not_in_use_is_forgotten() -> None:
     turns = KeyedLock[str]()
     async with turns.of("a"), turns.of("b"):
         assert len(turns) == 2

@@ -1,4 +1,4 @@
-"""Attempts: one of an operation at a time, each to its end, and nothing raised in vain."""
+"""Attempts exclude each other, run to their end and raise nothing in vain; calls are shared."""
 
 import asyncio
 import itertools
@@ -73,7 +73,7 @@ async def test_a_failure_is_raised_to_its_caller_and_not_to_the_role() -> None:
         assert await attempts.run("one", working([])) == "done"
 
 
-async def test_a_fault_of_ours_is_raised_to_its_caller_and_not_to_the_role() -> None:
+async def test_an_unexpected_error_is_raised_to_its_caller_and_not_to_the_role() -> None:
     async def broken() -> str:
         raise ZeroDivisionError
 
@@ -83,7 +83,7 @@ async def test_a_fault_of_ours_is_raised_to_its_caller_and_not_to_the_role() -> 
             await attempts.run("one", broken)
 
 
-async def test_an_attempt_whose_caller_went_away_goes_on_and_is_waited_for() -> None:
+async def test_an_attempt_whose_caller_was_cancelled_runs_to_its_end() -> None:
     spans: list[tuple[float, float]] = []
     async with asyncio.TaskGroup() as tasks:
         attempts = single_flight(tasks)
@@ -95,7 +95,7 @@ async def test_an_attempt_whose_caller_went_away_goes_on_and_is_waited_for() -> 
     assert spans[0][1] <= spans[1][0]
 
 
-async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
+async def test_a_failure_without_a_waiting_caller_is_logged() -> None:
     with capture_logs() as logs:
         async with asyncio.TaskGroup() as tasks:
             attempts = single_flight(tasks)
@@ -105,7 +105,7 @@ async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
     assert [entry["operation"] for entry in logs] == ["one"]
 
 
-async def test_a_caller_in_the_queue_may_leave_without_a_trace() -> None:
+async def test_a_cancelled_waiter_makes_no_attempt() -> None:
     spans: list[tuple[float, float]] = []
     async with asyncio.TaskGroup() as tasks:
         attempts = single_flight(tasks)
@@ -118,7 +118,7 @@ async def test_a_caller_in_the_queue_may_leave_without_a_trace() -> None:
     assert len(spans) == 1
 
 
-async def test_an_attempt_that_the_stopping_role_ends_has_an_unknown_outcome() -> None:
+async def test_an_attempt_cancelled_with_the_role_has_an_unknown_outcome() -> None:
     told: list[Exception] = []
 
     async def call(attempts: SingleFlight) -> None:
@@ -138,7 +138,7 @@ async def test_an_attempt_that_the_stopping_role_ends_has_an_unknown_outcome() -
     assert len(told) == 1
 
 
-async def test_a_stopped_role_takes_no_attempt() -> None:
+async def test_a_stopped_role_accepts_no_attempt() -> None:
     async with asyncio.TaskGroup() as tasks:
         attempts = single_flight(tasks)
     with pytest.raises(StoppingError):
@@ -146,7 +146,7 @@ async def test_a_stopped_role_takes_no_attempt() -> None:
 
 
 class Calls:
-    """Counts its calls; each takes a second and returns its number, or raises `error`."""
+    """Count the calls. Each takes a second and returns its number or raises `error`."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.count = 0

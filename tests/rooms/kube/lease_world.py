@@ -1,4 +1,4 @@
-"""A server that keeps one Lease, the wires to it that fail, and processes that stall."""
+"""A server with one Lease, connections to it that fail, and processes that stall."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
@@ -22,7 +22,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class LeaseServer:
-    """What an API server does with a Lease: versions, guards, and nothing else."""
+    """An API server reduced to one Lease, with versions and guards."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
@@ -45,7 +45,7 @@ class LeaseServer:
         return self._patch(codec.decode_object(request.body or b""))
 
     def put(self, **spec: Any) -> None:
-        """As an operator or another elector would, without a guard."""
+        """Change the Lease without a guard, as an operator or another elector would."""
         self.version += 1
         metadata = {
             "namespace": KEY.namespace,
@@ -82,7 +82,7 @@ class LeaseServer:
 
 @attrs.define
 class Wire:
-    """One process's way to the server. What is sent arrives even if the sender gives up."""
+    """The connection of one process. A sent request arrives even if the sender gives up."""
 
     server: LeaseServer
     rng: Random
@@ -126,7 +126,7 @@ def _settle(answered: asyncio.Future[Response], response: Response) -> None:
 
 @attrs.define
 class Clock:
-    """A process's own clock: as fast as its crystal, and from an origin of its own."""
+    """Return the process's own clock, with its own origin and its own rate."""
 
     rate: float = 1.0
     offset: float = 0.0
@@ -137,7 +137,7 @@ class Clock:
 
 @attrs.define
 class Stall:
-    """While it lasts nothing of the process runs, but its clock and the world go on."""
+    """Stall the process: nothing of it runs, but its clock and the server go on."""
 
     until: float = 0.0
 
@@ -147,7 +147,7 @@ class Stall:
 
 @attrs.frozen
 class Stalled:
-    """Awaits a coroutine as a process does whose loop may be held up at every await."""
+    """Await a coroutine as a process does whose loop may stall at every await."""
 
     coroutine: Coroutine[Any, Any, None]
     stall: Stall
@@ -174,7 +174,7 @@ class Stalled:
 
 
 class LeadingMeter:
-    """Calls back in the moment in which the fence opens."""
+    """An elector that calls back at the moment when the fence opens."""
 
     def __init__(self, opened: Callable[[], None]) -> None:
         self._opened = opened

@@ -1,4 +1,4 @@
-"""Real HTTP servers and proxies on loopback, and the certificates they show."""
+"""Real HTTP servers and proxies on loopback, and their certificates."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """Yields the server's address, without a slash at its end."""
+    """Yield the server's address without a trailing slash."""
     runner = web.ServerRunner(web.Server(handler, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -34,7 +34,7 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority that the openssl program makes in a directory of the test's."""
+    """A certificate authority that the openssl program creates in a test's directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class Authority:
         )
 
     def issue(self, name: str, *, host: str = "") -> Certificate:
-        """For a server with its host's name, for a client with none."""
+        """Issue a certificate: for a server with its host's name, for a client without one."""
         certificate = self._files(name)
         alternative = f"subjectAltName=DNS:{host}" if host else "subjectAltName=DNS:nobody"
         _openssl(
@@ -72,14 +72,14 @@ class Authority:
 
 
 def common_name(request: web.BaseRequest) -> str:
-    """Of the client's certificate."""
+    """Return the common name of the client's certificate."""
     peer = request.get_extra_info("peercert")
     return next(str(value) for ((name, value),) in peer["subject"] if name == "commonName")
 
 
 @asynccontextmanager
 async def proxying(upstream: str) -> AsyncIterator[tuple[str, list[str]]]:
-    """A proxy that tunnels every CONNECT to one server; yields its address and what was asked."""
+    """Run a proxy that tunnels every CONNECT to one server. Yield its address and its requests."""
     host, port = upstream.split("//")[1].split(":")
     asked: list[str] = []
 

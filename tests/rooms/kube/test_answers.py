@@ -1,4 +1,4 @@
-"""Whatever answers, the caller gets a value or one error of the tree that names the object."""
+"""The caller gets a value or an error of the room that names the object, for any answer."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_each_failure_is_the_error_of_its_status(
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_write_that_a_gateway_gave_up_on_has_an_unknown_outcome(status: int) -> None:
+def test_a_write_that_a_gateway_abandoned_has_an_unknown_outcome(status: int) -> None:
     error = error_of(Response(status=status, body=HTML), PATCH)
     assert type(error) is OutcomeUnknownError
     assert "Bad Gateway" in str(error)
@@ -80,7 +80,7 @@ def test_a_write_that_the_server_itself_refuses_as_unavailable_did_not_happen() 
 
 @pytest.mark.parametrize("status", [302, 400, 403, 404, 409, 410, 422])
 @pytest.mark.parametrize("body", [HTML, b"", b'{"kind":"Stat', b"404 page not found", b"[1]"])
-def test_a_refusal_without_a_status_object_is_nobodys_word(status: int, body: bytes) -> None:
+def test_a_refusal_without_a_status_object_is_malformed(status: int, body: bytes) -> None:
     error = error_of(Response(status=status, body=body), GET)
     assert type(error) is MalformedAnswerError
     assert "get things lab/anvil" in str(error)
@@ -92,7 +92,7 @@ def test_a_refusal_without_a_status_object_is_nobodys_word(status: int, body: by
     [(401, UnauthorizedError), (429, ThrottledError), (503, UnavailableError)],
 )
 @pytest.mark.parametrize("body", [HTML, b"", b'{"kind":'])
-def test_what_any_proxy_may_say_needs_no_status_object(
+def test_a_proxy_may_refuse_without_a_status_object(
     status: int, expected: type[KubeError], body: bytes
 ) -> None:
     assert type(error_of(Response(status=status, body=body), GET)) is expected
@@ -122,7 +122,7 @@ def test_the_wait_comes_from_the_header_or_the_details(
     assert error.retry_after_seconds == expected
 
 
-def test_members_of_an_odd_type_leave_the_rest_of_a_status_readable() -> None:
+def test_members_of_a_wrong_type_leave_the_rest_of_a_status_readable() -> None:
     body = codec.encode(
         {"kind": "Status", "code": "404", "reason": None, "message": "gone", "details": [1]}
     )
@@ -145,7 +145,7 @@ def test_members_of_an_odd_type_leave_the_rest_of_a_status_readable() -> None:
         b"[" * 100_000,
     ],
 )
-async def test_an_answer_that_is_no_such_object_is_malformed(body: bytes) -> None:
+async def test_an_answer_that_is_not_the_object_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"get things\.test\.example lab/anvil"):
         await Client(always(Response(status=200, body=body))).get(THINGS, KEY)
 
@@ -169,6 +169,6 @@ async def test_a_bad_item_of_a_list_is_named() -> None:
 
 
 @pytest.mark.parametrize("body", [HTML, b"", b"{}", b'{"kind":'])
-async def test_a_deletion_answered_by_no_api_server_is_malformed(body: bytes) -> None:
+async def test_a_deletion_not_answered_by_an_api_server_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"delete things\.test\.example lab/anvil"):
         await Client(always(Response(status=200, body=body))).delete(THINGS, KEY)

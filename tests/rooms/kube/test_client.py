@@ -55,7 +55,7 @@ async def test_get_decodes_the_answer_into_the_resources_type() -> None:
     assert transport.requests[0].path == "/apis/test.example/v1/namespaces/lab/things/anvil"
 
 
-async def test_a_list_asks_only_for_what_was_given_and_returns_its_page() -> None:
+async def test_a_list_sends_only_what_was_given_and_returns_its_page() -> None:
     page = thing_list(thing("a"), thing("b"), version="12", token="more")
     transport = always(answer(page))
     found = await Client(transport).list_page(
@@ -88,7 +88,7 @@ async def test_null_items_and_metadata_read_as_an_empty_page() -> None:
     assert (found.items, found.resource_version, found.continue_token) == ([], "", "")
 
 
-async def test_partial_objects_are_asked_for_as_metadata_only() -> None:
+async def test_partial_objects_are_requested_as_metadata_only() -> None:
     body = {"kind": "PartialObjectMetadataList", "metadata": {}, "items": [thing()]}
     transport = always(answer(body))
     found = await Client(transport).list_page(THING_METADATA)
@@ -145,7 +145,7 @@ async def test_a_cluster_scoped_object_has_no_namespace_in_its_path() -> None:
 
 
 @pytest.mark.parametrize("verb", WRITES)
-async def test_no_write_leaves_while_the_fence_is_shut(verb: str) -> None:
+async def test_no_write_is_sent_while_the_fence_is_shut(verb: str) -> None:
     def fence() -> None:
         raise NotLeadingError("the lease is not ours")
 
@@ -158,7 +158,7 @@ async def test_no_write_leaves_while_the_fence_is_shut(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", WRITES)
-async def test_a_write_hands_the_fence_on_to_a_transport_that_waits(verb: str) -> None:
+async def test_a_write_hands_the_fence_to_a_transport_that_waits(verb: str) -> None:
     asked = []
     transport = always(answer(thing()))
     await call(Client(transport, fence=lambda: asked.append(verb)), verb)
@@ -187,7 +187,7 @@ async def test_a_write_that_may_have_happened_leaves_a_doubt(
     assert client.last_doubt > -inf
 
 
-async def test_a_write_that_is_cut_short_leaves_a_doubt() -> None:
+async def test_a_cancelled_write_leaves_a_doubt() -> None:
     async def never(_: Request) -> Response:
         await asyncio.Event().wait()
         raise AssertionError
@@ -199,7 +199,7 @@ async def test_a_write_that_is_cut_short_leaves_a_doubt() -> None:
     assert client.last_doubt > -inf
 
 
-async def test_what_was_refused_or_only_read_leaves_no_doubt() -> None:
+async def test_a_refused_write_or_a_read_leaves_no_doubt() -> None:
     refusing = Client(always(failure(409, "Conflict", "changed meanwhile")))
     with pytest.raises(KubeError):
         await call(refusing, "patch")
@@ -209,7 +209,7 @@ async def test_what_was_refused_or_only_read_leaves_no_doubt() -> None:
     assert refusing.last_doubt == reading.last_doubt == -inf
 
 
-async def test_a_read_whose_answer_is_lost_is_no_more_than_unreachable() -> None:
+async def test_a_read_whose_answer_is_lost_is_unreachable() -> None:
     client = Client(always(OutcomeUnknownError("no answer")))
     with pytest.raises(UnreachableError, match=r"get things\.test\.example lab/anvil: no answer"):
         await client.get(THINGS, KEY)
@@ -217,7 +217,7 @@ async def test_a_read_whose_answer_is_lost_is_no_more_than_unreachable() -> None
         await client.list_page(THINGS)
 
 
-async def test_a_right_that_lacks_for_one_kind_does_not_touch_the_others() -> None:
+async def test_a_missing_right_for_one_kind_does_not_affect_others() -> None:
     async def script(request: Request) -> Response:
         is_allowed = "/things" in request.path
         return answer(thing()) if is_allowed else failure(403, "Forbidden", "no right to pods")

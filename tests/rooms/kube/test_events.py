@@ -1,4 +1,4 @@
-"""Events are counted up, kept few, and never in anybody's way."""
+"""Events are counted, limited in number, and never delay their caller."""
 
 import asyncio
 from collections import Counter
@@ -49,7 +49,7 @@ class Tally:
 
 
 class EventServer:
-    """Keeps events under their guards; the next faults come first."""
+    """A server that keeps Events under their guards; the given faults come first."""
 
     def __init__(self) -> None:
         self.events: dict[str, dict[str, Any]] = {}
@@ -117,7 +117,7 @@ def other(name: str) -> ObjectReference:
     return ObjectReference(namespace="lab", name=name, uid=name)
 
 
-async def test_an_event_says_who_what_and_when() -> None:
+async def test_an_event_names_object_reason_and_time() -> None:
     server = EventServer()
     async with recording(server) as recorder:
         recorder.record(ANVIL, "Struck", "it rang", is_warning=True)
@@ -146,7 +146,7 @@ async def test_equal_events_become_one_with_a_count() -> None:
     assert server.requests == ["POST", *["PATCH"] * 4]
 
 
-async def test_equal_events_that_still_wait_cost_one_request() -> None:
+async def test_equal_events_that_are_pending_cost_one_request() -> None:
     server = EventServer()
     async with recording(server) as recorder:
         for _ in range(10):
@@ -163,7 +163,7 @@ async def test_another_message_is_another_event() -> None:
     assert sorted(event["message"] for event in server.events.values()) == ["it broke", "it rang"]
 
 
-async def test_an_event_that_expired_on_the_server_is_made_anew() -> None:
+async def test_an_event_that_expired_on_the_server_is_created_again() -> None:
     server = EventServer()
     async with recording(server) as recorder:
         recorder.record(ANVIL, "Struck", "it rang")
@@ -173,7 +173,7 @@ async def test_an_event_that_expired_on_the_server_is_made_anew() -> None:
     assert server.only["count"] == 1
 
 
-async def test_an_event_that_somebody_changed_is_left_alone() -> None:
+async def test_an_event_changed_by_another_client_is_left_alone() -> None:
     server = EventServer()
     async with recording(server) as recorder:
         recorder.record(ANVIL, "Struck", "it rang")
@@ -183,7 +183,7 @@ async def test_an_event_that_somebody_changed_is_left_alone() -> None:
     assert [event["count"] for event in server.events.values()] == [1, 1]
 
 
-async def test_a_create_whose_answer_was_lost_is_not_made_twice() -> None:
+async def test_a_create_whose_answer_was_lost_is_not_repeated() -> None:
     server = EventServer()
     server.after_faults = [OutcomeUnknownError("no answer")]
     async with recording(server) as recorder:
@@ -203,7 +203,7 @@ async def test_one_noisy_object_is_held_to_its_burst_and_others_are_not() -> Non
     assert tally.counts["events_dropped_total:rate"] == 10
 
 
-async def test_a_noisy_object_may_speak_again_after_a_while() -> None:
+async def test_a_noisy_object_may_record_again_after_a_while() -> None:
     server, tally = EventServer(), Tally()
     async with recording(server, tally=tally) as recorder:
         for number in range(BURST):
@@ -234,7 +234,7 @@ async def test_a_backlog_beyond_its_bound_is_dropped_and_counted() -> None:
     ],
     ids=["unreachable", "throttled", "unavailable"],
 )
-async def test_an_event_outlasts_a_passing_fault(fault: Response | Exception) -> None:
+async def test_an_event_is_sent_after_a_passing_fault(fault: Response | Exception) -> None:
     server, tally = EventServer(), Tally()
     server.faults = [fault] * 3
     async with recording(server, tally=tally) as recorder:
@@ -244,7 +244,7 @@ async def test_an_event_outlasts_a_passing_fault(fault: Response | Exception) ->
     assert tally.counts == {"events_sent_total": 1}
 
 
-async def test_an_event_is_given_up_when_the_fault_stays() -> None:
+async def test_an_event_is_given_up_if_the_fault_stays() -> None:
     server, tally = EventServer(), Tally()
     server.faults = [UnreachableError("down")] * 5
     async with recording(server, tally=tally) as recorder:
@@ -267,7 +267,7 @@ async def test_a_refused_event_is_dropped_at_once(refusal: Response | Exception)
     assert tally.counts == {"events_dropped_total:refused": 1}
 
 
-async def test_what_still_waits_at_the_stop_is_counted_as_dropped() -> None:
+async def test_events_still_pending_at_the_stop_are_counted_as_dropped() -> None:
     server, tally = EventServer(), Tally()
     server.faults = [UnreachableError("down")] * 5
     async with recording(server, tally=tally) as recorder:
@@ -283,7 +283,7 @@ def test_a_long_message_is_cut_between_characters() -> None:
     assert shortened("as it is") == "as it is"
 
 
-async def test_settling_waits_for_what_was_recorded_and_no_longer() -> None:
+async def test_settling_waits_for_recorded_events_and_no_longer() -> None:
     server = EventServer()
     loop = asyncio.get_running_loop()
     async with recording(server) as recorder:
@@ -295,7 +295,7 @@ async def test_settling_waits_for_what_was_recorded_and_no_longer() -> None:
         assert loop.time() == began
 
 
-async def test_settling_has_an_end_where_nothing_can_be_sent() -> None:
+async def test_settling_ends_even_if_nothing_can_be_sent() -> None:
     server = EventServer()
     server.faults = [UnreachableError("no connection")] * 10
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Requests and streams over real connections: deadlines, lost answers, nothing sent twice."""
+"""Requests and streams over real connections: deadlines, lost answers, no request sent twice."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -101,7 +101,7 @@ async def test_an_answer_that_breaks_off_is_unknown(tmp_path: Path) -> None:
             await transport.request(Request(method="PUT", path="/", body=b"{}"))
 
 
-async def test_a_refused_connection_surely_changed_nothing(tmp_path: Path) -> None:
+async def test_a_refused_connection_certainly_changed_nothing(tmp_path: Path) -> None:
     async with serving(lambda _: asyncio.sleep(0, web.Response())) as url:
         pass
     config = write_kubeconfig(tmp_path, url)
@@ -180,7 +180,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(tmp_path: Path) -> No
     assert response.status == 307
 
 
-async def test_a_netrc_entry_for_the_server_does_not_disturb(
+async def test_a_netrc_entry_for_the_server_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
@@ -213,7 +213,7 @@ async def test_a_shut_fence_stops_a_write_before_its_first_byte(tmp_path: Path) 
 
 
 @pytest.mark.looptime
-async def test_a_stream_lasts_longer_than_any_request_may(tmp_path: Path) -> None:
+async def test_a_stream_may_outlast_the_timeout_of_a_request(tmp_path: Path) -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -239,7 +239,7 @@ async def test_the_head_of_a_stream_has_a_deadline(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_stream_that_breaks_is_unreachable_and_not_an_end(tmp_path: Path) -> None:
+async def test_a_broken_stream_is_unreachable_and_not_an_end(tmp_path: Path) -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)

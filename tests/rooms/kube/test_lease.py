@@ -1,4 +1,4 @@
-"""One elector against every answer, and two against each other."""
+"""An elector against every answer, and two electors against each other."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ def wire(server: LeaseServer) -> Wire:
 
 @asynccontextmanager
 async def running(one: Elector, stall: Stall | None = None) -> AsyncIterator[asyncio.Task[None]]:
-    """Ends it by cancellation; what it raised itself is raised to whoever awaits the task."""
+    """End the elector by cancellation. Its own error is raised when the task is awaited."""
 
     async def run() -> None:
         await Stalled(one.run(), stall or Stall())
@@ -77,7 +77,7 @@ async def test_a_missing_lease_is_created_as_kubernetes_writes_it(
         assert len(spec["renewTime"]) == len("2026-01-01T00:00:00.000000Z")
 
 
-async def test_a_renewal_moves_the_renew_time_and_nothing_else(
+async def test_a_renewal_changes_the_renew_time_and_nothing_else(
     server: LeaseServer, wire: Wire
 ) -> None:
     async with running(elector(wire, "a")):
@@ -95,7 +95,7 @@ async def test_a_renewal_is_one_request(wire: Wire, server: LeaseServer) -> None
 
 
 @pytest.mark.parametrize("holder", [{}, {"holderIdentity": ""}, {"holderIdentity": None}])
-async def test_a_lease_that_nobody_holds_is_taken_at_once(
+async def test_a_lease_without_a_holder_is_taken_at_once(
     server: LeaseServer, wire: Wire, holder: dict[str, Any]
 ) -> None:
     server.put(leaseTransitions=4, **holder)
@@ -110,7 +110,7 @@ async def test_a_lease_that_nobody_holds_is_taken_at_once(
 async def test_a_foreign_lease_is_taken_only_after_its_duration_on_our_own_clock(
     server: LeaseServer, wire: Wire
 ) -> None:
-    """Its times are ancient, and nobody believes them."""
+    """The Lease's times are ancient, and no elector trusts them."""
     ancient = "2001-01-01T00:00:00.000000Z"
     server.put(
         holderIdentity="gone", leaseDurationSeconds=15, renewTime=ancient, acquireTime=ancient
@@ -125,7 +125,7 @@ async def test_a_foreign_lease_is_taken_only_after_its_duration_on_our_own_clock
         assert server.writes[-1]["leaseTransitions"] == 1
 
 
-async def test_a_longer_duration_that_the_holder_wrote_is_kept(
+async def test_a_longer_duration_written_by_the_holder_is_respected(
     server: LeaseServer, wire: Wire
 ) -> None:
     server.put(holderIdentity="slow", leaseDurationSeconds=40)
@@ -149,7 +149,7 @@ async def test_every_new_version_of_a_foreign_lease_starts_its_duration_again(
         assert not one.leading.is_set()
 
 
-async def test_a_standby_that_saw_the_holder_waits_also_after_the_lease_is_deleted(
+async def test_a_standby_that_saw_the_holder_waits_even_if_the_lease_is_deleted(
     server: LeaseServer, wire: Wire
 ) -> None:
     server.put(holderIdentity="b")
@@ -164,7 +164,7 @@ async def test_a_standby_that_saw_the_holder_waits_also_after_the_lease_is_delet
         assert not one.follows_clean_end
 
 
-async def test_a_lease_deleted_under_its_leader_is_made_again(
+async def test_a_lease_deleted_under_its_leader_is_created_again(
     server: LeaseServer, wire: Wire
 ) -> None:
     one = elector(wire, "a")
@@ -176,7 +176,7 @@ async def test_a_lease_deleted_under_its_leader_is_made_again(
         assert one.is_leading
 
 
-async def test_somebody_elses_touch_of_our_lease_does_not_end_the_leadership(
+async def test_another_clients_change_of_our_lease_does_not_end_the_leadership(
     server: LeaseServer, wire: Wire
 ) -> None:
     one = elector(wire, "a")
@@ -227,10 +227,10 @@ async def test_a_leader_that_cannot_renew_stops_at_the_deadline_whatever_the_ans
 
 
 @pytest.mark.parametrize("cut", ["refused", "silent", "deaf"])
-async def test_a_leader_whose_transport_fails_does_not_go_on_with_a_dead_lease(
+async def test_a_leader_whose_transport_fails_does_not_keep_an_expired_lease(
     wire: Wire, cut: str
 ) -> None:
-    """The fault that fools electors which only look at the lease they can read."""
+    """Electors that only read the Lease would be misled by this fault."""
     one = elector(wire, "a")
     async with running(one) as task:
         await one.leading.wait()
@@ -275,7 +275,7 @@ async def test_a_leader_survives_failures_shorter_than_its_deadline(wire: Wire) 
 
 
 @pytest.mark.parametrize("refusal", FAILURES, ids=lambda response: str(response.status))
-async def test_a_standby_rides_out_every_failure(wire: Wire, refusal: Response) -> None:
+async def test_a_standby_survives_every_failure(wire: Wire, refusal: Response) -> None:
     one = elector(wire, "a")
     wire.refusal = refusal
     async with running(one):
@@ -286,7 +286,7 @@ async def test_a_standby_rides_out_every_failure(wire: Wire, refusal: Response) 
         assert one.is_leading
 
 
-async def test_a_create_whose_answer_was_lost_is_found_to_be_ours(
+async def test_a_create_whose_answer_was_lost_is_recognised_as_ours(
     server: LeaseServer, wire: Wire
 ) -> None:
     one = elector(wire, "a")
@@ -300,7 +300,7 @@ async def test_a_create_whose_answer_was_lost_is_found_to_be_ours(
         assert server.writes[-1]["leaseTransitions"] == 0
 
 
-async def test_a_process_held_up_past_its_deadline_has_lost_and_writes_nothing(
+async def test_a_process_stalled_past_its_deadline_has_lost_and_writes_nothing(
     wire: Wire,
 ) -> None:
     stall = Stall()
@@ -364,7 +364,7 @@ async def test_a_clean_stop_releases_the_lease_after_the_fence_is_shut(
     assert server.writes[-1]["leaseTransitions"] == 0
 
 
-async def test_a_stop_with_writes_on_their_way_lets_the_lease_run_out(
+async def test_a_stop_with_writes_in_flight_lets_the_lease_expire(
     server: LeaseServer, wire: Wire
 ) -> None:
     one = elector(wire, "a")
@@ -387,7 +387,7 @@ async def test_a_released_lease_is_taken_within_a_period(server: LeaseServer, wi
     assert leader is not standby
 
 
-async def test_a_stop_with_a_renewal_on_its_way_still_releases(
+async def test_a_stop_with_a_renewal_in_flight_still_releases(
     server: LeaseServer, wire: Wire
 ) -> None:
     one = elector(wire, "a")
@@ -398,9 +398,7 @@ async def test_a_stop_with_a_renewal_on_its_way_still_releases(
     assert server.holder == ""
 
 
-async def test_a_stop_releases_no_lease_that_somebody_else_holds(
-    server: LeaseServer, wire: Wire
-) -> None:
+async def test_a_stop_releases_no_lease_of_another_holder(server: LeaseServer, wire: Wire) -> None:
     one = elector(wire, "a")
     async with running(one):
         await one.leading.wait()
@@ -408,7 +406,7 @@ async def test_a_stop_releases_no_lease_that_somebody_else_holds(
     assert server.holder == "b"
 
 
-async def test_a_standby_that_never_wrote_leaves_without_a_request(
+async def test_a_standby_that_never_wrote_stops_without_a_request(
     server: LeaseServer, wire: Wire
 ) -> None:
     server.put(holderIdentity="b")

@@ -1,4 +1,4 @@
-"""Hundreds of seeded schedules of faults: never two leaders, and one again once they end."""
+"""Seeded schedules of faults, by the hundred: never two leaders, and one again after each."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from tests.rooms.kube.things import failure
 SEEDS = range(200)
 SEEDS_AT_ONCE = 25
 FAULTS_SECONDS = 120.0
-# A lease that a crash left behind runs out, a stalled process loses it and starts again.
+# A lease left by a crash expires; a stalled process loses it and starts again.
 RECOVERY_SECONDS = 60.0
-LARGEST_DRIFT = 0.1  # the margin between deadline and duration bears a fifth
+LARGEST_DRIFT = 0.1  # the margin between deadline and duration tolerates a fifth
 
 
 @attrs.define
 class Process:
-    """Starts an elector, and the next one whenever that has ended, as Kubernetes would."""
+    """Run an elector, and the next one whenever it has ended, as Kubernetes would."""
 
     name: str
     wire: Wire
@@ -77,7 +77,7 @@ class Process:
         task.cancel()
 
     def disturb(self) -> float:
-        """Begins one fault; returns the seconds after which heal() ends it."""
+        """Begin a fault. Return the seconds after which heal() ends it."""
         seconds = self.rng.choice([0.5, 3.0, 8.0, 12.0, 20.0, 40.0])
         faults: list[Callable[[], None]] = [
             lambda: self._cut("refused"),
@@ -101,11 +101,11 @@ class Process:
         self.wire.cut = manner
 
     def _slow_down(self, seconds: float) -> None:
-        """Writes arrive long after their sender gave them up."""
+        """Let writes arrive long after their sender gave them up."""
         self.wire.latency = (0.0, self.rng.choice([1.0, 5.0, seconds]))
 
     def _crash(self) -> None:
-        """Cut off first, so that nothing is released."""
+        """Crash a process; it is cut off first, so that it releases nothing."""
         self.wire.cut = "refused"
         self.end.set()
 
@@ -125,7 +125,7 @@ class World:
     losses: int = 0
 
     def check(self) -> None:
-        """Called as a fence opens: the one moment in which a second leader can begin."""
+        """Check for other leaders as a fence opens: only then a second one can begin."""
         self.terms += 1
         leaders = [process.name for process in self.processes if process.is_leading]
         assert len(leaders) == 1, f"seed {self.seed}: {leaders} lead at once"

@@ -47,7 +47,7 @@ Piece = bytes | float | Exception
 
 @attrs.define
 class StreamingTransport:
-    """Says the pieces one after the other: bytes, seconds of silence, or an error."""
+    """A stream of the given pieces in order: bytes, seconds of silence, or an error."""
 
     pieces: list[Piece]
     status: int = 200
@@ -97,7 +97,7 @@ async def heard(
     return events
 
 
-async def test_changes_and_bookmarks_come_as_values() -> None:
+async def test_changes_and_bookmarks_are_decoded() -> None:
     transport = StreamingTransport(
         [
             line("ADDED", thing(version="8")),
@@ -117,7 +117,7 @@ async def test_changes_and_bookmarks_come_as_values() -> None:
     assert deleted.type is ChangeType.DELETED
 
 
-async def test_a_window_asks_for_what_is_selected_from_the_version_on_with_bookmarks() -> None:
+async def test_a_window_asks_for_the_selection_from_the_version_on_with_bookmarks() -> None:
     transport = StreamingTransport([])
     selection = Selection(namespace="lab", label_selector="a=b", field_selector="x=y")
     await heard(transport, selection=selection)
@@ -143,7 +143,7 @@ async def test_the_lengths_of_windows_differ() -> None:
     assert len({dict(request.query)["timeoutSeconds"] for request in transport.requests}) > 10
 
 
-async def test_metadata_alone_is_watched_when_that_is_the_resource() -> None:
+async def test_partial_objects_are_watched_as_metadata_only() -> None:
     transport = StreamingTransport([line("ADDED", thing())])
     (change,) = await heard(transport, THING_METADATA)
     assert isinstance(change, Change)
@@ -202,7 +202,7 @@ STATUS = {"kind": "Status", "status": "Failure"}
         ("what", UnavailableError),
     ],
 )
-async def test_an_error_of_any_shape_is_one_of_the_tree(
+async def test_an_error_event_of_any_shape_is_an_error_of_the_room(
     object_: object, error: type[ApiError]
 ) -> None:
     transport = StreamingTransport([line("ERROR", object_), line("ADDED", thing())])
@@ -216,7 +216,7 @@ async def test_an_error_of_any_shape_is_one_of_the_tree(
     [b"<html>\n", b'{"type": "ADDED", "obj\n', line("ADDED", 7), line("ADDED", thing(size="big"))],  # type: ignore[arg-type]  # what no server should say
     ids=["html", "cut", "no object", "another shape"],
 )
-async def test_a_whole_line_that_cannot_be_read_is_a_malformed_answer(said: bytes) -> None:
+async def test_a_whole_line_that_cannot_be_decoded_is_malformed(said: bytes) -> None:
     with pytest.raises(MalformedAnswerError, match=r"^watch things\.test\.example"):
         await heard(StreamingTransport([said]))
 
@@ -229,7 +229,7 @@ async def test_a_broken_connection_is_unreachable_because_a_watch_changes_nothin
         await heard(StreamingTransport([line("ADDED", thing()), broken]))
 
 
-async def test_a_refusal_is_read_whole_before_the_window_opens() -> None:
+async def test_a_refusal_is_read_completely_before_the_window_opens() -> None:
     body = codec.encode(STATUS | {"code": 429, "reason": "TooManyRequests"})
     transport = StreamingTransport(
         [body[:10], 1.0, body[10:]], status=429, headers={"retry-after": "4"}
@@ -247,7 +247,7 @@ async def test_a_silent_connection_is_given_up() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(2 * IDLE_LIMIT_SECONDS - 1, abs=1)
 
 
-async def test_a_server_that_does_not_end_the_window_in_time_is_left_in_order() -> None:
+async def test_a_window_that_the_server_does_not_end_in_time_ends_in_order() -> None:
     minute: list[Piece] = [60.0, line("ADDED", thing())]
     transport = StreamingTransport(minute * 100)
     events = await heard(transport)

@@ -1,4 +1,4 @@
-"""A kind of the tests' own, the answers about it, and a transport that gives them."""
+"""A kind for tests, its answers, and a transport that gives them."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -71,7 +71,7 @@ Script = Callable[[Request], Awaitable[Response]]
 
 
 class ScriptedTransport:
-    """Answers each request as the script says, and keeps what was asked."""
+    """A transport that answers each request by its script and keeps the requests."""
 
     def __init__(self, script: Script) -> None:
         self._script = script

@@ -15,7 +15,7 @@ def write_kubeconfig(
     cluster: dict[str, Any] | None = None,
     name: str = "config",
 ) -> Path:
-    """One context, called dev."""
+    """Write a kubeconfig with one context, called dev."""
     file = directory / name
     document = {
         "apiVersion": "v1",
@@ -30,7 +30,7 @@ def write_kubeconfig(
 
 
 def write_plugin(directory: Path, source: str) -> dict[str, Any]:
-    """The exec section of a user whose plugin runs these lines of Python."""
+    """Return the exec section of a user whose plugin runs these lines of Python."""
     file = directory / "plugin.py"
     file.write_text(source)
     return {
@@ -42,7 +42,7 @@ def write_plugin(directory: Path, source: str) -> dict[str, Any]:
 
 
 def printing(status: str) -> str:
-    """A plugin's source that prints an ExecCredential; the status is an expression of Python."""
+    """Return a plugin's source that prints an ExecCredential; `status` is a Python expression."""
     return (
         "import datetime, json, os, pathlib, sys\n"
         "here = pathlib.Path(__file__).parent\n"

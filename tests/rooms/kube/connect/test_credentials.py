@@ -1,4 +1,4 @@
-"""Credentials that rotate, expire, are refused or hang, under a server that is real."""
+"""Credentials that rotate, expire, are refused or hang, against a real server."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ PUT = Request(method="PUT", path="/", body=b"{}")
 
 
 class Door:
-    """A server that lets in whoever shows one of its tokens, and counts who came."""
+    """A server that accepts its tokens only and counts the requests with each."""
 
     def __init__(self, *tokens: str) -> None:
         self.tokens = set(tokens)
@@ -79,7 +79,7 @@ async def test_a_stream_survives_a_rotated_token_too(tmp_path: Path) -> None:
                 assert stream.status == 200
 
 
-async def test_a_token_that_stays_refused_is_not_shown_twice(tmp_path: Path) -> None:
+async def test_a_token_that_stays_refused_is_not_sent_again(tmp_path: Path) -> None:
     door = Door("right")
     async with serving(door.handle) as url:
         config = write_kubeconfig(tmp_path, url, user={"token": "wrong"})
@@ -101,7 +101,7 @@ async def test_many_refused_requests_run_the_plugin_once(tmp_path: Path) -> None
     assert door.seen.count("token-1") == 20
 
 
-async def test_an_expired_token_is_renewed_before_it_is_shown(tmp_path: Path) -> None:
+async def test_an_expired_token_is_renewed_before_it_is_sent(tmp_path: Path) -> None:
     door = Door("token-2")
     source = printing(
         "{'token': f'token-{n}', 'expirationTimestamp': in_seconds(-5 if n == 1 else 3600)}"
@@ -117,7 +117,7 @@ async def test_an_expired_token_is_renewed_before_it_is_shown(tmp_path: Path) ->
 
 @attrs.define
 class Rotation:
-    """A source whose loads give the next of its accesses; the last one stays."""
+    """A source whose loads return its accesses in turn; the last one repeats."""
 
     accesses: list[Endpoint | ConfigurationError]
     is_costly: bool = False
@@ -142,7 +142,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 async def accesses(
     directory: Path, url: str, *tokens: str, lives: tuple[int, ...] = ()
 ) -> list[Endpoint | ConfigurationError]:
-    """One for each token; their lives are in seconds from the start."""
+    """Return an access for each token; the lives are in seconds from the start."""
     loaded: list[Endpoint | ConfigurationError] = []
     for index, token in enumerate(tokens):
         config = write_kubeconfig(directory, url, user={"token": token})
@@ -167,14 +167,14 @@ async def rotating(rotation: Rotation) -> AsyncIterator[HttpTransport]:
 
 
 async def loaded(transport: HttpTransport) -> None:
-    """Waits for the loading in the background, whose thread virtual time does not know."""
+    """Wait for the background load, whose thread virtual time does not know."""
     loading = transport._credentials._loading
     if loading is not None:
         await asyncio.wait({loading})
 
 
 @pytest.mark.looptime
-async def test_a_token_in_use_is_renewed_while_it_is_still_good(tmp_path: Path) -> None:
+async def test_a_token_in_use_is_renewed_before_it_expires(tmp_path: Path) -> None:
     door = Door("a", "b")
     async with serving(door.handle) as url:
         rotation = Rotation(
@@ -192,7 +192,7 @@ async def test_a_token_in_use_is_renewed_while_it_is_still_good(tmp_path: Path) 
 
 
 @pytest.mark.looptime
-async def test_files_are_read_again_every_minute_and_nobody_waits(tmp_path: Path) -> None:
+async def test_files_are_read_again_every_minute_and_no_request_waits(tmp_path: Path) -> None:
     door = Door("a", "b")
     async with serving(door.handle) as url:
         rotation = Rotation(await accesses(tmp_path, url, "a", "b"))
@@ -207,7 +207,7 @@ async def test_files_are_read_again_every_minute_and_nobody_waits(tmp_path: Path
     assert door.seen == ["a", "a", "b"]
 
 
-async def test_a_hanging_renewal_holds_up_only_the_refused_and_only_to_their_deadline(
+async def test_a_hanging_renewal_delays_only_refused_requests_until_their_deadline(
     tmp_path: Path,
 ) -> None:
     door = Door("b")
@@ -267,7 +267,7 @@ async def test_a_failed_renewal_is_logged_and_the_old_credentials_stay(tmp_path:
         ({"token": "right"}, {"certificate-authority": "~nouser/ca"}),
     ],
 )
-async def test_a_kubeconfig_that_gets_odd_while_it_is_used_changes_nothing(
+async def test_a_kubeconfig_that_becomes_invalid_in_use_changes_nothing(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any]
 ) -> None:
     door = Door("right")
@@ -300,7 +300,7 @@ async def test_the_fence_is_asked_again_after_a_wait_for_credentials(tmp_path: P
     assert door.seen == ["a"]
 
 
-async def test_a_fault_at_the_start_is_the_operators(tmp_path: Path) -> None:
+async def test_a_fault_at_the_start_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no such file"):
         await connect(Kubeconfig(str(tmp_path / "missing")), now=lambda: START)
 
@@ -314,7 +314,9 @@ async def test_a_start_that_is_cancelled_ends_its_hanging_plugin(tmp_path: Path)
             await connect(source, now=lambda: START)
 
 
-async def test_an_answer_lost_by_a_write_is_not_mended_by_a_renewal(tmp_path: Path) -> None:
+async def test_a_write_whose_answer_was_lost_is_not_repeated_after_a_renewal(
+    tmp_path: Path,
+) -> None:
     async def drop(request: web.BaseRequest) -> web.Response:
         assert request.transport is not None
         request.transport.abort()

@@ -1,4 +1,4 @@
-"""The environment's proxies, with the exceptions of NO_PROXY."""
+"""The proxies of the environment, with the exceptions of NO_PROXY."""
 
 import pytest
 
@@ -37,6 +37,6 @@ def test_a_server_is_reached_through_the_proxy_unless_it_is_excepted(
     assert environment_proxy(url) == expected
 
 
-def test_a_proxy_without_a_scheme_is_an_http_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_without_a_scheme_is_taken_as_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
     assert environment_proxy("https://kube.example") == PROXY

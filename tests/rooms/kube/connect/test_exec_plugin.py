@@ -1,4 +1,4 @@
-"""Plugins that work, and every way in which they do not."""
+"""Credential plugins that work, and every way in which they fail."""
 
 import os
 import select
@@ -20,7 +20,7 @@ def run(plugin: dict[str, Any], cluster: dict[str, Any] | None = None) -> Plugin
     return ExecPlugin(timeout_seconds=10.0).run(plugin, cluster or {}, ORIGIN)
 
 
-def test_a_token_comes_with_its_end(tmp_path: Path) -> None:
+def test_a_token_carries_its_expiration(tmp_path: Path) -> None:
     status = "{'token': 't1', 'expirationTimestamp': '2026-01-01T00:00:00Z'}"
     credential = run(write_plugin(tmp_path, printing(status)))
     assert credential.token == "t1"
@@ -28,7 +28,7 @@ def test_a_token_comes_with_its_end(tmp_path: Path) -> None:
     assert credential.expirationTimestamp.isoformat() == "2026-01-01T00:00:00+00:00"
 
 
-def test_a_plugin_learns_its_cluster_and_its_variables(tmp_path: Path) -> None:
+def test_a_plugin_receives_its_cluster_and_its_variables(tmp_path: Path) -> None:
     source = printing(
         "{'token': os.environ['REGION'] + json.loads(os.environ['KUBERNETES_EXEC_INFO'])"
         "['spec']['cluster']['server']}"
@@ -59,7 +59,7 @@ def test_a_plugin_learns_its_cluster_and_its_variables(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_plugin_that_fails_is_told_in_one_line_without_what_it_printed(
+def test_a_failing_plugin_is_reported_in_one_line_without_its_output(
     tmp_path: Path, source: str, fault: str
 ) -> None:
     plugin = write_plugin(tmp_path, source)
@@ -72,7 +72,7 @@ def test_a_plugin_that_fails_is_told_in_one_line_without_what_it_printed(
     assert "\n" not in message
 
 
-def test_a_missing_program_is_told_with_its_hint(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_with_its_hint(tmp_path: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": str(tmp_path / "missing"),
@@ -93,7 +93,7 @@ def test_a_missing_program_is_told_with_its_hint(tmp_path: Path) -> None:
         ({"command": ["sh"]}, "command is not plain text"),
     ],
 )
-def test_a_section_of_an_odd_shape_is_told_without_what_it_holds(
+def test_a_malformed_section_is_reported_without_its_content(
     tmp_path: Path, members: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=fault) as caught:
@@ -111,9 +111,7 @@ def cycle() -> list[Any]:
 @pytest.mark.parametrize(
     "extension", [{None: "secret"}, cycle()], ids=["a key that is none", "a cycle"]
 )
-def test_a_cluster_that_has_no_form_in_json_is_not_told_to_a_plugin(
-    tmp_path: Path, extension: object
-) -> None:
+def test_a_cluster_without_a_json_form_is_a_fault(tmp_path: Path, extension: object) -> None:
     plugin = {**write_plugin(tmp_path, printing("{'token': 't'}")), "provideClusterInfo": True}
     with pytest.raises(ConfigurationError, match="has no form in JSON: look at its extensions"):
         run(plugin, {"extensions": extension})
@@ -128,7 +126,7 @@ def test_a_plugin_that_needs_a_terminal_is_not_started(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """A plugin that hangs beside a child, and a pipe that both hold open as long as they live."""
+    """A plugin that hangs beside a child, and a pipe that both hold open while they live."""
     pipe = tmp_path / "alive"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

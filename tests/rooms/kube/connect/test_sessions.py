@@ -1,4 +1,4 @@
-"""TLS as the kubeconfig asks for it, and certificates that rotate under running requests."""
+"""TLS as the kubeconfig configures it, and certificates that rotate under running requests."""
 
 import asyncio
 import base64
@@ -54,7 +54,7 @@ def user_of(certificate: Certificate) -> dict[str, str]:
     }
 
 
-async def test_the_tls_server_name_is_what_the_certificate_is_checked_against(
+async def test_the_certificate_is_checked_against_the_tls_server_name(
     tmp_path: Path, authority: Authority
 ) -> None:
     async with serving(ok, authority.server_context(HOST)) as url:
@@ -65,7 +65,7 @@ async def test_the_tls_server_name_is_what_the_certificate_is_checked_against(
                 assert [chunk async for chunk in stream.chunks()] == [b"ok"]
 
 
-async def test_a_server_of_another_name_is_not_spoken_to(
+async def test_a_server_with_another_name_is_rejected(
     tmp_path: Path, authority: Authority
 ) -> None:
     async with serving(ok, authority.server_context("other.example")) as url:
@@ -75,7 +75,7 @@ async def test_a_server_of_another_name_is_not_spoken_to(
                 await transport.request(Request(method="PUT", path="/"))
 
 
-async def test_an_unverified_server_is_spoken_to_only_when_the_cluster_says_so(
+async def test_an_unverified_server_is_accepted_only_if_the_cluster_says_so(
     tmp_path: Path, authority: Authority
 ) -> None:
     async with serving(ok, authority.server_context(HOST)) as url:
@@ -104,7 +104,7 @@ async def test_requests_and_streams_go_through_the_proxy_with_the_tls_server_nam
     assert asked == ["CONNECT api.elsewhere.invalid:6443 HTTP/1.1"] * 2
 
 
-async def test_a_proxy_that_refuses_surely_changed_nothing(
+async def test_a_request_that_the_proxy_rejects_was_certainly_not_sent(
     tmp_path: Path, authority: Authority
 ) -> None:
     async def refuse(_: web.BaseRequest) -> web.Response:
@@ -136,7 +136,7 @@ async def test_keys_given_as_data_leave_no_file_behind(
             assert (await transport.request(GET)).body == b"alice"
 
 
-async def test_certificates_that_are_none_are_the_operators_fault(tmp_path: Path) -> None:
+async def test_invalid_certificates_are_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not a certificate")
     cluster = {"certificate-authority": "ca.pem"}
     config = write_kubeconfig(tmp_path, "https://127.0.0.1:1", cluster=cluster)
@@ -146,7 +146,9 @@ async def test_certificates_that_are_none_are_the_operators_fault(tmp_path: Path
 
 
 class Gatekeeper:
-    """Lets in one client by the name in its certificate; its streams last until released."""
+    """A server that accepts one client by the name in its certificate; its streams last until
+    released.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -193,7 +195,7 @@ async def test_a_rotated_client_certificate_means_a_new_session_while_the_old_st
 async def test_a_rotated_authority_is_trusted_after_a_reload(
     tmp_path: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The server moves to a new authority; the old connection's 401 makes us read it."""
+    """The server moves to a new authority. A 401 on the old connection makes us read it."""
     successor = Authority(tmp_path_factory.mktemp("successor"))
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(authority.certificate.file.read_bytes())

@@ -1,4 +1,4 @@
-"""Every way to the API server, and one clear line for every fault on it."""
+"""The sources of access to the API server, and one clear line for every fault."""
 
 import base64
 import logging
@@ -24,7 +24,7 @@ def fault_of(source: Kubeconfig | InCluster) -> str:
     return str(caught.value)
 
 
-def test_a_context_gives_server_token_and_the_ways_of_its_cluster(tmp_path: Path) -> None:
+def test_a_context_gives_server_token_and_connection_options(tmp_path: Path) -> None:
     cluster = {"proxy-url": "http://proxy:3128", "tls-server-name": "kube.example"}
     config = write_kubeconfig(tmp_path, f"{SERVER}/", user={"token": "t0"}, cluster=cluster)
     access = Kubeconfig(str(config)).load()
@@ -54,14 +54,14 @@ def test_certificates_as_data_are_not_written_to_disk(
     assert list(temporary.iterdir()) == []
 
 
-def test_relative_paths_start_at_the_kubeconfig(tmp_path: Path) -> None:
+def test_relative_paths_begin_at_the_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("pem")
     config = write_kubeconfig(tmp_path, SERVER, cluster={"certificate-authority": "ca.pem"})
     access = Kubeconfig(str(config)).load()
     assert access.configuration.ssl_ca_cert == str(tmp_path / "ca.pem")
 
 
-def test_the_first_file_that_names_a_thing_wins(tmp_path: Path) -> None:
+def test_the_first_file_with_an_entry_of_a_name_wins(tmp_path: Path) -> None:
     first = write_kubeconfig(tmp_path, SERVER, name="first")
     second = write_kubeconfig(tmp_path, "https://10.9.9.9", name="second")
     paths = os.pathsep.join([str(tmp_path / "missing"), str(first), str(second)])
@@ -148,7 +148,7 @@ def test_an_unreadable_kubeconfig_is_named(tmp_path: Path) -> None:
     assert f"kubeconfig {tmp_path}: cannot be read" in fault_of(Kubeconfig(str(tmp_path)))
 
 
-def test_an_unknown_context_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_context_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path, SERVER)
     message = fault_of(Kubeconfig(str(config), "prod"))
     assert message == (
@@ -209,11 +209,11 @@ def test_a_fault_in_a_cluster_is_one_line(
 
 
 @pytest.mark.parametrize("path", ["~nouser/config", "con\0fig"])
-def test_a_kubeconfig_that_cannot_be_anywhere_is_a_fault(path: str) -> None:
+def test_a_kubeconfig_path_that_cannot_exist_is_a_fault(path: str) -> None:
     assert fault_of(Kubeconfig(path)).startswith(f"kubeconfig {path}: ")
 
 
-def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_a_proxy_of_another_scheme_is_refused(tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path, SERVER, cluster={"proxy-url": "socks5://proxy:1"})
     assert "no http or https URL but a 'socks5' one" in fault_of(Kubeconfig(str(config)))
 
@@ -221,7 +221,7 @@ def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "server", ["10.0.0.1:6443", "ftp://a", "https://", "https://a:999999", "https://[::", "a b"]
 )
-def test_a_server_that_is_no_url_is_the_operators_fault(tmp_path: Path, server: str) -> None:
+def test_a_server_that_is_no_url_is_a_configuration_error(tmp_path: Path, server: str) -> None:
     message = fault_of(Kubeconfig(str(write_kubeconfig(tmp_path, server))))
     assert f"the cluster's server {server!r} is no URL" in message
 
@@ -233,7 +233,7 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_quoted(tmp_path: Pa
     assert "secret" not in message
 
 
-def test_the_library_says_nothing_in_our_log(
+def test_the_library_writes_nothing_to_our_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -273,7 +273,7 @@ def test_an_explicit_kubeconfig_comes_before_everything(tmp_path: Path) -> None:
     assert find_source(kubeconfig=str(config)).load().server == SERVER
 
 
-def test_without_one_it_is_where_kubectl_would_look(tmp_path: Path) -> None:
+def test_the_default_kubeconfig_is_that_of_kubectl(tmp_path: Path) -> None:
     environment = {"KUBECONFIG": str(write_kubeconfig(tmp_path, SERVER))}
     assert find_source(environment=environment).load().server == SERVER
     environment = {"KUBECONFIG": str(tmp_path / "nowhere")}
