@@ -1,4 +1,4 @@
-"""The product's audit by hand, of one installation on a control plane."""
+"""The product's audit, run on demand for one installation on a control plane."""
 
 from gpuruntime.audit.auditor import Report
 from gpuruntime.roles.audit import audit
@@ -7,7 +7,7 @@ from tests.proofs.real_cluster.product import Installation
 
 
 async def audited(made: Installation, *, watch_seconds: float = 0.0) -> Report:
-    """As of somebody who may read everything, every kind that is audited."""
+    """Audit every kind with an account that may read everything."""
     settings = Settings(
         kubernetes=KubernetesSettings(kubeconfig=str(made.plane.kubeconfig)),
         namespaces=NamespaceSettings(
@@ -18,5 +18,5 @@ async def audited(made: Installation, *, watch_seconds: float = 0.0) -> Report:
 
 
 def told(report: Report) -> list[str]:
-    """A line for each breach."""
+    """Return one line for each breach."""
     return [f"{each.rule}: {each.message}" for each in report.breaches]

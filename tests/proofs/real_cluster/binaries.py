@@ -1,4 +1,4 @@
-"""Where the programs of a real control plane come from: ready-made, or one build with Go."""
+"""The programs of a real control plane: found ready-made, or built once with Go."""
 
 import fcntl
 import json
@@ -19,12 +19,12 @@ VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
 class MissingBinariesError(Exception):
-    """The message is one line and names the remedy."""
+    """Programs are missing; the message is one line and names the remedy."""
 
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """One Go module, and the programs that are built from it: program name → package."""
+    """A Go module and the programs built from it, as packages by program name."""
 
     module: str
     version: str
@@ -37,7 +37,7 @@ def of_kubernetes(*names: str) -> Program:
         module="k8s.io/kubernetes",
         version=KUBERNETES_VERSION,
         packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in names},
-        # Without them every version is v0.0.0-master, and kubectl complains of the skew.
+        # Without them every version is v0.0.0-master, and kubectl warns about the version skew.
         linker_flags=(
             f"-s -w -X {VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION}"
             f" -X {VERSION_PACKAGE}.gitMajor=1 -X {VERSION_PACKAGE}.gitMinor=34"
@@ -62,7 +62,7 @@ NAMES = tuple(name for program in PROGRAMS for name in program.packages)
 
 
 def find() -> Path:
-    """The folder that holds all six programs, if there is one already."""
+    """Return the folder that holds all six programs, or raise MissingBinariesError."""
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         return _complete(Path(assets))
     folder = cache("control-plane") / key(PROGRAMS)
@@ -102,9 +102,10 @@ def key(programs: Iterable[Program]) -> str:
 
 
 def made_once(folder: Path, fill: Callable[[Path, Path], None]) -> Path:
-    """The folder appears whole or not at all; who comes second waits for who came first.
+    """Create the folder completely or not at all; a second process waits for the first.
 
-    `fill` gets a place to work in and the folder to be; what a killed one left is removed first.
+    `fill` receives a working folder and the folder to fill. Leftovers of a killed process are
+    removed first.
     """
     with _locked(folder.with_name(f"{folder.name}.lock")):
         if folder.is_dir():
@@ -121,7 +122,7 @@ def made_once(folder: Path, fill: Callable[[Path, Path], None]) -> Path:
 
 
 def build(program: Program, go: str, source: Path, output: Path) -> None:
-    """Works in a new folder `source`; the programs land in `output`."""
+    """Build the programs in a new folder `source` and put them into `output`."""
     source.mkdir()
     run_go(go, source, "mod", "init", f"build/{source.name}")
     for module in _staging_modules(program, go, source):
@@ -135,7 +136,7 @@ def build(program: Program, go: str, source: Path, output: Path) -> None:
 
 
 def run_go(go: str, folder: Path, *arguments: str) -> str:
-    """What it prints; what it says of a failure is in the error."""
+    """Return the output of go, or raise MissingBinariesError with the end of its error output."""
     flags = f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip()
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": flags, "GOWORK": "off"}
     done = subprocess.run(
@@ -158,7 +159,7 @@ def _complete(assets: Path) -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """The kernel lets go of the lock when its holder dies, however it dies."""
+    """Hold a lock on the file; the kernel releases it even if its holder is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -166,7 +167,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _staging_modules(program: Program, go: str, source: Path) -> list[str]:
-    """Kubernetes requires its own libraries at v0.0.0, which nobody publishes."""
+    """Return Kubernetes' own libraries, which it requires at v0.0.0, a version that is not
+    published.
+    """
     wanted = f"{program.module}@{program.version}"
     go_mod = json.loads(run_go(go, source, "mod", "download", "-json", wanted))["GoMod"]
     required = json.loads(run_go(go, source, "mod", "edit", "-json", go_mod))["Require"]

@@ -1,7 +1,7 @@
 """A real control plane on loopback: etcd, kube-apiserver, its controllers, the scheduler, kwok.
 
-Several run beside each other. Each ends with its context, or by its keeper's hand when the
-process that started it dies; the data goes with it, the logs stay.
+Several control planes can run side by side. Each ends with its context. If the process that
+started it dies, its keeper ends it. The data is deleted and the logs stay.
 """
 
 import json
@@ -24,17 +24,17 @@ from tests.proofs.real_cluster.processes import Keeper, reserved_port, tail_of
 
 START_SECONDS = 90.0
 POLL_SECONDS = 0.1
-# The in-tree provisioner of hostPath volumes writes here and nowhere else.
+# The in-tree provisioner of hostPath volumes writes only here.
 HOST_PATH_ROOT = Path("/tmp/hostpath_pv")
 
 
 class ControlPlaneError(subprocess.SubprocessError):
-    """A program ended, or was not ready in time; the message carries the tail of its log."""
+    """A program ended or was not ready in time; the message carries the tail of its log."""
 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """The flags are added to the harness's own; the last one of a name wins."""
+    """Size and extra flags of a control plane; the last flag of a name wins."""
 
     nodes: int = 2
     gpus_per_node: int = 1024
@@ -45,7 +45,7 @@ class Options:
 
 
 class ControlPlane:
-    """A started control plane: how to reach it, and how to take a part of it away."""
+    """A started control plane: its address and credentials, and control of its programs."""
 
     def __init__(self, layout: programs.Layout, keeper: Keeper, options: Options) -> None:
         self.layout = layout
@@ -67,7 +67,7 @@ class ControlPlane:
 
     @property
     def token(self) -> str:
-        """A bearer token of the group system:masters."""
+        """Return a bearer token of the group system:masters."""
         return self.layout.token
 
     @property
@@ -79,20 +79,22 @@ class ControlPlane:
         return self.layout.kubeconfig
 
     def start(self, name: str) -> None:
-        """The same command again after a kill: same ports, same data."""
+        """Start a program; after a kill it has the same command, ports and data."""
         log = self.layout.logs / f"{name}.log"
         program = str(self.layout.binaries / name)
         self._keeper.start(name, [program, *self._commands[name]], log)
 
     def kill(self, name: str) -> None:
-        """At once, as a crash would."""
+        """Kill a program at once, as a crash would."""
         self._keeper.kill(name)
 
     def wait_until_ready(self) -> None:
         self._wait("kube-apiserver", self._is_ready)
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """For the harness and for one-off set-up: raises HTTPError on a refusal."""
+        """Send one request for the harness or for set-up; raise HTTPError if the server rejects
+        it.
+        """
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)
@@ -100,7 +102,7 @@ class ControlPlane:
             return json.load(answer)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What it prints; a failure raises with what it said."""
+        """Return the output of kubectl, or raise ControlPlaneError with its error output."""
         program = str(self.layout.binaries / "kubectl")
         command = [program, f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
@@ -109,19 +111,19 @@ class ControlPlane:
         return done.stdout
 
     def audit_events(self, start: int = 0) -> Iterator[dict[str, Any]]:
-        """Every request that ended since the log had this size, in the order of its end."""
+        """Yield every request that ended since the log had this size, ordered by its end."""
         with self.layout.audit_log.open("rb") as log:
             log.seek(start)
             for line in log:
-                if line.endswith(b"\n"):  # the last one may still be half written
+                if line.endswith(b"\n"):  # the last line may still be half written
                     yield json.loads(line)
 
     def audit_size(self) -> int:
-        """In bytes; the API server appends an event in one write."""
+        """Return the log's size in bytes; the API server appends each event in one write."""
         return self.layout.audit_log.stat().st_size
 
     def compact(self, resource_version: int) -> None:
-        """Make etcd forget what was before this version."""
+        """Compact etcd, so that it forgets the versions before this one."""
         url = f"{self.layout.etcd_url}/v3/kv/compaction"
         body = json.dumps({"revision": str(resource_version), "physical": True}).encode()
         with urllib.request.urlopen(urllib.request.Request(url, body), timeout=10) as answer:
@@ -184,7 +186,7 @@ class ControlPlane:
 def control_plane(
     binaries: Path, logs: Path, options: Options | None = None
 ) -> Iterator[ControlPlane]:
-    """Ready when it is yielded: nodes are up, and Pods can be made in the namespace default."""
+    """Yield a control plane whose nodes are ready and whose default namespace accepts Pods."""
     options = options or Options()
     with ExitStack() as stack:
         data = Path(tempfile.mkdtemp(prefix="gpuruntime-cluster-"))
@@ -199,7 +201,7 @@ def control_plane(
 
 
 def fake_node(name: str, gpus: int, labels: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
-    """A node that kwok plays: it has what it says, and every Pod on it runs at once."""
+    """Return a node that kwok simulates: it has the stated size and runs every Pod at once."""
     size = {
         "cpu": "512",
         "memory": "4Ti",

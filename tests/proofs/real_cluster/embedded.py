@@ -1,4 +1,4 @@
-"""The embedded cluster in a process of its own, for programs that block: `python -m` this."""
+"""The embedded cluster as a process, for tests that block: run this module with `python -m`."""
 
 import asyncio
 import sys

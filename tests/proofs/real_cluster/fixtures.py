@@ -1,4 +1,4 @@
-"""One control plane for all tests of a run that ask for it; failures show its logs' ends."""
+"""A control plane shared by all tests of a run; a failure shows the ends of its logs."""
 
 from collections.abc import Generator, Iterator
 
@@ -15,9 +15,9 @@ RUNNING = pytest.StashKey[list[ControlPlane]]()
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[ControlPlane]:
-    """Whoever takes a part of it away needs one of their own: see `started`.
+    """Yield the shared control plane; a test that stops a part of it calls `started` instead.
 
-    At its end, none of the product's accounts has been refused for the lack of a right.
+    Afterwards, check that no account of the product was refused for the lack of a right.
     """
     for plane in started(tmp_path_factory, pytestconfig):
         yield plane
@@ -30,7 +30,7 @@ def started(
     config: pytest.Config,
     options: Options | None = None,
 ) -> Iterator[ControlPlane]:
-    """The logs stay in pytest's own temporary folder, which keeps those of the last runs."""
+    """Start a control plane whose logs stay in pytest's temporary folder for a few runs."""
     try:
         folder = binaries.find()
     except binaries.MissingBinariesError as error:

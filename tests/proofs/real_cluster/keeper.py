@@ -1,11 +1,13 @@
-"""Runs programs for the process at the other end of its stdin, and ends them when that is gone.
+"""A program that runs other programs for the process at the other end of its stdin.
 
-One JSON command a line, one JSON answer a line: `{"start": name, "argv": [...], "log": path}`
+Commands and answers are lines of JSON. `{"start": name, "argv": [...], "log": path}`
 answers the process id, `{"poll": name}` the exit code or null, `{"kill": name}` the exit code.
-Nobody wants the data afterwards, so programs are killed, not asked. The end of stdin, which also
-a killed parent brings about, ends all of them and removes the first folder of the command line;
-of the second one, which is shared, what the files in the first one mention by its name. It runs
-by itself, without the project on its path.
+Programs are killed without notice, because their data is not needed afterwards.
+
+When stdin ends, which a killed parent also causes, the keeper kills all of its programs. It then
+removes the first folder of its command line. In the second folder, which is shared, it removes the
+entries that files of the first folder mention by name. It runs by itself, without the project on
+its path.
 """
 
 import ctypes
@@ -22,7 +24,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(keeper: "Keeper") -> None:
-    # Handlers, not SIG_IGN: children would inherit the latter. Only the end of stdin ends us.
+    # These are handlers and not SIG_IGN, which children would inherit. Only the end of stdin ends
+    # this process.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     try:
@@ -35,7 +38,7 @@ def main(keeper: "Keeper") -> None:
 
 
 class Child(Protocol):
-    """A started program, as `subprocess` has it."""
+    """A started program, with the interface of `subprocess.Popen`."""
 
     @property
     def pid(self) -> int: ...
@@ -79,7 +82,7 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Safe here: this program has one thread.
+                # This is safe because this program has one thread.
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
 
@@ -90,19 +93,19 @@ class Keeper:
 
 
 def remove_mentioned(shared: Path, own: Path) -> None:
-    """Who else writes there has names of their own: they are random."""
+    """Remove the shared entries that own files mention; names of others are random."""
     if not shared.is_dir():
         return
     texts = [file.read_bytes() for file in own.rglob("*") if file.is_file()]
     for path in list(shared.iterdir()):
         if any(path.name.encode() in text for text in texts):
             shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):  # somebody else's are left in it
+    with suppress(OSError):  # entries of other processes are left in it
         shared.rmdir()
 
 
 def die_with_parent() -> None:
-    """For the one case that the end of stdin does not cover: the keeper itself is killed."""
+    """Let the kernel kill a child if the keeper is killed and cannot see stdin end."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

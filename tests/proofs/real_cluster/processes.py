@@ -1,4 +1,4 @@
-"""What it takes to run programs beside a test: a keeper, ports, and the ends of their logs."""
+"""Tools to run programs beside a test: a keeper, ports, and the ends of logs."""
 
 import json
 import socket
@@ -15,39 +15,40 @@ TAIL_LINES = 15
 
 
 class Keeper:
-    """Speaks to the process that starts the programs and outlives us by just their end.
+    """A client of the process that starts the programs and that outlives this one only to end
+    them.
 
-    From any thread.
+    Any thread may call it.
     """
 
     def __init__(
         self, folder: Path, shared: Path, *, program: Sequence[str] = ("-I", "-S", str(KEEPER))
     ) -> None:
-        """At the end the folder goes, and what its files mention of the shared one."""
+        """Start the keeper; at its end it removes the folder and its shared entries."""
         self._process = subprocess.Popen(
             [sys.executable, *program, folder, shared],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # the terminal's Ctrl-C is for the tests alone
+            start_new_session=True,  # the terminal's Ctrl-C reaches only the tests
         )
         self._lock = Lock()
 
     def start(self, name: str, argv: list[str], log: Path) -> int:
-        """The process id."""
+        """Start a program and return its process id."""
         return int(self._ask({"start": name, "argv": argv, "log": str(log)}))
 
     def poll(self, name: str) -> int | None:
-        """The exit code of a program that ended by itself."""
+        """Return the exit code of a program that ended by itself, or None while it runs."""
         answer: int | None = self._ask({"poll": name})
         return answer
 
     def kill(self, name: str) -> int:
-        """At once, as a crash would; the exit code."""
+        """Kill a program at once, as a crash would, and return its exit code."""
         return int(self._ask({"kill": name}))
 
     def close(self) -> None:
-        """Returns when all programs and the folder are gone."""
+        """Return when all programs have ended and the folder is removed."""
         self._process.communicate()
 
     def _ask(self, command: dict[str, Any]) -> Any:
@@ -61,7 +62,9 @@ class Keeper:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Bound but never listened on: the kernel gives it to nobody who does not name it."""
+    """Yield a port that is bound but not listened on, so that the kernel assigns it to no other
+    socket.
+    """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))

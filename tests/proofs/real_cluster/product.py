@@ -1,7 +1,7 @@
 """The product as processes on a control plane, each role under its own service account.
 
-An installation is made from the manifests, and can have namespaces of its own, so that several
-share one control plane.
+An installation is created from the manifests. It can have its own namespaces, so that several
+installations share one control plane.
 """
 
 import json
@@ -32,11 +32,11 @@ MANIFESTS = Path(__file__).parents[3] / "manifests"
 POLL_SECONDS = 0.05
 WAIT_SECONDS = 60.0
 NOWHERE = Path("/nonexistent")
-# Of the whole cluster, and of the accounts in one installation's namespaces.
+# These cluster-wide kinds name accounts in one installation's namespaces.
 OF_ACCOUNTS = ("ClusterRole", "ValidatingAdmissionPolicy")
-# What processes need of the manifests, as Pods do.
+# The kinds of the manifests that processes need as Pods do.
 ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
-FURNISHING = {
+INSTALLED_KINDS = {
     "base": ACCESS
     | {
         *("Namespace", "ResourceQuota", "LimitRange", "PriorityClass", "NetworkPolicy"),
@@ -47,7 +47,7 @@ FURNISHING = {
 
 
 class ProcessError(Exception):
-    """A process ended, or something did not come in time; with the tail of its log."""
+    """A process ended too early; the message carries the tail of its log."""
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ class Answer:
 
 
 class Process:
-    """One run of a role."""
+    """A role that runs as a process."""
 
     def __init__(self, keeper: Keeper, name: str, log: Path, argv: list[str]) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class Process:
 
     @property
     def operations(self) -> str:
-        """Waits until the role listens there."""
+        """Return the address of the operations listener, once the role listens there."""
         return str(self.said("operations listening")["address"])
 
     @property
@@ -88,11 +88,11 @@ class Process:
         return self._keeper.poll(self.name) is not None
 
     def kill(self) -> None:
-        """At once, as a crash would."""
+        """Kill the process at once, as a crash would."""
         self._keeper.kill(self.name)
 
     def stop(self) -> int:
-        """Asks it to end, and gives its exit code."""
+        """Send SIGTERM and return the exit code."""
         os.kill(self.pid, signal.SIGTERM)
         return self.exit_code()
 
@@ -104,7 +104,7 @@ class Process:
         return code
 
     def said(self, event: str) -> dict[str, Any]:
-        """The last log line with this event, once there is one."""
+        """Return the last log line with this event, once one exists."""
         lines = eventually_blocking(lambda: self._lines(event), explain=lambda: self._why(event))
         return lines[-1]
 
@@ -113,7 +113,7 @@ class Process:
         eventually_blocking(lambda: request("GET", url).status, equals(200), explain=self.tail)
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum over all series that have these labels."""
+        """Return the sum over all series that have these labels."""
         with urllib.request.urlopen(f"{self.operations}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         wanted = {f'{label}="{value}"' for label, value in labels.items()}
@@ -140,7 +140,7 @@ class Process:
 
 
 class Installation:
-    """What the manifests bring, under one name, and the processes on it."""
+    """The objects of the manifests under one name, and the processes that run on them."""
 
     def __init__(self, plane: ControlPlane, keeper: Keeper, folder: Path, name: str) -> None:
         self.plane = plane
@@ -153,7 +153,7 @@ class Installation:
         self._count = 0
 
     def apply(self) -> None:
-        """Twice is as good as once."""
+        """Apply the manifests; applying them twice changes nothing."""
         self.plane.kubectl("apply", "-k", str(MANIFESTS / "crds"))
         self.plane.kubectl(
             "wait",
@@ -168,7 +168,7 @@ class Installation:
     def manager(
         self, *, server: str = "", program: str = "gpuruntime", **settings: Any
     ) -> Process:
-        """The program is the module to run."""
+        """Start a manager; `program` is the module to run."""
         return self._start("manager", server, settings, program)
 
     def api(self, *, server: str = "", **settings: Any) -> Process:
@@ -178,7 +178,9 @@ class Installation:
         return self._start("activator", server, settings)
 
     def kubeconfig(self, role: str, server: str = "") -> Path:
-        """Of the role's account; another server is one between us and the API server."""
+        """Write a kubeconfig for the role's account; `server` may be a proxy before the API
+        server.
+        """
         cluster: dict[str, str] = {"server": server or self.plane.url}
         if not server or server.startswith("https"):
             cluster["certificate-authority"] = str(self.plane.certificate)
@@ -195,7 +197,7 @@ class Installation:
         return path
 
     def objects(self, kind: str, namespace: str) -> list[dict[str, Any]]:
-        """As the API server has them now: `deployments`, `gpuunits`, ..."""
+        """Return the current objects of the API server; `kind` is a plural such as `gpuunits`."""
         found = json.loads(self.plane.kubectl("get", kind, "-n", namespace, "-o", "json"))
         items: list[dict[str, Any]] = found["items"]
         return items
@@ -227,8 +229,12 @@ class Installation:
         return str(answer["status"]["token"])
 
     def documents(self) -> Iterator[Any]:
-        """The cluster's own objects are shared but for those that name this one's accounts."""
-        for document in furnishing():
+        """Yield the documents under this installation's names.
+
+        Installations share cluster-wide objects, except those that name accounts of one
+        installation.
+        """
+        for document in installed_documents():
             text = json.dumps(document).replace('"runtime-', f'"{self.name}-')
             renamed = json.loads(text.replace(":runtime-", f":{self.name}-"))
             if renamed["kind"].startswith(OF_ACCOUNTS):
@@ -241,7 +247,7 @@ class Installation:
 
 
 class Caller:
-    """A caller of one api replica, who waits for each answer."""
+    """A blocking caller of one api replica."""
 
     def __init__(self, address: str) -> None:
         self._root = f"{address}/api/v1"
@@ -261,7 +267,7 @@ class Caller:
     def until(
         self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
     ) -> Any:
-        """The data of the first answer for which it holds."""
+        """Return the data of the first answer for which the predicate holds."""
         answer = eventually_blocking(
             lambda: self.get(path),
             lambda answer: answer.status == 200 and holds(answer.data),
@@ -272,7 +278,7 @@ class Caller:
 
 @contextmanager
 def installation(plane: ControlPlane, logs: Path, name: str = "runtime") -> Iterator[Installation]:
-    """Its processes end with the block; its objects stay with the control plane."""
+    """Yield an installation; its processes end with the block, its objects stay."""
     keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-product-")), NOWHERE)
     try:
         made = Installation(plane, keeper, logs, name)
@@ -283,10 +289,10 @@ def installation(plane: ControlPlane, logs: Path, name: str = "runtime") -> Iter
 
 
 @cache
-def furnishing() -> tuple[Any, ...]:
+def installed_documents() -> tuple[Any, ...]:
     return tuple(
         document
-        for folder, kinds in FURNISHING.items()
+        for folder, kinds in INSTALLED_KINDS.items()
         for document in kustomization.documents(MANIFESTS / folder)
         if document["kind"] in kinds
     )

@@ -1,4 +1,4 @@
-"""The command lines of a control plane: one function a program."""
+"""The command lines of a control plane's programs, one function each."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ ADMIN = "admin"
 
 @attrs.frozen(kw_only=True)
 class Layout:
-    """What the programs share: where they are, where they keep things, how they are reached."""
+    """The paths, ports and credentials that the programs share."""
 
     binaries: Path
     data: Path
@@ -31,12 +31,14 @@ class Layout:
 
     @property
     def certificate(self) -> Path:
-        """kube-apiserver makes it, signed by itself."""
+        """Return the path of the self-signed certificate that kube-apiserver creates."""
         return self.data / "certificates" / "apiserver.crt"
 
     @property
     def key(self) -> Path:
-        """The key of that certificate signs the service accounts' tokens too: one less to make."""
+        """Return the path of that certificate's key, which also signs the service accounts'
+        tokens.
+        """
         return self.certificate.with_suffix(".key")
 
     @property
@@ -49,7 +51,7 @@ class Layout:
 
 
 def write_files(layout: Layout) -> None:
-    """What must be there before the first program starts."""
+    """Write the files that have to exist before the first program starts."""
     layout.certificate.parent.mkdir(parents=True)
     _tokens(layout).write_text(f'{layout.token},{ADMIN},{ADMIN},"system:masters"\n')
     _audit_policy(layout).write_text(
@@ -75,9 +77,9 @@ def etcd(layout: Layout) -> list[str]:
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=default={peer_url}",
         "--socket-reuse-port",  # the harness holds the port
-        "--unsafe-no-fsync",  # nobody wants this data after a power failure
-        # As kubeadm has it: else a watch of a kind that nobody writes hears of no newer version,
-        # and gets no bookmark.
+        "--unsafe-no-fsync",  # the data need not survive a power failure
+        # kubeadm sets the same. Otherwise a watch of a kind without writes receives no newer
+        # version and no bookmark.
         "--watch-progress-notify-interval=5s",
     ]
 
@@ -96,7 +98,7 @@ def apiserver(layout: Layout) -> list[str]:
         f"--token-auth-file={_tokens(layout)}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
-        # Nobody runs the node lifecycle that would take the taint of a new node away.
+        # The node lifecycle controller, which would remove the taint of a new node, does not run.
         "--disable-admission-plugins=TaintNodesByCondition",
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         f"--audit-policy-file={_audit_policy(layout)}",
@@ -110,7 +112,7 @@ def controller_manager(layout: Layout) -> list[str]:
         f"--kubeconfig={layout.kubeconfig}",
         "--leader-elect=false",
         "--secure-port=0",
-        "--controllers=*,-node-lifecycle-controller",  # fake nodes may rest between heartbeats
+        "--controllers=*,-node-lifecycle-controller",  # fake nodes may pause between heartbeats
         f"--service-account-private-key-file={layout.key}",
         f"--root-ca-file={layout.certificate}",
         "--enable-hostpath-provisioner",

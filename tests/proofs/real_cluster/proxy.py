@@ -1,9 +1,9 @@
-"""Stands between one process and its API server: passes everything on, and fails by a script.
+"""A proxy between one process and its API server: it passes everything on, and fails by a script.
 
-Towards the process it speaks plain HTTP, so the process needs no certificate of ours; its token
-goes on with its requests. Reads and watches are passed on as they come. Each write gets a number,
-and the script says what happens to it. Writes of Leases and Events are counted apart, because
-they come by the clock and are no part of anybody's story.
+The process connects by plain HTTP, so it needs no certificate; its token is passed on with its
+requests. Reads and watches are passed on unchanged. Each write gets a number, and the script
+decides what happens to it. Writes of Leases and Events are counted apart, because they are sent by
+the clock and belong to no story.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from aiohttp import web
 
 LOOPBACK: Final = "127.0.0.1"
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-# Of one connection alone, or set anew by whoever passes the body on.
+# Headers that belong to one connection, or that the sender of a body sets itself.
 HOP_BY_HOP: Final = frozenset(
     {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
 )
@@ -42,7 +42,7 @@ class Traffic(StrEnum):
 
 @attrs.frozen
 class Write:
-    """The number counts from 1, over the life of the proxy."""
+    """A write; its number counts from 1 over the life of the proxy."""
 
     number: int
     method: str
@@ -54,25 +54,25 @@ class Write:
 
 @attrs.frozen(kw_only=True)
 class Fault:
-    """What happens to one write on its way to the server, there, and on the way back."""
+    """The course of one write: on its way to the server, there, and on the way back."""
 
-    # Called before the server sees the write, and after it has done it: its caller knows nothing.
+    # Called before the server receives the write, and after it is done; the caller knows neither.
     before: Callable[[], None] | None = None
     after: Callable[[], None] | None = None
     # The connection breaks instead of an answer.
     is_request_lost: bool = False
     is_answer_lost: bool = False
-    # The connection breaks at once, and the server does the write so much later.
+    # The connection breaks at once, and the server carries out the write this much later.
     lands_after_seconds: float | None = None
     held_seconds: float = 0.0
-    # Said instead of what the server says, which is asked only if it `is_done`.
+    # Answered in place of the server, which receives the write only if `is_done`.
     refusal: "Refusal | None" = None
     is_done: bool = False
 
 
 @attrs.frozen
 class Refusal:
-    """In the API server's words; without a reason in those of a gateway before it."""
+    """A refusal by the API server, or by a gateway before it if there is no reason."""
 
     status: int
     reason: str = ""
@@ -102,12 +102,12 @@ ANSWER_LOST: Final = Fault(is_answer_lost=True)
 
 
 def nothing(_: Write) -> Fault | None:
-    """The script of a network without faults."""
+    """Cause no fault: the script of a healthy network."""
     return None
 
 
 def nth(number: int, fault: Fault) -> Script:
-    """At the write of that number from now on, the first being 1."""
+    """Return a script that fails the write of this number, counted from 1 from now on."""
     left = number
 
     def script(_: Write) -> Fault | None:
@@ -119,7 +119,7 @@ def nth(number: int, fault: Fault) -> Script:
 
 
 def first_of_each(fault: Fault) -> Script:
-    """At the first try of every write: what is tried again goes through."""
+    """Return a script that fails the first attempt of every write and passes its retry."""
     seen: set[str] = set()
 
     def script(write: Write) -> Fault | None:
@@ -133,7 +133,7 @@ def first_of_each(fault: Fault) -> Script:
 
 
 class Proxy:
-    """Whatever is called from elsewhere than its loop goes through `soon`."""
+    """The proxy itself; code outside of its loop calls it through `soon`."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Proxy:
 
     @property
     def is_busy(self) -> bool:
-        """A write is on its way, whoever waits for it."""
+        """Return whether a write is in progress, even if its caller is gone."""
         return bool(self._landing)
 
     def soon(self, action: Callable[[], None]) -> None:
@@ -167,7 +167,7 @@ class Proxy:
         self._cut({Traffic.WATCH})
 
     def go_dark(self, seconds: float) -> None:
-        """Every connection breaks, and every new one too until then."""
+        """Break every connection, and every new connection for these seconds."""
         self._dark_until = self._loop.time() + seconds
         self._cut(set(Traffic))
 
@@ -180,13 +180,13 @@ class Proxy:
                 return _broken(request)
             return await self._pass_on(request, kind)
         except (aiohttp.ClientError, ConnectionError):
-            # The server, or the process, is gone: the connection to the other one goes too.
+            # One side is gone, so the connection to the other side breaks, too.
             return _broken(request)
         finally:
             del self._open[id(request)]
 
     def drop(self) -> None:
-        """What has not reached the server by now never will."""
+        """Cancel the writes that have not reached the server yet; they never will."""
         for task in self._landing:
             task.cancel()
 
@@ -196,7 +196,7 @@ class Proxy:
             return await self._stream(request, body)
         write = Write(len(self.writes) + 1, request.method, request.rel_url.raw_path)
         self.writes.append(write)
-        # A task of its own: a write that was sent goes on when its process dies.
+        # A separate task: a write that was sent continues when its process dies.
         task = self._tasks.create_task(self._write(request, body, write), name=str(write))
         self._landing.add(task)
         task.add_done_callback(self._landing.discard)
@@ -250,7 +250,9 @@ class Proxy:
     async def _asked(
         self, request: web.BaseRequest, body: bytes
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A connection whose answer was not read to its end is not used again."""
+        """Send the request upstream; a connection whose answer was not read to its end is not
+        reused.
+        """
         answer = await self._session.request(
             request.method,
             yarl.URL(self._upstream + request.raw_path, encoded=True),
@@ -272,7 +274,7 @@ class Proxy:
 
 @asynccontextmanager
 async def serving(upstream: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Proxy]:
-    """On a port of its own, in the caller's loop."""
+    """Run a proxy on a free port, in the caller's loop."""
     timeout, connector = aiohttp.ClientTimeout(total=None), aiohttp.TCPConnector(limit=0)
     async with (
         aiohttp.ClientSession(
@@ -295,7 +297,7 @@ async def serving(upstream: str, tls: ssl.SSLContext | None = None) -> AsyncIter
 
 @contextmanager
 def proxy(upstream: str, certificate: Path) -> Iterator[Proxy]:
-    """In a thread of its own, for tests that block."""
+    """Run a proxy in a separate thread, for tests that block."""
     started: Future[tuple[Proxy, Callable[[], object]]] = Future()
 
     async def main() -> None:
@@ -304,7 +306,7 @@ def proxy(upstream: str, certificate: Path) -> Iterator[Proxy]:
         async with serving(upstream, tls) as made:
             started.set_result((made, lambda: loop.call_soon_threadsafe(stopped.set)))
             await stopped.wait()
-        # Connections that were cut off close in the turns of the loop that follow.
+        # Aborted connections close in later iterations of the loop.
         await asyncio.sleep(CLOSING_SECONDS)
 
     thread = Thread(target=lambda: asyncio.run(main()), name=f"proxy of {upstream}")
@@ -331,7 +333,7 @@ def _passed(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _broken(request: web.BaseRequest) -> web.Response:
-    """The other end sees its connection die; what is returned here reaches nobody."""
+    """Abort the connection; the returned response is never sent."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

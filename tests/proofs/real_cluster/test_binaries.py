@@ -1,4 +1,4 @@
-"""Where the programs come from, with a stand-in for the Go toolchain."""
+"""Tests of how the programs are found and built, with a stand-in for the Go toolchain."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def builds(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The notes of the stand-in: one line for each program built."""
+    """Install a stand-in for Go, and return its log: one line for each program built."""
     tools = cache.with_name("tools")
     tools.mkdir()
     (tools / "go").write_text(GO)
@@ -41,7 +41,7 @@ def builds(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return notes
 
 
-def test_complete_assets_are_used_as_they_are(
+def test_a_complete_folder_of_assets_is_used_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in binaries.NAMES:
@@ -50,7 +50,7 @@ def test_complete_assets_are_used_as_they_are(
     assert binaries.find_or_build() == tmp_path
 
 
-def test_incomplete_assets_name_what_is_missing(
+def test_an_incomplete_folder_of_assets_is_refused_with_the_missing_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in binaries.NAMES[:-1]:
@@ -61,7 +61,7 @@ def test_incomplete_assets_name_what_is_missing(
 
 
 @pytest.mark.usefixtures("cache")
-def test_without_go_and_assets_the_fault_is_one_line(
+def test_without_go_and_assets_the_error_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -72,7 +72,7 @@ def test_without_go_and_assets_the_fault_is_one_line(
 
 
 @pytest.mark.usefixtures("builds")
-def test_nothing_is_built_by_merely_looking() -> None:
+def test_find_builds_nothing() -> None:
     with pytest.raises(binaries.MissingBinariesError, match="nox -s cluster"):
         binaries.find()
 
@@ -84,7 +84,7 @@ def test_a_build_is_found_afterwards(builds: Path) -> None:
     assert len(builds.read_text().split()) == len(binaries.NAMES)
 
 
-def test_two_at_once_build_once(builds: Path) -> None:
+def test_two_processes_at_once_build_once(builds: Path) -> None:
     command = [sys.executable, "-m", "tests.proofs.real_cluster.binaries"]
     both = [
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -96,7 +96,7 @@ def test_two_at_once_build_once(builds: Path) -> None:
     assert len(builds.read_text().split()) == len(binaries.NAMES)
 
 
-def test_a_broken_build_leaves_no_folder(
+def test_a_failed_build_leaves_no_folder(
     builds: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BREAK", "1")

@@ -1,4 +1,4 @@
-"""The control plane starts, moves objects, loses a part and gets it back, and goes."""
+"""Tests of the control plane: it starts, runs Pods, survives the loss of a program, and ends."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_a_pod_with_a_gpu_runs_on_a_fake_node(cluster: ControlPlane) -> None:
     assert "condition met" in cluster.kubectl("-n", "harness", *wait)
 
 
-def test_the_audit_log_has_every_write(cluster: ControlPlane) -> None:
+def test_the_audit_log_contains_a_write(cluster: ControlPlane) -> None:
     cluster.kubectl("create", "namespace", "audited")
 
     def is_noted() -> bool:
@@ -50,12 +50,12 @@ def test_the_audit_log_has_every_write(cluster: ControlPlane) -> None:
     eventually_blocking(is_noted, within_seconds=DEADLINE_SECONDS)
 
 
-def test_a_failing_kubectl_says_why(cluster: ControlPlane) -> None:
+def test_a_failing_kubectl_reports_its_reason(cluster: ControlPlane) -> None:
     with pytest.raises(ControlPlaneError, match="NotFound"):
         cluster.kubectl("get", "namespace", "nowhere")
 
 
-def test_a_second_one_runs_beside_the_first_with_its_own_options(
+def test_a_second_control_plane_runs_beside_the_first_with_its_own_options(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
     options = Options(nodes=3, gpus_per_node=4, apiserver_flags=("--event-ttl=1m",))
@@ -72,7 +72,7 @@ def test_a_second_one_runs_beside_the_first_with_its_own_options(
     assert not second.kubeconfig.exists()
 
 
-def test_a_program_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_program_that_cannot_start_reports_its_reason(tmp_path: Path) -> None:
     options = Options(apiserver_flags=("--no-such-flag",))
     with (
         pytest.raises(ControlPlaneError, match="unknown flag: --no-such-flag"),

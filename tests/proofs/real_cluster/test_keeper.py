@@ -1,4 +1,4 @@
-"""The keeper ends what it started, whatever happens to whoever asked for it."""
+"""Tests of the keeper: it ends its programs, even if its parent or the keeper itself is killed."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_closing_ends_the_programs_and_removes_the_folder(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_program_that_ended_by_itself_is_told_by_its_exit_code(folder: Path) -> None:
+def test_poll_returns_the_exit_code_of_a_program_that_ended(folder: Path) -> None:
     keeper = Keeper(folder, folder / "shared")
     keeper.start("short", ["sh", "-c", "exit 7"], folder / "log")
     exit_code = eventually_blocking(lambda: keeper.poll("short"), lambda code: code is not None)
@@ -62,7 +62,7 @@ def test_a_killed_program_can_be_started_again(folder: Path) -> None:
 
 
 def parent_of_a_sleeper(folder: Path) -> tuple[subprocess.Popen[str], int, int]:
-    """A process that asked for a program: itself, its keeper's id and the program's."""
+    """Return a process with a running program, and the ids of its keeper and of the program."""
     code = (
         "import sys; from pathlib import Path;"
         "from tests.proofs.real_cluster.processes import Keeper;"
@@ -92,14 +92,14 @@ def test_a_killed_parent_leaves_nothing_behind(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
-def test_a_killed_keeper_takes_its_programs_with_it(folder: Path) -> None:
+def test_a_killed_keeper_ends_its_programs(folder: Path) -> None:
     parent, keeper, program = parent_of_a_sleeper(folder)
     os.kill(keeper, signal.SIGKILL)
     wait_for_the_end_of(program)
     parent.communicate()
 
 
-def test_only_what_the_programs_noted_of_a_shared_folder_is_removed(
+def test_only_entries_that_the_programs_mention_are_removed_from_a_shared_folder(
     folder: Path, tmp_path: Path
 ) -> None:
     shared = tmp_path / "shared"
@@ -110,6 +110,6 @@ def test_only_what_the_programs_noted_of_a_shared_folder_is_removed(
     assert [path.name for path in shared.iterdir()] == ["theirs"]
 
 
-def test_a_reserved_port_is_given_to_nobody_else() -> None:
+def test_two_reserved_ports_differ() -> None:
     with reserved_port() as first, reserved_port() as second:
         assert first != second

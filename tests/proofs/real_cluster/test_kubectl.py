@@ -1,7 +1,7 @@
-"""One session of an ordinary kubectl, on the real control plane and on the embedded cluster.
+"""A session of an unmodified kubectl on the real control plane and on the embedded cluster.
 
-What it prints has to be the same, but for what no two clusters share: ages, addresses, uids,
-versions, moments and the random ends of names.
+Both outputs have to be equal, except for ages, addresses, uids, versions, timestamps and the
+random ends of names, which differ between any two clusters.
 """
 
 import os
@@ -55,7 +55,7 @@ spec:
 GREEDY = WEB.replace("name: web, namespace", "name: greedy, namespace").replace(
     'image: "nginx:1.29"', 'image: "nginx:1.29", resources: {limits: {nvidia.com/gpu: 5000}}'
 )
-# Arguments, and what goes to standard input.
+# The arguments, and the standard input.
 SESSION: tuple[tuple[str, str], ...] = (
     ("apply -f -", "apiVersion: v1\nkind: Namespace\nmetadata: {name: session}\n"),
     ("get namespace session", ""),
@@ -107,7 +107,8 @@ SESSION: tuple[tuple[str, str], ...] = (
     ("get namespace session", ""),
 )
 MASKS = (
-    # The whole object is quoted, with versions, and with managed fields that only one keeps.
+    # These print the whole object with its versions, and with managed fields, which only one
+    # server keeps.
     (r'(patch: Invalid value: ").*(": strict decoding)', r"\1OBJECT\2"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "MOMENT"),
@@ -121,7 +122,7 @@ MASKS = (
 
 @contextmanager
 def embedded(folder: Path) -> Iterator[Path]:
-    """Gives the kubeconfig of an embedded cluster with the same nodes as the real one."""
+    """Yield the kubeconfig of an embedded cluster with the same nodes as the real one."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.proofs.real_cluster.embedded", "gpu", "1024"],
         stdout=subprocess.PIPE,
@@ -179,7 +180,7 @@ def session(kubectl: Path, kubeconfig: Path) -> dict[str, list[str]]:
     }
 
 
-def test_kubectl_sees_no_difference(tmp_path: Path) -> None:
+def test_kubectl_prints_the_same_on_both_clusters(tmp_path: Path) -> None:
     programs = binaries.find()
     kubectl = programs / "kubectl"
     with control_plane(programs, tmp_path) as plane:

@@ -1,4 +1,4 @@
-"""The proxy is seen by nobody until its script says so, and then does what the script says."""
+"""Tests of the proxy: it changes nothing until its script says so, and then does only that."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ WATCH = Request(method="GET", path=CONFIG_MAPS.path(namespace=STOCK), query=(("w
 
 @attrs.frozen
 class Line:
-    """A server, the proxy before it, and a client of the product's that knows only the proxy."""
+    """A server, the proxy before it, and a client of the product that knows only the proxy."""
 
     cluster: Cluster
     proxy: Proxy
@@ -79,7 +79,7 @@ async def line(folder: Path) -> AsyncIterator[Line]:
             await transport.close()
 
 
-async def test_reads_writes_and_refusals_go_through_as_they_are(tmp_path: Path) -> None:
+async def test_reads_writes_and_refusals_pass_unchanged(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         await it.write("one")
         found = await it.client.get(CONFIG_MAPS, Key(STOCK, "one"))
@@ -90,14 +90,14 @@ async def test_reads_writes_and_refusals_go_through_as_they_are(tmp_path: Path) 
         assert [each.metadata.name for each in page.items] == ["one"]
 
 
-async def test_a_watch_tells_of_a_write_while_it_is_open(tmp_path: Path) -> None:
+async def test_an_open_watch_receives_a_write(tmp_path: Path) -> None:
     async with line(tmp_path) as it, it.transport.stream(WATCH) as stream:
         chunks = aiter(stream.chunks())
         await it.write("seen")
         assert b'"seen"' in await anext(chunks)
 
 
-async def test_writes_are_numbered_and_leases_counted_apart(tmp_path: Path) -> None:
+async def test_writes_are_numbered_and_leases_are_counted_apart(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         await it.write("one")
         lease: JsonObject = {
@@ -115,7 +115,7 @@ async def test_writes_are_numbered_and_leases_counted_apart(tmp_path: Path) -> N
         assert it.proxy.counts[Traffic.LEASE] == 1
 
 
-async def test_a_lost_answer_is_of_a_write_that_was_done(tmp_path: Path) -> None:
+async def test_a_write_whose_answer_is_lost_was_done(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         it.proxy.script = nth(2, ANSWER_LOST)
         await it.write("one")
@@ -133,7 +133,7 @@ async def test_a_lost_request_never_reaches_the_server(tmp_path: Path) -> None:
         assert not it.has("one")
 
 
-async def test_a_write_lands_late_although_its_caller_is_gone(tmp_path: Path) -> None:
+async def test_a_late_write_lands_although_its_caller_is_gone(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         it.proxy.script = nth(1, Fault(lands_after_seconds=5))
         with pytest.raises(OutcomeUnknownError):
@@ -144,7 +144,7 @@ async def test_a_write_lands_late_although_its_caller_is_gone(tmp_path: Path) ->
         assert it.has("late")
 
 
-async def test_a_refusal_is_in_the_servers_words(tmp_path: Path) -> None:
+async def test_a_refusal_looks_like_one_of_the_server(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         it.proxy.script = nth(1, Fault(refusal=Refusal(409, "Conflict")))
         with pytest.raises(ConflictError):
@@ -157,7 +157,7 @@ async def test_a_refusal_is_in_the_servers_words(tmp_path: Path) -> None:
         assert not it.has("one")
 
 
-async def test_a_gateway_may_give_up_on_a_write_that_is_done(tmp_path: Path) -> None:
+async def test_a_gateway_may_time_out_on_a_write_that_is_done(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         it.proxy.script = nth(1, Fault(refusal=Refusal(504), is_done=True))
         with pytest.raises(OutcomeUnknownError):
@@ -165,7 +165,7 @@ async def test_a_gateway_may_give_up_on_a_write_that_is_done(tmp_path: Path) -> 
         assert it.has("one")
 
 
-async def test_the_script_may_hit_the_first_try_of_every_write(tmp_path: Path) -> None:
+async def test_a_script_may_fail_the_first_attempt_of_every_write(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         await it.write("one")
         it.proxy.script = first_of_each(Fault(refusal=Refusal(409, "Conflict")))
@@ -176,7 +176,7 @@ async def test_the_script_may_hit_the_first_try_of_every_write(tmp_path: Path) -
         assert not it.has("one")
 
 
-async def test_an_answer_is_held_for_its_time(tmp_path: Path) -> None:
+async def test_an_answer_is_held_for_the_configured_seconds(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         it.proxy.script = nth(1, Fault(held_seconds=7))
         started = asyncio.get_running_loop().time()
@@ -184,7 +184,7 @@ async def test_an_answer_is_held_for_its_time(tmp_path: Path) -> None:
         assert asyncio.get_running_loop().time() - started >= 7
 
 
-async def test_somebody_is_told_before_and_after_the_server_does_a_write(tmp_path: Path) -> None:
+async def test_callbacks_run_before_and_after_the_server_does_a_write(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         told: list[bool] = []
         fault = Fault(before=lambda: told.append(it.has("one")))
@@ -193,7 +193,7 @@ async def test_somebody_is_told_before_and_after_the_server_does_a_write(tmp_pat
         assert told == [False, True]
 
 
-async def test_watches_are_cut_and_new_ones_go_through(tmp_path: Path) -> None:
+async def test_open_watches_are_cut_and_new_watches_pass(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         async with it.transport.stream(WATCH) as stream:
             chunks = aiter(stream.chunks())
@@ -206,7 +206,7 @@ async def test_watches_are_cut_and_new_ones_go_through(tmp_path: Path) -> None:
             assert b'"one"' in await anext(aiter(stream.chunks()))
 
 
-async def test_while_it_is_dark_nothing_goes_through(tmp_path: Path) -> None:
+async def test_nothing_passes_while_connections_are_broken(tmp_path: Path) -> None:
     async with line(tmp_path) as it:
         it.proxy.script = nth(1, Fault(after=lambda: it.proxy.go_dark(2)))
         with pytest.raises(OutcomeUnknownError):
