@@ -1,1 +1,1 @@
-"""The worker beside a function's container: takes invocations, and has them answered there."""
+"""The worker beside a function's container: it pulls invocations and calls the container."""

@@ -1,8 +1,8 @@
-"""One delivery from its arrival to its ack, with the record as the fence at both ends.
+"""An attempt: one delivery from its arrival to its ack, fenced by the record at both ends.
 
-Contract: the framework is called only once the `running` record of this very attempt stands, and
-an answer counts only if that record still stands when it is replaced. Whoever loses it says
-nothing, acks nothing and ends its call.
+Contract: the framework is called only after the `running` record of this attempt is written. Its
+answer counts only if it replaces exactly that record. A worker that loses the record ends its call
+without an answer and without an ack.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from gpuruntime.worker.outcomes import Ended, Failure, NotCalled, Outcome, Retry
 
 log = structlog.get_logger()
 
-# Others can come first only so often before the delivery had better come again later.
+# If other writes come first this often, the message is given back and retried later.
 LOOKS: Final = 5
 PAUSE_SECONDS: Final = 1.0
 
 
 class Callee(Protocol):
-    """What runs the user's function, wherever that is."""
+    """The component that runs the user's function."""
 
     async def problem(self) -> str:
-        """Why it can take no calls; empty while it says that it can."""
+        """Return why it cannot take calls; empty if it reports that it can."""
         ...
 
     async def call(
@@ -58,7 +58,7 @@ class AttemptContext:
 
 
 class Attempt:
-    """`delivery` is replaced when the broker gives the same message to this worker again."""
+    """An attempt replaces its `delivery` if the broker delivers the same message here again."""
 
     def __init__(self, tools: AttemptContext, delivery: Delivery) -> None:
         self.delivery = delivery
@@ -68,20 +68,22 @@ class Attempt:
         self._is_released = False
 
     async def run(self) -> None:
-        """Never fails: what it could not bring to an end comes again by itself."""
+        """Run the attempt without ever raising: the broker redelivers what is left open."""
         try:
             await self._run()
         except BusError as error:
-            log.warning("invocation left", invocation=self.invocation_id, reason=str(error))
+            log.warning(
+                "invocation left for redelivery", invocation=self.invocation_id, reason=str(error)
+            )
             self._count("left")
 
     def look(self) -> None:
-        """Somebody says that the record has changed."""
+        """Read the record now, because it is reported to have changed."""
         if self._hold is not None:
             self._hold.look()
 
     def release(self) -> None:
-        """The worker has to go: the call is broken off and the message given back."""
+        """Abort the call and give the message back, because the worker is shutting down."""
         self._is_released = True
         if self._hold is not None:
             self._hold.end(Loss.RELEASED)
@@ -100,7 +102,7 @@ class Attempt:
             await self._hold_and_call(invocation, mine)
 
     async def _begin(self, invocation: Invocation) -> StoredRecord | None:
-        """The `running` record of this attempt, or None: then there is nothing to run."""
+        """Return the `running` record of this attempt, or None if there is nothing to run."""
         stored: StoredRecord | None = assumed_record(invocation)
         for _ in range(LOOKS):
             decision = decide(
@@ -138,7 +140,11 @@ class Attempt:
                 assert_never(decision)
 
     async def _hold_and_call(self, invocation: Invocation, mine: StoredRecord) -> None:
-        """The hold goes on while the end is written: a broker that is away may take its time."""
+        """Call the framework and write the outcome, while the lease keeps the delivery.
+
+        The lease lasts until the outcome is written, since the broker may be unreachable for a
+        while.
+        """
         hold = self._hold = DeliveryLease(self, self._tools.records, mine, self._tools.options)
         if self._is_released:
             hold.end(Loss.RELEASED)
@@ -160,7 +166,7 @@ class Attempt:
         invocation: Invocation,
         mine: StoredRecord,
     ) -> Outcome | None:
-        """None where the invocation is no longer ours."""
+        """Return the outcome, or None if another worker owns the invocation now."""
         left = (mine.record.deadlineAt - self._tools.now()).total_seconds()
         seconds = min(self._tools.options.attempt_seconds, left)
         if seconds <= 0:
@@ -176,7 +182,7 @@ class Attempt:
         if not call.cancelled():
             return call.result()
         if hold.loss is Loss.RELEASED:
-            return NotCalled("the worker was told to go", pause_seconds=0.0)
+            return NotCalled("the worker was told to stop", pause_seconds=0.0)
         return None
 
     async def _end(self, hold: DeliveryLease, mine: StoredRecord, outcome: Outcome) -> None:
@@ -191,7 +197,7 @@ class Attempt:
                 break
             except BusError as error:
                 log.warning(
-                    "end not written yet", invocation=self.invocation_id, reason=str(error)
+                    "outcome not written yet", invocation=self.invocation_id, reason=str(error)
                 )
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
@@ -214,13 +220,15 @@ class Attempt:
             self._count(loss.value)
 
     async def _ack(self, end: str) -> None:
-        """One that is lost brings the message again, for the record to say that it is over."""
+        """Acknowledge the message. If the ack is lost, the record shows at redelivery that it is
+        over.
+        """
         self._count(end)
         with suppress(UnavailableError):
             await self.delivery.ack()
 
     async def _give_back(self, pause_seconds: float) -> None:
-        """One that is lost brings the message again as well, only later."""
+        """Give the message back. If this is lost, the broker redelivers it later anyway."""
         self._count("again")
         with suppress(UnavailableError):
             await self.delivery.give_back(delay_seconds=pause_seconds)

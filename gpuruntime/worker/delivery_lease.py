@@ -1,4 +1,4 @@
-"""Keeps a delivery ours while its call runs, and notices when it is not ours any more."""
+"""Keeps a delivery ours while its call runs, and detects when it no longer is."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,8 +12,10 @@ from gpuruntime.worker.options import WorkerOptions
 
 
 class Loss(StrEnum):
-    """`over`: ended elsewhere, by a cancel for one. `stood_still`: this process did not run for so
-    long that another may have taken over.
+    """Why the delivery was lost.
+
+    `over` means that the invocation ended elsewhere, for example by a cancel. `stood_still` means
+    that this process did not run for longer than the ack wait: another worker may have taken over.
     """
 
     SUPERSEDED = "superseded"
@@ -28,7 +30,7 @@ class Held(Protocol):
 
 
 class DeliveryLease:
-    """The message is kept, and the record looked at, three times in an ack wait."""
+    """The lease extends the ack wait and reads the record three times per ack wait."""
 
     def __init__(
         self, held: Held, records: Records, mine: StoredRecord, options: WorkerOptions
@@ -43,7 +45,7 @@ class DeliveryLease:
 
     @property
     def is_lost(self) -> bool:
-        """One that was released may still write its end."""
+        """Return whether the attempt may not write; a released one may still write its end."""
         return self.loss is not None and self.loss is not Loss.RELEASED
 
     def look(self) -> None:
@@ -55,7 +57,7 @@ class DeliveryLease:
             callback()
 
     def end(self, loss: Loss) -> None:
-        """The first reason stands."""
+        """End the lease; the first reason is kept."""
         if self.loss is None:
             self.loss = loss
             for callback in self._callbacks:
@@ -85,7 +87,11 @@ class DeliveryLease:
         self._looked_for.clear()
 
     async def _keep(self) -> None:
-        """A broker that is away takes nothing from us: whoever takes over writes the record."""
+        """Extend the ack wait and compare the record.
+
+        An unreachable broker does not end the lease: a worker that takes over must write the
+        record.
+        """
         record = self._mine.record
         try:
             await self._held.delivery.keep()

@@ -1,7 +1,7 @@
-"""What to do with a delivery, as a pure function of the invocation's record.
+"""Decide what to do with a delivery, as a pure function of the invocation's record.
 
-The broker's count of deliveries and its acks prove nothing: a consumer that is made again counts
-from one and takes old acks. The record alone says whether and as which attempt a delivery starts.
+The broker's delivery count and its acks prove nothing: a recreated consumer counts from one and
+accepts old acks. The record alone decides whether a delivery starts, and as which attempt.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ from gpuruntime.models.kinds.invocations import FailureClass, State
 
 @attrs.frozen(kw_only=True, slots=True)
 class Limits:
-    """A retry waits a second after the first attempt, and twice as long after each further one."""
+    """A retry waits one second after the first attempt, then twice as long each time."""
 
     max_attempts: int
     longest_pause_seconds: float = 60.0
@@ -30,30 +30,31 @@ class Limits:
 
 @attrs.frozen(slots=True)
 class Start:
-    """Call the framework, once this record stands over the one that was seen."""
+    """Write this record over the one that was read, then call the framework."""
 
     record: Record
 
 
 @attrs.frozen(slots=True)
 class End:
-    """Nothing more is run: write this record over the one that was seen, then ack."""
+    """Nothing more runs: write this record over the one that was read, then ack."""
 
     record: Record
 
 
 @attrs.frozen(slots=True)
 class Drop:
-    """Somebody else has ended it or will: ack, and that is all."""
+    """Another worker has ended the invocation or will: only ack."""
 
     reason: str
 
 
 @attrs.frozen(slots=True)
 class Leave:
-    """It was accepted for another unit that declares, or declared, the function: give it back.
+    """The invocation was accepted for another unit that declares or declared the function.
 
-    One that is gone may have been another tenant's: what it was sent is for nobody after it.
+    Give it back. A deleted unit may have been another tenant's, so no later unit may run its
+    invocations.
     """
 
 
@@ -61,7 +62,7 @@ Decision: TypeAlias = Start | End | Drop | Leave
 
 
 def assumed_record(invocation: Invocation) -> StoredRecord:
-    """What stands there at the first delivery: the record that the message was published for."""
+    """Return the record expected at the first delivery: the one the message was published for."""
     record = Record(
         invocationID=invocation.invocationID,
         serverlessRequestID=invocation.serverlessRequestID,
@@ -87,12 +88,13 @@ def decide(
     now: datetime,
     limits: Limits,
 ) -> Decision:
-    """`sequence` is the message's; a second message for a running invocation is a mere copy.
+    """Return what to do with a delivered message, given the record of its invocation.
 
-    `declarer` is the uid of the unit that the worker was made from; empty where it was not told.
+    `sequence` is the sequence of the message; a second message for a running invocation is a copy.
+    `declarer` is the uid of the unit that the worker was created from, or empty if unknown.
 
-    The message that a `running` record names is in the stream until the invocation has ended, so
-    that a copy can be dropped: whoever loses the running one leaves that message behind.
+    The message that a `running` record names stays in the stream until the invocation has ended.
+    So a copy can be dropped: if the running worker is lost, that message remains.
     """
     if stored is None:
         return Drop("the record is gone")
@@ -124,7 +126,9 @@ def decide(
 def exhausted(
     record: Record, cause: FailureClass, error: str, *, now: datetime, limits: Limits
 ) -> Record:
-    """Where there was only one attempt to fail, its own class says more."""
+    """Return the dead-lettered record. If only one attempt was allowed, it keeps the cause's
+    class.
+    """
     was_retried = limits.max_attempts > 1
     return attrs.evolve(
         record,

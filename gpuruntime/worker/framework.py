@@ -1,8 +1,8 @@
-"""The user's container over its unix socket: is it well, and what does it answer.
+"""Calls and health checks of the user's container over its unix socket.
 
-Whatever it does, a call ends as one of the outcomes, and never later than its deadline. Each call
-has a connection of its own: a kept one may be closed by the other side at the very moment of a
-call, and then nobody knows whether the call was heard.
+Whatever the container does, a call ends with an outcome and no later than its deadline. Each call
+opens its own connection. The container could close a reused one just as a call is sent, and the
+worker could not know whether the call was received.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from gpuruntime.worker.options import WorkerOptions
 from gpuruntime.worker.outcomes import Answer, Failure, NotCalled, Outcome
 
 HEALTH_SECONDS: Final = 2.0
-# What is kept of words that the framework chose.
+# The longest text of the framework that is kept, in characters.
 MOST_WORDS: Final = 500
-# Headers and all that stays in the record, whatever becomes of the body.
+# The limit of headers and other members that stay in the record, wherever the body is stored.
 MOST_HEAD_BYTES: Final = 64 * 1024
 _OK: Final = 200
 _JSON: Final = "application/json"
-# Refusals that say nothing about the call itself.
+# Status codes that may change on a retry of the same call.
 _PASSING = frozenset({408, 425, 429})
 _STATUSES = range(100, 600)
 _encoder = msgspec.json.Encoder()
@@ -35,7 +35,7 @@ _encoder = msgspec.json.Encoder()
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """The body of a call, as the contract has it."""
+    """The body of a call, as the contract defines it."""
 
     version: str = VERSION
     invocationID: str
@@ -53,10 +53,10 @@ class Call:
 
 @attrs.frozen(kw_only=True, slots=True)
 class FrameworkAnswer:
-    """An answer as it comes, where a null says as much as an absent member.
+    """An answer as received, in which null means the same as an absent member.
 
-    Each may be null, so that no null sends the answer through the decoding that leaves all nulls
-    out: those inside the body are the caller's.
+    Every member may be null. So no null forces the decoding that removes all nulls, which would
+    also remove the caller's nulls in the body.
     """
 
     statusCode: int | None = None
@@ -85,7 +85,7 @@ class Framework:
         self._options = options
 
     async def problem(self) -> str:
-        """Why it can take no calls; empty while it says that it can."""
+        """Return why it cannot take calls; empty if it reports that it can."""
         try:
             async with (
                 asyncio.timeout(HEALTH_SECONDS),
@@ -112,7 +112,7 @@ class Framework:
         except aiohttp.ClientConnectorError as error:
             return NotCalled(f"the framework cannot be reached: {_words(error)}")
         except (aiohttp.ClientError, OSError) as error:
-            return _failure(f"the framework broke off: {_words(error)}")
+            return _failure(f"the connection to the framework failed: {_words(error)}")
 
     def _body(self, invocation: Invocation, attempt: int, within_seconds: float) -> Call:
         return Call(
@@ -148,7 +148,7 @@ class Framework:
         return _answer_of(data)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes | None:
-        """None where it is longer than allowed; no more than that is ever kept."""
+        """Return the answer, or None if it exceeds the limit; read no further than that."""
         data = bytearray()
         async for chunk in response.content.iter_any():
             data += chunk
@@ -161,7 +161,7 @@ def _answer_of(data: bytes) -> Outcome:
     try:
         told = decode(data, FrameworkAnswer)
     except MalformedObjectError as error:
-        return _failure(f"an answer that is none: {_words(error)}")
+        return _failure(f"a malformed answer: {_words(error)}")
     if len(data) - len(bytes(told.body)) > MOST_HEAD_BYTES:
         return _failure(f"an answer with more than {MOST_HEAD_BYTES} bytes beside its body")
     if told.statusCode is not None and told.statusCode not in _STATUSES:

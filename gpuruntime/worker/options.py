@@ -1,4 +1,4 @@
-"""What a worker is told at its start; nothing of it but its limits changes while it runs."""
+"""The options of a worker. Only its limits may change while it runs."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ _MEBIBYTE: Final = 1024 * 1024
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkerOptions:
-    """`attempt_seconds` bounds one attempt; `retention_seconds` is how long an end stays known.
+    """`attempt_seconds` limits one attempt; `retention_seconds` is how long an end is kept.
 
-    `ack_wait_seconds` is that of the function's consumer, and `drain_seconds` how long work in
-    hand may go on after the worker was told to stop. `uid` is that of the worker's unit, and
-    `declarer` that of the unit which declares the function.
+    `ack_wait_seconds` is the ack wait of the function's consumer. `drain_seconds` is how long
+    running calls may continue after the worker was told to stop. `uid` is the uid of the worker's
+    unit, and `declarer` the uid of the unit that declares the function.
     """
 
     function: str

@@ -1,8 +1,8 @@
-"""Writes down how an attempt came out: the long body, the dead letter, then the record.
+"""Writes the outcome of an attempt: a long body first, then a dead letter, then the record.
 
-The record comes last and stands only over the one that the writer saw: where another has written
-meanwhile, nothing of this becomes the invocation's result, and where that was another end, the
-dead letter is withdrawn.
+The record is written last, and only over the record that the writer read. If another write came
+first, none of this becomes the invocation's result. If that write was another end, the dead letter
+is withdrawn.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from gpuruntime.bus.names import Names, dead_letter_id, unreadable_letter_id
 from gpuruntime.bus.records import ConflictError, Records, StoredRecord
 from gpuruntime.models.kinds.invocations import FailureClass, State
 
-# Of a message that is no JSON, as much as a person looks at.
+# How much is kept of a message that is not JSON; a person reads no more.
 MOST_UNREADABLE_BYTES: Final = 64 * 1024
 
 
@@ -44,7 +44,7 @@ class OutcomeWriter:
         self._now = now
 
     async def write(self, record: Record, delivery: Delivery, *, expected: int) -> StoredRecord:
-        """Raises ConflictError where the record is another's by now."""
+        """Write the outcome, or raise ConflictError if the record was replaced meanwhile."""
         if record.state is State.DEAD_LETTERED:
             await self._bury(record, delivery)
         ttl = self._retention_seconds if record.state.is_terminal else None
@@ -93,9 +93,9 @@ class OutcomeWriter:
             await self._publish(attrs.evolve(letter, invocation=NULL))
 
     async def _withdraw(self, record: Record) -> None:
-        """Workers may delete nothing: an empty message takes the letter's place, and goes soon.
+        """Replace the dead letter by an empty message that expires soon; workers may not delete.
 
-        One that stays all the same is dropped when somebody asks for its redrive.
+        If this fails, the dead letter is dropped when a caller asks for its redrive.
         """
         letter = _letter_id(record)
         subject = self._names.dead_letter(record.serverlessRequestID, letter)
@@ -114,7 +114,7 @@ def _letter_id(record: Record) -> str:
 
 
 def _ended_otherwise(dead: Record, current: StoredRecord | None) -> bool:
-    """For good: no attempt of this series can make a dead letter of it any more."""
+    """Return whether the series has ended otherwise, so that it can never be dead-lettered."""
     if current is None or current.record.series != dead.series:
         return False
     state = current.record.state

@@ -1,8 +1,8 @@
-"""How a call of the framework can end, and what follows from it for the invocation.
+"""How a call of the framework can end, and what follows for the invocation.
 
-A status code below 500 without an error is an answer, whatever it says: it is the caller's. An
-error and a 5xx are tried again, like a framework that is silent or speaks nonsense. A framework
-that refuses the call itself (4xx) would refuse it again: that is a dead letter at once.
+A status code below 500 without an error is an answer for the caller, whatever it means. An error
+or a 5xx is retried, like a timeout or a malformed answer. If the framework rejects the call itself
+(4xx), it would reject a retry, too: the invocation is dead-lettered at once.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ _SERVER_FAULT = 500
 
 @attrs.frozen(kw_only=True, slots=True)
 class Answer:
-    """What the framework sends back, member by member."""
+    """The framework's answer, member by member."""
 
     statusCode: int = 200
     contentType: str = "application/json"
@@ -38,7 +38,7 @@ class Failure:
 
 @attrs.frozen(slots=True)
 class NotCalled:
-    """Nothing was sent to the framework, or the worker itself has to go: no attempt is used up."""
+    """Nothing was sent to the framework, or the worker shuts down: no attempt is used up."""
 
     reason: str
     pause_seconds: float = 1.0
@@ -56,7 +56,7 @@ class Ended:
 
 @attrs.frozen(slots=True)
 class RetryLater:
-    """Write this record, then give the message back for so long."""
+    """Write this record, then give the message back with this delay."""
 
     record: Record
     pause_seconds: float
@@ -66,7 +66,7 @@ Conclusion: TypeAlias = Ended | RetryLater
 
 
 def conclude(record: Record, outcome: Outcome, *, now: datetime, limits: Limits) -> Conclusion:
-    """`record` is the `running` one of this attempt."""
+    """Return what follows from the outcome; `record` is the `running` record of this attempt."""
     match outcome:
         case Answer():
             answered = _answered(record, outcome)

@@ -1,7 +1,7 @@
-"""The worker: pulls while its framework is well and a slot is free, and drains when told to.
+"""The worker pulls while its framework is healthy and a slot is free, and drains on request.
 
-Contract: it writes nothing but the records, parts and dead letters of its own function, configures
-nothing on the broker and asks nothing of the cluster.
+Contract: it writes only records, body parts and dead letters of its own function. It configures
+nothing on the broker and requests nothing from the cluster.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from gpuruntime.worker.outcome_writer import OutcomeWriter
 
 log = structlog.get_logger()
 
-# While the framework comes up nobody is served: look often.
+# While the framework starts, the function is not served, so its health is checked often.
 UNWELL_SECONDS: Final = 0.5
-# Calls come in thousands: how many are in hand is told so often at most.
+# Thousands of calls may start and end in a second; heartbeats about them are this far apart.
 BEATS_APART_SECONDS: Final = 1.0
-# What released work may take to be given back.
+# The time limit for giving released invocations back.
 GIVE_BACK_SECONDS: Final = 1.0
 
 
@@ -85,7 +85,7 @@ class Worker:
         self._attempts: dict[int, Attempt] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._state = WorkerState.STARTING
-        self._problem = "not asked yet"
+        self._problem = "not checked yet"
         self._turned = asyncio.Event()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -101,7 +101,7 @@ class Worker:
 
     @property
     def not_ready(self) -> str:
-        """Why it takes no invocations; empty while it does."""
+        """Return why it takes no invocations; empty while it does."""
         if self._state in (WorkerState.DRAINING, WorkerState.DRAINED):
             return self._state.value
         if self._connection.problem:
@@ -120,7 +120,7 @@ class Worker:
             tasks.create_task(self._beat(), name="beat")
 
     def limit(self, *, attempt_seconds: float, max_attempts: int) -> None:
-        """From the next attempt on."""
+        """Change the limits, from the next attempt on."""
         tools = self._tools
         options = attrs.evolve(
             tools.options, attempt_seconds=attempt_seconds, max_attempts=max_attempts
@@ -131,7 +131,7 @@ class Worker:
             log.info("limits changed", attempt_seconds=attempt_seconds, attempts=max_attempts)
 
     async def drain(self) -> None:
-        """Takes nothing more; what is in hand may end in its time, else it is given back."""
+        """Stop pulling, let running calls end within `drain_seconds`, and give back the rest."""
         self._start_drain()
         await is_set_within(self._idle, self._options.drain_seconds)
         for attempt in self._attempts.values():
@@ -146,7 +146,7 @@ class Worker:
         return self._options.concurrency - len(self._attempts)
 
     def _receive(self, delivery: Delivery) -> None:
-        """A message that comes again while it runs here takes the place of its older delivery."""
+        """Start an attempt, or update the delivery of an attempt that already runs here."""
         running = self._attempts.get(delivery.sequence)
         if running is not None and running.delivery.data == delivery.data:
             running.delivery = delivery
@@ -154,7 +154,7 @@ class Worker:
         tasks = self._tasks
         if tasks is None:
             return
-        # Another message under a number that runs here is of a stream that was made anew.
+        # Another message with a sequence that runs here comes from a recreated stream.
         if running is not None or self._free_slots <= 0:
             self._meter.count("worker_deliveries_total", end="not_wanted")
             tasks.create_task(_give_back(delivery), name="give-back")
@@ -179,7 +179,10 @@ class Worker:
         self._changed.set()
 
     def _meet_foreign(self) -> None:
-        """The activator ends what was accepted for an earlier declarer: it has to hear of it."""
+        """Count an invocation of an earlier declarer and send a heartbeat.
+
+        The activator then ends it.
+        """
         self._foreign += 1
         self._changed.set()
 
@@ -189,7 +192,7 @@ class Worker:
 
     def _turn(self, state: WorkerState) -> None:
         if state is not self._state:
-            log.info("worker turned", state=state.value, reason=self._problem)
+            log.info("worker state changed", state=state.value, reason=self._problem)
             self._state = state
             self._turned.set()
             self._changed.set()
@@ -210,14 +213,16 @@ class Worker:
                 attempt.look()
 
     def _is_meant(self, order: Control) -> bool:
-        """Names are used again: an order that comes late may be for an earlier one of ours."""
+        """Return whether the order is for this worker: names are reused, and orders may arrive
+        late.
+        """
         uids = {order.uid, self._options.uid} - {""}
         if len(uids) > 1:
             log.info("order for an earlier worker of this name dropped", uid=order.uid)
         return len(uids) <= 1
 
     async def _watch_health(self) -> None:
-        """One bad answer is bad luck; two in a row are an unwell framework."""
+        """Report the framework unhealthy only after two failed checks in a row."""
         was_bad = True
         while True:
             problem = await self._framework.problem()
@@ -241,7 +246,7 @@ class Worker:
                 await is_set_within(self._changed, self._options.beat_seconds - apart)
 
     async def _tell(self) -> None:
-        """Nobody waits for one that is lost: the next one follows."""
+        """Publish one heartbeat; if it is lost, the next one follows."""
         beat = Heartbeat(
             workerName=self._options.name,
             uid=self._options.uid,
