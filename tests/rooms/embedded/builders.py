@@ -1,4 +1,4 @@
-"""Objects for the controllers' tests, with only what a test is about."""
+"""Builders of objects for the controllers' tests; each test adds only what it is about."""
 
 from datetime import UTC, datetime
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""A server with a fixed clock and fixed randomness, and short ways to call it."""
+"""A server with a fixed clock and seed, and short functions to call it."""
 
 import json
 import random
@@ -32,7 +32,7 @@ def ask(
 
 
 def call(server: Server, method: str, path: str, body: Any = None, **query: str) -> Document:
-    """The body of the answer, whatever its status."""
+    """Return the body of the answer, whatever its status."""
     content_type = MERGE_PATCH if method == "PATCH" else JSON
     answer = server.handle(ask(method, path, body, content_type, **query))
     document: Document = json.loads(answer.body)
@@ -40,7 +40,7 @@ def call(server: Server, method: str, path: str, body: Any = None, **query: str)
 
 
 def make(server: Server, name: str, **members: Any) -> Document:
-    """A ConfigMap in the default namespace."""
+    """Create a ConfigMap in the default namespace and return the answer."""
     metadata = {"name": name, **members.pop("metadata", {})}
     return call(server, "POST", MAPS, {"metadata": metadata, **members})
 

@@ -1,4 +1,4 @@
-"""The embedded cluster as a whole: one seed, one course of events; and Pods that end as told."""
+"""The embedded cluster as a whole: reproducible runs, idle times, and ends of Pods and nodes."""
 
 import asyncio
 
@@ -42,11 +42,11 @@ async def test_one_seed_gives_the_same_objects_to_the_last_byte() -> None:
     assert await eventful_minute(1) == await eventful_minute(1)
 
 
-async def test_another_seed_gives_another_course() -> None:
+async def test_another_seed_gives_other_objects() -> None:
     assert await eventful_minute(1) != await eventful_minute(2)
 
 
-async def test_a_cluster_at_rest_writes_nothing() -> None:
+async def test_an_idle_cluster_writes_nothing() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=3))
         await asyncio.sleep(10)
@@ -55,7 +55,7 @@ async def test_a_cluster_at_rest_writes_nothing() -> None:
         assert world.cluster.server.store.version == version
 
 
-async def test_the_nodes_are_as_asked_for() -> None:
+async def test_the_nodes_follow_the_options() -> None:
     async with running_cluster(nodes=attrs.evolve(NODE, count=2, gpus=4)) as world:
         nodes = await world.all(NODES)
         assert [found.metadata.name for found in nodes] == ["node-0", "node-1"]
@@ -64,7 +64,7 @@ async def test_the_nodes_are_as_asked_for() -> None:
             assert found.metadata.labels["nvidia.com/gpu.product"] == "NVIDIA-TEST"
 
 
-async def test_a_pod_ends_within_its_grace_and_is_seen_to_end() -> None:
+async def test_a_pod_ends_within_its_grace_period_and_reports_its_end() -> None:
     async with running_cluster() as world:
         held = {"finalizers": ["example.com/hold"]}
         await world.pod("ending", metadata=held)
@@ -80,7 +80,7 @@ async def test_a_pod_ends_within_its_grace_and_is_seen_to_end() -> None:
         await world.until_gone(PODS, "ending", seconds=0.1)
 
 
-async def test_a_pod_without_grace_is_gone_at_once() -> None:
+async def test_a_pod_without_a_grace_period_is_gone_at_once() -> None:
     async with running_cluster() as world:
         await world.pod("stock", spec={"terminationGracePeriodSeconds": 0})
         await world.until(PODS, "stock", lambda pod: pod.is_ready)
@@ -103,7 +103,7 @@ async def test_a_pod_that_crashes_shows_it_in_time() -> None:
         assert any(said.startswith("BackOff: ") for said in await world.events("broken"))
 
 
-async def test_pods_of_a_node_that_is_gone_for_good_are_replaced_elsewhere() -> None:
+async def test_pods_of_a_deleted_node_are_replaced_elsewhere() -> None:
     async with running_cluster(nodes=attrs.evolve(NODE, count=2)) as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
         await asyncio.sleep(1)
@@ -118,7 +118,7 @@ async def test_pods_of_a_node_that_is_gone_for_good_are_replaced_elsewhere() -> 
         assert after.is_ready
 
 
-async def test_a_node_that_comes_back_in_time_finds_its_pods_running() -> None:
+async def test_a_node_that_returns_in_time_keeps_its_pods_running() -> None:
     async with running_cluster() as world:
         await world.pod("p")
         before = await world.until(PODS, "p", lambda pod: pod.is_ready)
@@ -129,7 +129,7 @@ async def test_a_node_that_comes_back_in_time_finds_its_pods_running() -> None:
         assert await world.get(PODS, "p") == before
 
 
-async def test_nobody_ends_a_pod_on_a_node_that_is_gone() -> None:
+async def test_a_pod_on_a_deleted_node_is_not_stopped_by_a_kubelet() -> None:
     async with running_cluster() as world:
         await world.pod("lost")
         await world.until(PODS, "lost", lambda pod: pod.is_ready)

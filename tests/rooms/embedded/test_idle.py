@@ -1,4 +1,4 @@
-"""Nothing happens: the loop sleeps from one bookmark to the next."""
+"""An idle cluster uses almost no processor time."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Every limit that the server names is really one: what changes here changes the table too."""
+"""Each limit that the server lists is proven here."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ POD = objects.pod("p")
 
 
 def status(method: str, path: str, body: Any = None, content_type: str = "") -> int:
-    """What a server answers that has a ConfigMap `a` and a Pod `p`."""
+    """Return the status of a server that has a ConfigMap `a` and a Pod `p`."""
     server = new_server()
     make(server, "a")
     call(server, "POST", f"{NAMESPACE}/pods", POD)
@@ -115,7 +115,7 @@ async def quotas() -> None:
 
 
 async def isolation() -> None:
-    """What runs here has no network to be cut off from."""
+    """Levels and policies have no effect, because simulated Pods have no network."""
     server = new_server()
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"metadata": {"name": "held", "labels": level}}
@@ -223,5 +223,5 @@ PROOFS: dict[str, Callable[[], Awaitable[None]]] = {
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("limit", LIMITS)
-async def test_a_limit_is_as_it_is_told(limit: str) -> None:
+async def test_a_limit_is_as_listed(limit: str) -> None:
     await PROOFS[limit]()

@@ -1,4 +1,4 @@
-"""An embedded cluster in virtual time, and short ways to ask and to wait."""
+"""An embedded cluster in virtual time, with short methods to create objects and to wait."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ class World:
             return
 
     async def events(self, name: str) -> list[str]:
-        """What was said about objects of that name, as `reason: message`, the first first."""
+        """Return the Events about objects of this name as `reason: message`, the oldest first."""
         await asyncio.sleep(0.1)
         items = self.raw("/api/v1/namespaces/default/events")["items"]
         about = [each for each in items if each["involvedObject"]["name"] == name]
@@ -89,7 +89,7 @@ class World:
         return [f"{each['reason']}: {each['message']}" for each in about]
 
     def raw(self, path: str, patch: Document | None = None) -> Document:
-        """The whole object, with what no slice of ours reads."""
+        """Return the whole object, including members that our models omit."""
         body = None if patch is None else json.dumps(patch).encode()
         method = "GET" if patch is None else "PATCH"
         request = Request(method=method, path=path, body=body, content_type=MERGE_PATCH)
@@ -120,7 +120,7 @@ async def running_cluster(*, nodes: NodeOptions = NODE, **options: Any) -> Async
 
 
 def deployment_spec(*, annotations: Document | None = None, **spec: Any) -> Document:
-    """The template can be made another one by its annotations."""
+    """Return a spec; other annotations make another template."""
     metadata = {**TEMPLATE["metadata"], "annotations": annotations or {}}
     template = {**TEMPLATE, "metadata": metadata}
     return {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec}

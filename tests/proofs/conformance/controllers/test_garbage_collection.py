@@ -33,7 +33,7 @@ async def test_background_is_what_a_deletion_means_by_default(api: Api, maps: st
     await api.gone(f"{maps}/child")
 
 
-async def test_in_the_foreground_the_owner_goes_last(api: Api, maps: str) -> None:
+async def test_foreground_deletion_removes_the_owner_last(api: Api, maps: str) -> None:
     above = await made(api, maps, "owner")
     reference = owner(above, controller=True, blockOwnerDeletion=True)
     await made(api, maps, "child", reference, finalizers=["example.com/hold"])

@@ -16,7 +16,7 @@ from tests.rooms.embedded.calls import MAPS, call, make, new_server
 IN_JSON = {"Content-Type": "application/json"}
 
 
-async def test_an_answer_over_http_is_that_of_the_server() -> None:
+async def test_an_answer_over_http_equals_the_servers_answer() -> None:
     server = new_server()
     made = make(server, "a")
     async with serve(server) as url, aiohttp.ClientSession() as session:
@@ -36,7 +36,7 @@ async def test_a_watch_over_http_streams_lines() -> None:
     assert [event["object"]["metadata"]["name"] for event in (first, second)] == ["a", "b"]
 
 
-async def test_a_port_in_use_is_refused_with_one_line() -> None:
+async def test_a_port_in_use_is_reported_in_one_line() -> None:
     async with serve(new_server()) as url:
         port = int(url.rpartition(":")[2])
         with pytest.raises(ConfigurationError, match=f"port {port} .* is in use"):
@@ -69,8 +69,10 @@ async def test_a_watch_ends_when_its_client_leaves() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_client_that_never_reads_is_cut_off_and_costs_no_more_than_the_history() -> None:
-    """Of what is written 20 MB pass through, and a tenth of that is kept for it at most."""
+async def test_a_client_that_never_reads_is_disconnected_and_costs_no_more_than_the_history() -> (
+    None
+):
+    """Write 20 MB that the client does not read; at most a tenth of it is kept in memory."""
     server = new_server(history_limit=10)
     make(server, "a")
     watches = watches_of(server)
@@ -92,7 +94,7 @@ async def test_a_client_that_never_reads_is_cut_off_and_costs_no_more_than_the_h
     assert kept < 4_000_000
 
 
-async def test_a_thousand_watches_at_once_are_all_told() -> None:
+async def test_a_thousand_open_watches_all_receive_an_event() -> None:
     server = new_server()
     connector = aiohttp.TCPConnector(limit=0)
     async with serve(server) as url, aiohttp.ClientSession(connector=connector) as session:

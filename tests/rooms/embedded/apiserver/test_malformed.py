@@ -1,4 +1,4 @@
-"""Wherever a body has what it should not, it is refused by the rules or taken by them."""
+"""Bodies with a strange value at any place: the server accepts or refuses them and never fails."""
 
 import copy
 import json
@@ -60,7 +60,7 @@ GOOD = {
 
 @pytest.fixture(scope="module")
 def server() -> Server:
-    """Holds the definitions of our kinds, and an object of each other kind under test."""
+    """Return a server with the definitions of our kinds and an object of each kind under test."""
     made = new_server()
     for definition in crds():
         call(made, "POST", DEFINITIONS, definition)
@@ -70,7 +70,7 @@ def server() -> Server:
 
 
 def strangely(value: Any) -> Iterator[Any]:
-    """The value with each of its places taken by each strange thing, and once by nothing."""
+    """Yield the value with each member in turn replaced by each strange value."""
     places = value.items() if isinstance(value, dict) else enumerate(value)
     for place, inner in list(places):
         for strange in STRANGE:
@@ -94,10 +94,10 @@ def strangely(value: Any) -> Iterator[Any]:
         ("PATCH", STRATEGIC_PATCH),
     ],
 )
-def test_a_strange_member_is_answered_by_a_status(
+def test_a_strange_member_gets_a_status_and_no_crash(
     server: Server, path: str, method: str, content_type: str
 ) -> None:
-    """As a dry run, so that each one meets the same server."""
+    """Use dry runs, so that each request meets the same server."""
     name = "" if method == "POST" else f"/{GOOD[path]['metadata']['name']}"
     for body in strangely(GOOD[path]):
         request = Request(

@@ -22,7 +22,7 @@ from gpuruntime.embedded.schemas.go_types import go_structs
     ],
     ids=str,
 )
-def test_a_merge_patch_does_what_its_standard_says(value: Any, patch: Any, merged: Any) -> None:
+def test_a_merge_patch_follows_its_standard(value: Any, patch: Any, merged: Any) -> None:
     assert merge_patch(value, patch) == merged
 
 
@@ -40,7 +40,7 @@ def test_a_merge_patch_does_what_its_standard_says(value: Any, patch: Any, merge
     ],
     ids=str,
 )
-def test_a_json_patch_does_what_its_standard_says(operation: Any, patched: Any) -> None:
+def test_a_json_patch_follows_its_standard(operation: Any, patched: Any) -> None:
     assert json_patch({"l": [1, 2], "a/b": 0}, [operation]) == patched
 
 
@@ -62,7 +62,7 @@ def test_a_json_patch_does_what_its_standard_says(operation: Any, patched: Any) 
     ],
     ids=str,
 )
-def test_a_json_patch_that_does_not_fit_says_so(operation: Any) -> None:
+def test_a_json_patch_that_does_not_fit_is_an_error(operation: Any) -> None:
     with pytest.raises(UnfitPatchError):
         json_patch({"l": [1, 2]}, [operation])
 
@@ -81,13 +81,13 @@ def containers(*names: str) -> list[dict[str, str]]:
     ],
     ids=str,
 )
-def test_what_a_strategic_patch_names_comes_in_its_order(patch: Any, order: list[str]) -> None:
+def test_a_strategic_patch_orders_the_items_that_it_names(patch: Any, order: list[str]) -> None:
     before = {"containers": containers("a", "b", "c")}
     after = strategic_patch(before, patch, go_structs()["PodSpec"])
     assert [each["name"] for each in after["containers"]] == order
 
 
-def test_a_volume_that_changes_its_kind_keeps_no_other() -> None:
+def test_a_volume_that_changes_its_source_keeps_no_other() -> None:
     before = {"volumes": [{"name": "v", "emptyDir": {}}]}
     change = {"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}
     after = strategic_patch(before, {"volumes": [change]}, go_structs()["PodSpec"])
@@ -107,6 +107,6 @@ def test_a_volume_that_changes_its_kind_keeps_no_other() -> None:
     ],
     ids=str,
 )
-def test_a_strategic_patch_that_does_not_fit_says_so(patch: Any) -> None:
+def test_a_strategic_patch_that_does_not_fit_is_an_error(patch: Any) -> None:
     with pytest.raises(UnfitPatchError):
         strategic_patch({"containers": containers("a")}, patch, go_structs()["PodSpec"])

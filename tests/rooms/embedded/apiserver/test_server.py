@@ -1,4 +1,4 @@
-"""What this server alone has: its limits, its hooks and its own bounds."""
+"""Behaviour that only this server has: its limits, its hooks and its bounds."""
 
 import json
 import random
@@ -18,7 +18,7 @@ POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image":
 
 
 class Logs:
-    """Echoes what it is asked for."""
+    """Logs that repeat the request."""
 
     def read(self, request: LogRequest) -> bytes:
         return f"{request.pod}/{request.container} {request.tail}\n".encode()
@@ -34,7 +34,7 @@ def with_pod() -> Server:
     return server
 
 
-def test_a_log_comes_from_whoever_runs_the_container() -> None:
+def test_a_log_comes_from_the_configured_source() -> None:
     answer = with_pod().handle(ask("GET", f"{PODS}/p/log", tailLines="5"))
     assert (answer.status, answer.body) == (200, b"p/a 5\n")
     assert answer.headers["content-type"] == "text/plain"
@@ -54,7 +54,7 @@ async def test_a_log_is_followed_as_a_stream() -> None:
         ("application/apply-patch+yaml", "apply on the client's side"),
     ],
 )
-def test_what_is_not_served_is_told_with_its_way_out(content_type: str, hint: str) -> None:
+def test_an_unsupported_media_type_is_refused_with_a_remedy(content_type: str, hint: str) -> None:
     server = new_server()
     make(server, "a")
     method, path = ("PATCH", f"{MAPS}/a") if "patch" in content_type else ("POST", MAPS)
@@ -63,7 +63,7 @@ def test_what_is_not_served_is_told_with_its_way_out(content_type: str, hint: st
     assert hint in json.loads(answer.body)["message"]
 
 
-def test_a_pod_is_bound_once_and_its_spec_is_closed_after() -> None:
+def test_a_pod_is_bound_once_and_its_node_cannot_change_afterwards() -> None:
     server = with_pod()
     binding = {"target": {"kind": "Node", "name": "n"}}
     assert call(server, "POST", f"{PODS}/p/binding", binding)["status"] == "Success"
@@ -72,7 +72,7 @@ def test_a_pod_is_bound_once_and_its_spec_is_closed_after() -> None:
     assert call(server, "PATCH", f"{PODS}/p", {"spec": {"nodeName": "m"}})["code"] == 422
 
 
-def test_a_grace_only_ever_becomes_shorter() -> None:
+def test_a_grace_period_can_only_be_shortened() -> None:
     server = with_pod()
     call(server, "POST", f"{PODS}/p/binding", {"target": {"name": "n"}})
 
@@ -90,7 +90,7 @@ def test_a_grace_only_ever_becomes_shorter() -> None:
     assert call(server, "GET", f"{PODS}/p")["code"] == 404
 
 
-def test_addresses_of_services_are_given_in_turn() -> None:
+def test_service_addresses_are_assigned_in_turn() -> None:
     server = new_server()
     path = "/api/v1/namespaces/default/services"
 
@@ -103,7 +103,7 @@ def test_addresses_of_services_are_given_in_turn() -> None:
     assert address("b") != first
 
 
-def test_a_documents_hash_tells_kubectl_when_to_ask_again() -> None:
+def test_the_hash_of_an_openapi_document_changes_only_with_the_document() -> None:
     server = new_server()
 
     def url() -> str:
@@ -118,7 +118,7 @@ def test_a_documents_hash_tells_kubectl_when_to_ask_again() -> None:
     assert containers["x-kubernetes-patch-merge-key"] == "name"
 
 
-def test_a_body_nested_past_all_sense_is_400() -> None:
+def test_a_deeply_nested_body_is_400() -> None:
     body = b'{"metadata":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     answer = new_server().handle(Request(method="POST", path=MAPS, body=body))
     assert answer.status == 400

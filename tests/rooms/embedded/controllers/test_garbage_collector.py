@@ -1,4 +1,4 @@
-"""What goes with its owner on the embedded cluster, custom kinds included."""
+"""The garbage collector on the embedded cluster, custom kinds included."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ async def owned_map(world: World, name: str, owner: Resource[PartialObject], of:
     await world.make(CONFIG_MAPS, name, metadata={"ownerReferences": [reference]})
 
 
-async def test_a_deployment_goes_with_everything_it_made() -> None:
+async def test_a_deleted_deployment_takes_its_children_along() -> None:
     async with running_cluster() as world:
         await deployed(world)
         (pod,) = await world.all(PODS)
@@ -42,7 +42,7 @@ async def test_a_deployment_goes_with_everything_it_made() -> None:
         assert await world.all(REPLICA_SETS) == []
 
 
-async def test_in_the_foreground_the_owner_goes_last() -> None:
+async def test_foreground_deletion_removes_the_owner_last() -> None:
     async with running_cluster() as world:
         await deployed(world)
         await world.delete(DEPLOYMENTS, "web", propagation="Foreground")
@@ -52,7 +52,7 @@ async def test_in_the_foreground_the_owner_goes_last() -> None:
         await world.until_gone(DEPLOYMENTS, "web")
 
 
-async def test_orphans_stay_and_forget_their_owner() -> None:
+async def test_orphans_stay_and_lose_the_owner_reference() -> None:
     async with running_cluster() as world:
         await deployed(world)
         await world.delete(DEPLOYMENTS, "web", propagation="Orphan")
@@ -62,14 +62,14 @@ async def test_orphans_stay_and_forget_their_owner() -> None:
         assert len(await world.all(PODS)) == 1
 
 
-async def test_a_child_whose_owner_never_was_does_not_stay() -> None:
+async def test_a_child_whose_owner_never_existed_is_deleted() -> None:
     async with running_cluster() as world:
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "nobody"}
         await world.make(CONFIG_MAPS, "child", metadata={"ownerReferences": [reference]})
         await world.until_gone(CONFIG_MAPS, "child")
 
 
-async def test_a_child_of_a_kind_that_nobody_knows_stays() -> None:
+async def test_a_child_with_an_owner_of_an_unknown_kind_stays() -> None:
     async with running_cluster() as world:
         reference = {"apiVersion": "example.com/v9", "kind": "Alien", "name": "x", "uid": "y"}
         await world.make(CONFIG_MAPS, "child", metadata={"ownerReferences": [reference]})
@@ -77,7 +77,7 @@ async def test_a_child_of_a_kind_that_nobody_knows_stays() -> None:
         await world.get(CONFIG_MAPS, "child")
 
 
-async def test_children_of_custom_objects_go_with_them() -> None:
+async def test_children_of_custom_objects_are_deleted_with_them() -> None:
     async with running_cluster() as world:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {"name": "v1", "served": True, "storage": True}
@@ -108,7 +108,7 @@ async def test_every_namespace_has_its_service_account() -> None:
         await world.client.get(SERVICE_ACCOUNTS, key)
 
 
-async def test_a_namespace_that_is_deleted_is_emptied_and_goes() -> None:
+async def test_a_deleted_namespace_is_emptied_and_disappears() -> None:
     async with running_cluster() as world:
         await world.make(NAMESPACES, "lab")
         await world.make(

@@ -1,4 +1,4 @@
-"""What goes with its owner, what stays, and what an owner waits for."""
+"""Decisions of the garbage collector: what is deleted, kept or released with its owner."""
 
 from gpuruntime.embedded.controllers.garbage_graph import (
     FOREGROUND,
@@ -18,7 +18,7 @@ KIND = ("v1", "ConfigMap")
 def node(
     uid: str, *owners: str, blocks: bool = True, finalizers: tuple[str, ...] = ()
 ) -> GraphNode:
-    """One with finalizers is being deleted."""
+    """Return a node; with finalizers it is being deleted."""
     references = tuple(
         OwnerReference(apiVersion="v1", kind="ConfigMap", name=each, uid=each,
                        blockOwnerDeletion=blocks)
@@ -41,11 +41,11 @@ def graph(*nodes: GraphNode) -> Graph:
     return made
 
 
-def test_an_object_whose_owner_is_there_stays() -> None:
+def test_an_object_whose_owner_exists_stays() -> None:
     assert decide(graph(node("owner"), node("child", "owner")), "child").actions == ()
 
 
-def test_a_missing_owner_is_looked_for_before_anything_is_deleted() -> None:
+def test_a_missing_owner_is_looked_up_before_anything_is_deleted() -> None:
     alone = graph(node("child", "owner"))
     decision = decide(alone, "child")
     assert decision.actions == ()
@@ -57,18 +57,18 @@ def test_a_missing_owner_is_looked_for_before_anything_is_deleted() -> None:
     assert decide(alone, "child", present={"owner"}).actions == ()
 
 
-def test_one_owner_that_stays_is_enough_and_the_others_are_taken_off() -> None:
+def test_one_remaining_owner_is_enough_and_the_other_references_are_removed() -> None:
     child = node("child", "a", "b")
     decision = decide(graph(node("a"), child), "child", absent={"b"})
     assert decision.actions == (Disown(node=child, owner_uids=frozenset({"b"})),)
 
 
-def test_the_dependents_of_an_owner_are_looked_at_when_it_goes() -> None:
+def test_removing_an_owner_returns_its_dependents() -> None:
     made = graph(node("owner"), node("one", "owner"), node("two", "owner"))
     assert made.remove("owner") == {"one", "two"}
 
 
-def test_an_owner_in_the_foreground_waits_for_those_that_block_it() -> None:
+def test_a_foreground_deletion_waits_for_blocking_dependents() -> None:
     owner = node("owner", finalizers=(FOREGROUND,))
     child = node("child", "owner")
     made = graph(node("owner"), child, node("free", "owner", blocks=False))
@@ -80,13 +80,13 @@ def test_an_owner_in_the_foreground_waits_for_those_that_block_it() -> None:
     assert decide(made, "owner").actions == (Release(node=owner, finalizer=FOREGROUND),)
 
 
-def test_a_dependent_with_dependents_goes_in_the_foreground_as_well() -> None:
+def test_a_dependent_with_dependents_is_deleted_in_the_foreground_too() -> None:
     middle = node("middle", "owner")
     made = graph(node("owner", finalizers=(FOREGROUND,)), middle, node("leaf", "middle"))
     assert decide(made, "middle").actions == (Delete(node=middle, propagation="Foreground"),)
 
 
-def test_an_owner_that_orphans_lets_its_dependents_go_first() -> None:
+def test_an_orphaning_owner_is_released_after_its_dependents() -> None:
     owner, child = node("owner", finalizers=(ORPHAN,)), node("child", "owner")
     made = graph(owner, child)
     assert decide(made, "owner").actions == (Disown(node=child, owner_uids=frozenset({"owner"})),)
@@ -96,12 +96,12 @@ def test_an_owner_that_orphans_lets_its_dependents_go_first() -> None:
     assert decide(made, "owner").actions == (Release(node=owner, finalizer=ORPHAN),)
 
 
-def test_what_is_being_deleted_already_is_not_deleted_again() -> None:
+def test_an_object_being_deleted_is_not_deleted_again() -> None:
     ending = node("child", "owner", finalizers=("example.com/hold",))
     assert decide(graph(ending), "child", absent={"owner"}).actions == ()
 
 
-def test_a_change_that_concerns_nobody_wakes_nobody() -> None:
+def test_a_change_without_effect_on_others_returns_no_uids() -> None:
     made = graph(node("owner"), node("child", "owner"))
     assert made.put(node("child", "owner")) == set()
     assert made.put(node("lonely")) == set()

@@ -1,4 +1,4 @@
-"""What is written looks as Kubernetes writes it."""
+"""Values are encoded as Kubernetes encodes them."""
 
 from datetime import UTC, datetime
 
@@ -19,11 +19,11 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(NAMES, VALUES, max_size=3)
 
 
-def test_members_at_their_defaults_stay_out() -> None:
+def test_members_at_their_defaults_are_omitted() -> None:
     assert wire(PodStatus(phase="Pending")) == {"phase": "Pending"}
 
 
-def test_members_that_kubernetes_always_writes_stay_in() -> None:
+def test_members_that_kubernetes_always_writes_are_kept() -> None:
     assert wire(ReplicaSetStatus()) == {"replicas": 0}
     assert wire(ContainerStatus(name="c")) == {
         "name": "c",
@@ -36,7 +36,7 @@ def test_members_that_kubernetes_always_writes_stay_in() -> None:
     }
 
 
-def test_moments_are_written_in_whole_seconds() -> None:
+def test_timestamps_are_written_in_whole_seconds() -> None:
     moment = datetime(2025, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
     written = wire(WorkloadCondition(type="Available", status="True", lastUpdateTime=moment))
@@ -49,10 +49,10 @@ def test_moments_are_written_in_whole_seconds() -> None:
 
 
 @given(OBJECTS, OBJECTS)
-def test_the_patch_makes_the_new_value_of_the_old_one(old: dict, new: dict) -> None:  # type: ignore[type-arg]  # any JSON
+def test_the_patch_turns_the_old_value_into_the_new_one(old: dict, new: dict) -> None:  # type: ignore[type-arg]  # any JSON
     assert merge_patch(old, patch_between(old, new)) == new
 
 
 @given(OBJECTS)
-def test_between_equal_values_there_is_nothing_to_patch(value: dict) -> None:  # type: ignore[type-arg]  # any JSON
+def test_the_patch_between_equal_values_is_empty(value: dict) -> None:  # type: ignore[type-arg]  # any JSON
     assert patch_between(value, dict(value)) == {}

@@ -1,4 +1,4 @@
-"""Claims find volumes step by step, and volumes follow what becomes of their claims."""
+"""Decisions about claims and volumes, step by step."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ LAZY = storage_class("lazy", volumeBindingMode="WaitForFirstConsumer")
 
 
 class World:
-    """One claim and some volumes; every step is carried out and the next one asked for."""
+    """A claim and some volumes; `settle` carries out every step and asks for the next one."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ def _patched(value: Any, patch: Any, model: Any) -> Any:
     return codec.decode(codec.encode(merge_patch(wire(value), patch)), model)
 
 
-def test_a_claim_of_an_immediate_class_gets_a_volume_of_its_own() -> None:
+def test_a_claim_of_an_immediate_class_gets_a_new_volume() -> None:
     world = World(claim(storageClassName="fast")).settle()
     (made,) = world.volumes.values()
     assert made.metadata.name == "pvc-uid-data"
@@ -110,7 +110,7 @@ def test_a_claim_that_waits_for_its_consumer_is_bound_once_a_node_is_chosen() ->
     assert World(chosen).settle().claim.status.phase == "Bound"
 
 
-def test_a_static_volume_that_fits_best_is_taken() -> None:
+def test_the_static_volume_that_fits_best_is_chosen() -> None:
     candidates = [
         volume("small", size="512Mi"),
         volume("big", size="8Gi"),
@@ -124,13 +124,13 @@ def test_a_static_volume_that_fits_best_is_taken() -> None:
     assert world.claim.status.capacity == {"storage": "2Gi"}
 
 
-def test_a_free_volume_of_the_class_is_taken_before_one_is_made() -> None:
+def test_a_free_volume_of_the_class_is_preferred_to_a_new_one() -> None:
     world = World(claim(storageClassName="fast"), volume("disk", storageClassName="fast")).settle()
     assert world.volumes.keys() == {"disk"}
     assert world.claim.spec.volumeName == "disk"
 
 
-def test_a_volume_kept_for_a_claim_by_name_is_taken_before_any_other() -> None:
+def test_a_volume_that_names_the_claim_is_preferred_to_any_other() -> None:
     kept = volume("kept", size="8Gi", claimRef={"name": "data", "namespace": "default"})
     world = World(claim(storageClassName=""), volume("free"), kept).settle()
     assert world.claim.spec.volumeName == "kept"
@@ -142,7 +142,9 @@ def test_a_volume_kept_for_a_claim_by_name_is_taken_before_any_other() -> None:
     [("", "FailedBinding"), (None, "FailedBinding"), ("absent", "ProvisioningFailed"),
      ("foreign", "ExternalProvisioning")],
 )  # fmt: skip
-def test_a_claim_that_cannot_be_bound_says_why(class_name: str | None, reason: str) -> None:
+def test_a_claim_that_cannot_be_bound_gets_an_event_with_the_reason(
+    class_name: str | None, reason: str
+) -> None:
     foreign = storage_class("foreign", provisioner="example.com/disks")
     world = World(claim(storageClassName=class_name), classes=(foreign,)).settle()
     note = world.steps[-1].note
@@ -156,7 +158,7 @@ def test_a_claim_without_a_class_gets_the_default_one() -> None:
     assert (world.claim.spec.storageClassName, world.claim.status.phase) == ("standard", "Bound")
 
 
-def test_a_bound_claim_grows_where_its_class_allows_it() -> None:
+def test_a_bound_claim_grows_if_its_class_allows_it() -> None:
     world = World(claim(storageClassName="fast")).settle()
     grown = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
     world.claim = _patched(world.claim, grown, Claim)
@@ -174,7 +176,7 @@ def test_a_claim_whose_volume_vanished_is_lost() -> None:
     assert any(step.note and step.note.reason == "ClaimLost" for step in world.steps)
 
 
-def test_a_claim_in_use_is_not_let_go() -> None:
+def test_a_claim_in_use_keeps_its_finalizer() -> None:
     metadata = {
         "deletionTimestamp": "2025-01-01T00:00:00Z",
         "finalizers": [CLAIM_PROTECTION, "example.com/other"],
@@ -185,7 +187,7 @@ def test_a_claim_in_use_is_not_let_go() -> None:
     assert released.body == {"metadata": {"finalizers": ["example.com/other"]}}
 
 
-def test_a_volume_is_bound_while_its_claim_is_there_and_released_after() -> None:
+def test_a_volume_is_bound_while_its_claim_exists_and_released_afterwards() -> None:
     world = World(claim(storageClassName="fast")).settle()
     (bound,) = world.volumes.values()
     assert next_for_volume(bound, world.claim).body == {"status": {"phase": "Bound"}}
@@ -194,7 +196,7 @@ def test_a_volume_is_bound_while_its_claim_is_there_and_released_after() -> None
     assert next_for_volume(bound, stranger).body == {"status": {"phase": "Released"}}
 
 
-def test_a_released_volume_is_deleted_or_retained_as_it_says() -> None:
+def test_a_released_volume_follows_its_reclaim_policy() -> None:
     reference = {"name": "data", "namespace": "default", "uid": "gone"}
     temporary = volume(
         "v", phase="Released", claimRef=reference, persistentVolumeReclaimPolicy="Delete"
@@ -204,7 +206,7 @@ def test_a_released_volume_is_deleted_or_retained_as_it_says() -> None:
     assert next_for_volume(kept, None).write is Write.NOTHING
 
 
-def test_a_volume_that_is_deleted_stays_until_its_claim_is_gone() -> None:
+def test_a_deleted_volume_stays_until_its_claim_is_gone() -> None:
     metadata = {
         "deletionTimestamp": "2025-01-01T00:00:00Z",
         "finalizers": [VOLUME_PROTECTION],

@@ -1,4 +1,4 @@
-"""Claims and volumes on the embedded cluster, from the request to the end."""
+"""Claims and volumes on the embedded cluster, from creation to deletion."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ async def test_a_claim_of_the_default_class_is_bound_at_once() -> None:
         assert bound.spec.storageClassName == STORAGE_CLASS
 
 
-async def test_a_claim_that_waits_without_a_class_gets_the_default_one_once_there_is_one() -> None:
+async def test_a_waiting_claim_without_a_class_gets_the_default_one_once_it_exists() -> None:
     async with running_cluster() as world:
         none, one = ({"annotations": {DEFAULT_CLASS: each}} for each in (None, "true"))
         await world.patch(STORAGE_CLASSES, STORAGE_CLASS, metadata=none)
@@ -65,7 +65,7 @@ async def test_a_claim_of_the_late_class_waits_for_its_first_user() -> None:
         await world.until(PODS, "user", lambda pod: pod.is_ready)
 
 
-async def test_a_volume_goes_with_the_claim_that_it_was_made_for() -> None:
+async def test_a_provisioned_volume_is_deleted_with_its_claim() -> None:
     async with running_cluster() as world:
         await immediate(world)
         await claimed(world, storageClassName="fast")
@@ -75,7 +75,7 @@ async def test_a_volume_goes_with_the_claim_that_it_was_made_for() -> None:
         await world.until_gone(VOLUMES, bound.spec.volumeName)
 
 
-async def test_a_claim_in_use_goes_only_after_its_user() -> None:
+async def test_a_claim_in_use_is_deleted_only_after_its_user() -> None:
     async with running_cluster() as world:
         await immediate(world)
         await claimed(world, storageClassName="fast")
@@ -89,7 +89,7 @@ async def test_a_claim_in_use_goes_only_after_its_user() -> None:
         await world.until_gone(CLAIMS, "data")
 
 
-async def test_a_claim_goes_although_a_pod_waits_for_it_that_never_ran() -> None:
+async def test_a_claim_is_deleted_even_if_a_pod_that_never_ran_names_it() -> None:
     async with running_cluster() as world:
         await claimed(world)
         await world.until(CLAIMS, "data", is_bound)
@@ -100,7 +100,7 @@ async def test_a_claim_goes_although_a_pod_waits_for_it_that_never_ran() -> None
         await world.until_gone(CLAIMS, "data")
 
 
-async def test_a_static_volume_is_retained_when_its_claim_goes() -> None:
+async def test_a_static_volume_is_retained_when_its_claim_is_deleted() -> None:
     async with running_cluster() as world:
         spec = {
             "accessModes": ["ReadWriteOnce"],
@@ -117,7 +117,7 @@ async def test_a_static_volume_is_retained_when_its_claim_goes() -> None:
         await world.until(VOLUMES, "disk", lambda volume: volume.status.phase == "Released")
 
 
-async def test_a_claim_grows_and_never_shrinks() -> None:
+async def test_a_claim_can_grow_but_not_shrink() -> None:
     async with running_cluster() as world:
         await immediate(world)
         await claimed(world, storageClassName="fast")

@@ -31,7 +31,7 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86_400, 365 * 86_400
         (9 * YEAR + 3 * DAY, "9y"),
     ],
 )
-def test_an_age_has_the_units_that_still_tell_something(seconds: float, shown: str) -> None:
+def test_an_age_is_shown_in_significant_units(seconds: float, shown: str) -> None:
     assert human_duration(seconds) == shown
 
 
@@ -60,12 +60,25 @@ def pod(*, init: Any = None, main: Any = None, **status: Any) -> dict[str, Any]:
         ),
         (pod(phase="Running", init={"state": {"terminated": {"exitCode": 0}}}), "Running"),
     ],
+    ids=[
+        "phase",
+        "reason of the Pod",
+        "waiting container",
+        "exit code",
+        "reason of a terminated container",
+        "running init container",
+        "failed init container",
+        "waiting init container",
+        "completed init container",
+    ],
 )
-def test_a_pod_is_told_in_its_most_telling_word(document: dict[str, Any], word: str) -> None:
+def test_the_status_of_a_pod_is_its_most_specific_reason(
+    document: dict[str, Any], word: str
+) -> None:
     assert status_word(document) == word
 
 
-def test_a_pod_on_its_way_out_says_so_until_it_has_ended() -> None:
+def test_a_deleted_pod_is_shown_as_terminating_until_it_has_ended() -> None:
     leaving = pod(phase="Running")
     leaving["metadata"]["deletionTimestamp"] = "2025-01-01T00:00:00Z"
     assert status_word(leaving) == "Terminating"
@@ -97,6 +110,6 @@ def test_a_column_finds_its_value(path: str, found: object) -> None:
     assert find(document, path) == found
 
 
-def test_a_path_that_cannot_be_read_is_refused() -> None:
+def test_a_path_that_cannot_be_parsed_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         compiled(".status.conditions[?(@.type~'x')]")

@@ -1,9 +1,9 @@
-"""Addresses are given in order, kept, and given again as late as possible."""
+"""Addresses are assigned in order, kept, and reused as late as possible."""
 
 from gpuruntime.embedded.nodes.addresses import Addresses
 
 
-def test_addresses_are_given_in_order_and_kept() -> None:
+def test_addresses_are_assigned_in_order_and_kept() -> None:
     addresses = Addresses()
     assert (addresses.of_node("a"), addresses.of_node("b")) == ("172.18.0.1", "172.18.0.2")
     assert addresses.of_node("a") == "172.18.0.1"
@@ -14,7 +14,7 @@ def test_addresses_are_given_in_order_and_kept() -> None:
     ]
 
 
-def test_an_address_is_given_again_only_when_all_others_were() -> None:
+def test_an_address_is_reused_only_after_all_others_were_assigned() -> None:
     addresses = Addresses()
     first = addresses.take("first")
     addresses.give_back("first")

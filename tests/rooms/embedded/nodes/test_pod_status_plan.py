@@ -1,4 +1,4 @@
-"""What a simulated Pod shows at each moment, in the kubelet's own words."""
+"""The status of simulated Pods at each moment, in the kubelet's words."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,12 +27,12 @@ PACE = Pace(
     stop_seconds=1.0,
     settle_seconds=1.0,
 )
-LIFE = Sandbox(began_at=MOMENT, host_ip="10.0.0.1", pod_ip="10.1.0.1", pace=PACE)
+SANDBOX = Sandbox(began_at=MOMENT, host_ip="10.0.0.1", pod_ip="10.1.0.1", pace=PACE)
 PROBED = [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}]
 
 
 def at(of: Pod, offset: float) -> SimulatedStatus:
-    return simulated_status(of, LIFE, offset, now=MOMENT + timedelta(seconds=offset))
+    return simulated_status(of, SANDBOX, offset, now=MOMENT + timedelta(seconds=offset))
 
 
 def failing(how: str, **spec: Any) -> Pod:
@@ -44,7 +44,7 @@ def conditions(of: Pod, offset: float) -> dict[str, str]:
 
 
 def reason(of: Pod, offset: float) -> str:
-    """Of the first container, whatever state it is in."""
+    """Return the reason of the first container's state."""
     return _reason(at(of, offset).status.containerStatuses[0].state)
 
 
@@ -55,7 +55,7 @@ def _reason(state: ContainerState) -> str:
 
 
 def moments(of: Pod, until: float) -> list[tuple[float, str]]:
-    """When the first container's state changes, and to what."""
+    """Return the offsets at which the first container's state changes, and the new states."""
     found, offset = [], 0.0
     while offset <= until:
         found.append((offset, reason(of, offset)))
@@ -89,7 +89,7 @@ def test_a_pod_is_created_and_then_runs_and_is_ready() -> None:
     ]
 
 
-def test_a_simulated_pod_says_so() -> None:
+def test_a_simulated_pod_says_so_in_its_status() -> None:
     assert at(pod(), 0).status.message == SIMULATED
     container = at(pod(), 1).status.containerStatuses[0]
     assert container.containerID.startswith("simulated://")
@@ -136,7 +136,7 @@ def test_a_sidecar_keeps_running_beside_the_others() -> None:
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
-def test_a_pod_that_may_end_ends_well(policy: str) -> None:
+def test_a_pod_that_may_end_succeeds(policy: str) -> None:
     work = pod(restartPolicy=policy)
     assert at(work, 4.9).status.phase == "Running"
     status = at(work, 5).status
@@ -145,12 +145,12 @@ def test_a_pod_that_may_end_ends_well(policy: str) -> None:
     assert (ready.status, ready.reason) == ("False", "PodCompleted")
 
 
-def test_the_time_a_container_runs_can_be_chosen() -> None:
+def test_an_annotation_sets_how_long_a_container_runs() -> None:
     quick = pod(restartPolicy="Never", metadata={"annotations": {RUN_SECONDS: "0.5"}})
     assert at(quick, 1).next_at == 1.5
 
 
-def test_a_crash_under_never_fails_the_pod_with_code_and_words() -> None:
+def test_a_crash_under_never_fails_the_pod_with_code_and_message() -> None:
     broken = failing("crash=3: disk is full", restartPolicy="Never")
     status = at(broken, 5).status
     terminated = status.containerStatuses[0].state.terminated
@@ -213,7 +213,7 @@ def test_an_image_that_cannot_be_pulled_alternates_between_error_and_back_off() 
     assert at(absent, 2).status.phase == "Pending"
 
 
-def test_a_configuration_error_stays_and_gives_the_words_asked_for() -> None:
+def test_a_configuration_error_stays_and_shows_the_requested_message() -> None:
     broken = failing('config-error: secret "token" not found')
     assert moments(broken, 99)[1:] == [(1.0, "CreateContainerConfigError")]
     waiting = at(broken, 1).status.containerStatuses[0].state.waiting
@@ -227,7 +227,7 @@ def test_a_pod_can_run_and_never_be_ready() -> None:
     assert conditions(unready, 1000)["Ready"] == "False"
 
 
-def test_a_failure_asked_for_in_the_environment_hits_that_container() -> None:
+def test_a_failure_requested_by_a_variable_affects_its_container() -> None:
     containers = [
         {"name": "c"},
         {"name": "d", "env": [{"name": FAIL_VARIABLE, "value": "config-error"}]},
@@ -250,7 +250,7 @@ def test_an_init_container_can_be_the_one_that_fails() -> None:
 
 
 @pytest.mark.parametrize("asked", ["explode", "crash=", "crash=many", ""])
-def test_a_failure_that_is_not_understood_says_what_would_be(asked: str) -> None:
+def test_a_failure_that_cannot_be_parsed_lists_the_known_ones(asked: str) -> None:
     if not asked:
         assert reason(failing(asked), 1) == "Running"
         return
@@ -259,7 +259,7 @@ def test_a_failure_that_is_not_understood_says_what_would_be(asked: str) -> None
     assert "image-pull, config-error, crash, never-ready" in waiting.message
 
 
-def test_a_pod_that_was_ended_has_nothing_running_or_ready() -> None:
+def test_a_stopped_pod_has_no_running_or_ready_container() -> None:
     running = attrs.evolve(pod(), status=at(pod(), 1).status)
     status = ended(running, now=MOMENT)
     terminated = status.containerStatuses[0].state.terminated
@@ -270,7 +270,7 @@ def test_a_pod_that_was_ended_has_nothing_running_or_ready() -> None:
     assert ready.status == "False"
 
 
-def test_conditions_move_only_when_their_status_does() -> None:
+def test_conditions_change_their_time_only_with_their_status() -> None:
     probed = pod(containers=PROBED)
     first = at(probed, 0).status
     second = at(attrs.evolve(probed, status=first), 1).status

@@ -1,4 +1,4 @@
-"""What `kubectl logs` shows of containers that never ran."""
+"""`kubectl logs` of simulated containers."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def test_a_running_container_says_that_it_is_simulated() -> None:
         assert await logs(world) == (200, FIRST_LINE)
 
 
-async def test_a_container_that_has_not_begun_has_no_log() -> None:
+async def test_a_container_that_has_not_started_has_no_log() -> None:
     async with running_cluster() as world:
         await world.pod("p", metadata={"annotations": {FAIL: "image-pull"}})
         await asyncio.sleep(5)
@@ -37,7 +37,7 @@ async def test_a_container_that_has_not_begun_has_no_log() -> None:
         assert "is waiting to start: trying and failing to pull image" in body
 
 
-async def test_the_last_words_of_a_crash_are_in_its_log() -> None:
+async def test_the_message_of_a_crash_is_in_its_log() -> None:
     async with running_cluster() as world:
         await world.pod("p", metadata={"annotations": {FAIL: "crash: line one\nline two"}})
         await world.until(PODS, "p", lambda pod: pod.restarts == 1)

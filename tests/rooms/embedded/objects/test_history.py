@@ -1,4 +1,4 @@
-"""Any run of writes can be read again: as it was at each version, and as a watch tells it."""
+"""Each version of any run of writes can be listed, and a watch leads from it to the present."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ def test_a_watch_leads_from_any_version_to_the_present(
     for step in run[begun:]:
         take(server, step)
     query = {"resourceVersion": version, "labelSelector": selector}
-    for kind, item in asyncio.run(told(server, query)):
+    for kind, item in asyncio.run(events_of(server, query)):
         name = item["metadata"]["name"]
         if kind == "DELETED":
             del mirror[name]
@@ -74,8 +74,8 @@ def test_a_watch_leads_from_any_version_to_the_present(
     assert mirror == seen(server, labelSelector=selector)
 
 
-async def told(server: Server, query: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    """What a watch has to tell up to an object that is made for its end."""
+async def events_of(server: Server, query: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the events of a watch up to an object that is created to mark the end."""
     take(server, ("create", LAST, "x"))
     stream = server.open_stream(ask("GET", MAPS, watch="1", **query))
     events: list[tuple[str, dict[str, Any]]] = []

@@ -3,7 +3,7 @@ import json
 from tests.rooms.embedded.calls import MAPS, call, make, names, new_server
 
 
-def test_two_servers_with_one_seed_give_the_same_objects() -> None:
+def test_two_servers_with_one_seed_create_the_same_objects() -> None:
     first, second = new_server(seed=1), new_server(seed=1)
     generated = {"metadata": {"generateName": "x-"}}
     assert call(first, "POST", MAPS, generated) == call(second, "POST", MAPS, generated)
@@ -22,7 +22,7 @@ def test_an_earlier_version_can_be_listed_while_the_history_holds_it() -> None:
     assert past["metadata"]["resourceVersion"] == before
 
 
-def test_pages_show_the_moment_of_the_first_page() -> None:
+def test_pages_show_the_snapshot_of_the_first_page() -> None:
     server = new_server()
     for name in ("a", "b", "c", "d"):
         make(server, name)
@@ -48,7 +48,7 @@ def test_a_continue_token_from_before_a_compaction_expires_and_offers_another() 
     assert names(anyhow) == ["b", "bb", "c"]
 
 
-def test_a_change_that_changes_nothing_keeps_the_version() -> None:
+def test_an_update_without_changes_keeps_the_version() -> None:
     server = new_server()
     made = make(server, "a", data={"x": "y"})
     assert call(server, "PATCH", f"{MAPS}/a", {"data": {"x": "y"}}) == made
@@ -58,7 +58,7 @@ def test_a_change_that_changes_nothing_keeps_the_version() -> None:
     )
 
 
-def test_objects_come_in_the_order_of_etcds_keys() -> None:
+def test_objects_are_listed_in_the_order_of_etcds_keys() -> None:
     server = new_server()
     call(server, "POST", "/api/v1/namespaces", {"metadata": {"name": "default-x"}})
     make(server, "b")
@@ -76,7 +76,7 @@ def test_a_dry_run_answers_and_stores_nothing() -> None:
     assert call(server, "GET", f"{MAPS}/a")["code"] == 404
 
 
-def test_what_a_list_holds_is_what_was_written_byte_for_byte() -> None:
+def test_a_list_returns_the_exact_bytes_that_were_written() -> None:
     server = new_server()
     made = make(server, "a", data={"k": "значение", "quote": 'a"b\\n'})
     del made["kind"], made["apiVersion"]

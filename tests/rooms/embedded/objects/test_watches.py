@@ -28,7 +28,7 @@ async def all_of(stream: Stream) -> list[Event]:
 
 
 @pytest.mark.looptime
-async def test_a_watch_from_a_compacted_version_says_that_it_is_gone() -> None:
+async def test_a_watch_from_a_compacted_version_reports_that_it_expired() -> None:
     server = new_server(history_limit=2)
     first = make(server, "a")["metadata"]["resourceVersion"]
     for name in ("b", "c", "d"):
@@ -45,13 +45,13 @@ async def test_an_idle_watch_gets_a_bookmark_each_minute_and_one_before_its_end(
         server, resourceVersion=version, timeoutSeconds="150", allowWatchBookmarks="true"
     )
     loop = asyncio.get_running_loop()
-    told = [(event[0], loop.time()) async for event in events(stream)]
-    assert told == [("BOOKMARK", 60), ("BOOKMARK", 120), ("BOOKMARK", 148)]
+    received = [(event[0], loop.time()) async for event in events(stream)]
+    assert received == [("BOOKMARK", 60), ("BOOKMARK", 120), ("BOOKMARK", 148)]
     assert loop.time() == 150
 
 
 @pytest.mark.looptime
-async def test_a_client_that_never_reads_is_ended_and_holds_nothing() -> None:
+async def test_the_watch_of_a_client_that_never_reads_ends_and_keeps_no_events() -> None:
     server = new_server(history_limit=50)
     stream = watch(server, resourceVersion=str(server.store.version))
     for number in range(51):
@@ -60,7 +60,7 @@ async def test_a_client_that_never_reads_is_ended_and_holds_nothing() -> None:
 
 
 @pytest.mark.looptime
-async def test_what_a_slow_client_has_to_read_comes_in_pieces_of_a_bound() -> None:
+async def test_a_slow_client_gets_its_events_in_chunks_of_limited_size() -> None:
     server = new_server()
     stream = watch(server, resourceVersion=str(server.store.version), timeoutSeconds="1")
     for number in range(2 * FRAMES_A_CHUNK + 1):
@@ -70,7 +70,7 @@ async def test_what_a_slow_client_has_to_read_comes_in_pieces_of_a_bound() -> No
 
 
 @pytest.mark.looptime
-async def test_a_thousand_watches_are_told_only_what_concerns_them() -> None:
+async def test_each_of_a_thousand_watches_receives_only_matching_events() -> None:
     server = new_server()
     make(server, "a7")
     streams = [
@@ -79,13 +79,13 @@ async def test_a_thousand_watches_are_told_only_what_concerns_them() -> None:
     ]
     call(server, "DELETE", f"{MAPS}/a7")
     async with asyncio.TaskGroup() as group:
-        told = [group.create_task(all_of(stream)) for stream in streams]
-    counts = [len(task.result()) for task in told]
+        tasks = [group.create_task(all_of(stream)) for stream in streams]
+    counts = [len(task.result()) for task in tasks]
     assert (counts[7], sum(counts)) == (2, 2)
 
 
 @pytest.mark.looptime
-async def test_a_watch_from_the_future_is_told_what_comes_after_it() -> None:
+async def test_a_watch_from_a_future_version_receives_only_later_changes() -> None:
     server = new_server()
     version = server.store.version
     stream = watch(server, resourceVersion=str(version + 1), timeoutSeconds="1")
@@ -95,7 +95,7 @@ async def test_a_watch_from_the_future_is_told_what_comes_after_it() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_watch_that_resumes_is_told_nothing_of_other_namespaces() -> None:
+async def test_a_resumed_watch_receives_nothing_from_other_namespaces() -> None:
     server = new_server()
     version = str(server.store.version)
     call(server, "POST", MAPS.replace("default", "kube-system"), {"metadata": {"name": "b"}})
@@ -105,7 +105,7 @@ async def test_a_watch_that_resumes_is_told_nothing_of_other_namespaces() -> Non
 
 
 @pytest.mark.looptime
-async def test_a_watch_that_ends_is_forgotten() -> None:
+async def test_an_ended_watch_is_removed() -> None:
     server = new_server()
     await all_of(watch(server, timeoutSeconds="1"))
     stream = watch(server)

@@ -1,4 +1,4 @@
-"""A sidecar and a main container as programs of this machine, which note what becomes of them."""
+"""A sidecar and a main container as local programs that record what happens to them."""
 
 import sys
 from pathlib import Path
@@ -27,8 +27,8 @@ _PROGRAM = """
             file.write(f"{name} {word}\\n")
 
 
-    def told(*_):
-        note("told")
+    def on_signal(*_):
+        note("signalled")
         if "stubborn" not in more:
             os._exit(0)
 
@@ -44,7 +44,7 @@ _PROGRAM = """
             pass
 
 
-    signal.signal(signal.SIGTERM, told)
+    signal.signal(signal.SIGTERM, on_signal)
     print("hello from", name, flush=True)
     note("started")
     for each in more:
@@ -82,13 +82,13 @@ def ledger_in(folder: Path) -> Path:
     return folder / "ledger"
 
 
-def said(folder: Path) -> list[str]:
+def notes_in(folder: Path) -> list[str]:
     ledger = ledger_in(folder)
     return ledger.read_text().splitlines() if ledger.exists() else []
 
 
 def spec(folder: Path, *more: str, **changes: Any) -> dict[str, Any]:
-    """Both share a folder, and the sidecar has all that a worker has."""
+    """Return a Pod spec with a shared folder and a sidecar like a worker's."""
     mounts = [{"name": "shared", "mountPath": SHARED}]
     ask = {"path": "/healthz", "port": 8081}
     sidecar = {

@@ -1,4 +1,4 @@
-"""The guard of processes: what is left when its stdin ends is ended, with the folders."""
+"""The guard of processes kills the remaining groups and deletes the folders when stdin ends."""
 
 import subprocess
 import sys
@@ -15,13 +15,13 @@ def a_process() -> subprocess.Popen[bytes]:
 
 
 def is_running(number: int) -> bool:
-    """One that has ended may still be in the table."""
+    """Return whether the process runs; a zombie does not."""
     stat = Path(f"/proc/{number}/stat")
     return stat.exists() and ") Z" not in stat.read_text()
 
 
-def test_the_end_of_its_stdin_ends_who_is_left_and_the_folders(tmp_path: Path) -> None:
-    """As it does when whoever holds the other end is killed."""
+def test_the_end_of_stdin_kills_remaining_processes_and_deletes_folders(tmp_path: Path) -> None:
+    """Stdin also ends if the process that holds its other end is killed."""
     left, forgotten = a_process(), a_process()
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -37,8 +37,8 @@ def test_the_end_of_its_stdin_ends_who_is_left_and_the_folders(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
-async def test_a_process_leaves_nobody_of_its_group_behind(tmp_path: Path) -> None:
-    """Whoever starts another and ends would leave it to the machine."""
+async def test_no_process_of_a_group_survives_its_leader(tmp_path: Path) -> None:
+    """A process that starts another one and ends would otherwise leave it running."""
     log = tmp_path / "log"
     code = "import subprocess as s, sys; print(s.Popen(['sleep', '60']).pid, flush=True)"
     async with guarded() as processes:
@@ -48,7 +48,7 @@ async def test_a_process_leaves_nobody_of_its_group_behind(tmp_path: Path) -> No
     await eventually(lambda: is_running(number), equals(False))
 
 
-async def test_a_program_that_is_not_there_is_an_oserror(tmp_path: Path) -> None:
+async def test_a_missing_program_raises_an_oserror(tmp_path: Path) -> None:
     async with guarded() as processes:
         with pytest.raises(FileNotFoundError):
             await processes.start([str(tmp_path / "none")], log=tmp_path / "log")

@@ -1,4 +1,4 @@
-"""Pods of several containers that run as processes: their order, their folders, their ends."""
+"""Pods of several containers that run as processes: their order, folders and ends."""
 
 import asyncio
 import base64
@@ -15,22 +15,22 @@ from gpuruntime.embedded.kinds.pod_objects import PODS, Pod
 from gpuruntime.kube.transport import Request
 from gpuruntime.models.kinds.functions import Framework
 from tests.eventually import eventually
-from tests.rooms.embedded.processes.process_parts import SHARED, programs, said, spec
+from tests.rooms.embedded.processes.process_parts import SHARED, notes_in, programs, spec
 from tests.rooms.embedded.world import World, running_cluster
 
 SOCKET = f"{SHARED}/meeting.sock"
 FOLDER = str(Path(Framework().socketPath).parent)
-# The files of a folder that it is told, whenever they change: their modes, and what is in them.
+# Prints mode and content of the files in the given folder whenever they change.
 SHOW = """
 import os, sys, time
-told = {}
+shown = {}
 while True:
     for name in ("worker.yaml", "deep/raw"):
         path = os.path.join(sys.argv[1], name)
         says = oct(os.stat(path).st_mode)[-3:], open(path, "rb").read()
-        if told.get(name) != says:
+        if shown.get(name) != says:
             print(*says, flush=True)
-        told[name] = says
+        shown[name] = says
     time.sleep(0.05)
 """
 
@@ -54,14 +54,14 @@ async def until_logged(world: World, words: bytes) -> None:
     await eventually(lambda: log_of(world, "p", "main"), lambda log: words in log)
 
 
-async def until_said(folder: Path, word: str) -> None:
-    await eventually(lambda: said(folder), lambda words: word in words)
+async def until_noted(folder: Path, word: str) -> None:
+    await eventually(lambda: notes_in(folder), lambda words: word in words)
 
 
-async def test_a_sidecar_goes_first_and_ends_last(tmp_path: Path) -> None:
+async def test_a_sidecar_starts_first_and_ends_last(tmp_path: Path) -> None:
     async with running_cluster(programs=programs(tmp_path)) as world:
         await world.make(PODS, "p", spec=spec(tmp_path))
-        await until_said(tmp_path, "main started")
+        await until_noted(tmp_path, "main started")
         pod = await world.until(PODS, "p", is_ready)
         (sidecar,) = pod.status.initContainerStatuses
         assert (sidecar.started, sidecar.ready) == (True, True)
@@ -70,41 +70,43 @@ async def test_a_sidecar_goes_first_and_ends_last(tmp_path: Path) -> None:
 
         await world.delete(PODS, "p")
         await world.until_gone(PODS, "p")
-    words = said(tmp_path)
+    words = notes_in(tmp_path)
     assert words[:2] == ["sidecar started", "main started"]
-    assert sorted(words[2:4]) == ["main told", "sidecar /drain"], "the hook waits for nobody"
-    assert words[4:] == ["sidecar told"]
+    assert sorted(words[2:4]) == ["main signalled", "sidecar /drain"], (
+        "the hook does not wait for the main container"
+    )
+    assert words[4:] == ["sidecar signalled"]
 
 
-async def test_a_hook_may_ask_another_container_of_its_pod(tmp_path: Path) -> None:
-    """As all of them have one address."""
+async def test_a_hook_may_call_another_container_of_its_pod(tmp_path: Path) -> None:
+    """All containers of a Pod have one address."""
     given = spec(tmp_path, lifecycle={})
     hook = {"preStop": {"httpGet": {"path": "/drain", "port": 8081}}}
     given["containers"][0]["lifecycle"] = hook
     async with running_cluster(programs=programs(tmp_path)) as world:
         await world.make(PODS, "p", spec=given)
-        await until_said(tmp_path, "main started")
+        await until_noted(tmp_path, "main started")
         await world.until(PODS, "p", is_ready)
         await world.delete(PODS, "p")
         await world.until_gone(PODS, "p")
-    assert said(tmp_path)[2:] == ["sidecar /drain", "main told", "sidecar told"]
+    assert notes_in(tmp_path)[2:] == ["sidecar /drain", "main signalled", "sidecar signalled"]
 
 
-async def test_each_pod_has_a_folder_of_its_own_for_the_same_path(tmp_path: Path) -> None:
-    """And one that is short enough for sockets."""
+async def test_each_pod_has_its_own_folder_for_the_same_path(tmp_path: Path) -> None:
+    """The folder's path must also be short enough for sockets."""
     async with running_cluster(programs=programs(tmp_path)) as world:
         for name in ("p", "q"):
             await world.make(PODS, name, spec=spec(tmp_path, SOCKET))
         for name in ("p", "q"):
             await world.until(PODS, name, is_ready)
         lengths = await eventually(
-            lambda: [w for w in said(tmp_path) if "bound" in w], lambda found: len(found) >= 2
+            lambda: [w for w in notes_in(tmp_path) if "bound" in w], lambda found: len(found) >= 2
         )
     assert all(int(each.split()[2]) <= 60 for each in lengths)
 
 
-async def test_a_function_meets_its_worker_at_the_path_of_the_pod(tmp_path: Path) -> None:
-    """Without an argument: it serves where any Pod would have it."""
+async def test_a_function_reaches_its_worker_at_the_path_of_the_pod(tmp_path: Path) -> None:
+    """The function gets no argument and serves at the path that any Pod would have."""
     given = spec(tmp_path)
     main = given["containers"][0]
     main["command"], main["args"] = ["python", "-m", "gpuruntime.framework.echo"], []
@@ -123,13 +125,13 @@ async def test_a_function_meets_its_worker_at_the_path_of_the_pod(tmp_path: Path
             writer.close()
 
 
-async def test_a_main_container_that_is_killed_comes_back_beside_its_sidecar(
+async def test_a_killed_main_container_restarts_beside_its_sidecar(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(programs=programs(tmp_path)) as world:
         await world.make(PODS, "p", spec=spec(tmp_path))
         pod = await world.until(PODS, "p", is_ready)
-        await until_said(tmp_path, "main started")
+        await until_noted(tmp_path, "main started")
         os.kill(number_of(pod, "main"), signal.SIGKILL)
         pod = await world.until(PODS, "p", lambda pod: pod.restarts == 1 and pod.is_ready)
         (main,) = pod.status.containerStatuses
@@ -138,10 +140,10 @@ async def test_a_main_container_that_is_killed_comes_back_beside_its_sidecar(
         (sidecar,) = pod.status.initContainerStatuses
         assert sidecar.restartCount == 0
         assert b"hello from main" in log_of(world, "p", "main", previous="true")
-    assert said(tmp_path).count("sidecar started") == 1
+    assert notes_in(tmp_path).count("sidecar started") == 1
 
 
-async def test_a_sidecar_that_does_not_start_keeps_the_others_back(tmp_path: Path) -> None:
+async def test_a_sidecar_that_does_not_start_holds_back_the_others(tmp_path: Path) -> None:
     probe = {"httpGet": {"path": "/", "port": 8081}, "periodSeconds": 1, "failureThreshold": 1}
     slow = {"args": ["sidecar", str(tmp_path / "ledger"), "crash"], "startupProbe": probe}
     async with running_cluster(programs=programs(tmp_path)) as world:
@@ -156,23 +158,23 @@ async def test_a_sidecar_that_does_not_start_keeps_the_others_back(tmp_path: Pat
         assert sidecar.lastState.terminated
         assert "no luck" in sidecar.lastState.terminated.message
         assert pod.status.phase == "Pending"
-    assert "main started" not in said(tmp_path)
+    assert "main started" not in notes_in(tmp_path)
 
 
-async def test_whoever_does_not_end_in_its_grace_is_killed(tmp_path: Path) -> None:
+async def test_a_process_that_outlives_its_grace_period_is_killed(tmp_path: Path) -> None:
     async with running_cluster(programs=programs(tmp_path)) as world:
         await world.make(PODS, "p", spec=spec(tmp_path, "stubborn"))
-        await until_said(tmp_path, "main started")
+        await until_noted(tmp_path, "main started")
         pod = await world.until(PODS, "p", is_ready)
         number = number_of(pod, "main")
         await world.delete(PODS, "p", grace_seconds=1)
         await world.until_gone(PODS, "p")
         with pytest.raises(ProcessLookupError):
             os.kill(number, 0)
-    assert "main told" in said(tmp_path)
+    assert "main signalled" in notes_in(tmp_path)
 
 
-async def test_a_secret_becomes_files_with_its_modes_and_the_true_paths(tmp_path: Path) -> None:
+async def test_a_secret_becomes_files_with_its_modes_and_the_real_paths(tmp_path: Path) -> None:
     text = f"socketPath: {SOCKET}\nother: /tmp/sharedfile\n"
     data = {"worker.yaml": base64.b64encode(text.encode()).decode(), "raw": "/wA="}
     mount = {"name": "secret", "mountPath": "/etc/worker"}
@@ -210,7 +212,9 @@ async def test_a_secret_becomes_files_with_its_modes_and_the_true_paths(tmp_path
     assert raw == r"400 b'\xff\x00'"
 
 
-async def test_a_command_that_is_no_interpreter_says_what_runs_here(tmp_path: Path) -> None:
+async def test_a_command_without_an_interpreter_is_an_error_that_names_the_interpreters(
+    tmp_path: Path,
+) -> None:
     given = spec(tmp_path)
     given["containers"][0]["command"] = ["/bin/serve"]
     async with running_cluster(programs=programs(tmp_path)) as world:
@@ -219,4 +223,4 @@ async def test_a_command_that_is_no_interpreter_says_what_runs_here(tmp_path: Pa
         (main,) = pod.status.containerStatuses
         assert main.state.waiting
         assert main.state.waiting.reason == "CreateContainerConfigError"
-    assert said(tmp_path) == []
+    assert notes_in(tmp_path) == []

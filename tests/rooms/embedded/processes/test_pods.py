@@ -1,4 +1,4 @@
-"""Pods that run as processes: started with their Pod, ended with it, and honest about a crash."""
+"""Pods that run as processes: they start and end with their Pod and report a crash."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ SELECTOR = {"app": "files"}
 
 
 async def files(world: World, name: str = "files") -> Pod:
-    """A Pod of the image with a claim of its own, and a Service in front of it."""
+    """Create a Pod of the image with its own claim and a Service."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     await world.make(CLAIMS, "data", spec=claim)
     container = {
@@ -52,7 +52,7 @@ def is_backing_off(pod: Pod) -> bool:
 
 
 def number_of(pod: Pod) -> int:
-    """Of its only process."""
+    """Return the process id of the only container."""
     (number,) = re.findall(r"(\d+) \(c\)", pod.status.message)
     return int(number)
 
@@ -104,7 +104,7 @@ async def test_processes_end_with_the_cluster(tmp_path: Path) -> None:
     assert not is_running(number)
 
 
-async def test_a_process_that_ends_shows_its_last_words(tmp_path: Path) -> None:
+async def test_a_process_that_ends_shows_its_last_output(tmp_path: Path) -> None:
     root = tmp_path / "volumes"
     async with running_cluster(programs=programs(tmp_path), volumes_root=str(root)) as world:
         await files(world)
@@ -130,7 +130,7 @@ async def test_a_process_that_ends_shows_its_last_words(tmp_path: Path) -> None:
         assert not pod.is_ready
 
 
-async def test_a_process_that_somebody_ends_comes_back(tmp_path: Path) -> None:
+async def test_a_killed_process_is_restarted(tmp_path: Path) -> None:
     root = tmp_path / "volumes"
     async with running_cluster(programs=programs(tmp_path), volumes_root=str(root)) as world:
         await files(world)

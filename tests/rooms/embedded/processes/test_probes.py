@@ -1,4 +1,4 @@
-"""Probes against a listener that answers as it is told."""
+"""Probes against a listener with a chosen answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,78 +18,78 @@ ASKED = Probe(
 
 
 @attrs.define
-class Told:
+class Listener:
     port: int
     status: int = 200
     asked: int = 0
 
 
 @asynccontextmanager
-async def listener(status: int = 200) -> AsyncIterator[Told]:
-    """A status of 0 is no answer at all."""
-    told = Told(0, status)
+async def listener(status: int = 200) -> AsyncIterator[Listener]:
+    """Yield a listener; status 0 means that it never answers."""
+    answering = Listener(0, status)
     silent: list[asyncio.StreamWriter] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
-        told.asked += line.startswith(b"GET /healthz ")
-        if told.status:
-            writer.write(f"HTTP/1.1 {told.status} so\r\n\r\n".encode())
+        answering.asked += line.startswith(b"GET /healthz ")
+        if answering.status:
+            writer.write(f"HTTP/1.1 {answering.status} so\r\n\r\n".encode())
             writer.close()
         else:
             silent.append(writer)
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    told.port = server.sockets[0].getsockname()[1]
+    answering.port = server.sockets[0].getsockname()[1]
     async with server:
-        yield told
+        yield answering
         for writer in silent:
             writer.close()
 
 
 @pytest.mark.parametrize(("status", "words"), [(200, ""), (302, ""), (503, "HTTP status 503")])
 async def test_a_status_below_400_passes(status: int, words: str) -> None:
-    async with listener(status) as told:
-        assert await problem(ASKED, told.port, within_seconds=2) == words
+    async with listener(status) as answering:
+        assert await problem(ASKED, answering.port, within_seconds=2) == words
 
 
-async def test_silence_is_a_problem_after_its_time() -> None:
-    async with listener(0) as told:
-        assert await problem(ASKED, told.port, within_seconds=2) == "no answer within 2 s"
+async def test_a_missing_answer_fails_after_the_timeout() -> None:
+    async with listener(0) as answering:
+        assert await problem(ASKED, answering.port, within_seconds=2) == "no answer within 2 s"
 
 
-async def test_a_port_where_nobody_listens_is_a_problem() -> None:
-    async with listener() as told:
+async def test_a_port_without_listener_fails() -> None:
+    async with listener() as answering:
         pass
     probe = Probe(tcpSocket=TcpSocket(port=1))
-    assert "Connect call failed" in await problem(probe, told.port, within_seconds=2)
+    assert "Connect call failed" in await problem(probe, answering.port, within_seconds=2)
 
 
-async def test_nothing_to_ask_passes() -> None:
+async def test_a_probe_without_request_passes() -> None:
     assert await problem(Probe(), 1, within_seconds=1) == ""
 
 
-async def test_a_start_is_looked_for_often_and_only_as_long_as_it_may_take() -> None:
+async def test_a_starting_container_is_probed_often_and_only_for_its_threshold() -> None:
     loop = asyncio.get_running_loop()
-    async with listener(503) as told:
+    async with listener(503) as answering:
         began_at = loop.time()
-        assert await wait_until_passed(ASKED, told.port) == "HTTP status 503"
+        assert await wait_until_passed(ASKED, answering.port) == "HTTP status 503"
         assert 6.0 <= loop.time() - began_at < 6.5
-        assert told.asked > 50
-        told.status = 200
-        assert await wait_until_passed(ASKED, told.port) == ""
+        assert answering.asked > 50
+        answering.status = 200
+        assert await wait_until_passed(ASKED, answering.port) == ""
 
 
-async def test_one_bad_answer_is_no_failure() -> None:
+async def test_a_single_failed_probe_is_no_failure() -> None:
     loop = asyncio.get_running_loop()
-    async with listener() as told, asyncio.TaskGroup() as tasks:
+    async with listener() as answering, asyncio.TaskGroup() as tasks:
         began_at = loop.time()
-        failed = tasks.create_task(wait_until_failed(ASKED, told.port))
+        failed = tasks.create_task(wait_until_failed(ASKED, answering.port))
         await asyncio.sleep(2)
-        told.status = 503
+        answering.status = 503
         await asyncio.sleep(2)
-        told.status = 200
+        answering.status = 200
         await asyncio.sleep(3)
-        told.status = 503
+        answering.status = 503
         assert await failed == "HTTP status 503"
         assert loop.time() - began_at == pytest.approx(12, abs=0.5)

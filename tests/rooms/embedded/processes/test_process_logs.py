@@ -1,4 +1,4 @@
-"""The files of processes as logs: whole, their ends, and as they grow."""
+"""Logs of processes: whole, their last lines, and while they grow."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from gpuruntime.embedded.processes.process_logs import LogFile, ProcessLogs
 
 
 class File:
-    """What one process writes, for as long as it runs."""
+    """The log file of one process, and whether it runs."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "log"
@@ -28,7 +28,7 @@ def asked(container: str = "c", tail: int | None = None) -> LogRequest:
     return LogRequest(namespace="n", pod="p", container=container, tail=tail)
 
 
-def test_the_last_lines_are_as_many_as_were_asked_for(tmp_path: Path) -> None:
+def test_as_many_last_lines_are_returned_as_requested(tmp_path: Path) -> None:
     file = File(tmp_path)
     file.write("a\nb\nc")
     logs = ProcessLogs(file.found, NO_LOGS)
@@ -39,15 +39,15 @@ def test_the_last_lines_are_as_many_as_were_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_whoever_follows_reads_to_the_last_word(tmp_path: Path) -> None:
+async def test_a_follower_reads_to_the_end(tmp_path: Path) -> None:
     file = File(tmp_path)
     file.write("first\n")
-    told: list[bytes] = []
+    received: list[bytes] = []
 
     async def follow() -> None:
         async for piece in ProcessLogs(file.found, NO_LOGS).follow(asked()):
-            told.append(piece)
-            if len(told) == 1:
+            received.append(piece)
+            if len(received) == 1:
                 file.write("at once\n")
 
     async with asyncio.TaskGroup() as tasks:
@@ -55,8 +55,8 @@ async def test_whoever_follows_reads_to_the_last_word(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         file.write("second\n")
         await asyncio.sleep(2)
-        assert b"".join(told) == b"first\nat once\nsecond\n"
+        assert b"".join(received) == b"first\nat once\nsecond\n"
         file.write("last\n")
         file.runs = False
         await following
-    assert b"".join(told) == b"first\nat once\nsecond\nlast\n"
+    assert b"".join(received) == b"first\nat once\nsecond\nlast\n"

@@ -1,4 +1,4 @@
-"""What stands for the programs of images, and how their words are put into those of here."""
+"""Programs that stand for images, and the arguments that they get."""
 
 import json
 
@@ -49,11 +49,11 @@ def pod(*containers: Container) -> Pod:
         ("../w", "../w"),
     ],
 )
-def test_a_path_at_or_below_a_mount_is_given_its_true_place(text: str, expected: str) -> None:
+def test_a_path_at_or_below_a_mount_is_replaced_by_the_real_one(text: str, expected: str) -> None:
     assert relocated(text, PLACES) == expected
 
 
-def test_a_container_of_an_image_of_here_is_told_its_address_and_its_places() -> None:
+def test_a_program_of_an_image_gets_its_address_and_mounts() -> None:
     each = Container(
         name="worker", image="example/worker", args=("run", "--config", "/etc/worker/w.yaml")
     )
@@ -63,7 +63,7 @@ def test_a_container_of_an_image_of_here_is_told_its_address_and_its_places() ->
     assert json.loads(start.environment[MOUNTS]) == PLACES
 
 
-def test_an_interpreter_takes_the_place_of_the_commands_first_word() -> None:
+def test_an_interpreter_replaces_the_first_word_of_the_command() -> None:
     each = Container(
         image="python:3.12",
         command=("/usr/bin/python3", "serve.py"),
@@ -84,17 +84,17 @@ def test_a_variable_may_name_the_pod() -> None:
     assert (environment["POD"], environment["FILE"]) == ("p", "/t/0/f")
 
 
-def test_a_command_of_an_interpreter_goes_before_the_image() -> None:
+def test_the_interpreter_of_a_command_takes_precedence_over_the_image() -> None:
     assert program_of(Container(image="example/worker", command=("python",)), PROGRAMS) is PYTHON
 
 
-def test_a_pod_without_an_image_of_here_is_simulated() -> None:
+def test_a_pod_without_an_image_of_a_program_is_simulated() -> None:
     assert not runs_as_processes(
         pod(Container(image="python:3.12", command=("python",))), PROGRAMS
     )
 
 
-def test_the_first_container_that_cannot_run_here_is_named() -> None:
+def test_the_first_container_without_a_program_is_named() -> None:
     worker = Container(name="a", image="example/worker")
     other = Container(name="b", image="other", command=("serve",))
     assert missing_in(pod(worker), PROGRAMS) is None

@@ -1,4 +1,4 @@
-"""Places and promises: what counts as taken, and for whom."""
+"""Assignments and nominations: which resources count as taken, and for which Pods."""
 
 from gpuruntime.embedded.scheduler.assignments import Assignments
 from gpuruntime.embedded.scheduler.node_resources import Assignment, Needs, NodeFacts
@@ -20,7 +20,7 @@ def assignments(*nodes: str) -> Assignments:
     return made
 
 
-def test_a_pod_takes_a_place_once_however_often_it_is_seen() -> None:
+def test_a_pod_is_counted_once_however_often_it_is_seen() -> None:
     made = assignments("n")
     made.assign(assignment("a"), "n")
     made.assign(assignment("a"), "n")
@@ -30,14 +30,14 @@ def test_a_pod_takes_a_place_once_however_often_it_is_seen() -> None:
     assert made.nodes["n"].used["pods"] == 0
 
 
-def test_a_pod_that_was_expected_elsewhere_sits_where_it_is() -> None:
+def test_a_pod_assigned_elsewhere_than_decided_counts_where_it_is() -> None:
     made = assignments("n", "m")
     made.assign(assignment("a"), "n")
     made.assign(assignment("a"), "m")
     assert (made.nodes["n"].used["pods"], made.nodes["m"].used["pods"]) == (0, 1)
 
 
-def test_pods_sit_also_while_their_node_is_away() -> None:
+def test_pods_stay_assigned_while_their_node_is_absent() -> None:
     made = assignments()
     made.assign(assignment("a"), "n")
     assert made.nodes == {}
@@ -48,7 +48,7 @@ def test_pods_sit_also_while_their_node_is_away() -> None:
     assert made.nodes["n"].used["pods"] == 1
 
 
-def test_only_a_node_that_changes_is_news() -> None:
+def test_only_a_changed_node_is_reported_as_changed() -> None:
     made = assignments("n")
     assert not made.put_node(NodeFacts.of(node("n")))
     assert made.put_node(NodeFacts.of(node("n", labels={"a": "b"})))
@@ -56,7 +56,7 @@ def test_only_a_node_that_changes_is_news() -> None:
     assert made.put_node(NodeFacts.of(node("n", labels={"a": "b"})))
 
 
-def test_a_promise_holds_against_equals_and_lessers_but_not_for_its_own_pod() -> None:
+def test_a_nomination_holds_against_equal_and_lower_priorities_but_not_its_own_pod() -> None:
     made = assignments("n")
     made.nominate(assignment("first", priority=5), "n")
     assert made.reserved("uid-other", needs(5)).keys() == {"n"}
@@ -65,7 +65,7 @@ def test_a_promise_holds_against_equals_and_lessers_but_not_for_its_own_pod() ->
     assert made.reserved("uid-first", needs(5)) == {}
 
 
-def test_a_promise_moves_and_ends_with_the_seat() -> None:
+def test_a_nomination_moves_and_ends_with_the_assignment() -> None:
     made = assignments("n", "m")
     made.nominate(assignment("a"), "n")
     made.nominate(assignment("a"), "m")
@@ -76,7 +76,7 @@ def test_a_promise_moves_and_ends_with_the_seat() -> None:
     assert not made.end_nomination("uid-a")
 
 
-def test_the_lesser_promises_of_a_node_are_those_below_a_priority() -> None:
+def test_lesser_nominations_of_a_node_are_those_below_a_priority() -> None:
     made = assignments("n", "m")
     made.nominate(assignment("low", priority=1), "n")
     made.nominate(assignment("high", priority=9), "n")

@@ -1,4 +1,4 @@
-"""Where a Pod may go, where it goes best, and what the scheduler says when it can go nowhere."""
+"""Nodes that fit a Pod, the best of them, and the message if none fits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def affine(*expressions: dict[str, Any], fields: list[dict[str, Any]] | None = N
     return pod(affinity={"nodeAffinity": {key: required}})
 
 
-def test_requests_are_summed_over_what_runs_at_once() -> None:
+def test_requests_are_summed_over_containers_that_run_together() -> None:
     init = {"name": "i", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
     sidecar = {**init, "name": "s", "restartPolicy": "Always"}
     main = {"name": "c", "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1k"}}}
@@ -50,14 +50,14 @@ def test_requests_are_summed_over_what_runs_at_once() -> None:
     assert amounts(containers=[main], overhead={"cpu": "1m"})["cpu"] == 501
 
 
-def test_every_resource_that_is_short_is_named() -> None:
+def test_every_insufficient_resource_is_named() -> None:
     big = pod(containers=wants(cpu="6", memory="30Gi", gpu="1"))
     short = reasons(big, facts(), {"cpu": 3000, "memory": 4 << 30})
     assert set(short) == {"Insufficient cpu", "Insufficient memory", "Insufficient gpu"}
     assert reasons(big, facts(gpu="1"), {"cpu": 2000}) == ()
 
 
-def test_a_node_takes_only_so_many_pods() -> None:
+def test_a_node_has_a_limit_of_pods() -> None:
     assert reasons(pod(), facts(pods="2"), {"pods": 2}) == ("Too many pods",)
 
 
@@ -70,7 +70,7 @@ def test_only_a_request_beyond_the_whole_node_is_final() -> None:
     assert not for_now.is_final
 
 
-def test_a_cordoned_a_tainted_and_a_silent_node_take_nothing() -> None:
+def test_a_cordoned_a_tainted_and_an_unready_node_fit_no_pod() -> None:
     cordoned = facts(spec={"unschedulable": True})
     tainted = facts(spec={"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]})
     silent = NodeFacts.of(Node())
@@ -90,8 +90,17 @@ def test_a_cordoned_a_tainted_and_a_silent_node_take_nothing() -> None:
         ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
         ({"key": "other", "operator": "Exists"}, False),
     ],
+    ids=[
+        "equal by default",
+        "other value",
+        "key exists",
+        "every taint",
+        "same effect",
+        "other effect",
+        "other key",
+    ],
 )
-def test_a_toleration_meets_its_taint(toleration: dict[str, str], is_tolerated: bool) -> None:
+def test_a_toleration_matches_its_taint(toleration: dict[str, str], is_tolerated: bool) -> None:
     tainted = facts(spec={"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]})
     assert (reasons(pod(tolerations=[toleration]), tainted) == ()) is is_tolerated
 
@@ -109,6 +118,17 @@ def test_a_toleration_meets_its_taint(toleration: dict[str, str], is_tolerated: 
         ({"key": "age", "operator": "Lt", "values": ["5"]}, False),
         ({"key": "gpu", "operator": "Gt", "values": ["4"]}, False),
     ],
+    ids=[
+        "in",
+        "not in with the value",
+        "not in without the label",
+        "exists",
+        "does not exist",
+        "exists without the label",
+        "greater than",
+        "less than",
+        "greater than a text",
+    ],
 )
 def test_a_required_affinity_is_matched_by_labels(
     expression: dict[str, Any], matches: bool
@@ -125,7 +145,7 @@ def test_a_required_affinity_may_name_the_node() -> None:
     assert reasons(affine(), facts("n")) != ()
 
 
-def test_a_node_selector_wants_every_label() -> None:
+def test_a_node_selector_requires_every_label() -> None:
     picky = pod(nodeSelector={"a": "1", "b": "2"})
     assert reasons(picky, facts(labels={"a": "1", "b": "2"})) == ()
     assert reasons(picky, facts(labels={"a": "1"})) != ()

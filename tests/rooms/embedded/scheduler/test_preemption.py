@@ -1,4 +1,4 @@
-"""A more important Pod gets a place at the least cost to others, or is told why not."""
+"""Preemption removes the least important Pods, and reports why if it cannot."""
 
 import random
 from typing import Any
@@ -56,13 +56,13 @@ def victims(of: Pod, among: dict[str, FreeResources], **options: Any) -> tuple[s
     return found.node, sorted(each.key.name for each in found.victims)
 
 
-def test_no_more_pods_leave_than_must() -> None:
+def test_no_more_pods_are_evicted_than_necessary() -> None:
     full = nodes(n=[gpus("a", 4, -10), gpus("b", 2, -10), gpus("c", 2, -20)])
     assert victims(gpus("new", 4), full) == ("n", ["b", "c"])
     assert victims(gpus("new", 1), full) == ("n", ["c"])
 
 
-def test_of_equals_the_one_that_began_last_leaves() -> None:
+def test_of_equal_pods_the_youngest_is_evicted() -> None:
     early = gpus("early", 4, status={"startTime": "2025-01-01T00:00:00Z"})
     late = gpus("late", 4, status={"startTime": "2025-01-01T00:00:01Z"})
     waiting = gpus("waiting", 4)
@@ -80,18 +80,18 @@ def test_of_equal_victims_fewer_are_chosen() -> None:
     assert victims(gpus("new", 8), full) == ("b", ["z"])
 
 
-def test_nobody_leaves_for_a_pod_that_never_preempts() -> None:
+def test_a_pod_that_never_preempts_evicts_no_other() -> None:
     full = nodes(n=[gpus("a", 8, -10)])
     assert outcome(gpus("new", 8, preemptionPolicy="Never"), full) == NEVER
 
 
-def test_equals_and_betters_are_never_victims() -> None:
+def test_pods_of_equal_or_higher_priority_are_never_victims() -> None:
     assert outcome(gpus("new", 1), nodes(n=[gpus("a", 8)], m=[gpus("b", 8, 3)])) == (
         "0/2 nodes are available: 2 No preemption victims found for incoming pod."
     )
 
 
-def test_where_nothing_helps_it_is_said_for_each_node() -> None:
+def test_if_preemption_cannot_help_the_reason_of_each_node_is_counted() -> None:
     among = nodes(full=[gpus("a", 8, 5), gpus("b", 0, -1)], small=[])
     among["small"] = FreeResources(NodeFacts.of(node("small", gpu="2")))
     assert outcome(gpus("new", 4), among) == (
@@ -99,7 +99,7 @@ def test_where_nothing_helps_it_is_said_for_each_node() -> None:
     )
 
 
-def test_a_promised_place_is_kept_from_others() -> None:
+def test_room_for_a_nominated_pod_is_kept_from_others() -> None:
     full = nodes(n=[gpus("a", 4, -10), gpus("b", 4, -10)])
     nominated = {"n": (assignment(gpus("first", 4)),)}
     assert victims(gpus("second", 4), full, reserved=nominated) == ("n", ["a", "b"])
@@ -109,7 +109,7 @@ def test_a_promised_place_is_kept_from_others() -> None:
     )
 
 
-def test_while_its_victims_are_leaving_a_pod_takes_no_others() -> None:
+def test_a_pod_takes_no_other_victims_while_its_victims_terminate() -> None:
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     leaving = gpus("a", 8, -10, status={"conditions": [disrupted]},
                    metadata={"deletionTimestamp": "2025-01-01T00:00:30Z"})  # fmt: skip
@@ -118,7 +118,7 @@ def test_while_its_victims_are_leaving_a_pod_takes_no_others() -> None:
     assert isinstance(outcome(gpus("new", 8), full), Eviction)
 
 
-def test_whoever_leaves_makes_just_enough_room(rng: random.Random) -> None:
+def test_evictions_make_just_enough_room(rng: random.Random) -> None:
     for _ in range(300):
         sitting = [
             gpus(f"p{number}", rng.randint(1, 3), rng.choice([-10, 0, 5]))

@@ -1,4 +1,4 @@
-"""Who comes first in the scheduler's queue, and who is looked at again."""
+"""The order of the scheduling queue, and when a group is decided about again."""
 
 from gpuruntime.embedded.kinds.pod_objects import Pod
 from gpuruntime.embedded.scheduler.node_resources import Needs
@@ -13,14 +13,14 @@ def queued(queue: SchedulingQueue, name: str, priority: int = 0, nominated: str 
 
 
 def served(queue: SchedulingQueue) -> list[str]:
-    """The first Pod of every lane that is ready, in the order of service."""
+    """Return the first Pod of every ready group, in the order of decisions."""
     names = []
     while (group := queue.next()) is not None:
         names.append(next(iter(group.pods.values())).metadata.name)
     return names
 
 
-def test_the_most_important_lane_comes_first_and_of_equals_the_oldest() -> None:
+def test_the_most_important_group_comes_first_and_of_equals_the_oldest() -> None:
     queue = SchedulingQueue()
     queued(queue, "old", nominated="a")
     queued(queue, "urgent", priority=5)
@@ -28,14 +28,14 @@ def test_the_most_important_lane_comes_first_and_of_equals_the_oldest() -> None:
     assert served(queue) == ["urgent", "old", "young"]
 
 
-def test_pods_alike_share_a_lane() -> None:
+def test_equal_pods_share_a_group() -> None:
     queue = SchedulingQueue()
     queued(queue, "one")
     queued(queue, "two")
     assert served(queue) == ["one"]
 
 
-def test_a_served_lane_rests_until_it_is_roused() -> None:
+def test_a_decided_group_waits_until_it_is_activated() -> None:
     queue = SchedulingQueue()
     queued(queue, "one")
     assert served(queue) == ["one"]
@@ -44,7 +44,7 @@ def test_a_served_lane_rests_until_it_is_roused() -> None:
     assert served(queue) == ["one"]
 
 
-def test_a_pod_that_changes_lanes_keeps_its_place_in_time() -> None:
+def test_a_pod_that_changes_groups_keeps_its_time_in_the_queue() -> None:
     queue = SchedulingQueue()
     first = queued(queue, "first")
     queued(queue, "second", nominated="n")
@@ -53,7 +53,7 @@ def test_a_pod_that_changes_lanes_keeps_its_place_in_time() -> None:
     assert served(queue) == ["first", "second"]
 
 
-def test_a_pod_that_left_is_not_served() -> None:
+def test_a_removed_pod_is_not_returned() -> None:
     queue = SchedulingQueue()
     gone = queued(queue, "gone")
     queue.remove(gone.metadata.uid)
@@ -61,7 +61,7 @@ def test_a_pod_that_left_is_not_served() -> None:
     assert served(queue) == []
 
 
-def test_a_verdict_is_told_to_each_pod_once() -> None:
+def test_a_message_is_reported_to_each_pod_once() -> None:
     queue = SchedulingQueue()
     queued(queue, "one")
     group = queue.next()
@@ -73,7 +73,7 @@ def test_a_verdict_is_told_to_each_pod_once() -> None:
     assert len(group.report("no nodes")) == 2
 
 
-def test_a_newer_version_of_a_pod_that_waits_is_no_reason_to_look_again() -> None:
+def test_a_newer_version_of_a_waiting_pod_does_not_activate_its_group() -> None:
     queue = SchedulingQueue()
     queued(queue, "one")
     served(queue)

@@ -1,4 +1,4 @@
-"""The scheduler on the embedded cluster: who gets a place, who waits, and what they hear."""
+"""The scheduler on the embedded cluster: assignments, refusals and preemption."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ def is_running(pod: Pod) -> bool:
 
 
 def words(pod: Pod) -> str:
-    """Why it is not scheduled; empty once it is."""
+    """Return why the Pod is not scheduled, or an empty text."""
     scheduled = pod.condition("PodScheduled")
     return "" if scheduled is None or scheduled.is_true else scheduled.message
 
@@ -39,12 +39,12 @@ def is_refused(pod: Pod) -> bool:
 
 
 async def classes(world: World) -> None:
-    """`stock` gives way to everybody and displaces nobody, `urgent` displaces."""
+    """Create `stock`, which never preempts and is preempted first, and `urgent`."""
     await world.make(PRIORITY_CLASSES, "stock", value=-10, preemptionPolicy="Never")
     await world.make(PRIORITY_CLASSES, "urgent", value=100)
 
 
-async def test_a_pod_that_finds_no_room_waits_in_the_schedulers_words() -> None:
+async def test_a_pod_without_room_waits_with_the_schedulers_message() -> None:
     async with running_cluster() as world:
         await world.pod("first", gpus=6)
         await world.until(PODS, "first", is_running)
@@ -59,7 +59,7 @@ async def test_a_pod_that_finds_no_room_waits_in_the_schedulers_words() -> None:
         assert await world.events("second") == [f"FailedScheduling: {words(waiting)}"]
 
 
-async def test_a_waiting_pod_runs_as_soon_as_another_has_gone() -> None:
+async def test_a_waiting_pod_runs_as_soon_as_another_is_gone() -> None:
     async with running_cluster() as world:
         await world.pod("first", gpus=8)
         await world.until(PODS, "first", is_running)
@@ -73,7 +73,7 @@ async def test_a_waiting_pod_runs_as_soon_as_another_has_gone() -> None:
         await world.until(PODS, "second", lambda pod: pod.spec.nodeName, seconds=0.1)
 
 
-async def test_a_new_or_changed_node_wakes_whoever_waits() -> None:
+async def test_a_new_or_changed_node_wakes_waiting_pods() -> None:
     async with running_cluster() as world:
         await world.patch(NODES, "node-0", spec={"unschedulable": True})
         await world.pod("waiting")
@@ -90,14 +90,14 @@ async def test_a_new_or_changed_node_wakes_whoever_waits() -> None:
         assert grown.spec.nodeName == "node-1"
 
 
-async def test_without_any_node_it_is_said_so() -> None:
+async def test_the_absence_of_nodes_is_reported() -> None:
     async with running_cluster(nodes=attrs.evolve(NODE, count=0)) as world:
         await world.pod("lonely")
         refused = await world.until(PODS, "lonely", is_refused)
         assert words(refused) == "no nodes available to schedule pods"
 
 
-async def test_the_more_important_pod_goes_first_however_late_it_came() -> None:
+async def test_the_more_important_pod_is_scheduled_first_however_late_it_was_created() -> None:
     async with running_cluster() as world:
         await classes(world)
         await world.pod("sitting", gpus=8, spec={"priorityClassName": "urgent"})
@@ -110,7 +110,7 @@ async def test_the_more_important_pod_goes_first_however_late_it_came() -> None:
         assert words(await world.get(PODS, "early"))
 
 
-async def test_of_equals_the_one_that_waited_longest_goes_first() -> None:
+async def test_of_equal_pods_the_one_that_waited_longest_is_scheduled_first() -> None:
     async with running_cluster() as world:
         await world.pod("sitting", gpus=8)
         await world.until(PODS, "sitting", is_running)
@@ -125,7 +125,7 @@ async def test_of_equals_the_one_that_waited_longest_goes_first() -> None:
         assert order == ["a", "b", "c"]
 
 
-async def test_a_more_important_pod_displaces_a_lesser_one_gracefully() -> None:
+async def test_a_more_important_pod_preempts_a_lesser_one_gracefully() -> None:
     async with running_cluster(pace=Pace(stop_seconds=3.0)) as world:
         await classes(world)
         stock = {"priorityClassName": "stock", "terminationGracePeriodSeconds": 5}
@@ -154,7 +154,7 @@ async def test_a_more_important_pod_displaces_a_lesser_one_gracefully() -> None:
         assert words(taken) == ""
 
 
-async def test_a_freed_place_is_kept_for_the_pod_it_was_freed_for() -> None:
+async def test_freed_room_is_kept_for_the_preempting_pod() -> None:
     async with running_cluster() as world:
         await classes(world)
         held = {"finalizers": ["example.com/hold"]}
@@ -169,7 +169,7 @@ async def test_a_freed_place_is_kept_for_the_pod_it_was_freed_for() -> None:
         assert words(await world.get(PODS, "stranger"))
 
 
-async def test_a_promise_outlives_what_happens_while_the_victim_leaves() -> None:
+async def test_a_nomination_lasts_while_the_victim_terminates() -> None:
     async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
         await classes(world)
         await world.pod("stock", gpus=8, spec={"priorityClassName": "stock"})
@@ -185,7 +185,7 @@ async def test_a_promise_outlives_what_happens_while_the_victim_leaves() -> None
         )
 
 
-async def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
+async def test_a_nomination_to_an_unfit_node_is_withdrawn() -> None:
     async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
         await classes(world)
         await world.pod("stock", gpus=8, spec={"priorityClassName": "stock"})
@@ -200,7 +200,7 @@ async def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
         assert "1 node(s) were unschedulable" in words(waiting)
 
 
-async def test_a_promise_gives_way_to_a_more_important_pod() -> None:
+async def test_a_nomination_yields_to_a_more_important_pod() -> None:
     async with running_cluster(pace=Pace(stop_seconds=5.0)) as world:
         await classes(world)
         await world.pod("stock", gpus=8, spec={"priorityClassName": "stock"})
@@ -215,7 +215,7 @@ async def test_a_promise_gives_way_to_a_more_important_pod() -> None:
         assert words(await world.get(PODS, "unit"))
 
 
-async def test_a_pod_of_stock_displaces_nobody() -> None:
+async def test_a_pod_of_stock_preempts_no_other() -> None:
     async with running_cluster() as world:
         await classes(world)
         await world.make(PRIORITY_CLASSES, "least", value=-1000)
@@ -267,7 +267,7 @@ async def test_a_pod_prefers_the_node_that_it_names() -> None:
         assert (await world.until(PODS, "late", is_running)).spec.nodeName != "node-2"
 
 
-async def test_a_pod_is_scheduled_when_its_claims_can_be_bound() -> None:
+async def test_a_pod_is_scheduled_once_its_claims_can_be_bound() -> None:
     async with running_cluster() as world:
         volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
         await world.pod("user", spec={"volumes": [volume]})
@@ -282,7 +282,7 @@ async def test_a_pod_is_scheduled_when_its_claims_can_be_bound() -> None:
         assert (await world.get(CLAIMS, "data")).status.phase == "Bound"
 
 
-async def test_a_pod_of_another_scheduler_or_behind_a_gate_is_left_alone() -> None:
+async def test_a_pod_of_another_scheduler_or_behind_a_gate_is_ignored() -> None:
     async with running_cluster() as world:
         await world.pod("foreign", spec={"schedulerName": "other"})
         await world.pod("gated", spec={"schedulingGates": [{"name": "example.com/wait"}]})
@@ -293,7 +293,7 @@ async def test_a_pod_of_another_scheduler_or_behind_a_gate_is_left_alone() -> No
         await world.until(PODS, "gated", is_running)
 
 
-async def test_a_waiting_pod_that_is_deleted_is_given_no_place() -> None:
+async def test_a_waiting_pod_that_is_deleted_is_not_scheduled() -> None:
     async with running_cluster() as world:
         await world.pod("sitting", gpus=8)
         await world.until(PODS, "sitting", is_running)
@@ -306,7 +306,7 @@ async def test_a_waiting_pod_that_is_deleted_is_given_no_place() -> None:
         assert (await world.get(PODS, "leaving")).spec.nodeName == ""
 
 
-async def test_a_pod_that_learns_to_tolerate_is_looked_at_again() -> None:
+async def test_a_pod_with_a_new_toleration_is_scheduled_again() -> None:
     async with running_cluster() as world:
         taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
         await world.patch(NODES, "node-0", spec={"taints": [taint]})
@@ -321,7 +321,7 @@ async def test_a_pod_that_learns_to_tolerate_is_looked_at_again() -> None:
         await world.until(PODS, "waiting", is_running, seconds=1)
 
 
-async def test_many_pods_alike_that_wait_cost_one_look_each_time() -> None:
+async def test_many_equal_waiting_pods_cost_one_decision_each_time() -> None:
     async with running_cluster() as world:
         await world.pod("sitting", gpus=8)
         for number in range(50):

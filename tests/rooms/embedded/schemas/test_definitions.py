@@ -38,7 +38,7 @@ def serving(spec: dict[str, Any]) -> Server:
     return server
 
 
-def test_a_rule_without_a_twin_is_refused_by_its_place() -> None:
+def test_a_rule_without_a_twin_is_refused_with_its_path() -> None:
     size = {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 3"}]}
     answer = call(new_server(), "POST", DEFINITIONS, definition({"properties": {"size": size}}))
     (cause,) = answer["details"]["causes"]
@@ -46,7 +46,7 @@ def test_a_rule_without_a_twin_is_refused_by_its_place() -> None:
     assert "Python twin" in cause["message"]
 
 
-def test_an_old_fault_does_not_stop_a_change_elsewhere() -> None:
+def test_an_existing_fault_does_not_prevent_a_change_elsewhere() -> None:
     server = serving({"properties": {"size": {"type": "integer"}, "note": {"type": "string"}}})
     call(server, "POST", GADGETS, gadget(size=99))
     bounded = {"size": {"type": "integer", "maximum": 5}, "note": {"type": "string"}}
@@ -57,7 +57,7 @@ def test_an_old_fault_does_not_stop_a_change_elsewhere() -> None:
     assert call(server, "PATCH", f"{GADGETS}/g", {"spec": {"size": 98}})["code"] == 422
 
 
-def test_a_true_is_no_one() -> None:
+def test_true_does_not_equal_one() -> None:
     server = serving({"x-kubernetes-preserve-unknown-fields": True})
     made = call(server, "POST", GADGETS, gadget(anything=1))
     after = call(server, "PATCH", f"{GADGETS}/g", {"spec": {"anything": True}})
@@ -66,7 +66,7 @@ def test_a_true_is_no_one() -> None:
 
 
 @pytest.mark.looptime
-async def test_the_watches_of_a_kind_end_with_it() -> None:
+async def test_the_watches_of_a_kind_end_with_its_definition() -> None:
     server = serving({})
     stream = server.open_stream(ask("GET", GADGETS, watch="1"))
     call(server, "DELETE", f"{DEFINITIONS}/gadgets.example.com")
@@ -75,7 +75,7 @@ async def test_the_watches_of_a_kind_end_with_it() -> None:
     assert asyncio.get_running_loop().time() == 0
 
 
-def test_a_kind_that_comes_back_has_no_past() -> None:
+def test_a_kind_that_is_defined_again_has_no_history() -> None:
     server = serving({})
     version = call(server, "POST", GADGETS, gadget())["metadata"]["resourceVersion"]
     call(server, "DELETE", f"{DEFINITIONS}/gadgets.example.com")

@@ -49,7 +49,7 @@ def test_a_document_is_written_as_go_writes_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Deployment", "Job", "Service", "Event", "ConfigMap"])
-def test_what_was_read_once_stays_as_it_is(kind: str) -> None:
+def test_reading_a_document_twice_changes_nothing(kind: str) -> None:
     document = copy(POD) if kind == "Pod" else {"metadata": {}}
     read_document(go_structs()[kind], document)
     again = copy(document)
@@ -58,22 +58,23 @@ def test_what_was_read_once_stays_as_it_is(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "told"),
+    ("members", "message"),
     [
         ({"data": {"k": 1}}, "number into Go struct field ConfigMap.data of type string"),
         ({"data": []}, "array into Go struct field ConfigMap.data"),
         ({"immutable": "yes"}, "string into Go struct field ConfigMap.immutable of type bool"),
         ({"binaryData": {"k": "%"}}, "illegal base64 data"),
     ],
+    ids=["number in a map", "list", "text for a flag", "base64"],
 )
-def test_a_member_of_another_type_is_told_as_go_tells_it(
-    members: dict[str, Any], told: str
+def test_a_member_of_another_type_is_reported_as_go_reports_it(
+    members: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(MistypedError, match=told):
+    with pytest.raises(MistypedError, match=message):
         read_document(go_structs()["ConfigMap"], {"metadata": {}, **members})
 
 
-def test_what_no_type_has_falls_and_is_told_by_its_path() -> None:
+def test_unknown_members_are_dropped_and_their_paths_returned() -> None:
     pod = {"metadata": {}, "spec": {"containers": [{"name": "a", "x": 1}], "y": 2}, "z": 3}
     assert read_document(go_structs()["Pod"], pod) == ["spec.containers[0].x", "spec.y", "z"]
     assert pod["spec"] == {"containers": [{"name": "a", "resources": {}}]}

@@ -1,4 +1,4 @@
-"""A rollout keeps its promises at every step, whatever the ReplicaSets do in between."""
+"""A rollout keeps its bounds at every step, whatever the ReplicaSets do in between."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ HASH, OTHER_HASH = (template_hash(json.dumps(each).encode()) for each in (TEMPLA
 
 
 def set_of(hash_: str, replicas: int, revision: int = 1, **status: int) -> ReplicaSet:
-    """By default everything it should have runs."""
+    """Return a ReplicaSet whose Pods are all available, unless `status` says otherwise."""
     annotations = {
         REVISION: str(revision), DESIRED_REPLICAS: str(replicas), MAX_REPLICAS: str(replicas),
     }  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_new_deployment_creates_a_replica_set_that_carries_its_hash_everywhere
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Deployment", "uid-web", True)
 
 
-def test_a_finished_rollout_asks_for_nothing() -> None:
+def test_a_finished_rollout_changes_nothing() -> None:
     plan = decide(Observed(deployment=rolling(2, 0, 1), replica_sets=(set_of(HASH, 2),)))
     assert (plan.creation, plan.amendments, plan.removals) == (None, (), ())
 
@@ -83,7 +83,7 @@ def test_a_deployment_scaled_to_zero_scales_its_replica_set() -> None:
     assert sizes(observed) == {f"web-{HASH}": 0}
 
 
-def test_recreate_starts_nothing_while_an_old_pod_is_there() -> None:
+def test_recreate_starts_no_pod_while_an_old_one_exists() -> None:
     recreate = deployment(replicas=1, strategy={"type": "Recreate"})
     old = set_of(OTHER_HASH, 1)
     running = Observed(deployment=recreate, replica_sets=(old,), live_pods={old.metadata.uid: 1})
@@ -104,14 +104,14 @@ def test_the_next_template_gets_the_next_revision() -> None:
     assert created["metadata"]["annotations"][REVISION] == "5"
 
 
-def test_a_template_that_comes_back_remembers_the_revisions_it_had() -> None:
+def test_a_template_that_returns_keeps_its_earlier_revisions() -> None:
     back = set_of(HASH, 0, 1)
     observed = Observed(deployment=rolling(1, 1, 0), replica_sets=(back, set_of(OTHER_HASH, 1, 2)))
     (amendment,) = (each for each in decide(observed).amendments if each.replica_set is back)
     assert (amendment.annotations[REVISION], amendment.annotations[REVISION_HISTORY]) == ("3", "1")
 
 
-def test_annotations_of_the_deployment_reach_its_new_replica_set_alone() -> None:
+def test_annotations_of_the_deployment_reach_only_its_new_replica_set() -> None:
     noted = deployment(replicas=1)
     noted = attrs.evolve(noted, metadata=attrs.evolve(noted.metadata, annotations={"team": "a"}))
     new, old = set_of(HASH, 1, 2), set_of(OTHER_HASH, 0, 1)
@@ -138,7 +138,7 @@ def test_a_paused_deployment_without_any_pod_scales_its_latest_template() -> Non
     assert sizes(observed) == {f"web-{HASH}": 2}
 
 
-def test_empty_replica_sets_beyond_the_history_limit_go_the_oldest_first() -> None:
+def test_empty_replica_sets_beyond_the_history_limit_are_deleted_oldest_first() -> None:
     old = tuple(set_of(f"h{number}", 0, number) for number in (1, 2, 3))
     observed = Observed(
         deployment=deployment(replicas=1, revisionHistoryLimit=1, strategy={"type": "Recreate"}),
@@ -152,8 +152,10 @@ def test_empty_replica_sets_beyond_the_history_limit_go_the_oldest_first() -> No
     ("replicas", "surge", "unavailable", "expected"),
     [(4, "25%", "25%", (1, 1)), (1, "25%", "25%", (1, 0)), (10, "30%", "25%", (3, 2)),
      (3, 0, 0, (0, 1)), (2, 0, "25%", (0, 1)), (0, "25%", "25%", (0, 0)), (2, 1, 5, (1, 2))],
+    ids=["whole numbers", "one replica", "rounded", "both zero", "both round to zero",
+         "no replicas", "more than replicas"],
 )  # fmt: skip
-def test_surge_is_rounded_up_and_what_may_be_missing_down(
+def test_surge_is_rounded_up_and_unavailable_down(
     replicas: int, surge: int | str, unavailable: int | str, expected: tuple[int, int]
 ) -> None:
     strategy = rolling(replicas, surge, unavailable)
@@ -167,7 +169,7 @@ def test_surge_is_rounded_up_and_what_may_be_missing_down(
     unavailable=st.sampled_from([0, 1, "25%", "50%"]),
     becoming_ready=st.lists(st.booleans(), min_size=8, max_size=8),
 )
-def test_a_rolling_update_stays_between_its_bounds_and_arrives(
+def test_a_rolling_update_stays_within_its_bounds_and_completes(
     replicas: int,
     before: int,
     surge: int | str,

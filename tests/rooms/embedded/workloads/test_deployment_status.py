@@ -1,4 +1,4 @@
-"""The conditions that a Deployment goes through, with the words of the real controller."""
+"""The conditions of a Deployment during its life, in the words of the real controller."""
 
 import json
 from datetime import timedelta
@@ -30,7 +30,7 @@ def reasons(status: DeploymentStatus) -> dict[str, tuple[str, str]]:
     return {each.type: (each.status, each.reason) for each in status.conditions}
 
 
-def test_a_rollout_tells_created_then_updated_then_available() -> None:
+def test_a_rollout_is_reported_as_created_then_updated_then_available() -> None:
     created = deployment_status(observed(DeploymentStatus()), now=MOMENT, created="web-x")
     assert reasons(created) == {
         "Available": ("False", "MinimumReplicasUnavailable"),
@@ -61,12 +61,12 @@ def test_a_status_is_written_once() -> None:
     assert deployment_status(again, now=LATER) == first
 
 
-def test_counts_that_are_zero_are_not_written() -> None:
+def test_counts_of_zero_are_omitted() -> None:
     status = deployment_status(observed(DeploymentStatus(), new_set(0), replicas=0), now=MOMENT)
     assert set(wire(status)) == {"observedGeneration", "conditions"}
 
 
-def test_a_rollout_that_does_not_move_is_late_after_its_deadline() -> None:
+def test_a_rollout_without_progress_is_late_after_its_deadline() -> None:
     started = deployment_status(observed(DeploymentStatus()), now=MOMENT, created="web-x")
     stuck = observed(started, new_set(2))
     assert seconds_to_deadline(stuck, now=MOMENT) == 601.0
@@ -77,7 +77,7 @@ def test_a_rollout_that_does_not_move_is_late_after_its_deadline() -> None:
     assert deployment_status(still, now=MOMENT + timedelta(seconds=602)) == late
 
 
-def test_old_pods_that_end_are_progress_too() -> None:
+def test_ending_old_pods_count_as_progress() -> None:
     old = replica_set("web-old", status={"replicas": 2})
     before = deployment_status(observed(DeploymentStatus(), new_set(2), old), now=MOMENT)
     ending = replica_set("web-old", status={"replicas": 1})
@@ -95,7 +95,7 @@ def test_a_finished_rollout_is_never_late() -> None:
     assert reasons(much_later)["Progressing"] == ("True", "NewReplicaSetAvailable")
 
 
-def test_a_paused_rollout_says_so_and_says_when_it_goes_on() -> None:
+def test_a_paused_rollout_reports_the_pause_and_its_end() -> None:
     paused = Observed(deployment=deployment(paused=True))
     first = deployment_status(paused, now=MOMENT)
     assert reasons(first)["Progressing"] == ("Unknown", "DeploymentPaused")
@@ -105,7 +105,7 @@ def test_a_paused_rollout_says_so_and_says_when_it_goes_on() -> None:
     assert reasons(moving)["Progressing"] == ("True", "ReplicaSetUpdated")
 
 
-def test_a_replica_set_that_cannot_create_pods_speaks_for_its_deployment() -> None:
+def test_a_deployment_shows_that_its_replica_set_cannot_create_pods() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
     status = deployment_status(
         observed(DeploymentStatus(), new_set(2, conditions=[failure])), now=MOMENT

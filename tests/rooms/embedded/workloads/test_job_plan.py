@@ -1,4 +1,4 @@
-"""A Job counts every Pod once, gives up where it was told to, and ends in two conditions."""
+"""A Job counts every Pod once, respects its limits, and ends with two conditions."""
 
 import random
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ def after(of: Job, plan: Plan) -> Job:
 
 
 def settled(of: Job, pods: list[Pod], now: datetime = MOMENT) -> Job:
-    """As long as only counting goes on."""
+    """Return the Job after counting has settled."""
     for _ in range(5):
         plan = decide(of, pods, now=now)
         of = after(of, plan)
@@ -51,7 +51,7 @@ def conditions(of: Job) -> list[tuple[str, str]]:
     return [(each.type, each.reason) for each in of.status.conditions]
 
 
-def test_a_new_job_starts_its_pods_and_says_when() -> None:
+def test_a_new_job_starts_its_pods_and_records_the_time() -> None:
     plan = decide(job(completions=3, parallelism=2), [], now=MOMENT)
     assert plan.missing == 2
     assert wire(plan.status) == {
@@ -62,7 +62,7 @@ def test_a_new_job_starts_its_pods_and_says_when() -> None:
     }
 
 
-def test_an_end_is_written_down_before_the_pod_is_released_and_counted_after() -> None:
+def test_an_end_is_recorded_before_the_pod_is_released_and_counted_afterwards() -> None:
     ended = held("a", "Succeeded")
     noted = decide(job(completions=2), [ended], now=MOMENT)
     assert noted.status.uncountedTerminatedPods == UncountedPods(succeeded=("uid-a",))
@@ -76,7 +76,7 @@ def test_an_end_is_written_down_before_the_pod_is_released_and_counted_after() -
     assert done.status.succeeded == 1
 
 
-def test_a_pod_that_vanished_while_it_was_counted_still_counts() -> None:
+def test_a_pod_that_vanished_while_being_counted_still_counts() -> None:
     noted = decide(job(completions=2), [held("a", "Succeeded")], now=MOMENT)
     assert decide(after(job(completions=2), noted), [], now=MOMENT).status.succeeded == 1
 
@@ -113,7 +113,7 @@ def test_every_failure_doubles_the_wait_for_the_next_pod(failures: int, seconds:
     assert decide(settled(job(), pods), pods, now=later).missing == 1
 
 
-def test_a_success_ends_the_row_of_failures() -> None:
+def test_a_success_resets_the_back_off() -> None:
     pods = [
         held("a", "Failed"),
         held("b", "Succeeded", at=MOMENT + timedelta(seconds=1)),
@@ -134,7 +134,7 @@ def test_restarts_in_place_count_against_the_limit() -> None:
     assert decide(job(backoffLimit=3), [restarted], now=MOMENT).removed == ()
 
 
-def test_a_job_past_its_deadline_lets_its_pods_go_and_fails_when_they_are_gone() -> None:
+def test_a_job_past_its_deadline_deletes_its_pods_and_fails_when_they_are_gone() -> None:
     late = job(activeDeadlineSeconds=4, status={"startTime": "2025-01-01T00:00:00Z"})
     running = held("a")
     assert decide(late, [running], now=MOMENT).again_in_seconds == 4.0
@@ -149,7 +149,7 @@ def test_a_job_past_its_deadline_lets_its_pods_go_and_fails_when_they_are_gone()
     assert conditions(settled(waiting, [], now))[-1] == ("Failed", "DeadlineExceeded")
 
 
-def test_a_finished_job_changes_no_more_but_releases_what_is_held() -> None:
+def test_a_finished_job_changes_no_more_but_releases_held_pods() -> None:
     done = settled(job(), [held("a", "Succeeded")])
     straggler = held("b", "Failed")
     plan = decide(done, [straggler], now=MOMENT + timedelta(hours=1))
@@ -157,7 +157,7 @@ def test_a_finished_job_changes_no_more_but_releases_what_is_held() -> None:
     assert plan.released == (straggler,)
 
 
-def test_a_suspended_job_lets_its_pods_go_and_starts_anew_when_it_resumes() -> None:
+def test_a_suspended_job_deletes_its_pods_and_starts_again_when_it_resumes() -> None:
     running, suspended = held("a"), job(suspend=True)
     plan = decide(suspended, [running], now=MOMENT)
     assert (plan.missing, plan.removed) == (0, (running,))
@@ -170,7 +170,7 @@ def test_a_suspended_job_lets_its_pods_go_and_starts_anew_when_it_resumes() -> N
     assert (condition.status, condition.reason) == ("False", "JobResumed")
 
 
-def test_without_completions_one_success_is_enough_once_nothing_runs() -> None:
+def test_without_completions_one_success_is_enough_once_no_pod_runs() -> None:
     pool = job(completions=None, parallelism=2)
     assert decide(pool, [], now=MOMENT).missing == 2
     finished, running = held("a", "Succeeded"), held("b")
@@ -180,16 +180,16 @@ def test_without_completions_one_success_is_enough_once_nothing_runs() -> None:
     assert conditions(last)[-1][0] == "Complete"
 
 
-def test_a_pod_that_is_deleted_counts_as_failed_when_it_was_told_to_go() -> None:
-    told: dict[str, Any] = {
+def test_a_terminating_pod_counts_as_failed_from_its_deletion_on() -> None:
+    deletion: dict[str, Any] = {
         "deletionTimestamp": "2025-01-01T00:00:30Z",
         "deletionGracePeriodSeconds": 30,
     }
-    ending = held("a", **told)
+    ending = held("a", **deletion)
     assert decide(job(), [ending], now=MOMENT).again_in_seconds == 10.0
 
 
-def test_an_ending_job_starts_nothing() -> None:
+def test_a_terminating_job_starts_no_pods() -> None:
     ending = job(metadata={"deletionTimestamp": "2025-01-01T00:00:00Z"})
     assert decide(ending, [], now=MOMENT).missing == 0
 
@@ -201,7 +201,7 @@ def test_a_finished_job_is_removed_after_its_time_to_live() -> None:
     assert seconds_to_removal(settled(job(), [held("a", "Succeeded")]), now=MOMENT) is None
 
 
-def test_however_steps_are_lost_each_end_is_counted_once(rng: random.Random) -> None:
+def test_each_end_is_counted_once_even_if_steps_are_lost(rng: random.Random) -> None:
     for _ in range(200):
         work = job(completions=3, parallelism=3, backoffLimit=9)
         pods = [held("a", "Succeeded"), held("b", "Failed"), held("c", "Succeeded")]

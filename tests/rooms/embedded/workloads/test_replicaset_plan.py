@@ -1,4 +1,4 @@
-"""A ReplicaSet keeps its number of Pods and lets the least useful go first."""
+"""A ReplicaSet keeps its number of Pods and deletes the least useful first."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ def running(name: str, **metadata: object) -> Pod:
     )
 
 
-def test_pods_that_ended_or_are_ending_are_replaced() -> None:
+def test_ended_and_terminating_pods_are_replaced() -> None:
     pods = [
         running("a"),
         pod("failed", status={"phase": "Failed"}),
@@ -39,13 +39,13 @@ def test_pods_that_ended_or_are_ending_are_replaced() -> None:
     ],
     ids=["not assigned", "pending", "not ready", "made later"],
 )
-def test_the_least_useful_pod_goes_first(worse: Pod) -> None:
+def test_the_least_useful_pod_is_deleted_first(worse: Pod) -> None:
     better = running("a", creationTimestamp="2025-01-01T00:00:01Z")
     for pods in ([worse, better], [better, worse]):
         assert decide(replica_set("web", replicas=1), pods).surplus == (worse,)
 
 
-def test_pods_alike_are_chosen_the_same_way_in_any_order() -> None:
+def test_equal_pods_are_chosen_the_same_way_in_any_order() -> None:
     pods = [running(name) for name in "abc"]
     one = decide(replica_set("web", replicas=1), pods)
     assert one == decide(replica_set("web", replicas=1), reversed(pods))
@@ -60,14 +60,14 @@ def test_the_status_counts_pods_and_shows_the_generation() -> None:
     assert status.observedGeneration == 1
 
 
-def test_a_ready_pod_is_available_only_after_the_seconds_asked_for() -> None:
+def test_a_ready_pod_is_available_only_after_the_required_seconds() -> None:
     ready = running("a")
     assert not is_available(ready, 10, MOMENT + timedelta(seconds=9))
     assert is_available(ready, 10, MOMENT + timedelta(seconds=10))
     assert is_available(ready, 0, MOMENT)
 
 
-def test_a_failure_to_create_is_a_condition_until_it_is_over() -> None:
+def test_a_failed_creation_is_a_condition_until_it_succeeds() -> None:
     failing = replica_set("web", replicas=1)
     status = replica_set_status(failing, [], failure="quota", now=MOMENT)
     (condition,) = status.conditions

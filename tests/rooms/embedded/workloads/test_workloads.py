@@ -1,4 +1,4 @@
-"""Deployments and Jobs on the embedded cluster, from the request to the last Pod."""
+"""Deployments and Jobs on the embedded cluster, from creation to the last Pod."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ async def rolled_out(world: World, name: str = "web") -> Deployment:
     return await world.until(DEPLOYMENTS, name, is_complete)
 
 
-async def test_a_deployment_comes_up_and_says_so() -> None:
+async def test_a_deployment_becomes_available_and_reports_it() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=2))
         done = await rolled_out(world)
@@ -55,7 +55,7 @@ async def test_a_deployment_comes_up_and_says_so() -> None:
         assert done.metadata.generation == 1
 
 
-async def test_kubectl_describe_finds_what_happened() -> None:
+async def test_the_events_of_a_rollout_are_recorded() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
         await rolled_out(world)
@@ -106,7 +106,7 @@ async def test_recreate_never_has_pods_of_two_templates() -> None:
         assert seen == {"1", "2"}
 
 
-async def test_a_rolling_update_is_never_without_a_ready_pod() -> None:
+async def test_a_rolling_update_always_has_ready_pods() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=2))
         await rolled_out(world)
@@ -136,7 +136,7 @@ async def test_a_template_that_fails_leaves_the_deployment_unavailable() -> None
         assert (shown.status.availableReplicas, shown.status.unavailableReplicas) == (0, 1)
 
 
-async def test_a_rollout_past_its_deadline_says_so() -> None:
+async def test_a_rollout_past_its_deadline_reports_it() -> None:
     async with running_cluster() as world:
         spec = deployment_spec(replicas=1, annotations={FAIL: "never-ready"})
         await world.make(DEPLOYMENTS, "web", spec={**spec, "progressDeadlineSeconds": 30})
@@ -150,7 +150,7 @@ async def test_a_rollout_past_its_deadline_says_so() -> None:
         assert reason(await world.get(DEPLOYMENTS, "web")) == "ProgressDeadlineExceeded"
 
 
-async def test_pods_that_have_to_prove_themselves_are_available_later_than_ready() -> None:
+async def test_pods_with_min_ready_seconds_are_available_later_than_ready() -> None:
     async with running_cluster() as world:
         spec = deployment_spec(replicas=1, minReadySeconds=20)
         await world.make(DEPLOYMENTS, "web", spec=spec)
@@ -161,7 +161,7 @@ async def test_pods_that_have_to_prove_themselves_are_available_later_than_ready
         assert is_complete(await world.get(DEPLOYMENTS, "web"))
 
 
-async def test_a_paused_rollout_waits_until_it_goes_on() -> None:
+async def test_a_paused_rollout_waits_until_it_resumes() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
         await rolled_out(world)
@@ -175,7 +175,7 @@ async def test_a_paused_rollout_waits_until_it_goes_on() -> None:
         assert sorted(sizes) == [0, 1]
 
 
-async def test_a_template_that_comes_back_is_the_old_replica_set_again() -> None:
+async def test_a_template_that_returns_reuses_its_replica_set() -> None:
     async with running_cluster() as world:
         first, second = (deployment_spec(replicas=1, annotations={"x": x}) for x in "12")
         await world.make(DEPLOYMENTS, "web", spec=first)
@@ -189,7 +189,7 @@ async def test_a_template_that_comes_back_is_the_old_replica_set_again() -> None
         assert done.metadata.annotations["deployment.kubernetes.io/revision"] == "3"
 
 
-async def test_a_pod_that_is_deleted_is_replaced() -> None:
+async def test_a_deleted_pod_is_replaced() -> None:
     async with running_cluster() as world:
         await world.make(DEPLOYMENTS, "web", spec=deployment_spec(replicas=1))
         await rolled_out(world)
@@ -229,7 +229,7 @@ async def test_a_job_whose_pods_fail_backs_off_and_gives_up() -> None:
         assert second - first >= 10
 
 
-async def test_a_job_that_restarts_in_place_gives_up_after_as_many_restarts() -> None:
+async def test_a_job_that_restarts_in_place_fails_after_its_limit_of_restarts() -> None:
     async with running_cluster() as world:
         spec = job_spec(policy="OnFailure", backoffLimit=2, annotations={FAIL: "crash"})
         await world.make(JOBS, "work", spec=spec)
@@ -238,7 +238,7 @@ async def test_a_job_that_restarts_in_place_gives_up_after_as_many_restarts() ->
         assert await world.all(PODS) == []
 
 
-async def test_a_finished_job_goes_after_its_time_to_live_with_its_pods() -> None:
+async def test_a_finished_job_is_deleted_after_its_time_to_live_with_its_pods() -> None:
     async with running_cluster() as world:
         await world.make(JOBS, "work", spec=job_spec(ttlSecondsAfterFinished=30))
         await world.until(JOBS, "work", has("Complete"))
@@ -248,7 +248,7 @@ async def test_a_finished_job_goes_after_its_time_to_live_with_its_pods() -> Non
         assert await world.all(PODS) == []
 
 
-async def test_a_job_past_its_deadline_fails_with_its_pods_gone() -> None:
+async def test_a_job_past_its_deadline_fails_and_its_pods_are_gone() -> None:
     async with running_cluster() as world:
         spec = job_spec(activeDeadlineSeconds=5, annotations={RUN_SECONDS: "1000"})
         await world.make(JOBS, "work", spec=spec)
@@ -269,7 +269,7 @@ async def test_a_suspended_job_waits_until_it_is_resumed() -> None:
         assert (said[0], said[1]) == ("Suspended: Job suspended", "Resumed: Job resumed")
 
 
-async def test_a_job_that_is_deleted_at_work_takes_its_pods_along() -> None:
+async def test_an_active_job_is_deleted_with_its_pods() -> None:
     async with running_cluster() as world:
         await world.make(JOBS, "work", spec=job_spec(annotations={RUN_SECONDS: "1000"}))
         await world.until(JOBS, "work", _is_running)
@@ -294,8 +294,8 @@ def _began(pod: Pod) -> float:
     return pod.status.startTime.timestamp()
 
 
-async def test_five_hundred_deployments_come_up_and_go_within_seconds_and_few_writes() -> None:
-    """On one core that takes about five seconds; other work on the machine must not fail it."""
+async def test_five_hundred_deployments_start_and_end_within_seconds_and_few_writes() -> None:
+    """An idle core needs about five seconds; the limits allow for other work."""
     many, seconds, most_processor_seconds, most_writes = 500, 5, 20, 20
     nodes = NodeOptions(count=4, cpu="512", memory="2Ti", gpus=8)
     async with running_cluster(nodes=nodes) as world:
