@@ -1,4 +1,4 @@
-"""Runs seeds, side by side; a run that fails is shrunk, and told with the way to see it again."""
+"""Run seeds in parallel; shrink the faults of a failing run, and print how to replay it."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ class Options:
     covered: int
 
     def plan(self, seed: int) -> tuple[PlannedFault, ...]:
-        """Of its faults the chosen ones."""
+        """Return the seed's plan, with only the chosen faults."""
         plan, options = plan_of(seed), self.faults
         return plan if options is None else tuple(plan[number] for number in sorted(options))
 
@@ -87,7 +87,7 @@ def _parsed(arguments: Sequence[str]) -> Options:
 
 
 def _by_script(options: Options) -> list[list[Case]]:
-    """What is compared with one undisturbed run is tried in one process."""
+    """Return the cases by script: those compared with one undisturbed run share a process."""
     seeds = options.seeds
     series = [range(each, seeds.stop, SCRIPTS) for each in seeds[:SCRIPTS]]
     return [[(seed, options.plan(seed)) for seed in each] for each in series]
@@ -120,7 +120,7 @@ def _print_line(line: str) -> None:
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of texts are walked in the order of their hashes: a run must not depend on it.
+        # The iteration order of sets of strings depends on their hashes; a run must not.
         again = [sys.executable, "-m", "tests.proofs.simulation", *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main(sys.argv[1:]))

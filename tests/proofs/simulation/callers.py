@@ -1,4 +1,4 @@
-"""Callers of the two replicas of the API: they send again until an answer is definite."""
+"""Callers of the two replicas of the API, which repeat a request until its answer is definite."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -11,16 +11,16 @@ from tests.proofs.simulation.event_log import EventLog
 from tests.proofs.simulation.in_process_http import Answer
 from tests.proofs.simulation.processes import NoAnswerError, Supervisor
 
-# What a caller may be told at all; of these the last three say: send it again.
+# The statuses that a caller may receive. After the last three it repeats the request.
 KNOWN: Final = frozenset({200, 201, 202, 204, 400, 404, 409, 412, 429, 503, 504})
-# Longer than a request may live.
+# Longer than the deadline of any request.
 CHANGE_SECONDS: Final = 120.0
 AGAIN: Final = frozenset({429, 503, 504})
 
 
 @attrs.frozen(kw_only=True)
 class DefiniteAnswer:
-    """A definite answer, and when the request that it answers was sent."""
+    """A definite answer, and when its request was sent."""
 
     answer: Answer
     sent_at: float
@@ -42,7 +42,7 @@ class Caller:
         self._breach = breach
 
     async def call(self, method: str, path: str, body: object = None) -> DefiniteAnswer:
-        """Sent again, to either replica, until it is answered for good."""
+        """Send a request, each time to either replica, until the answer is definite."""
         while True:
             told = await self.once(method, path, body)
             if told is not None:
@@ -52,7 +52,7 @@ class Caller:
     async def call_both(
         self, method: str, path: str, bodies: tuple[Any, Any], gap: float
     ) -> tuple[DefiniteAnswer, DefiniteAnswer]:
-        """To both replicas at once; what stays without an answer is sent again to either."""
+        """Send a request to both replicas; repeat what is not answered at either of them."""
         async with asyncio.TaskGroup() as tasks:
             first, second = (
                 tasks.create_task(
@@ -72,12 +72,12 @@ class Caller:
     async def once(
         self, method: str, path: str, body: object = None, *, replica: str = ""
     ) -> DefiniteAnswer | None:
-        """None: it is not known what became of it."""
+        """Send a request once; return None if its outcome is unknown."""
         chosen = replica or self.rng.choice(tuple(self._replicas))
         sent_at, patience = asyncio.get_running_loop().time(), self.rng.choice((5.0, 30.0, 70.0))
         if method == "PUT":
-            # A change without If-Match that its caller gave up may be applied over a later one:
-            # whoever sends one here waits for its end.
+            # A change without If-Match may be applied over a later one if its caller gives up.
+            # Here a caller waits until the request has ended.
             patience = CHANGE_SECONDS
         what = f"{method} {path} at {chosen}"
         try:

@@ -1,4 +1,6 @@
-"""The end of a run: it comes to rest, is judged, and stays at rest under another leader."""
+"""The end of a run: all processes become idle, the state is checked, and a new leader writes
+nothing.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from tests.proofs.simulation.faults.kinds import ACTIVATORS, MANAGERS, FaultKind
 from tests.proofs.simulation.faults.wire import Wire
 from tests.proofs.simulation.processes import Fleet
 
-# After the last fault: a request's life, a grace, and the back-off that the faults have left.
+# After the last fault: the deadline of a request, the grace of a claim, and the longest back-off.
 CONVERGENCE_SECONDS: Final = 600.0
 QUIET_SECONDS: Final = 60.0
 RESTART_SECONDS: Final = 2.0
@@ -43,7 +45,7 @@ class ConvergenceCheck:
             await self._change_leader(ACTIVATORS)
 
     async def _come(self) -> bool:
-        """Nobody writes or lists any more: for a minute on end, within the bound."""
+        """Wait for two minutes without a write or list; return False after CONVERGENCE_SECONDS."""
         loop = asyncio.get_running_loop()
         until = loop.time() + CONVERGENCE_SECONDS
         before, since = self._asked(), loop.time()
@@ -63,7 +65,7 @@ class ConvergenceCheck:
         return {name: each.wire for name, each in self._fleet.supervisors.items() if each.wire}
 
     async def _change_leader(self, group: tuple[str, ...]) -> None:
-        """Whoever begins to lead looks at everything, and finds nothing to write."""
+        """Stop the leader and check that its successor, which reads everything, writes nothing."""
         leader = self._fleet.leader_of(group)
         if leader is None:
             self._breach(f"nobody leads of {group}")

@@ -1,4 +1,4 @@
-"""What happened in a run, event by event, and one digest of all of it."""
+"""The events of a run, line by line, and one digest of all of them."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ class Entry:
 
 
 class EventLog:
-    """Two runs are the same when their digests are. With `tell`, each line is told at once."""
+    """The log of a run. Equal digests mean equal runs; `tell` receives each line at once."""
 
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         self.length = 0

@@ -1,4 +1,4 @@
-"""Requests to an application of aiohttp and its answers, without a socket in between."""
+"""Requests to an aiohttp application and its answers, without a socket."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-# One whose other side is there for as long as anybody waits.
+# A connection whose client never disconnects.
 PATIENT: Final = SimpleNamespace(is_closing=lambda: False, get_extra_info=lambda *_: None)
 NO_CONNECTION: Final = SimpleNamespace(
     transport=PATIENT, ssl_context=None, peername=None, sockname=None
@@ -30,7 +30,7 @@ class Answer:
 
 
 async def handle(app: web.Application, method: str, path: str, body: object = None) -> Answer:
-    """To be awaited in a task of its own, as a server does."""
+    """Return the answer of the application; await this in a separate task, as a server does."""
     response = await app._handle(_request(method, path, body))
     assert isinstance(response, web.Response), f"{method} {path} is answered bit by bit"
     assert response.body is None or isinstance(response.body, bytes)

@@ -1,4 +1,4 @@
-"""The processes: whole roles that live, die and come back, each on wires of its own."""
+"""The processes of a run: whole roles that end and restart, each with connections of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -49,22 +49,22 @@ SETTINGS: Final = Settings(leaderElection=LeaderElectionSettings(enabled=True))
 WITH_BROKER: Final = attrs.evolve(SETTINGS, nats=NatsSettings(url=BROKER_URL))
 Role: TypeAlias = Manager | Api | ActivatorRole | ResultsRole
 GRACE_SECONDS: Final = 10.0
-# As a Deployment does: a process that ended by itself comes back soon.
+# A process that ended by itself restarts soon, as in a Deployment.
 RESTART_SECONDS: Final = 2.0
 EXPECTED_ENDS: Final = (ExitCode.DONE, ExitCode.LOST_LEADERSHIP)
 
 
 class NoAnswerError(Exception):
-    """The connection was refused, or it broke before the answer came."""
+    """The connection was refused, or broke before the answer came."""
 
 
 @asynccontextmanager
 async def _standing(
-    settings: Settings,  # noqa: ARG001  # nothing is asked of it
-    registry: Registry,  # noqa: ARG001  # nothing is asked of it
+    settings: Settings,  # noqa: ARG001  # not read here
+    registry: Registry,  # noqa: ARG001  # not read here
     *,
-    not_ready: Callable[[], str],  # noqa: ARG001  # nobody asks
-    facts: Callable[[], Mapping[str, object]],  # noqa: ARG001  # nobody asks
+    not_ready: Callable[[], str],  # noqa: ARG001  # not read here
+    facts: Callable[[], Mapping[str, object]],  # noqa: ARG001  # not read here
 ) -> AsyncIterator[asyncio.TaskGroup]:
     async with asyncio.TaskGroup() as tasks:
         yield tasks
@@ -72,14 +72,14 @@ async def _standing(
 
 @attrs.define(kw_only=True)
 class Fleet:
-    """What the processes share, and what is found out about them together."""
+    """All processes of a run, what they share, and checks across them."""
 
     seed: int
     server: Server
     event_log: EventLog
     breach: Callable[[str], None]
     coverage: WriteCoverage
-    # Where a script has a function.
+    # None unless the script has a function.
     broker: Broker | None = None
     supervisors: "dict[str, Supervisor]" = attrs.field(factory=dict)
 
@@ -87,7 +87,7 @@ class Fleet:
         return self.supervisors.setdefault(name, Supervisor(name, self))
 
     def chosen(self, process: str) -> "Supervisor | None":
-        """Of that name, or whoever has that role now."""
+        """Return the process of this name, or the current holder of this role, if there is one."""
         if process == LEADING_ACTIVATOR:
             return self.leader_of(ACTIVATORS)
         if process not in (LEADER, STANDBY):
@@ -99,7 +99,7 @@ class Fleet:
 
     @property
     def leader(self) -> "Supervisor | None":
-        """Of the managers."""
+        """Return the leading manager, if there is one."""
         return self.leader_of(MANAGERS)
 
     def leader_of(self, group: tuple[str, ...]) -> "Supervisor | None":
@@ -112,7 +112,7 @@ class Fleet:
             supervisor.inject(fault)
 
     def unseen(self, version: int) -> Iterator[str]:
-        """What had happened by that version and some process that is up does not know."""
+        """Yield the changes up to this version that a running process does not have cached."""
         for name, supervisor in self.supervisors.items():
             for informer in supervisor.informers:
                 if informer.synced.is_set():
@@ -121,7 +121,7 @@ class Fleet:
                     )
 
     def inspect(self, request: Request) -> None:
-        """Of each kind at most one believes that it leads, at each write of any."""
+        """Check at each write that at most one manager and one activator believe to lead."""
         if request.method not in WRITES or LEASES in request.path:
             return
         leading = {name for name, each in self.supervisors.items() if each.is_leading}
@@ -132,7 +132,7 @@ class Fleet:
 
 
 class Supervisor:
-    """Runs one process over and over again."""
+    """Runs one process and restarts it whenever it has ended."""
 
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.name = name
@@ -182,7 +182,7 @@ class Supervisor:
             await asyncio.sleep(self._pause)
 
     def inject(self, fault: PlannedFault) -> None:
-        """A fault's moment has come."""
+        """Begin a fault whose time has come."""
         self._fleet.event_log.write(self.name, f"!{fault.kind}")
         if isinstance(fault.kind, BrokerFaultKind):
             self.active_broker_faults.begin(fault)
@@ -210,13 +210,13 @@ class Supervisor:
                 pass
 
     def end_faults(self) -> None:
-        """But for what is lost already: a silent watch stays silent."""
+        """End all faults; a watch that has fallen silent stays silent."""
         self.active_faults.clear()
         self.active_broker_faults.clear()
         self._clock_ahead = timedelta()
 
     async def call(self, method: str, path: str, body: object = None) -> Answer:
-        """Raises NoAnswerError where the process is not there, or goes away meanwhile."""
+        """Call the process's API; raise NoAnswerError if the process is down or ends meanwhile."""
         if self._app is None or self._requests is None:
             raise NoAnswerError(f"{self.name} is not there")
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -310,7 +310,7 @@ class Supervisor:
         self._fleet.inspect(request)
 
     def _needed(self) -> tuple[Informer[Any], ...]:
-        """What a leader has to know as it is."""
+        """Return the informers that have to be current before the process leads."""
         role = self._role
         if isinstance(role, ActivatorRole):
             return tuple(role._informers[name] for name in ("units", "stock"))
@@ -335,13 +335,15 @@ class Supervisor:
         wire.disturb_watches(kind, until)
 
     def _stop(self, fault: PlannedFault) -> None:
-        """As by SIGTERM: it drains."""
+        """Stop the process as SIGTERM does, so that it drains."""
         self._pause = fault.seconds
         if self._lifecycle:
             self._lifecycle.stop()
 
     def _die(self, fault: PlannedFault) -> None:
-        """First it is cut off, so that nothing it does about its end reaches the server."""
+        """Crash the process. It is cut off first, so that nothing it does at its end reaches the
+        server.
+        """
         if self.wire is None or self._running is None:
             return
         self._pause = fault.seconds

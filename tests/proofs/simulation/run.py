@@ -1,4 +1,4 @@
-"""One run: a cluster, processes, callers and faults on one loop, and what came of it."""
+"""A run: a cluster, processes, callers and faults on one event loop, and its outcome."""
 
 import asyncio
 import sys
@@ -37,17 +37,17 @@ from tests.proofs.simulation.virtual_time import run_virtually, true_time
 from tests.proofs.simulation.workers import Workers
 
 FAULTS_END: Final = LAST_SECOND + 10.0
-# A watch that has fallen silent is given up after 75 s, and a pause follows what failed.
+# A silent watch is abandoned after 75 s, and a failed one is retried after a pause.
 CATCH_UP_SECONDS: Final = 130.0
 MOST_BREACHES: Final = 20
 NODES: Final = NodeOptions(count=5, gpus=8)
-# Lines of the log that tell of a fault of ours, whatever the faults around it.
+# Log events that show a defect of the product, whatever the faults around them.
 FATAL_LINES: Final = frozenset(
     {
         "reconcile failed",
         "request failed by a fault of ours",
         "store diverged from the server",
-        # By the manager's own look at its caches, which lag: it is never to be called in vain.
+        # The manager audits its lagging caches; such an audit must never report a false breach.
         "invariant broken",
         "crashed",
     }
@@ -161,7 +161,7 @@ class _Run:
         )
 
     async def _live(self, runner: StoryRunner, fleet: Fleet, injector: FaultInjector) -> None:
-        """The stories, through the faults and beyond."""
+        """Run the stories during the faults and after them."""
         async with asyncio.TaskGroup() as tasks:
             stories = tasks.create_task(runner.run(self._script), name="stories")
             await asyncio.sleep(FAULTS_END - asyncio.get_running_loop().time())
@@ -201,7 +201,7 @@ class _Run:
 
 
 def _traceback_of(error: object) -> str:
-    """Of a line that was logged while an error was handled, of that error."""
+    """Return the traceback of this error, or of the error that is being handled."""
     raised = error if isinstance(error, BaseException) else sys.exc_info()[1]
     return "".join(traceback.format_exception(raised)) if raised else ""
 
@@ -226,7 +226,7 @@ def _captured_log() -> Iterator[_LogCapture]:
 
 
 def end_state(observer: ClusterObserver) -> dict[str, Any]:
-    """What stays, without what no two runs share."""
+    """Return the final objects, without the values that differ from run to run."""
     units = {
         f"unit {key.name}": (codec.encode(codec.to_json(unit.spec)).decode(), unit.status.phase)
         for key, unit in observer.units.items()

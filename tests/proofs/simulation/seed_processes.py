@@ -1,4 +1,6 @@
-"""Tries seeds in processes of their own: whatever becomes of one is told, and all others go on."""
+"""Judge seeds in separate processes; a seed that ends its process is reported, and the others go
+on.
+"""
 
 import os
 import signal
@@ -15,7 +17,7 @@ from tests.proofs.simulation.checks.verdict import Verdict, check
 from tests.proofs.simulation.faults.kinds import PlannedFault
 
 CORES: Final = 2
-# Of the processor, for one seed: a run takes a few, and maybe an undisturbed one beside it.
+# Processor seconds for one seed. A run takes a few, and may need an undisturbed run beside it.
 MOST_SECONDS: Final = 60.0
 NO_END: Final = "does not come to its end"
 _STUCK: Final = 99
@@ -27,7 +29,7 @@ Check: TypeAlias = Callable[[int, tuple[PlannedFault, ...]], Verdict]
 @attrs.define
 class _Running:
     process: Process
-    # In the order in which they are tried.
+    # The cases that are left, in the order in which they are judged.
     left: deque[Case]
 
 
@@ -37,7 +39,7 @@ def verdicts(
     judge: Check = check,
     most_seconds: float = MOST_SECONDS,
 ) -> Iterator[Verdict]:
-    """Each series in one process, which a seed that ends it costs no other seed."""
+    """Judge each series in one process; a seed that ends its process affects no other seed."""
     waiting = deque(deque(cases) for cases in series if cases)
     running: dict[Connection, _Running] = {}
     try:
@@ -92,7 +94,7 @@ def _lost(case: Case, code: int | None) -> Verdict:
 def _try(cases: tuple[Case, ...], judge: Check, most_seconds: float, told: Connection) -> None:
     signal.signal(signal.SIGPROF, lambda *_: os._exit(_STUCK))
     for seed, plan in cases:
-        # Virtual time stands still where something is tried again and again without a pause.
+        # Virtual time stands still in a loop without a pause, so that processor time is limited.
         signal.setitimer(signal.ITIMER_PROF, most_seconds)
         told.send(_judged(judge, seed, plan))
 

@@ -1,4 +1,4 @@
-"""The fewest faults of a plan that still make a run fail."""
+"""The search for the fewest faults of a plan that still make a run fail."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -7,7 +7,7 @@ ItemT = TypeVar("ItemT")
 
 
 def shrunk(items: Sequence[ItemT], fails: Callable[[Sequence[ItemT]], bool]) -> list[ItemT]:
-    """Delta debugging: leaves out ever smaller parts, until none can be left out any more."""
+    """Leave out ever smaller parts (delta debugging), until no single item can be left out."""
     kept = list(items)
     size = max(1, len(kept) // 2)
     while kept:

@@ -1,4 +1,4 @@
-"""Whatever a seed does to its process, it is told by its number, and all others are tried."""
+"""A seed that fails or ends its process is reported by its number, and all others are judged."""
 
 import os
 
@@ -34,7 +34,9 @@ def dying(seed: int, _: tuple[PlannedFault, ...]) -> Verdict:
     ("judge", "words"),
     [(raising, "KeyError: 'owner'"), (spinning, NO_END), (dying, "ended its process with 7")],
 )
-def test_a_bad_seed_is_told_by_its_number_and_no_other_is_lost(judge: object, words: str) -> None:
+def test_a_bad_seed_is_reported_by_its_number_and_no_other_is_lost(
+    judge: object, words: str
+) -> None:
     found = {each.seed: each for each in verdicts(SERIES, judge=judge, most_seconds=0.2)}  # type: ignore[arg-type]  # three of one shape
     assert sorted(found) == list(range(6))
     assert [seed for seed, each in found.items() if not each.is_sound] == [BAD]

@@ -17,7 +17,7 @@ from tests.proofs.simulation.mutations.mutation import Mutation, planted, source
 from tests.proofs.simulation.run import simulate
 from tests.proofs.simulation.shrink import shrunk
 
-# Short ones, in which processes die and caches lag; the second one has a function.
+# Short runs with crashes and lagging caches; the second one has a function.
 SEEDS = (1, 7, 17)
 TELL_DIGEST = """
 from tests.proofs.simulation.faults.plan import plan_of
@@ -37,8 +37,8 @@ def test_a_seed_gives_the_same_run_to_the_last_event(seed: int) -> None:
     assert (first.events, first.digest) == (second.events, second.digest)
 
 
-def test_nor_does_a_run_depend_on_how_a_process_hashes_texts() -> None:
-    """Sets of texts are walked in the order of their hashes."""
+def test_a_run_does_not_depend_on_the_hash_seed_of_its_process() -> None:
+    """Run a seed with two hash seeds, because the order of a set of strings depends on them."""
     digests = [
         subprocess.run(
             [sys.executable, "-c", TELL_DIGEST],
@@ -81,5 +81,5 @@ def test_a_mutation_can_be_planted(mutation: Mutation) -> None:
     compile(planted(mutation, source), mutation.module, "exec")
 
 
-def test_mutations_go_by_their_names() -> None:
+def test_mutations_have_different_names() -> None:
     assert len({each.name for each in MUTATIONS}) == len(MUTATIONS)

@@ -1,4 +1,4 @@
-"""A loop of its own for a run, in virtual time that begins at zero."""
+"""An event loop for one run, with virtual time that begins at zero."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class _ImmediateSelector(selectors.SelectSelector):
-    """Nothing comes from outside: whoever would wait is at the end of the wait at once."""
+    """A selector that never waits: it moves the time to the end of the wait at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,10 +31,10 @@ class _ImmediateSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time moves as soon as nobody has anything left to do.
+    """An event loop whose time moves as soon as no task is ready.
 
-    It does move: no timer goes off in the very instant in which it is set, so that whoever waits
-    for the last, lost digit of a float does not wait for ever.
+    No timer fires at the moment at which it is set. A task that waits for the rounding error of a
+    float therefore does not wait for ever.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,10 @@ def run_virtually(main: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 @contextmanager
 def _collected_afterwards() -> Iterator[None]:
-    """A fifth faster; and what a finalizer does happens in every run at the same place."""
+    """Disable garbage collection until the end of the run.
+
+    A run is a fifth faster without it, and finalizers run at the same place in every run.
+    """
     gc.disable()
     try:
         yield
@@ -75,5 +78,5 @@ def _collected_afterwards() -> Iterator[None]:
 
 
 def true_time() -> datetime:
-    """By a clock that is never wrong: the cluster's own."""
+    """Return the time by the cluster's clock, which is never wrong."""
     return BEGINNING + timedelta(seconds=asyncio.get_running_loop().time())

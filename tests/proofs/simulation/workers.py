@@ -1,7 +1,6 @@
-"""The workers of functions: the product's own beside a function in this process, one in each Pod.
+"""The workers of functions: the product's worker beside a simulated function, one in each Pod.
 
-They live as their Pods do: they begin when those are ready, drain when those have to go, and end
-with them.
+A worker starts when its Pod is ready, drains when its Pod has to terminate, and ends with its Pod.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from tests.proofs.simulation.virtual_time import true_time
 
 
 class Function:
-    """The user's container: it does what the payload says."""
+    """The user's container, which does what the payload says."""
 
     def __init__(self, worker: str, declarer: str, invocations: Invocations) -> None:
         self._worker = worker
@@ -69,7 +68,7 @@ class Workers:
     server: Server
     event_log: EventLog
     invocations: Invocations
-    # Of the unit of that name, what it serves; None where it is no worker.
+    # Returns the function that a unit serves, or None if the unit is not a worker.
     function_of: Callable[[str], Serverless | None]
     active_faults: ActiveBrokerFaults = attrs.field(factory=ActiveBrokerFaults)
     _running: "dict[str, _WorkerProcess]" = attrs.field(factory=dict)
@@ -81,7 +80,7 @@ class Workers:
             await asyncio.Event().wait()
 
     def hear(self, key: Key, _: Pod | None, pod: Pod | None) -> None:
-        """Of every change of a Pod, in the step that makes it."""
+        """Start, drain or end the Pod's worker; called for every change of a Pod, in its step."""
         running = self._running.get(key.name)
         if pod is None:
             if running:
@@ -94,7 +93,7 @@ class Workers:
             running.end()
 
     def inject(self, fault: PlannedFault) -> None:
-        """A fault's moment has come."""
+        """Begin a fault whose time has come."""
         self.event_log.write(ALL_WORKERS, f"!{fault.kind}")
         if fault.kind is not BrokerFaultKind.WORKER_KILLED:
             self.active_faults.begin(fault)
@@ -119,7 +118,7 @@ class _WorkerProcess:
         self._task: asyncio.Task[None] | None = None
         self._wire: BrokerWire | None = None
         self._number = 0
-        # None while nothing brings it back.
+        # The pause before the next restart, or None if the worker is not restarted.
         self._pause_seconds: float | None = None
 
     async def live(self) -> None:
@@ -148,22 +147,24 @@ class _WorkerProcess:
         around.event_log.write(self._unit, "worker ended")
 
     def crash(self, seconds: float) -> None:
-        """Its container starts again in place."""
+        """Crash the worker; its container restarts in the same Pod."""
         self._pause_seconds = seconds
         self._cut()
 
     def end(self) -> None:
-        """As its Pod's hook says before the signal: it drains."""
+        """Drain the worker, as its Pod's hook does before the signal."""
         self._ending.set()
 
     def die(self) -> None:
-        """With its Pod, and for good."""
+        """End the worker for good, together with its Pod."""
         self._pause_seconds = None
         self._ending.set()
         self._cut()
 
     def _cut(self) -> None:
-        """First it is cut off, so that nothing it does about its end reaches anybody."""
+        """End the task. It is cut off first, so that nothing it does at its end reaches the
+        broker.
+        """
         if self._wire and self._task:
             self._wire.cut()
             self._task.cancel()

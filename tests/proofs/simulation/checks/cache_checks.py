@@ -1,4 +1,4 @@
-"""What a process holds of the cluster: it never goes back, and is whole before it leads."""
+"""Checks of a process's caches: they never go back, and are complete before the process leads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from tests.proofs.simulation.faults.active_faults import LEASES
 
 
 class CacheChecks:
-    """Of one incarnation of a process, asked before each of its requests."""
+    """Checks of one incarnation of a process, run before each of its requests."""
 
     def __init__(self, name: str, server: Server, breach: Callable[[str], None]) -> None:
         self._name = name
@@ -26,7 +26,7 @@ class CacheChecks:
         self._has_led = False
 
     def follow(self, informers: tuple[Informer[Any], ...]) -> None:
-        """From before their first list."""
+        """Watch informers from before their first list."""
         for informer in informers[len(self._followed) :]:
             self._followed.append(informer)
             informer.add_handler(
@@ -34,7 +34,9 @@ class CacheChecks:
             )
 
     def lead(self, needed: tuple[Informer[Any], ...], request: Request) -> None:
-        """Before its first write a leader knows what there was when it began."""
+        """Check that a leader's first write comes after it has seen all that existed when it
+        began.
+        """
         if self._led_from is None:
             self._led_from = self._server.store.version
         if self._has_led or request.method not in WRITES or LEASES in request.path:
@@ -46,7 +48,7 @@ class CacheChecks:
 
 
 class _VersionMonitor:
-    """The latest version of each object that a handler was told of."""
+    """The latest version of each object that a handler has received."""
 
     def __init__(self, where: str, breach: Callable[[str], None]) -> None:
         self._where = where
@@ -61,7 +63,7 @@ class _VersionMonitor:
 
 
 def unseen(informer: Informer[Any], server: Server, version: int) -> Iterator[str]:
-    """What had happened by that version and is not known here."""
+    """Yield the changes up to this version that the informer does not have."""
     resource, store = informer.resource, informer.store
     kind = server.registry.find(resource.group, resource.version, resource.plural)
     assert kind is not None
@@ -85,7 +87,7 @@ def _is_selected(stored: Stored, selector: str) -> bool:
 
 
 def _was_gone(collection: Collection, path: str, version: int) -> bool:
-    """As far as the history can tell."""
+    """Return whether the object was already gone at this version, as far as the history shows."""
     if collection.compacted_version > version:
         return False
     return not any(each.path == path for each in collection.since(version))

@@ -1,7 +1,7 @@
-"""Sees every change in the moment in which the server makes it, and holds it to the promises.
+"""An observer that checks the product's promises at every change that the server makes.
 
-It looks at objects alone, never at what a process believes. What has to hold over time, such as
-that an operation starts one unit in all, it remembers.
+It reads only objects, never a process's memory. It remembers what has to hold over time, for
+example that an operation starts only one unit.
 """
 
 import zlib
@@ -33,12 +33,12 @@ from tests.proofs.simulation.event_log import EventLog
 
 STOCK: Final = "runtime-stock"
 INSTANCE: Final = "runtime-instance"
-# Beside a run: their number and order depend on nothing that is promised.
+# No promise depends on the number or order of these objects.
 UNLOGGED: Final = frozenset({"Lease", "Event"})
 
 
 class SynchronousWatch(Watch):
-    """Told of each change in the same step, as no watch of a client is."""
+    """A watch that receives each change synchronously, in the step that makes it."""
 
     def __init__(self, hear: Callable[[Change], None]) -> None:
         super().__init__(Selection(), 0)
@@ -50,7 +50,7 @@ class SynchronousWatch(Watch):
 
 @attrs.frozen(slots=True)
 class ObjectCounts:
-    """How often an object of that name came and went."""
+    """How often an object of this name was created and deleted."""
 
     created: int = 0
     deleted: int = 0
@@ -73,20 +73,20 @@ class ClusterObserver:
         self.pools: dict[Key, StockPool] = {}
         self.storages: dict[Key, GPUStorage] = {}
         self.made: defaultdict[tuple[str, str], ObjectCounts] = defaultdict(ObjectCounts)
-        # The unit names that each operation ever had.
+        # All unit names that each operation has had.
         self.names_of: defaultdict[str, set[str]] = defaultdict(set)
-        # When each specName last had no stock unit that anybody could claim, and since when.
+        # The last moment at which each specName had no free stock unit.
         self.last_short: dict[str, float] = {}
         self.last_write = 0.0
         self._now = now
         self._event_log = event_log
         self._breach = breach
-        # The uids of stock that units ever named.
+        # The uids of all stock that units have named.
         self._named: set[str] = set()
         self._started: dict[str, str] = {}
         self._start_of_stock: dict[str, str] = {}
         self._start_of_operation: dict[str, str] = {}
-        # By pool, the operations of which a unit named its stock, and gave it back.
+        # By pool, the operations that released stock after a unit had named it.
         self._givers: defaultdict[str, set[str]] = defaultdict(set)
         self._consumers: set[str] = set()
         self._ordinals: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -98,7 +98,7 @@ class ClusterObserver:
             DEPLOYMENTS.kind: self._on_deployment,
             PODS.kind: self._on_pod,
         }
-        # Told of every change of a Pod, in the step that makes it.
+        # Called for every change of a Pod, in the step that makes it.
         self.pod_listeners: list[Callable[[Key, Any, Any], None]] = []
         self._models: dict[str, type[Any]] = {each.kind: each.type for each in AUDITED}
         self.continuous_audit = ContinuousAudit(STOCK, breach)
@@ -108,7 +108,7 @@ class ClusterObserver:
             self._listen(collection)
 
     def free(self, spec_name: str) -> list[GPUUnit]:
-        """What a claim could take: nobody's, and named by no unit."""
+        """Return the stock that a claim could take: unclaimed, and named by no unit."""
         named = {provenance.source_uid_of(unit) for unit in self.units.values()}
         return [
             each
@@ -119,7 +119,7 @@ class ClusterObserver:
         ]
 
     def functions(self) -> dict[str, GPUUnit]:
-        """By name, the units that declare them."""
+        """Return the units that declare functions, by the function's name."""
         return {
             each.spec.serverless.requestID: each
             for each in self.units.values()
@@ -127,18 +127,19 @@ class ClusterObserver:
         }
 
     def served_by(self, unit: str) -> Serverless | None:
-        """What a worker works for."""
+        """Return the function that a worker unit serves, or None for any other unit."""
         found = self.units.get(Key(INSTANCE, unit))
         return found.spec.serverless if found and found.spec.is_function_worker else None
 
     def was_short(self, spec_name: str, since: float) -> bool:
-        """Whether there was a moment since then at which nothing was free."""
+        """Return whether nothing was free at some moment since then."""
         return not self.free(spec_name) or self.last_short.get(spec_name, -1.0) >= since
 
     def gave_back(self, pool: str) -> int:
-        """Operations whose unit was deleted before it consumed stock, nor did another of theirs.
+        """Return the number of operations that released the pool's stock and never consumed any.
 
-        The loser of a contest gives its stock back as well, but its operation consumes another.
+        Their unit was deleted before it consumed its stock. The loser of a contest releases stock
+        too, but its operation consumes another stock unit.
         """
         return len(self._givers[pool] - self._consumers)
 
@@ -280,7 +281,7 @@ class ClusterObserver:
         self._start(unit)
 
     def _demand_claim(self, unit: GPUUnit) -> None:
-        """What its caller was given is there for it, unless its operation has had a unit."""
+        """Check that a new unit's stock is held for it, unless its operation had a unit before."""
         source = provenance.source_of(unit)
         stock = self.stock.get(source) if source else None
         is_held = stock is not None and _is_held(stock, unit)
@@ -289,7 +290,7 @@ class ClusterObserver:
             self._breach(f"unit {name}: came after the claim on its stock {source} had ended")
 
     def _demand_stock(self, unit: GPUUnit) -> None:
-        """At its first start the stock it names is there, and held for it."""
+        """Check at a unit's first start that its stock exists and is held for it."""
         source, name = provenance.source_of(unit), unit.metadata.name
         if source is None or unit.metadata.uid in self._started:
             return
@@ -321,7 +322,7 @@ class ClusterObserver:
 
 
 def _is_held(stock: GPUUnit, unit: GPUUnit) -> bool:
-    """By the unit's operation, for its name."""
+    """Return whether the stock is claimed by the unit's operation for the unit's name."""
     return (
         stock.metadata.uid == provenance.source_uid_of(unit)
         and provenance.claimant_of(stock) == unit.metadata.key

@@ -1,12 +1,13 @@
-"""The end of a disturbed run beside that of the same run undisturbed.
+"""Compare the end of a disturbed run with the end of the same script undisturbed.
 
-Equal in both: what each story came to; of every unit, but of those that compete for scarce stock,
-its spec and its phase; of every pool that nobody competes for, its size and its stock, where
-stock that a deleted unit gave back counts as used.
+Each story has the same result. Every unit has the same spec and phase, except units that compete
+for scarce stock. Every pool without competition has the same size and stock. Stock that a
+deleted unit released counts as used.
 
-The children of a unit that stays are made and deleted equally often. Of a unit that goes, nothing
-is left: it may go before it has children, and a create that was still on its way then may make it
-a second time, which never starts and is removed. A storage is filled by as many Jobs in both.
+A unit that remains has as many created and deleted children in both runs. A deleted unit leaves
+nothing behind. It may be deleted before it has children. A create still in flight may then
+create it again; that unit never starts and is deleted. A storage is filled by the same number of
+Jobs.
 """
 
 from collections import Counter
@@ -39,7 +40,7 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
 
 
 def racing_names(script: Script) -> frozenset[str]:
-    """Of units of which the run decides who gets what, and when."""
+    """Return the names of units whose results depend on the timing of the run."""
     scarce = {each.unit_name for each in script.units if each.spec_name == SCARCE}
     makers = {name for each in script.functions for name in (each.name, each.successor)}
     workers = {f"{name}-w-" for name in makers}
@@ -75,7 +76,7 @@ def _prepares(
 
 
 def _runs(made: Mapping[tuple[str, str], ObjectCounts]) -> Counter[str]:
-    """Of each storage; the end of a Job's name is different in every run."""
+    """Return the number of Jobs of each storage; the suffix of a Job's name is random."""
     runs: Counter[str] = Counter()
     for (kind, path), each in made.items():
         if kind == JOBS.kind:

@@ -1,4 +1,4 @@
-"""The product's own audit, asked after each step, and once more when all is at rest."""
+"""The product's own audit, run after each step and once more at the end."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -21,18 +21,20 @@ from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from tests.proofs.simulation.checks.suspicion_durations import SuspicionDurations
 
 OWN_KINDS: Final = frozenset({GPU_UNITS.kind, STOCK_POOLS.kind, GPU_STORAGES.kind})
-# No story lowers the limit of a function.
+# Rules without any allowed time here, because no story lowers the limit of a function.
 NEVER: Final = frozenset({"worker-limit"})
-# What correct operation shows for so long at most, through all that goes wrong in a run.
+# Rules whose suspicions never last longer than allowed, whatever faults a run has.
 LASTING: Final = frozenset(
     {"function-owner", "template-runs-nothing", "worker-drains", "worker-minimum"}
 )
 
 
 class ContinuousAudit:
-    """What may be there for a while is judged at rest; of functions, also by how long it is.
+    """Reports a suspicion at once if its rule allows no time, and any suspicion at the end of a
+    run.
 
-    A step is all that is written in one moment: two processes never write in the same one.
+    Suspicions of LASTING rules are also reported if they last too long. A step is all writes of
+    one moment; two processes never write at the same moment.
     """
 
     def __init__(self, stock_namespace: str, breach: Callable[[str], None]) -> None:
@@ -53,7 +55,7 @@ class ContinuousAudit:
             asyncio.get_running_loop().call_later(0.0, self._step)
 
     def held(self, kind: str) -> tuple[Any, ...]:
-        """What there is of it, as far as it is audited."""
+        """Return the audited objects of this kind."""
         return tuple(self._held[kind].values())
 
     def rest(self) -> None:
@@ -93,7 +95,7 @@ class ContinuousAudit:
 
 
 def _is_ours(kind: str, value: Any) -> bool:
-    """As the manager selects what it mirrors."""
+    """Return whether the manager would mirror the object."""
     marks = value.metadata.labels
     if kind == CONFIG_MAPS.kind:
         return marks.get(labels.APP_NAME) == TOMBSTONE_APP  # type: ignore[no-any-return]

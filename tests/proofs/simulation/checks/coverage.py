@@ -1,4 +1,4 @@
-"""Which kinds of writes the runs have met, and at which moments of them a process died."""
+"""The kinds of writes that runs made, and the moments of them at which a process crashed."""
 
 from collections import Counter
 from typing import Final
@@ -13,7 +13,7 @@ MOMENTS: Final = (FaultKind.CRASH_BEFORE, FaultKind.CRASH_SENT, FaultKind.CRASH_
 
 @attrs.frozen(order=True, slots=True)
 class WriteKind:
-    """Whose it is by role, and what it is done to."""
+    """A kind of write: the role of its process, its method, and its collection."""
 
     role: str
     method: str
@@ -25,7 +25,7 @@ class WriteKind:
 
 @attrs.define(slots=True)
 class WriteCoverage:
-    """Of one run, or of several together."""
+    """The writes and crashes of one run, or of several runs together."""
 
     writes: Counter[WriteKind] = attrs.field(factory=Counter)
     deaths: Counter[tuple[WriteKind, FaultKind]] = attrs.field(factory=Counter)
@@ -41,7 +41,7 @@ class WriteCoverage:
         self.deaths.update(other.deaths)
 
     def missed(self, often: int) -> list[str]:
-        """Of what is written so often: the moments at which nobody ever died."""
+        """Return a line for each moment without a crash, of writes made at least `often` times."""
         return [
             f"{kind} (written {self.writes[kind]} times): nobody died at {moment}"
             for kind in sorted(self.writes)
@@ -51,7 +51,9 @@ class WriteCoverage:
 
 
 def write_kind(process: str, request: Request) -> WriteKind:
-    """Of each namespace for itself: stock is written otherwise than what is not."""
+    """Return the kind of a write. Namespaces count separately, because stock is written
+    differently.
+    """
     role, _, _ = process.rpartition("-")
     _, _, where = request.path.partition("/namespaces/")
     namespace, _, rest = where.partition("/")

@@ -1,4 +1,4 @@
-"""What becomes of invocations, seen where the broker stores it, and held to the promises."""
+"""Checks of the promises about invocations, made where the broker stores their records."""
 
 import json
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from tests.proofs.broker_conformance.server import Envelope, Server, Subscriptio
 from tests.proofs.simulation.event_log import EventLog
 
 NAMES: Final = Names("runtime")
-# Function and id.
+# The names of the function and of the invocation.
 Called: TypeAlias = tuple[str, str]
 
 
 class Invocations:
-    """Hears of a record in the same step in which it is stored."""
+    """Checks each record in the step in which the broker stores it."""
 
     def __init__(self, server: Server, event_log: EventLog, breach: Callable[[str], None]) -> None:
         self._server = server
@@ -28,14 +28,14 @@ class Invocations:
         server.subscribe(Subscription(f"{NAMES.prefix}.changed.>", self._hear))
 
     def accept(self, function: str, name: str) -> None:
-        """A caller was told so: its record stands."""
+        """Check that a record exists: a caller was answered that the invocation is accepted."""
         called = (function, name)
         self._accepted.add(called)
         if called not in self._latest:
             self._breach(f"invocation {name}: accepted without a record")
 
     def start(self, invocation: Invocation, attempt: int, worker: str, *, declarer: str) -> None:
-        """The function is called, at a worker that was made from this unit."""
+        """Note a call of the function by a worker, which must serve the same declaring unit."""
         function, name = invocation.serverlessRequestID, invocation.invocationID
         if invocation.declarer != declarer:
             self._breach(f"invocation {name}: was sent to another unit's function than {worker}'s")
@@ -46,7 +46,7 @@ class Invocations:
             self._breach(f"invocation {name}: attempt {attempt} runs at {first} and at {worker}")
 
     def rest(self, functions: set[str]) -> None:
-        """Nothing more happens: all have ended, and nothing is left of them but their records."""
+        """Check the end of a run: all invocations have ended, and only their records are left."""
         for called in sorted(self._latest):
             record = self._latest[called]
             if not record.state.is_terminal:

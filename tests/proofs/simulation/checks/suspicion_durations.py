@@ -1,4 +1,4 @@
-"""What may be so for a while: how long it has been so, told as soon as it is too long."""
+"""How long each suspicion has lasted, to report those that last longer than allowed."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,13 +6,15 @@ from gpuruntime.audit.breach import Identity, Suspicion
 
 
 class SuspicionDurations:
-    """Moments are of one clock. One that has ended meanwhile is judged by its end."""
+    """Measures suspicions by one clock; an ended one counts until the call that misses it."""
 
     def __init__(self) -> None:
         self._since: dict[Identity, tuple[float, Suspicion]] = {}
 
     def too_long(self, seen: Iterable[Suspicion], now: float) -> Iterator[Suspicion]:
-        """Of all that is seen now, and of what was seen until now."""
+        """Yield the suspicions that have lasted too long by now, including those that have just
+        ended.
+        """
         known = self._since
         for began_at, suspicion in known.values():
             if now - began_at > suspicion.finding.allowed_seconds:

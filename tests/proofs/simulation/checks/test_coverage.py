@@ -1,4 +1,4 @@
-"""What is counted of the runs, and that the plans leave no kind of write out."""
+"""Tests of the counts of writes and crashes, and that the plans cover every kind of write."""
 
 from collections import Counter
 
@@ -22,14 +22,12 @@ UNITS = "/apis/runtime.lokiwager.io/v1alpha1/namespaces/stock/gpuunits"
         ("/api/v1/namespaces/system/configmaps/a", "system/configmaps"),
     ],
 )
-def test_a_write_is_known_by_its_role_its_method_and_what_it_is_done_to(
-    path: str, what: str
-) -> None:
+def test_a_kind_of_write_has_a_role_a_method_and_a_collection(path: str, what: str) -> None:
     found = write_kind("manager-1", Request(method="PATCH", path=path))
     assert found == WriteKind("manager", "PATCH", what)
 
 
-def test_what_is_written_often_and_never_died_at_is_missed() -> None:
+def test_a_frequent_write_without_a_crash_is_missed() -> None:
     one, other = WriteCoverage(), WriteCoverage()
     for _ in range(2):
         one.note("api-0", Request(method="POST", path=UNITS), None)
@@ -43,7 +41,7 @@ def test_what_is_written_often_and_never_died_at_is_missed() -> None:
     assert one.missed(5) == []
 
 
-def test_each_death_is_planned_in_several_seeds() -> None:
+def test_each_crash_is_planned_in_several_seeds() -> None:
     planned = Counter(
         (each.target, each.aim, each.kind, each.process.rpartition("-")[0])
         for seed in SEEDS
@@ -53,7 +51,7 @@ def test_each_death_is_planned_in_several_seeds() -> None:
     assert min(planned.values()) >= 6
 
 
-def test_functions_have_deaths_of_their_own() -> None:
+def test_plans_with_functions_have_crashes_of_activators() -> None:
     aims = {
         (each.target, each.aim, each.kind)
         for seed in range(len(ACTIVATORS_CRASHES))

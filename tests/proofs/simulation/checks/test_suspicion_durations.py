@@ -10,19 +10,19 @@ def suspicion(name: str) -> Suspicion:
 ONE, TWO = suspicion("one"), suspicion("two")
 
 
-def test_what_lasts_longer_than_it_may_is_told_while_it_lasts() -> None:
+def test_a_suspicion_is_reported_while_it_lasts_too_long() -> None:
     durations = SuspicionDurations()
     assert [list(durations.too_long([ONE], now)) for now in (0.0, 10.0, 11.0)] == [[], [], [ONE]]
 
 
-def test_what_has_ended_is_judged_by_its_end() -> None:
+def test_an_ended_suspicion_is_reported_once_if_it_lasted_too_long() -> None:
     durations = SuspicionDurations()
     assert list(durations.too_long([ONE], 0.0)) == []
     assert list(durations.too_long([], 11.0)) == [ONE]
     assert list(durations.too_long([], 22.0)) == []
 
 
-def test_a_gap_begins_another_stretch() -> None:
+def test_a_suspicion_that_returns_after_a_gap_starts_again() -> None:
     durations = SuspicionDurations()
     for now, seen in ((0.0, [ONE, TWO]), (8.0, [TWO]), (9.0, [ONE, TWO])):
         assert list(durations.too_long(seen, now)) == []

@@ -1,4 +1,4 @@
-"""What a unit's status says of the spec that the unit has now."""
+"""The part of a unit's status that is about its current spec."""
 
 from gpuruntime.models.kinds import provenance
 from gpuruntime.models.kinds.units import GPUUnit
@@ -13,7 +13,7 @@ def is_ready(unit: GPUUnit | None) -> bool:
 
 
 def reason_of(unit: GPUUnit | None) -> str:
-    """Empty while the status tells of an earlier spec."""
+    """Return the reason of the Ready condition, or "" if the status is of an earlier spec."""
     if unit is None or not is_current(unit):
         return ""
     return next((each.reason for each in unit.status.conditions if each.type == "Ready"), "")

@@ -1,4 +1,4 @@
-"""Whether a run kept every promise: on its way, at rest, and beside the undisturbed run."""
+"""The verdict on a run: it keeps every promise and ends like the undisturbed run."""
 
 from functools import lru_cache
 
@@ -34,5 +34,5 @@ def check(seed: int, plan: tuple[PlannedFault, ...]) -> Verdict:
 
 @lru_cache
 def _undisturbed(script: int) -> Outcome:
-    """The same for all runs of the script."""
+    """Return the undisturbed run, which is the same for all seeds of the script."""
     return simulate(script, ())

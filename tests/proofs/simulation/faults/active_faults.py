@@ -1,4 +1,4 @@
-"""What troubles a process at present: faults that wait for their request, and outages."""
+"""The faults that affect a process now: outages, and faults that wait for their request."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +21,7 @@ METHODS: Final[Mapping[Target, frozenset[str]]] = {
 
 
 class ActiveFaults:
-    """Of one process, through all of its restarts."""
+    """The faults of one process, through all of its restarts."""
 
     def __init__(self) -> None:
         self.armed: list[PlannedFault] = []

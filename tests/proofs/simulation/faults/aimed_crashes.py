@@ -1,4 +1,6 @@
-"""Deaths at each kind of write, in turn from seed to seed: chance leaves out what is rare."""
+"""Crashes at each kind of write, in turn from seed to seed, because chance rarely hits rare
+writes.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import product
@@ -67,7 +69,7 @@ _OF_ACTIVATORS: Final = (
     (Target.PATCH, INSTANCE, "gpuunits"),
     (Target.DELETE, INSTANCE, "gpuunits"),
 )
-# What hides behind a more frequent write of the same path is known by another text.
+# Rare writes whose path is shared by frequent ones are recognized by another text.
 _FREES_STOCK: Final = (Target.PATCH, f'"{labels.CLAIMED_BY}":null')
 _WRITES_STATUS: Final = (Target.PATCH, "/status")
 

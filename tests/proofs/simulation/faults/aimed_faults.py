@@ -1,4 +1,4 @@
-"""Runs of events that chance hardly ever brings about: faults aimed at what the script does."""
+"""Sequences of faults aimed at what the script does, because chance hardly ever produces them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
@@ -21,7 +21,7 @@ from tests.proofs.simulation.faults.kinds import (
 )
 from tests.proofs.simulation.stories.script import SCARCE, Release, Script, Step
 
-# How often a run of events is a part of the plan.
+# The probability that a sequence is a part of the plan.
 SHARE: Final = 0.5
 
 
@@ -126,7 +126,7 @@ def _stale_standby_begins_to_lead(rng: Random, _: Script) -> Iterator[PlannedFau
 
 
 def _events_are_lost(rng: Random, _: Script) -> Iterator[PlannedFault]:
-    """Three times what happens for a while is told by no watch, only by the next list."""
+    """Hide the events of three intervals from all watches: only the next list shows them."""
     for _number in range(3):
         at, seconds = rng.uniform(FIRST_SECOND + 5.0, LAST_SECOND - 30.0), rng.uniform(8.0, 25.0)
         yield PlannedFault(at=at, process=LEADER, kind=FaultKind.WATCHES_LATE, seconds=seconds)
@@ -142,7 +142,7 @@ def _watch_falls_silent_at_last(rng: Random, _: Script) -> Iterator[PlannedFault
 
 
 def _lists_again(rng: Random, _: Script) -> Iterator[PlannedFault]:
-    """The past is shown, and a page expires on the way."""
+    """Let each process list again: it gets an old list, and a page of a later list expires."""
     for process in PROCESSES:
         at = rng.uniform(FIRST_SECOND + 10.0, LAST_SECOND - 20.0)
         yield PlannedFault(at=at, process=process, kind=FaultKind.LISTS_OF_THE_PAST)
@@ -158,10 +158,11 @@ def _lists_again(rng: Random, _: Script) -> Iterator[PlannedFault]:
 
 
 def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[PlannedFault]:
-    """Of a unit that sleeps: its storage is looked at while there is none."""
+    """Delay the new Deployment of a suspended unit, so that its storage is checked without one."""
     for storage in script.storages:
         if storage.sleeps:
-            # Of what mounts the volume: what fills and serves it, and the unit's first ones.
+            # Earlier creates that name the volume: prepare Jobs, the file server, the first
+            # Deployments.
             earlier = storage.is_prepared + storage.fails + storage.has_accessor
             skip = earlier + 1 + storage.is_replaced
             aim = f'"claimName":"{storage.name}"'
@@ -177,7 +178,7 @@ def _deployment_comes_late_again(_: Random, script: Script) -> Iterator[PlannedF
 
 
 def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[PlannedFault]:
-    """Of a unit that sleeps: its storage is looked at while the Deployment has it yet."""
+    """Delay the patch of a suspended unit's Deployment: its storage is checked before it."""
     for storage in script.storages:
         if storage.release is Release.UNMOUNTED_ASLEEP:
             for process in MANAGERS:
@@ -186,7 +187,7 @@ def _mount_is_taken_out_late(_: Random, script: Script) -> Iterator[PlannedFault
                     process=process,
                     kind=FaultKind.UNREACHABLE,
                     target=Target.PATCH,
-                    # Of going to sleep, and of an earlier sleep.
+                    # The patches of this suspension, and of an earlier suspension and resume.
                     skip=1 + 2 * storage.sleeps,
                     aim=f"deployments/unit-{storage.users[0]}",
                 )
@@ -199,7 +200,7 @@ def _answer_about_claimed_unit_is_lost(rng: Random, script: Script) -> Iterator[
 
 
 def _twin_is_refused(rng: Random, script: Script) -> Iterator[PlannedFault]:
-    """While the request that it doubles is on its way, by the claim that both use."""
+    """Refuse one of two equal requests while the other, with the same claim, is in flight."""
     for unit in script.units:
         if unit.doubles:
             aim, (slow, refused) = _named(unit.unit_name), rng.sample(APIS, 2)
@@ -215,7 +216,7 @@ def _twin_is_refused(rng: Random, script: Script) -> Iterator[PlannedFault]:
 
 
 def _answers_to_both_twins_are_lost(rng: Random, script: Script) -> Iterator[PlannedFault]:
-    """Neither of two requests that use one claim hears what became of its create."""
+    """Lose the answers to the creates of two equal requests that use one claim."""
     doubled = [unit for unit in script.units if unit.doubles]
     if doubled:
         unit = rng.choice(doubled)
@@ -234,7 +235,9 @@ def _replicas_see_different_stock(rng: Random, script: Script) -> Iterator[Plann
 
 
 def _claim_comes_after_its_rival_started(rng: Random, script: Script) -> Iterator[PlannedFault]:
-    """The stock that both would have met at is gone by then, and the claim goes on to another."""
+    """Delay a claim until the stock unit for which both bodies compete is gone, so that it takes
+    another.
+    """
     for contest in script.contests:
         _, second = contest.names
         aim, seconds = f"/{second}", rng.uniform(15.0, 28.0)
@@ -279,7 +282,7 @@ def _unit_that_came_back_stays_for_a_while(rng: Random, script: Script) -> Itera
 
 
 def _tombstone_cannot_be_read(_: Random, script: Script) -> Iterator[PlannedFault]:
-    """Of what was short, so that a late replay may find neither the tombstone nor stock."""
+    """Hide the tombstones of scarce units: a late replay may find neither tombstone nor stock."""
     for unit in script.units:
         if unit.spec_name == SCARCE and Step.LATE_REPLAY in unit.steps:
             for process, skip in product(APIS, range(1, 5)):
@@ -342,7 +345,7 @@ def _at_all(
     aim: str,
     seconds: float = 0.0,
 ) -> Iterator[PlannedFault]:
-    """Whichever of them it is that sends it."""
+    """Plan the fault at all of these processes, because any of them may send the request."""
     for process in processes:
         yield PlannedFault(
             at=at, process=process, kind=kind, target=target, aim=aim, seconds=seconds
@@ -350,5 +353,5 @@ def _at_all(
 
 
 def _named(name: str) -> str:
-    """What an object is created with."""
+    """Return the text of a create that contains the object's name."""
     return f'"name":"{name}"'

@@ -1,6 +1,7 @@
-"""The way of one process to the broker: late, cut, silent, and losing a message now and then.
+"""The connection of one process to the broker, which may be slow, cut or silent, or lose messages.
 
-A connection keeps the order of what it carries. What was sent arrives even if its sender is dead.
+A connection keeps the order of its messages. A message that was sent arrives even if its sender
+has crashed.
 """
 
 import asyncio
@@ -16,15 +17,17 @@ from tests.proofs.simulation.faults.kinds import BrokerFaultKind, PlannedFault
 
 BROKER_URL: Final = "nats://broker:4222"
 LATENCY: Final = (0.0005, 0.01)
-# Two pings that nobody answers, ten seconds apart, and a third that is never sent.
+# The client closes its connection when a third ping is due after two unanswered ones.
 GIVEN_UP_SECONDS: Final = 25.0
-# One of the connection's own, to which nothing happens alone.
+# The subject of the connection's own messages, which no fault hits individually.
 OWN: Final = ""
 HEARD: Final = frozenset({BrokerFaultKind.DELIVERY_LOST})
 
 
 class ActiveBrokerFaults:
-    """Of one process, through all of its restarts and sessions; or of all workers together."""
+    """The broker faults of one process through all restarts and sessions, or of all workers
+    together.
+    """
 
     def __init__(self) -> None:
         self.armed: list[PlannedFault] = []
@@ -33,7 +36,7 @@ class ActiveBrokerFaults:
         self.wires: dict[BrokerWire, None] = {}
 
     def begin(self, fault: PlannedFault) -> None:
-        """Its moment has come."""
+        """Begin a fault whose time has come."""
         now = asyncio.get_running_loop().time()
         match fault.kind:
             case BrokerFaultKind.SESSION_LOST:
@@ -70,7 +73,7 @@ class ActiveBrokerFaults:
 
 
 class BrokerWire:
-    """Of one incarnation of a process: it makes its sessions, one after the other."""
+    """Connections of one incarnation of a process, which opens one session after the other."""
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class BrokerWire:
         return opener(self._server, self._link, self._name)
 
     def cut(self) -> None:
-        """As of a killed process: its connections end, and nobody hears of what it does then."""
+        """End all connections as if the process was killed: its later messages are not sent."""
         self.is_cut = True
         self.lose_sessions()
         self.active_faults.wires.pop(self, None)
@@ -123,9 +126,9 @@ class _Link:
         self._wire = wire
         self._lost: Callable[[], None] = lambda: None
         self._is_closed = False
-        # Until when what is under way holds up what comes behind it.
+        # When the last message in each direction arrives; later messages arrive after it.
         self._sent_until = self._heard_until = 0.0
-        # Inboxes of which the next message is lost.
+        # Inboxes whose next message is lost.
         self._muted: set[str] = set()
 
     async def open(self, lost: Callable[[], None]) -> None:
@@ -171,7 +174,7 @@ class _Link:
         self._lost()
 
     def _after(self, last: float, late: float) -> float:
-        """Behind what went before it, and not while nothing comes through."""
+        """Return the arrival time: after earlier messages, and after any silence has ended."""
         at = asyncio.get_running_loop().time() + self._wire.latency() + late
         return max(at, last + 1e-6, self._wire.active_faults.silent_until)
 

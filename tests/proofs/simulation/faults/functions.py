@@ -1,6 +1,6 @@
-"""What goes wrong where functions are served: activators end, messages are lost, workers die.
+"""Faults of runs with functions: activators end, messages are lost, and workers crash.
 
-Runs without functions have none of it, and their plans do not depend on it.
+Runs without functions have none of these faults, and their plans do not depend on this module.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from tests.proofs.simulation.faults.kinds import (
 )
 
 MOST: Final = 12
-# Of a session: the processes that have one.
+# The processes that have a session with the broker.
 SESSIONS: Final = (*APIS, *FOR_FUNCTIONS, ALL_WORKERS)
 WHOSE: Final = (*SESSIONS, BROKER)
-# What is in the subjects of messages that are lost or late.
+# Parts of the subjects of messages that are lost or late.
 SENT: Final = (
     "$JS.ACK.",
     ".state.",

@@ -1,4 +1,4 @@
-"""Whom a planned fault befalls: one process, whoever has a role, all workers, or everybody."""
+"""The injector of planned faults into one process, the holder of a role, all workers, or all."""
 
 from tests.proofs.broker_conformance.server import Server
 from tests.proofs.simulation.checks.invocations import NAMES
@@ -14,7 +14,7 @@ class FaultInjector:
         self._broker = broker
 
     def inject(self, fault: PlannedFault) -> None:
-        """Its moment has come."""
+        """Begin a fault whose time has come."""
         if fault.kind is BrokerFaultKind.CONSUMER_DELETED:
             self._delete_consumers()
         elif fault.process == ALL_WORKERS:
@@ -32,7 +32,7 @@ class FaultInjector:
         self._workers.active_faults.clear()
 
     def _delete_consumers(self) -> None:
-        """As somebody might with the broker's own tools."""
+        """Delete the consumers as an operator could with the broker's own tools."""
         stream = self._broker.streams.get(NAMES.invocations)
         for name in tuple(stream.consumers) if stream else ():
             self._broker.delete_consumer(NAMES.invocations, name)

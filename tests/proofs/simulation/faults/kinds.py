@@ -1,7 +1,7 @@
-"""What can go wrong in a run: the kinds of faults, which requests they hit, and a planned one.
+"""Planned faults: their kinds, and the requests that they hit.
 
-A fault that hits requests is armed at its moment and hits the next request of its kind, after it
-has let some pass. Each stands for itself, so that a list without some of them is a plan as well.
+A fault for requests is armed at its time. It lets `skip` requests pass and hits the next one.
+Faults are independent of each other, so that any part of a plan is a plan as well.
 """
 
 from enum import StrEnum
@@ -12,24 +12,24 @@ import attrs
 PROCESSES: Final = ("manager-0", "manager-1", "api-0", "api-1")
 MANAGERS: Final = PROCESSES[:2]
 APIS: Final = PROCESSES[2:]
-# Beside them where a script has a function.
+# Processes of scripts with a function, in addition to PROCESSES.
 ACTIVATORS: Final = ("activator-0", "activator-1")
 RESULTS: Final = ("results-0",)
 FOR_FUNCTIONS: Final = (*ACTIVATORS, *RESULTS)
-# Whoever it is at the fault's moment.
+# The process that has this role at the time of the fault.
 LEADER: Final = "leader"
 STANDBY: Final = "standby"
 LEADING_ACTIVATOR: Final = "leading activator"
-# All of them that there are, and everybody who has a session with the broker.
+# All running workers, and all processes that have a session with the broker.
 ALL_WORKERS: Final = "workers"
 BROKER: Final = "broker"
-# Faults begin once all processes are up, and end in time for a run to come to rest.
+# Faults begin when all processes are up, and end early enough for the run to converge.
 FIRST_SECOND: Final = 15.0
 LAST_SECOND: Final = 240.0
 
 
 class FaultKind(StrEnum):
-    """Of the first group, one request each; of the second, the whole process for a while."""
+    """Kinds of faults: the first group hits one request, the second affects a process."""
 
     CONFLICT = "conflict"
     THROTTLED = "throttled"
@@ -64,7 +64,7 @@ class FaultKind(StrEnum):
 
 
 class BrokerFaultKind(StrEnum):
-    """Where a script has a function. Of the first group, one message each."""
+    """Kinds of faults of scripts with a function. The first group hits one message each."""
 
     REQUEST_LOST = "request-lost"
     REQUEST_LATE = "request-late"
@@ -79,7 +79,7 @@ class BrokerFaultKind(StrEnum):
 
 
 class Target(StrEnum):
-    """Which requests a fault may hit."""
+    """The requests that a fault may hit."""
 
     WRITE = "write"
     CREATE = "create"
@@ -92,10 +92,10 @@ class Target(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class PlannedFault:
-    """`seconds` is how long it lasts, how late it is, or how far a clock goes.
+    """A fault of a plan. `seconds` is its duration, its delay, or the offset of a clock.
 
-    `process` may be a role; `aim` is a text in the path or the body of the request that is hit,
-    or in the subject of the message.
+    `process` may be a role. `aim` is a text in the path or body of the request that is hit, or in
+    the subject of the message.
     """
 
     at: float
@@ -114,7 +114,7 @@ class PlannedFault:
 
 
 REQUEST_KINDS: Final = tuple(FaultKind)[: tuple(FaultKind).index(FaultKind.WATCHES_RESET)]
-# What happens to open watches; a partition breaks them off as well.
+# Kinds that affect open watches; a partition breaks them, too.
 WATCH_KINDS: Final = {
     FaultKind.WATCHES_RESET,
     FaultKind.WATCHES_GONE,

@@ -1,4 +1,4 @@
-"""What will go wrong in a run: an explicit list, made from the seed before the run begins."""
+"""The faults of a run: an explicit list, derived from the seed before the run begins."""
 
 from collections.abc import Iterator, Mapping
 from random import Random
@@ -22,7 +22,7 @@ from tests.proofs.simulation.stories.script import script_of
 
 MOST_FAULTS: Final = 40
 MOST_AT_ACTIVATORS: Final = 12
-# How long it takes or lasts; a request lives 60 s at most, from its sending to its landing.
+# The range of delays or durations. A request lands within 60 s of its sending.
 SECONDS: Final[Mapping[FaultKind, tuple[float, float]]] = {
     FaultKind.THROTTLED: (1.0, 4.0),
     FaultKind.LANDS_LATE: (0.5, 55.0),
@@ -39,7 +39,7 @@ SECONDS: Final[Mapping[FaultKind, tuple[float, float]]] = {
     FaultKind.STOP: (0.5, 20.0),
     FaultKind.KILL: (0.5, 40.0),
 }
-# One that takes another to be felt comes only where it is aimed.
+# A kind that has no effect without another fault is only planned by aimed faults.
 COMMON: Final = tuple(kind for kind in FaultKind if kind is not FaultKind.LISTS_OF_THE_PAST)
 WRITE_KINDS: Final = {
     FaultKind.CONFLICT,

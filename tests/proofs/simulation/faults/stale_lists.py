@@ -1,4 +1,4 @@
-"""Lists that show what was: a server that answers from where the news has not come."""
+"""Old lists, as from an API server whose cache lags behind."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias
@@ -14,13 +14,15 @@ ListedCollection: TypeAlias = tuple[str, str]
 
 
 def collection_of(request: Request) -> ListedCollection:
-    """Which objects a list or a watch is of."""
+    """Return which objects a list or a watch selects."""
     return request.path, dict(request.query).get("labelSelector", "")
 
 
 class StaleLists:
-    """Whoever follows a collection has to bear with a list of the past; others have to be told
-    the truth, such as whoever is about to lead and asks for metadata alone."""
+    """Lists of an earlier moment, given to processes that list a collection again.
+
+    A list of metadata alone is always current, because a process reads it before it leads.
+    """
 
     def __init__(self) -> None:
         self._lists: dict[ListedCollection, Request] = {}
@@ -31,11 +33,11 @@ class StaleLists:
             self._lists.setdefault(collection_of(request), request)
 
     def keep(self, server: Server) -> None:
-        """As it is now, to be given later."""
+        """Keep the present lists, to give them later."""
         self._kept = {place: server.handle(_whole(each)) for place, each in self._lists.items()}
 
     def give(self, request: Request, followed: Mapping[ListedCollection, int]) -> Response | None:
-        """Each once, where nobody watches: between the end of a watch and the next one."""
+        """Return a kept list once, or None; only a collection between two watches gets one."""
         place, query = collection_of(request), dict(request.query)
         if METADATA_ONLY in request.accept or "continue" in query or followed.get(place, 1):
             return None

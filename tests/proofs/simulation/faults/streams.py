@@ -1,4 +1,4 @@
-"""Watches that break off, even within a line, expire, fall silent and come late."""
+"""Watches that break, even within a line, and watches that expire, fall silent or lag."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -18,7 +18,7 @@ GONE: Final = (
 
 @attrs.define(eq=False)
 class DisturbedStream:
-    """Silent until its moment, what comes in between comes late, if anybody still waits."""
+    """A watch that may be silent until a moment; events before it arrive late."""
 
     _inner: StreamResponse
     _lag: Callable[[], float]
@@ -41,7 +41,7 @@ class DisturbedStream:
         self._wake()
 
     def tear(self) -> None:
-        """It ends in the middle of its next line."""
+        """End the watch in the middle of its next line."""
         self._is_torn = True
 
     def expire(self) -> None:
@@ -66,7 +66,7 @@ class DisturbedStream:
                     return
                 if chunk is None:
                     return
-                # Chunks end anywhere, not where lines do.
+                # Chunks do not end where lines end.
                 middle = len(chunk) // 2
                 yield chunk[:middle]
                 if self._is_torn:
@@ -88,7 +88,7 @@ class DisturbedStream:
 
 @attrs.frozen
 class RefusedStream:
-    """A watch that the server does not open."""
+    """A watch that the server refuses to open."""
 
     _response: Response
 

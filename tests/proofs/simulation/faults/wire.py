@@ -1,6 +1,7 @@
-"""The way of one process to its API server, on which requests, answers and events get lost.
+"""The connection of one process to its API server, which may lose requests, answers and events.
 
-What was sent arrives even if the sender has given up, or is dead: only its answer is not heard.
+A request that was sent arrives even if its sender has given up or crashed. Only its answer is
+lost.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from tests.rooms.operations.cluster import SYSTEM
 LATENCY: Final = (0.001, 0.02)
 WATCH_LAG: Final = (0.001, 0.05)
 FOR_EVER: Final = 1e9
-# Nothing else in that namespace has Events of ours.
+# In this namespace the product writes Events about Leases only.
 LEASE_EVENTS: Final = f"/namespaces/{SYSTEM}/events"
 PAGE: Final = "4"
 
@@ -45,19 +46,19 @@ def refusal(status: int, reason: str, *, retry_after: float = 0.0) -> Response:
 
 
 def _told(request: Request) -> str:
-    """Without the part of the path that tells the API's group."""
+    """Return the request in words, without the API group of its path."""
     where = request.path.split("/namespaces/", 1)[-1]
     return f"{request.method} {where}"
 
 
 def _in_short_pages(request: Request) -> Request:
-    """A server may give less than it is asked for: so lists have several pages here too."""
+    """Return the request with a smaller limit, so that lists have several pages."""
     query = tuple((name, PAGE if name == "limit" else value) for name, value in request.query)
     return attrs.evolve(request, query=query)
 
 
 class Wire:
-    """Of one incarnation of a process. `die` is called where a fault kills it."""
+    """The connection of one incarnation of a process; faults that crash the process call `die`."""
 
     def __init__(
         self,
@@ -71,7 +72,9 @@ class Wire:
         inspect: Callable[[Request], None],
         coverage: WriteCoverage,
     ) -> None:
-        """`inspect` is called before each request, to look at the process in that moment."""
+        """Keep the parts. `inspect` is called before each request, to check the process at that
+        moment.
+        """
         self.is_cut = False
         self.writes = 0
         self.lists = 0
@@ -84,14 +87,14 @@ class Wire:
         self._inspect = inspect
         self._coverage = coverage
         self._streams: dict[DisturbedStream, None] = {}
-        # How many watches are open of what was ever watched.
+        # The number of open watches of each collection that was ever watched.
         self._followed: Counter[ListedCollection] = Counter()
-        # What a server that forgets has forgotten: tokens, and versions to watch from.
+        # What the server has forgotten: continue tokens, and versions before this one.
         self._expired_tokens: set[str] = set()
         self._gone_before = 0
 
     def cut(self) -> None:
-        """As of a killed process: what is on the wire may arrive, nothing more is heard."""
+        """Cut the process off, as if killed: requests in flight may land, but get no answer."""
         self.is_cut = True
         self.disturb_watches(FaultKind.WATCHES_RESET, 0.0)
 
@@ -118,7 +121,11 @@ class Wire:
         return self._stream(request)
 
     def disturb_watches(self, kind: FaultKind, until: float) -> None:
-        """Those that are open now. A server tells in either way that a version is gone."""
+        """Disturb the open watches.
+
+        A server may report a lost version with status 410 or with an ERROR event; HISTORY_LOST
+        picks one.
+        """
         if kind is FaultKind.HISTORY_LOST and self._rng.random() < 0.5:
             self._gone_before = self._server.store.version
         for stream in tuple(self._streams):
@@ -135,7 +142,7 @@ class Wire:
                     stream.break_off()
 
     def _count(self, request: Request) -> None:
-        """But for the Lease, and what is told of it: whoever leads says so."""
+        """Count writes and lists, except those of Leases and their Events, which never end."""
         if LEASES not in request.path and LEASE_EVENTS not in request.path:
             self.writes += request.method in WRITES
             self.lists += is_list(request)

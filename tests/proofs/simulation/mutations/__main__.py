@@ -1,7 +1,7 @@
-"""Plants mutations, one at a time, and tells which of them are found, and how soon.
+"""Plant mutations one at a time, and print which of them are found, and how soon.
 
-`python -m tests.proofs.simulation.mutations` tries all of them, in two processes,
-until all are found or the time is up. It ends with 1 unless each is found.
+`python -m tests.proofs.simulation.mutations` tries all of them in two processes, until all are
+found or the time is up. The exit code is 1 unless each is found.
 """
 
 import argparse
@@ -36,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     rows: dict[str, Row] = {}
 
     def tell(row: Row) -> None:
-        """What was judged so far stays known when somebody ends this."""
+        """Print the row, and write the table so far, so that an interrupted campaign keeps its
+        results.
+        """
         rows[row.name] = row
         _say(words_of(row))
         if given.json:

@@ -1,6 +1,6 @@
-"""Asks seed after seed whether mutations are found: a few seeds of each before more of any.
+"""A campaign tries each mutation with a few seeds, before it tries any of them with more.
 
-Contract: a find counts only where the tree itself, with nothing planted, passes what found it.
+A find counts only if the code without the mutation passes the same seed or test.
 """
 
 import os
@@ -18,12 +18,12 @@ import attrs
 from tests.proofs.simulation.mutations.mutation import Mutation
 from tests.proofs.simulation.mutations.results import End, Judged, Row, Verdict, read_line
 
-# Most are found by one of the first few.
+# Most mutations are found by one of the first seeds.
 ROUNDS: Final = (range(4), range(4, 20), range(20, 50), range(50, 100))
 
 
 class NotJudgedError(Exception):
-    """Nothing more can be said, because of the verdict that it carries."""
+    """The mutation cannot be judged any further, for the reason in `verdict`."""
 
     def __init__(self, verdict: Verdict, words: str = "") -> None:
         super().__init__(words)
@@ -32,18 +32,21 @@ class NotJudgedError(Exception):
 
 class Judge(Protocol):
     def __call__(self, planted: str, seeds: range, test: str) -> Iterator[Judged]:
-        """Of the tree itself where nothing is planted; raises NotJudgedError."""
+        """Judge the seeds, or the test; without a mutation if `planted` is empty.
+
+        Raise NotJudgedError if the process fails or the time is up.
+        """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Campaign:
-    """`tell` hears of a row whenever it was tried."""
+    """Judges mutations round by round; `tell` receives a row whenever it was tried."""
 
     judge: Judge
     tell: Callable[[Row], None]
     processes: int = 1
-    # By seed or by test: whether the tree itself passes it.
+    # By seed or test, whether the code without a mutation passes it.
     _passed: dict[int | str, bool] = attrs.field(factory=dict, init=False)
 
     def run(self, mutations: Sequence[Mutation]) -> list[Row]:
@@ -68,7 +71,10 @@ class Campaign:
         return row
 
     def _tried(self, row: Row, seeds: range) -> Iterator[Row]:
-        """Goes on after a find that does not count; a seed that spins has cost enough."""
+        """Yield the row after each seed, and go on after a find that does not count.
+
+        A seed that spins ends the round, because it has cost enough time.
+        """
         while seeds:
             for judged in self.judge(row.name, seeds, row.test):
                 seeds = range(0) if row.test else seeds[1:]
@@ -82,7 +88,7 @@ class Campaign:
             yield row.closed()
 
     def _passes(self, row: Row) -> bool:
-        """The tree itself passes what has found this one."""
+        """Return whether the code without the mutation passes the seed or test that found it."""
         first = row.seed or 0
         by = row.test or first
         if by not in self._passed:
@@ -93,7 +99,7 @@ class Campaign:
 
 @attrs.frozen
 class Processes:
-    """Judges in a process each, until a moment of the monotonic clock."""
+    """Judges in separate processes until `ends_at`, a moment of the monotonic clock."""
 
     ends_at: float
 
@@ -108,7 +114,7 @@ class Processes:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # Sets of texts are walked in the order of every other run.
+            # Fixes the iteration order of sets of strings, as in every other run.
             env={**os.environ, "PYTHONHASHSEED": "0"},
         ) as process:
             timer = Timer(seconds, process.kill)

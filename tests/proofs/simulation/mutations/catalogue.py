@@ -1,4 +1,4 @@
-"""Small defects, planted one at a time: each has to be found, by a seed or by a test."""
+"""Small defects that are planted one at a time; a seed or a test has to find each of them."""
 
 from typing import Final
 

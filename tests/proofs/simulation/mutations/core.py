@@ -1,4 +1,4 @@
-"""Defects of claims, of stock and of what carries every write."""
+"""Defects of claims, of stock, and of the machinery behind every write."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Defects of whoever serves functions: each has to be found by a seed that has one."""
+"""Defects of serving functions; a seed with a function has to find each of them."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""A process of the campaign: plants one mutation or none, and judges seeds, or a test instead.
+"""A process of the campaign: it plants one mutation or none, and judges seeds or a test.
 
-Of each it tells in a line, and ends after the first that is not sound.
+It prints a line for each seed or test, and ends after the first that is not sound.
 """
 
 import argparse
@@ -50,10 +50,10 @@ def _of_seeds(seeds: range) -> Iterator[Judged]:
 
 
 def _of_test(test: str) -> Judged:
-    """Raises RuntimeError where it neither passes nor fails."""
+    """Run the test; raise RuntimeError if it neither passes nor fails."""
     import pytest  # noqa: PLC0415  # only now the mutation is planted
 
-    # What no such test needs costs more than most of them.
+    # No such test needs these plugins, and loading them takes longer than most of the tests.
     without = [f"-pno:{plugin}" for plugin in ("cacheprovider", "schemathesis", "xdist")]
     code = pytest.main(["-q", "-x", "--tb=line", *without, test])
     match code:
@@ -66,7 +66,7 @@ def _of_test(test: str) -> Judged:
 
 
 def _demand_an_end(seed: int) -> None:
-    """Virtual time stands still where something is tried again and again without a pause."""
+    """Limit the processor time of a seed: virtual time stands still in a loop without a pause."""
 
     def give_up(*_: object) -> None:
         _say(Judged(end=End.SPUN, seed=seed))

@@ -1,4 +1,4 @@
-"""What a mutation is, and how it gets into its module while that is imported."""
+"""Mutations, and how one is planted into its module when the module is imported."""
 
 import sys
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import attrs
 
 @attrs.frozen(slots=True)
 class Mutation:
-    """In the module's source `old`, which stands there once, is replaced.
+    """A replacement of `old`, which occurs exactly once in the module's source, by `new`.
 
-    No story of the simulation leads where `test` is given: it has to fail instead.
+    `test` names a test that has to fail if no story of the simulation reaches the defect.
     """
 
     name: str
@@ -29,13 +29,13 @@ class Mutation:
 
 
 def source_of(mutation: Mutation) -> Path:
-    """In the checkout that this is a part of."""
+    """Return the path of the module's source in this checkout."""
     root = Path(__file__).parents[4]
     return root.joinpath(*mutation.module.split(".")).with_suffix(".py")
 
 
 def planted(mutation: Mutation, source: str) -> str:
-    """Raises ValueError where the source is no longer what the mutation was made for."""
+    """Return the source with the mutation, or raise ValueError if `old` does not occur once."""
     count = source.count(mutation.old)
     if count != 1:
         raise ValueError(f"{mutation.name}: its text stands {count} times in {mutation.module}")
@@ -43,7 +43,7 @@ def planted(mutation: Mutation, source: str) -> str:
 
 
 def plant(mutation: Mutation) -> None:
-    """Before its module is imported, and for as long as this process lives."""
+    """Plant the mutation for the rest of this process; its module must not be imported yet."""
     sys.meta_path.insert(0, _Planter(mutation))
 
 

@@ -1,4 +1,4 @@
-"""What became of each mutation: judged from what processes told of their runs, and shown."""
+"""The results of mutations, as the judging processes report them, and their table."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,12 +7,12 @@ from typing import Final
 
 import attrs
 
-# Of the processor, for one seed: a run takes a few.
+# The limit of processor time for one seed; a run takes a few seconds.
 MOST_SECONDS: Final = 60.0
 
 
 class Verdict(StrEnum):
-    """Only the first one is well; an open one may yet become another."""
+    """The result of a mutation. Only FOUND is a success; OPEN may still become another one."""
 
     FOUND = "found"
     OPEN = "open"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 
 class End(StrEnum):
-    """How a run ended. One that spun breaks no promise that anybody could name."""
+    """How a run ended. A run that spun shows no broken promise."""
 
     SOUND = "sound"
     FAILED = "failed"
@@ -32,7 +32,7 @@ class End(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Judged:
-    """One run, of a seed or else of a test: a process tells it in a line."""
+    """The result of one seed or test, which a process prints as a line."""
 
     end: End
     seed: int | None = None
@@ -45,7 +45,9 @@ class Judged:
 
 @attrs.frozen(kw_only=True, slots=True)
 class Row:
-    """`seeds` have been run so far, of which `seed` was the one that the verdict is of."""
+    """The result of one mutation so far. `seeds` counts the seeds; `seed` is the one of the
+    verdict.
+    """
 
     name: str
     room: str
@@ -62,7 +64,7 @@ class Row:
 
     @property
     def goes_on(self) -> bool:
-        """More seeds may tell more."""
+        """Return whether more seeds may change the verdict."""
         return self.verdict in (Verdict.OPEN, Verdict.SPUN)
 
     def after(self, judged: Judged) -> "Row":
@@ -76,11 +78,11 @@ class Row:
         )
 
     def without_its_find(self) -> "Row":
-        """What found it fails on the tree itself as well."""
+        """Return the row without a find that fails on the code without the mutation, too."""
         return attrs.evolve(self, verdict=Verdict.OPEN, seed=None, complaint="")
 
     def closed(self) -> "Row":
-        """Nothing is left to try."""
+        """Return the final row, when nothing is left to try."""
         return self.given_up(Verdict.NOT_FOUND) if self.verdict is Verdict.OPEN else self
 
     def given_up(self, verdict: Verdict, complaint: str = "") -> "Row":
@@ -88,7 +90,7 @@ class Row:
 
 
 def read_line(line: str) -> Judged | None:
-    """None of whatever else a process says."""
+    """Return the result in the line, or None for any other output."""
     if not line.startswith('{"end"'):
         return None
     told = json.loads(line)
@@ -106,7 +108,7 @@ def words_of(row: Row) -> str:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Those that were not found stand last."""
+    """Yield the lines of the table, with the mutations that were not found at the end."""
     width = max((len(row.name) for row in rows), default=0)
     for row in sorted(rows, key=lambda each: each.verdict is not Verdict.FOUND):
         by = f" by {row.judged_by}" if row.judged_by else ""

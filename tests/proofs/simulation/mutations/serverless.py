@@ -1,6 +1,6 @@
-"""Defects of functions, their workers and their invocations: each fails the test beside it.
+"""Defects of functions, workers and invocations, each with the test that has to fail.
 
-The simulation runs neither activator nor broker; those tests run one of them or both.
+Those tests run an activator, a broker or both, at moments that the simulation does not reach.
 """
 
 from typing import Final

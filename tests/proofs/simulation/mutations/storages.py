@@ -1,4 +1,4 @@
-"""Defects of storages: of who holds one, of how it is filled and of when it goes."""
+"""Defects of storages: their holders, their prepare and their deletion."""
 
 from typing import Final
 

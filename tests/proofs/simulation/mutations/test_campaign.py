@@ -1,4 +1,4 @@
-"""How a campaign judges, by processes that only say what is given to them."""
+"""Tests of a campaign with a judge that only returns prepared results."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ FAILED, SPUN = End.FAILED, End.SPUN
 
 @attrs.define
 class Script:
-    """Ends by seed, of what is planted and of the tree itself; all others are sound."""
+    """Prepared results by seed, with and without the mutation; all other seeds are sound."""
 
     planted: Mapping[int | None, End | Verdict] = attrs.field(factory=dict)
     tree: Mapping[int | None, End | Verdict] = attrs.field(factory=dict)
@@ -49,46 +49,48 @@ class Script:
         return Campaign(judge=self.judge, tell=lambda _: None).run(mutations)
 
 
-def test_what_a_seed_finds_is_found_by_it() -> None:
+def test_a_mutation_is_found_by_the_first_seed_that_fails() -> None:
     [row] = Script(planted={6: FAILED}).run(MUTATION)
     assert (row.verdict, row.judged_by, row.seeds) == (Verdict.FOUND, "seed 6", 7)
     assert row.complaint == "it broke"
 
 
-def test_what_no_seed_finds_took_all_of_them() -> None:
+def test_a_mutation_that_no_seed_finds_is_tried_with_all_seeds() -> None:
     [row] = Script().run(MUTATION)
     assert (row.verdict, row.judged_by, row.seeds) == (Verdict.NOT_FOUND, "", 100)
 
 
-def test_a_find_does_not_count_where_the_tree_itself_fails_and_the_next_seeds_go_on() -> None:
+def test_a_find_that_fails_without_the_mutation_too_does_not_count_and_the_next_seeds_go_on() -> (
+    None
+):
     [row] = Script(planted={2: FAILED, 5: FAILED}, tree={2: FAILED}).run(MUTATION)
     assert (row.verdict, row.judged_by, row.seeds) == (Verdict.FOUND, "seed 5", 6)
 
 
-def test_a_find_of_the_last_seed_that_does_not_count_is_none() -> None:
+def test_a_find_of_the_last_seed_that_does_not_count_leaves_the_mutation_not_found() -> None:
     [row] = Script(planted={99: FAILED}, tree={99: FAILED}).run(MUTATION)
     assert (row.verdict, row.judged_by, row.complaint) == (Verdict.NOT_FOUND, "", "")
 
 
-def test_the_tree_itself_is_asked_once_for_each_seed() -> None:
+def test_the_code_without_a_mutation_is_judged_once_for_each_seed() -> None:
     script = Script(planted={3: FAILED})
     rows = script.run(MUTATION, attrs.evolve(MUTATION, name="another"))
     assert is_well(rows)
     assert [asked for asked in script.asked if not asked[0]] == [("", range(3, 4))]
 
 
-def test_a_seed_that_spins_finds_nothing_and_ends_its_round_alone() -> None:
+def test_a_seed_that_spins_finds_nothing_and_ends_only_its_round() -> None:
     script = Script(planted={1: SPUN, 5: FAILED})
     [row] = script.run(MUTATION)
     assert (row.verdict, row.judged_by, row.seeds) == (Verdict.FOUND, "seed 5", 4)
 
 
-def test_what_spins_and_is_never_found_is_told_apart() -> None:
+def test_a_mutation_that_spins_and_is_never_found_has_its_own_verdict() -> None:
     [row] = Script(planted={0: SPUN}).run(MUTATION)
     assert (row.verdict, row.judged_by) == (Verdict.SPUN, "seed 0")
 
 
-def test_a_test_is_asked_once_and_takes_no_seeds() -> None:
+def test_a_mutation_with_a_test_is_judged_once_without_seeds() -> None:
     script = Script(planted={None: FAILED})
     [row] = script.run(BY_TEST)
     assert (row.verdict, row.judged_by, row.seeds) == (Verdict.FOUND, BY_TEST.test, 0)
@@ -103,12 +105,12 @@ def test_a_test_that_fails_without_the_mutation_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.TIME_UP, Verdict.BROKEN])
-def test_what_could_not_be_judged_to_the_end_is_told_apart(verdict: Verdict) -> None:
+def test_a_mutation_that_cannot_be_judged_to_the_end_has_its_own_verdict(verdict: Verdict) -> None:
     [row] = Script(planted={6: verdict}).run(MUTATION)
     assert (row.verdict, row.seeds, row.complaint) == (verdict, 6, "why")
 
 
-def test_a_find_that_could_not_be_compared_with_the_tree_is_none() -> None:
+def test_a_find_that_could_not_be_repeated_without_the_mutation_does_not_count() -> None:
     [row] = Script(planted={6: FAILED}, tree={6: Verdict.TIME_UP}).run(MUTATION)
     assert row.verdict is Verdict.TIME_UP
 
@@ -118,13 +120,13 @@ def row_of(verdict: Verdict) -> Row:
 
 
 @pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.FOUND])
-def test_all_is_well_only_where_each_is_found(verdict: Verdict) -> None:
+def test_a_campaign_succeeds_only_if_each_mutation_is_found(verdict: Verdict) -> None:
     found = row_of(Verdict.FOUND)
     assert is_well([found])
     assert not is_well([found, row_of(verdict)])
 
 
-def test_the_table_tells_how_many_seeds_each_took_and_the_missing_ones_last() -> None:
+def test_the_table_shows_the_number_of_seeds_and_the_missing_mutations_last() -> None:
     *rows, last = table([row_of(Verdict.NOT_FOUND), row_of(Verdict.FOUND)])
     assert [row.split() for row in rows] == [
         f"a defect 7 seeds 12 s {verdict} by seed 6".split() for verdict in ("found", "not found")
@@ -132,7 +134,7 @@ def test_the_table_tells_how_many_seeds_each_took_and_the_missing_ones_last() ->
     assert last == "1 of 2 mutations found"
 
 
-def test_the_json_has_a_row_for_each() -> None:
+def test_the_json_has_a_row_for_each_mutation() -> None:
     [row] = json.loads(as_json([row_of(Verdict.FOUND)]))
     assert row == {
         "name": "a defect",
@@ -145,12 +147,12 @@ def test_the_json_has_a_row_for_each() -> None:
     }
 
 
-def test_a_row_is_told_with_its_complaint() -> None:
+def test_a_row_is_printed_with_its_complaint() -> None:
     told = words_of(attrs.evolve(row_of(Verdict.FOUND), complaint="it broke"))
     assert told == "a defect: found by seed 6: it broke"
 
 
-def test_what_a_process_tells_is_read_back_among_whatever_else_it_says() -> None:
+def test_the_lines_of_results_are_read_among_other_output() -> None:
     told = [Judged(end=End.SOUND, seed=1), Judged(end=FAILED, complaint='it "broke"')]
     lines: Sequence[str] = ["", "1 passed", *(each.line for each in told), "{}"]
     assert list(filter(None, map(read_line, lines))) == told

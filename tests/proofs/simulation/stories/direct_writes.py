@@ -1,4 +1,4 @@
-"""Stories of units that somebody writes past the API."""
+"""Stories of units that are written with kubectl instead of the API."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.proofs.simulation.stories.script import ENVELOPES, DirectStory, Resto
 
 
 class StoryContext(Protocol):
-    """What the stories are lived on."""
+    """The part of a StoryRunner that these stories need."""
 
     @property
     def kubectl(self) -> Client: ...
@@ -44,7 +44,7 @@ async def write_directly(context: StoryContext, story: DirectStory) -> None:
 
 
 async def restore(context: StoryContext, story: RestoredStory) -> None:
-    """As from a backup: it starts once what it names, or other stock, is held for it."""
+    """Create a unit as from a backup. It starts once its own or other stock is held for it."""
     await asyncio.sleep(story.begins_at)
     await context.until(lambda: context.observer.free("ample"))
     stock = context.observer.free("ample")[0]

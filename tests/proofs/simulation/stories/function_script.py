@@ -1,4 +1,4 @@
-"""The story of a function: declared, called, left alone, changed, put to sleep, deleted."""
+"""The story of a function: declared, called, idle, changed, suspended and deleted."""
 
 from enum import Enum, StrEnum
 from random import Random
@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 
 FUNCTION_SPEC: Final = "served"
-# How many of the scripts have one: such a run takes half as long again.
+# The share of scripts with a function; such a run takes half as long again.
 SHARE: Final = 0.15
 
 
@@ -23,13 +23,13 @@ class FunctionStep(StrEnum):
 
 
 class ExpectedEnd(Enum):
-    """The states in which a call may end: some are answered before anything comes between."""
+    """The states in which a call may end; a call may be answered before it is affected."""
 
     ANSWERED = frozenset({"succeeded"})
     REFUSED = frozenset({"dead_lettered"})
     LATE = frozenset({"expired"})
     TAKEN_BACK = frozenset({"cancelled", "succeeded"})
-    # Accepted by a replica whose clock is wrong, and taken back.
+    # Accepted by a replica whose clock is wrong, and cancelled.
     MISDATED = frozenset({"cancelled", "expired", "succeeded"})
     ORPHANED = frozenset({"failed"})
     OVERTAKEN = frozenset({"failed", "succeeded"})
@@ -37,13 +37,13 @@ class ExpectedEnd(Enum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class Call:
-    """What the function is told to do: take so long, and fail so many attempts before."""
+    """A call, with the seconds that it takes and the number of attempts that fail before."""
 
     name: str
     seconds: float
     fails: int = 0
     expected_end: ExpectedEnd = ExpectedEnd.ANSWERED
-    # Longer than any clock is wrong.
+    # More than any clock is wrong.
     life_seconds: int = 14_400
 
     @property
@@ -62,9 +62,9 @@ class FunctionStory:
     idle_seconds: int
     steps: tuple[tuple[FunctionStep, tuple[Call, ...]], ...]
     is_deleted: bool
-    # While they are under way it is deleted.
+    # The function is deleted while these calls are in flight.
     last_calls: tuple[Call, ...]
-    # Another unit declares the function at once, and is deleted in its turn.
+    # Another unit declares the function at once, and is deleted later.
     is_followed: bool
 
     @property

@@ -1,4 +1,4 @@
-"""A function's story, lived: its workers come and go, and every call comes to its one end."""
+"""A run of a function's story: workers come and go, and every call ends exactly once."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,16 +29,16 @@ UNITS: Final = "/gpu-units"
 POOLS: Final = "/operator/stockpools"
 INVOCATIONS: Final = "/serverless/invocations"
 LOOK_SECONDS: Final = 1.0
-# No call comes to its last attempt, however often its worker dies.
+# No call reaches its last attempt, however often its worker crashes.
 MANY_ATTEMPTS: Final = 100
 ATTEMPT_SECONDS: Final = 30
 FIRST_IMAGE: Final = "serve:1"
-# More than a request that is late: a clock that is wrong.
+# Longer than any request is delayed, so that a larger difference shows a wrong clock.
 MISDATED_BY: Final = timedelta(seconds=300)
 
 
 class StoryContext(Protocol):
-    """What the stories are lived on."""
+    """The part of a StoryRunner that this story needs."""
 
     @property
     def observer(self) -> ClusterObserver: ...
@@ -183,7 +183,7 @@ class FunctionStoryRun:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _judge(self, call: Call, view: dict[str, Any]) -> None:
-        """Its end, and that it is the answer of the attempt that it says."""
+        """Check the final state, and that the answer is of the attempt that the record names."""
         is_so = view["state"] in call.expected_end.value
         self._demand(is_so, f"{call.name}: {view['state']}: {view['error']}")
         if view["state"] == "succeeded":
@@ -191,7 +191,7 @@ class FunctionStoryRun:
             self._demand(is_its, f"{call.name}: of attempt {view['attempt']}: {view['body']}")
 
     async def _sleep(self, calls: tuple[Call, ...]) -> None:
-        """What comes meanwhile waits."""
+        """Suspend the function, and check that calls wait until it is resumed."""
         await self._change(suspended=True)
         await self._context.until(lambda: not self._workers)
         for call in calls:
@@ -208,7 +208,10 @@ class FunctionStoryRun:
         await self._until_ended(call)
 
     async def _expire(self, call: Call) -> None:
-        """By a clock that is wrong its time may be over in hours: then it is not waited for."""
+        """Let a call expire in a suspended function.
+
+        With a wrong clock it would expire hours later; then it is cancelled instead.
+        """
         await self._change(suspended=True)
         await self._context.until(lambda: not self._workers)
         await self._send(call)
@@ -227,7 +230,7 @@ class FunctionStoryRun:
         return abs(true_time() - accepted_at) > MISDATED_BY
 
     async def _take_back(self, call: Call) -> None:
-        """A replay of a cancel whose answer was lost finds that it has ended."""
+        """Cancel a call; a repeated request after a lost answer finds that the call has ended."""
         path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
         answer = (await self._caller.call("DELETE", path)).answer
         is_known = answer.status == 204 or answer.code == "already_finished"
@@ -265,7 +268,7 @@ class FunctionStoryRun:
         self._context.note(self._story.operation, "deleted")
 
     async def _follow(self) -> None:
-        """As another tenant might: nothing that was sent before is for its workers."""
+        """Declare the function by another unit, which must not receive earlier calls."""
         while True:
             answer = await self._declared_by(self._story.successor)
             if answer.status in (200, 201):
@@ -274,7 +277,9 @@ class FunctionStoryRun:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _call_in_vain(self) -> None:
-        """A replica that has not heard of the end takes it yet, and then it fails."""
+        """Call the deleted function: a replica with an old cache accepts the call, which then
+        fails.
+        """
         last = Call(name="call-last", seconds=0.1, expected_end=ExpectedEnd.ORPHANED)
         body = self._invocation(last, "async")
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
@@ -287,7 +292,7 @@ class FunctionStoryRun:
         await self._context.until(lambda: sum(map(is_ready, self._workers)) >= count)
 
     async def _until_idle(self) -> None:
-        """As many workers as there have to be, and none that leaves."""
+        """Wait until only the minimum of workers is left, and none of them is leaving."""
 
         def is_idle() -> bool:
             staying = [each for each in self._workers if not _is_leaving(each)]

@@ -1,6 +1,8 @@
-"""What callers and operators do in a run: stories, made from the seed before the run begins.
+"""The stories of a run: what callers and operators do, derived from the seed before the run
+begins.
 
-Each story goes step by step, whatever fails on the way, so that it ends alike in every run.
+Each story proceeds step by step, whatever fails meanwhile, so that it has the same result in every
+run.
 """
 
 from enum import StrEnum
@@ -18,7 +20,7 @@ from tests.proofs.simulation.stories.function_script import (
 
 SCARCE: Final = "scarce"
 RUSH: Final = "rush"
-# So many different scripts there are: of each, runs under different faults are compared with
+# The number of different scripts. All runs of a script, under different faults, are compared with
 # one undisturbed run.
 SCRIPTS: Final = 50
 IMAGES: Final = ("python:3.12", "python:3.13", "trainer:1")
@@ -33,7 +35,7 @@ ENVELOPES: Final[dict[str, dict[str, Any]]] = {
 
 
 class Step(StrEnum):
-    """Of the life of a unit that is there."""
+    """A step in the story of an existing unit."""
 
     REPLAY = "replay"
     REPLAY_TO_BOTH = "replay to both"
@@ -53,7 +55,10 @@ class Step(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class UnitStory:
-    """`name` is empty where it is left to the operation; `doubles`: sent to both at once."""
+    """The story of a unit. An empty `name` is derived from the operation.
+
+    If `doubles`, the request is sent to both replicas at once.
+    """
 
     begins_at: float
     operation: str
@@ -80,7 +85,7 @@ class UnitStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ContestStory:
-    """Two bodies under one operation, sent to both replicas at once; `gap` is between them."""
+    """Two bodies with one operation, sent to both replicas with a pause of `gap` seconds."""
 
     begins_at: float
     operation: str
@@ -90,7 +95,7 @@ class ContestStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class SeedStory:
-    """Stock made once; `doubles`: sent to both at once."""
+    """Stock that is seeded once; if `doubles`, the request is sent to both replicas at once."""
 
     begins_at: float
     operation: str
@@ -101,7 +106,7 @@ class SeedStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PoolStory:
-    """A pool that is refilled, changed to these sizes one after the other, and kept or deleted."""
+    """A refilled pool that is resized to each of `sizes`, and then kept or deleted."""
 
     begins_at: float
     operation: str
@@ -114,7 +119,7 @@ class PoolStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class DirectStory:
-    """A unit written past the API, without a claim; a bad one is mended later."""
+    """A unit created with kubectl and without a claim; a bad spec is corrected later."""
 
     begins_at: float
     name: str
@@ -124,7 +129,7 @@ class DirectStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ShrinkingPoolStory:
-    """A pool of one that is used up, grows, and shrinks just when all of it is asked for."""
+    """A pool of one unit that is used up, grows, and shrinks while its stock is requested."""
 
     begins_at: float
     replicas: int
@@ -134,13 +139,13 @@ class ShrinkingPoolStory:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """The first takes what there is first."""
+        """Return the names of the units; the first one uses up the original pool."""
         return tuple(f"rush-{number}" for number in range(1 + len(self.pauses)))
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class NamesakesStory:
-    """Two operations that ask for a unit of one name, at once, at both replicas."""
+    """Two operations that request a unit of the same name at both replicas."""
 
     begins_at: float
     name: str
@@ -153,14 +158,14 @@ class NamesakesStory:
 
 @attrs.frozen(kw_only=True, slots=True)
 class RestoredStory:
-    """A unit written past the API that names stock which nobody has claimed for it."""
+    """A unit created with kubectl that names unclaimed stock."""
 
     begins_at: float
     name: str
 
 
 class Release(StrEnum):
-    """How the first unit that mounts a storage gives it up."""
+    """How the first unit that mounts a storage releases it."""
 
     DELETED = "deleted"
     UNMOUNTED = "mounts nothing any more"
@@ -169,10 +174,11 @@ class Release(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageStory:
-    """A storage and two units, one after the other; `fails`: its first prepare does.
+    """A storage and two units that mount it one after the other.
 
-    `is_replaced`: the first unit is deleted, and another of its name made at once;
-    `loses_claim`: in the end somebody deletes its claim.
+    If it `fails`, its first prepare fails. If `is_replaced`, the first unit is deleted and another
+    one with its name is created at once. If it `loses_claim`, its volume claim is deleted in the
+    end.
     """
 
     begins_at: float
@@ -182,7 +188,7 @@ class StorageStory:
     fails: bool
     has_accessor: bool
     sleeps: bool
-    # The second unit runs already, and asks for the storage later.
+    # The second unit is already running when it mounts the storage.
     mounts_later: bool
     release: Release
     is_replaced: bool
@@ -195,7 +201,7 @@ class StorageStory:
 
 
 class StorageChange(StrEnum):
-    """What somebody does to a storage by kubectl."""
+    """A change of a storage with kubectl."""
 
     JOB_REMOVED = "the Job that filled it is removed"
     DELETED_WHILE_MOUNTED = "it is deleted while a unit mounts it"
@@ -204,7 +210,7 @@ class StorageChange(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class StorageChangeStory:
-    """A storage that three units mount in turn; `is_made_again`: another one gets its name."""
+    """A storage that three units mount in turn; if `is_made_again`, another gets its name."""
 
     begins_at: float
     operation: str
@@ -269,7 +275,7 @@ def script_of(seed: int) -> Script:
 
 
 def _hasty(rng: Random) -> UnitStory:
-    """Deleted as soon as it is there, or soon after."""
+    """Return a unit that is deleted at once, or as soon as it is ready."""
     return UnitStory(
         begins_at=_moment(rng),
         operation="unit-hasty",

@@ -1,4 +1,4 @@
-"""Stories of stock that is fought for: by a pool that shrinks, and by two of one name."""
+"""Stories of competition for stock: in a pool that shrinks, and between two units of one name."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ NO_STOCK: Final = "insufficient_capacity"
 
 
 class StoryContext(Protocol):
-    """What the stories are lived on."""
+    """The part of a StoryRunner that these stories need."""
 
     @property
     def observer(self) -> ClusterObserver: ...
@@ -95,7 +95,7 @@ class ShrinkingPoolStoryRun:
 
 
 async def make_namesakes(context: StoryContext, story: NamesakesStory) -> None:
-    """One of them gets the name; what the other claimed goes back."""
+    """Request one name in two operations. One gets it; the claim of the other is released."""
     await asyncio.sleep(story.begins_at)
     caller = context.caller(story.name)
     first, second = (

@@ -1,4 +1,4 @@
-"""The story of a storage with which somebody meddles by kubectl, and of units that wait for it."""
+"""The story of a storage that is changed with kubectl, and of units that wait for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from tests.proofs.simulation.stories.script import StorageChange, StorageChangeS
 from tests.proofs.simulation.stories.storages import FILL, STORAGES, StoryContext
 
 LOOK_SECONDS: Final = 1.0
-# Objects tell their age in whole seconds.
+# Creation timestamps have whole seconds.
 YOUNGER_SECONDS: Final = 2.0
-# Long enough for a manager to do what it should not.
+# Long enough for a manager to make a wrong change.
 PATIENCE_SECONDS: Final = 30.0
 
 
@@ -51,7 +51,7 @@ class StorageChangeStoryRun:
         self._context.note(self._story.operation, "told")
 
     async def _make(self, operation: str) -> None:
-        """Under its name, whatever had that before."""
+        """Create a storage of this name, and wait until it is ready."""
         body = {
             "operationID": operation,
             "name": self._story.name,
@@ -63,7 +63,7 @@ class StorageChangeStoryRun:
         await self._until(lambda: self._phase() == StoragePhase.READY)
 
     async def _remove_job(self) -> None:
-        """What was filled stays so, and is not filled once more."""
+        """Delete the Job, and check that the filled storage is not filled again."""
         storage = self._storage()
         assert storage is not None
         job = Key(INSTANCE, storage.status.prepare.jobName)
@@ -77,7 +77,7 @@ class StorageChangeStoryRun:
         self._demand(made == before, "filled once more, since its Job is gone")
 
     async def _be_waited_for(self) -> str:
-        """By two units at once, of which the older one is next; by whom it is held then."""
+        """Let two units wait for the storage; the older one is next. Return the last holder."""
         await self._mount("first")
         await self._until(lambda: self._holder() == self._name("first"))
         for short in ("older", "younger"):
@@ -101,7 +101,7 @@ class StorageChangeStoryRun:
         await self._until(lambda: self._storage() is None)
 
     async def _remove_claim(self, unit: str) -> None:
-        """What was on it is lost, and never replaced by an empty volume."""
+        """Delete the volume claim, and check that no empty volume replaces the lost one."""
         await self._delete_unit(unit)
         await self._until(lambda: not self._holder())
         await self._context.kubectl.delete(VOLUME_CLAIMS, self._key)

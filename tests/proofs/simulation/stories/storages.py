@@ -23,14 +23,14 @@ from tests.proofs.simulation.stories.script import Release, StorageStory
 STORAGES: Final = "/gpu-storages"
 UNITS: Final = "/gpu-units"
 LOOK_SECONDS: Final = 1.0
-# Well within the time that a Pod takes to start.
+# Much shorter than the start of a Pod.
 GLANCE_SECONDS: Final = 0.05
 FILL: Final = {"fromImage": "busybox:1.36", "command": ["fill"]}
 FAILURE: Final = "crash=3: disk is full"
 
 
 class StoryContext(Protocol):
-    """What the story is lived on."""
+    """The part of a StoryRunner that this story needs."""
 
     @property
     def kubectl(self) -> Client: ...
@@ -105,7 +105,7 @@ class StorageStoryRun:
     async def _create(self) -> None:
         for _ in range(2):
             answer = (await self._caller.call("POST", STORAGES, self._body)).answer
-            # A replay whose own create lost its answer cannot tell that another had made it.
+            # If the answer to the first request was lost, the repeated one is answered 200.
             self._demand(answer.status in (200, 201), f"created: {answer}")
         made = self._context.observer.made[GPU_STORAGES.kind, f"{INSTANCE}/{self._story.name}"]
         self._demand(made.created == 1, "made more than once")
@@ -134,7 +134,7 @@ class StorageStoryRun:
 
     async def _recover(self) -> None:
         answer = (await self._caller.call("POST", f"{self._path}/recover")).answer
-        # Its answer may have been lost the first time.
+        # If the answer to the first request was lost, the repeated one has nothing to recover.
         is_asked = answer.status == 200 or answer.code == "nothing_to_recover"
         self._demand(is_asked, f"recovered: {answer}")
 
@@ -152,7 +152,11 @@ class StorageStoryRun:
         ]
 
     async def _until_mounted_by(self, name: str) -> None:
-        """What runs goes on while it waits for another storage: Ready alone does not tell."""
+        """Wait until the unit mounts the storage.
+
+        A running unit stays Ready while it waits for another storage, so that Ready alone is not
+        enough.
+        """
         await self._until(lambda: self._is_ready(name) and self._has_mounts(name))
         storage = self._storage()
         self._demand(
@@ -166,7 +170,7 @@ class StorageStoryRun:
         self._demand(self._storage(), "gone while mounted")
 
     async def _sleep(self, name: str) -> None:
-        """A unit that is suspended keeps what it holds, whatever becomes of its Deployment."""
+        """Suspend the unit: it keeps its storage, even if its Deployment is deleted."""
         await self._suspend(name)
         self._demand_holder(name)
         await self._drop_deployment(name)
@@ -180,7 +184,7 @@ class StorageStoryRun:
         await self._until(lambda: self._is_suspended(name))
 
     async def _drop_deployment(self, unit: str) -> None:
-        """And wait for another one."""
+        """Delete the unit's Deployment, and wait for another one."""
         key, dropped = Key(INSTANCE, f"unit-{unit}"), self._deployment_uid(unit)
         await self._context.kubectl.delete(DEPLOYMENTS, key)
         await self._until(lambda: self._deployment_uid(unit) not in ("", dropped))
@@ -191,7 +195,7 @@ class StorageStoryRun:
         return next(uids, "")
 
     async def _replace(self, name: str) -> None:
-        """The next of its name is another unit: it mounts what the last one has given back."""
+        """Replace the unit by another one of the same name, which mounts the released storage."""
         unit = self._unit(name)
         uid = unit.metadata.uid if unit else ""
         await self._delete_unit(name)
@@ -216,7 +220,7 @@ class StorageStoryRun:
         self._demand(answer.status in (204, 404), f"unit {name} deleted: {answer}")
 
     async def _lose_claim(self, user: str) -> None:
-        """What was on the volume is gone: nobody makes an empty one in its place."""
+        """Delete the volume claim: the data is lost, and no empty volume replaces it."""
         await self._delete_unit(user)
         await self._until(self._has_no_holder)
         await self._context.kubectl.delete(VOLUME_CLAIMS, Key(INSTANCE, self._story.name))
@@ -231,7 +235,7 @@ class StorageStoryRun:
         return storage is not None and storage.status.phase == StoragePhase.FAILED
 
     async def _delete(self, user: str) -> None:
-        """As soon as nobody mounts it any more."""
+        """Delete the storage as soon as no unit mounts it."""
         await self._delete_unit(user)
         while True:
             answer = (await self._caller.call("DELETE", self._path)).answer

@@ -1,4 +1,4 @@
-"""The stories of a script, lived: what is asked, what has to be answered, and what comes of it."""
+"""The runner of all stories, and the stories of units, stock and pools with their checks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -40,12 +40,12 @@ from tests.proofs.simulation.stories.storage_changes import StorageChangeStoryRu
 from tests.proofs.simulation.stories.storages import StorageStoryRun
 
 LOOK_SECONDS: Final = 1.0
-# What made a unit is known by the moment at which its request was accepted.
+# The two requests are accepted at different moments, which show the one that made the unit.
 TWINS_APART_SECONDS: Final = 0.001
-# Together as long as a request lives.
+# Their pauses add up to the deadline of a request.
 LATE_REPLAYS: Final = 4
 LATE_REPLAY_SECONDS: Final = 15.0
-# How the tasks of stories are named.
+# The prefix of the names of the stories' tasks.
 STORY: Final = "story "
 UNITS: Final = "/gpu-units"
 PORTS: Final = {"ports": [{"name": "http", "port": 8080}]}
@@ -57,7 +57,7 @@ CRASHING: Final = {
 
 @attrs.frozen(kw_only=True)
 class StoryRunner:
-    """What stories are lived on; `kubectl` writes past the API and never fails."""
+    """Runs the stories of a script; `kubectl` bypasses the API and never fails."""
 
     seed: int
     replicas: dict[str, Supervisor]
@@ -66,7 +66,7 @@ class StoryRunner:
     invocations: Invocations
     event_log: EventLog
     breach: Callable[[str], None]
-    # What each story came to, for a comparison of runs.
+    # The result of each story, for the comparison of runs.
     results: dict[str, list[str]] = attrs.field(factory=dict)
 
     def caller(self, name: str) -> Caller:
@@ -141,7 +141,7 @@ class StoryRunner:
         for answer in answers:
             self.demand(answer.status in (200, 202), f"{story.operation}: {answer}")
         again = (await caller.call("POST", path, body)).answer
-        # A replay whose own create lost its answer cannot tell that another had made the pool.
+        # If the answer to the first request was lost, the repeated one is answered 200.
         self.demand(again.status in (200, 202), f"{story.operation} again: {again}")
         path_of_pool = f"{STOCK}/{derived_name(story.operation)}"
         is_single = self.observer.made[STOCK_POOLS.kind, path_of_pool].created == 1
@@ -189,7 +189,7 @@ class StoryRunner:
         self.demand(not left, f"{story.operation}: its stock outlived it")
 
     async def contest(self, story: ContestStory) -> None:
-        """Only one of the units may ever start; the other goes when it is deleted."""
+        """Send two bodies for one operation: only one unit may start; the other one is deleted."""
         await asyncio.sleep(story.begins_at)
         caller = self.caller(story.operation)
         first, second = (
@@ -202,7 +202,7 @@ class StoryRunner:
                 break
             await asyncio.sleep(5.0)
         await self.until(lambda: any(is_ready(self.unit(name)) for name in story.names))
-        # A request whose caller has given up may yet make the other one.
+        # A request whose caller has given up may still create the other unit.
         with suppress(TimeoutError):
             async with asyncio.timeout(REQUEST_LIFE_SECONDS):
                 await self.until(lambda: all(map(self.unit, story.names)))
@@ -237,7 +237,9 @@ class UnitStoryRun:
         return f"{UNITS}/{self._name}"
 
     async def _create(self) -> bool:
-        """Whoever is told that nothing is left comes again, where more stock is to be expected."""
+        """Create the unit, and retry for lack of stock unless the pool is used up; return whether
+        it exists.
+        """
         story, runner = self._story, self._runner
         while True:
             if story.doubles:
@@ -263,7 +265,9 @@ class UnitStoryRun:
         return any(each.status.consumed >= each.spec.replicas for each in pools)
 
     def _is_there(self, told: DefiniteAnswer) -> bool:
-        """Answered 201 or 200, which holds that the unit exists and is the operation's."""
+        """Return whether the answer is 200 or 201, and check that it names a unit of the
+        operation.
+        """
         answer, story, runner = told.answer, self._story, self._runner
         if answer.code == "insufficient_capacity":
             is_true = runner.observer.was_short(story.spec_name, told.sent_at)
@@ -314,7 +318,7 @@ class UnitStoryRun:
         self._demand_code("operation_conflict", await self._caller.call("POST", UNITS, body))
 
     async def _replay_late(self) -> None:
-        """Until no create of the unit can be on its way any more: one may bring it back."""
+        """Repeat the request of a deleted unit until no earlier create can land any more."""
         for _ in range(LATE_REPLAYS):
             told = await self._caller.call("POST", UNITS, self._story.body)
             self._demand_code("operation_finished", told)
@@ -360,7 +364,7 @@ class UnitStoryRun:
             )
 
     async def _until_ready(self) -> None:
-        """As its caller sees it, of the spec as it is now."""
+        """Wait until the API shows the unit as Ready with its current spec."""
         while True:
             answer = (await self._caller.call("GET", self._path)).answer
             self._demand(answer.status == 200, f"read: {answer}")
@@ -370,7 +374,9 @@ class UnitStoryRun:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _until_gone(self) -> None:
-        """This very unit: a create that was still on its way may bring another, for a while."""
+        """Wait until this unit is gone; a late create may bring another one of its name for a
+        while.
+        """
 
         def is_gone() -> bool:
             unit = self._runner.unit(self._name)
@@ -379,7 +385,7 @@ class UnitStoryRun:
         await self._runner.until(is_gone)
 
     async def _drop_deployment(self) -> None:
-        """And wait for another one."""
+        """Delete the unit's Deployment, and wait for another one."""
         dropped = await self._deployment_but("")
         await self._runner.kubectl.delete(DEPLOYMENTS, dropped.metadata.key)
         await self._deployment_but(dropped.metadata.uid)
