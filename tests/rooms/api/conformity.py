@@ -1,4 +1,4 @@
-"""Whether an answer is one that the OpenAPI document promises."""
+"""Checks of answers against the OpenAPI document."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ TYPES = {
 
 
 class Promises:
-    """Stricter than the document where it can be: a member that is not described is a fault."""
+    """The document, read more strictly than OpenAPI: an undescribed member is a fault."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document

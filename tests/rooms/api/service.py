@@ -1,4 +1,4 @@
-"""The API before an embedded cluster, over HTTP; every answer is held to the document."""
+"""The API on an embedded cluster, over HTTP; every answer is checked against the document."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -69,7 +69,7 @@ class Answer:
 
     @property
     def fields(self) -> list[str]:
-        """The fields at fault, as details name them."""
+        """The fields at fault, as the error's details name them."""
         return [detail["field"] for detail in self.body["error"]["details"]]
 
 
@@ -137,7 +137,7 @@ def unit_order(operation: str = "one", **members: object) -> dict[str, object]:
 
 
 class _Server(TestServer):
-    """aiohttp's own one cancels a handler whose caller left; a server in a role does not."""
+    """A test server that leaves handlers running when a caller leaves, as a role's server does."""
 
     def __init__(self, app: web.Application, *, cancels_handlers: bool) -> None:
         super().__init__(app)
@@ -165,9 +165,9 @@ async def service(
     streams: StreamLimits = STREAMS,
     origins: BrowserOrigins = ORIGINS,
 ) -> AsyncIterator[Service]:
-    """`around` wraps the transport of whatever the API itself reads live.
+    """Yield the API; `around` wraps the transport of its uncached reads.
 
-    Without a queue serverless is off; with one, somebody else keeps it running.
+    Without a queue serverless is off. The test that passes a queue keeps it running.
     """
     nodes: Tables[Node] = Tables({})
     quotas: Tables[ResourceQuota] = Tables({})

@@ -1,4 +1,4 @@
-"""An API server that knows some tokens and some rights, and nothing else: a Transport."""
+"""A Transport that answers reviews for some known tokens and rights, and nothing else."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ RIGHTS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 @attrs.define
 class Reviews:
-    """`tokens` are users by token and audience; `rights` are of (user, verb, resource, place).
+    """`tokens` maps token and audience to a user; `rights` holds (user, verb, resource, place).
 
-    As a real one it sends back what it was asked, the token included.
+    Like a real API server it sends back the request, the token included.
     """
 
     tokens: dict[tuple[str, str], str] = attrs.field(factory=dict)

@@ -1,4 +1,4 @@
-"""What a role allows, decided without a request."""
+"""Rights of the roles, decided without a request."""
 
 import pytest
 
@@ -41,19 +41,19 @@ def test_a_viewer_reads_everything_and_changes_nothing(resource: str) -> None:
 
 @pytest.mark.parametrize("principal", [TENANT, BOUND_VIEWER])
 @pytest.mark.parametrize("resource", [POOLS, AUDIT, "inventory", "something-new"])
-def test_what_is_the_operators_is_closed_to_whoever_is_bound(
+def test_a_bound_caller_may_not_touch_the_operators_resources(
     principal: Principal, resource: str
 ) -> None:
     assert not any(may(principal, verb, resource) for verb in Verb)
 
 
 @pytest.mark.parametrize("resource", [UNITS, STORAGES, FUNCTIONS])
-def test_a_tenant_works_with_what_tenants_have(resource: str) -> None:
+def test_a_tenant_may_use_the_resources_of_tenants(resource: str) -> None:
     assert all(may(TENANT, verb, resource) for verb in Verb)
     assert {verb for verb in Verb if may(BOUND_VIEWER, verb, resource)} == {Verb.GET, Verb.LIST}
 
 
-def test_a_refusal_names_who_what_and_why() -> None:
+def test_a_refusal_names_the_caller_the_access_and_the_reason() -> None:
     refusal = refusal_of(VIEWER, Access(verb=Verb.GET, resource=UNITS, subresource="log"))
     assert refusal == ""
     refusal = refusal_of(VIEWER, Access(verb=Verb.DELETE, resource=UNITS))

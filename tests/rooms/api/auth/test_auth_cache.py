@@ -1,4 +1,4 @@
-"""Answers kept for a while: bounded in number, and asked for once at a time."""
+"""Verdicts are kept for a while, bounded in number, with one review in flight for each key."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ class Source:
         return self.asked
 
 
-async def test_what_came_first_is_forgotten_first() -> None:
+async def test_the_oldest_verdict_is_dropped_first() -> None:
     source, verdicts = Source(), AuthCache[int](lambda _: 60.0, most_kept=2)
     for key in "abc":
         await verdicts.get(key, source.ask)
@@ -32,7 +32,7 @@ async def test_what_came_first_is_forgotten_first() -> None:
     assert await verdicts.get("a", source.ask) == 4
 
 
-async def test_whoever_waits_hears_of_the_failure_too_and_it_is_not_kept() -> None:
+async def test_a_failure_reaches_all_waiting_callers_and_is_not_kept() -> None:
     source, verdicts = Source(), AuthCache[int](lambda _: 60.0)
     source.is_away = True
 
@@ -51,7 +51,7 @@ async def test_whoever_waits_hears_of_the_failure_too_and_it_is_not_kept() -> No
     assert await told()
 
 
-async def test_where_the_one_who_asks_goes_away_another_one_asks() -> None:
+async def test_a_cancelled_review_is_repeated_by_a_waiting_caller() -> None:
     source, verdicts = Source(), AuthCache[int](lambda _: 60.0)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(verdicts.get("a", source.ask))
@@ -61,7 +61,7 @@ async def test_where_the_one_who_asks_goes_away_another_one_asks() -> None:
     assert second.result() == 2
 
 
-async def test_only_so_many_questions_are_on_their_way() -> None:
+async def test_reviews_beyond_the_limit_are_refused() -> None:
     source, verdicts = Source(), AuthCache[int](lambda _: 60.0, most_asked=2)
     async with asyncio.TaskGroup() as tasks:
         for key in "ab":

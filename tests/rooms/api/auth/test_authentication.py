@@ -1,4 +1,4 @@
-"""The door before every route: without, with a wrong and with a fitting token."""
+"""Authentication before every route: without a token, with a wrong one, and with a valid one."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ async def api() -> AsyncIterator[Service]:
 
 
 async def status(api: Service, route: Route, headers: dict[str, str]) -> int:
-    """Of a request without a body, which no route that wants one takes."""
+    """Return the status of a request without a body, which every route that needs one refuses."""
     path = re.sub(r"\{\w+\}", "nobody", route.path)
     async with api.client.request(route.method, path, headers=headers) as response:
         if response.status == 401:
@@ -50,7 +50,7 @@ async def status(api: Service, route: Route, headers: dict[str, str]) -> int:
         return response.status
 
 
-async def test_every_closed_route_is_shut_to_whoever_brings_no_known_token(api: Service) -> None:
+async def test_every_closed_route_answers_401_without_a_known_token(api: Service) -> None:
     for route in api.routes:
         if isinstance(route.access, Open):
             continue
@@ -59,14 +59,14 @@ async def test_every_closed_route_is_shut_to_whoever_brings_no_known_token(api: 
         assert await status(api, route, bearer("operator-secret")) not in (401, 403), route.name
 
 
-async def test_a_viewer_meets_403_exactly_where_something_would_change(api: Service) -> None:
+async def test_a_viewer_gets_403_on_exactly_the_routes_that_change_something(api: Service) -> None:
     for route in api.routes:
         answered = await status(api, route, bearer("viewer-secret"))
         is_read = route.method in ("GET", "OPTIONS", "PROPFIND")
         assert (answered == 403) != is_read, f"{route.name}: {answered}"
 
 
-async def test_health_and_the_document_are_open_and_nothing_else(api: Service) -> None:
+async def test_only_health_and_the_document_are_open(api: Service) -> None:
     open_ones = [route for route in api.routes if isinstance(route.access, Open)]
     assert {route.path for route in open_ones} == OPEN_PATHS
     for route in open_ones:
@@ -77,24 +77,24 @@ async def test_health_and_the_document_are_open_and_nothing_else(api: Service) -
     "value",
     ["", "Bearer", "Bearer ", "Basic b3A6c2VjcmV0", "operator-secret", "Bearer a b", "Bearer é"],
 )
-async def test_a_header_that_is_not_understood_is_told_so(api: Service, value: str) -> None:
+async def test_a_malformed_authorization_header_is_401(api: Service, value: str) -> None:
     answer = await api.call("GET", UNITS, headers={"Authorization": value})
     assert (answer.status, answer.code) == (401, "unauthenticated")
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="gpuruntime", error="invalid_token"'
 
 
-async def test_the_scheme_knows_no_case(api: Service) -> None:
+async def test_the_bearer_scheme_ignores_case(api: Service) -> None:
     answer = await api.call("GET", UNITS, headers={"Authorization": "bearer viewer-secret"})
     assert answer.status == 200
 
 
-async def test_who_may_not_is_told_before_the_body_is_asked_for(api: Service) -> None:
+async def test_a_caller_without_the_right_is_refused_before_the_body_is_read(api: Service) -> None:
     for headers, code in (({}, 401), (bearer("viewer-secret"), 403)):
         answer = await api.call("POST", POOLS, data=b"\xff not JSON", headers=headers)
         assert answer.status == code
 
 
-async def test_a_changed_table_holds_from_the_next_request_on() -> None:
+async def test_a_changed_token_table_counts_for_the_next_request() -> None:
     table = dict(PRINCIPALS)
     async with service(Cluster(), guard=TokenGuard(lambda: table)) as api:
         assert (await api.call("GET", UNITS, headers=bearer("viewer-secret"))).status == 200
@@ -102,7 +102,7 @@ async def test_a_changed_table_holds_from_the_next_request_on() -> None:
         assert (await api.call("GET", UNITS, headers=bearer("viewer-secret"))).status == 401
 
 
-async def test_tokens_are_in_no_answer_and_in_no_log(api: Service) -> None:
+async def test_tokens_appear_in_no_answer_and_no_log(api: Service) -> None:
     with structlog.testing.capture_logs(
         processors=[structlog.contextvars.merge_contextvars]
     ) as logs:
@@ -118,7 +118,7 @@ async def test_tokens_are_in_no_answer_and_in_no_log(api: Service) -> None:
     assert [each["caller"] for each in logs if "caller" in each] == ["root", "screen"]
 
 
-async def test_the_document_says_how_to_authenticate_where_that_is_asked(api: Service) -> None:
+async def test_the_document_declares_bearer_tokens_if_callers_are_identified(api: Service) -> None:
     document = json.loads((await api.call("GET", "/openapi.json")).bytes)
     assert document["components"]["securitySchemes"] == {
         "token": {"type": "http", "scheme": "bearer"}
@@ -129,7 +129,7 @@ async def test_the_document_says_how_to_authenticate_where_that_is_asked(api: Se
     assert "security" not in document["paths"]["/api/v1/health"]["get"]
 
 
-async def test_where_nobody_is_asked_the_document_asks_for_nothing() -> None:
+async def test_the_document_declares_no_security_without_authentication() -> None:
     async with service(Cluster()) as api:
         document = json.loads((await api.call("GET", "/openapi.json")).bytes)
     assert "securitySchemes" not in document["components"]

@@ -1,4 +1,4 @@
-"""What other web sites can have an operator's browser send, and whom it hurts to refuse it."""
+"""Requests that other web sites can have an operator's browser send, and legitimate ones."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ NAVIGATION = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
         {"Origin": "HTTP://127.0.0.1:8080"},
         {"Sec-Fetch-Site": "same-origin"},
         {"Sec-Fetch-Site": "none"},
-        # A proxy in front may call us by another name than the browser calls it.
+        # A proxy in front may use another host name than the browser.
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://gpus.example"},
     ],
 )
@@ -41,12 +41,12 @@ def test_programs_and_own_pages_may_call(headers: Mapping[str, str]) -> None:
         {"Sec-Fetch-Site": "something new"},
     ],
 )
-def test_pages_of_other_origins_may_not(headers: Mapping[str, str]) -> None:
+def test_pages_of_other_origins_are_refused(headers: Mapping[str, str]) -> None:
     for method in ("GET", "POST", "DELETE"):
         assert is_of_another_page(method, {**HERE, **headers})
 
 
-def test_a_link_leads_here_and_a_form_of_another_page_does_not() -> None:
+def test_a_link_from_another_page_passes_and_its_form_does_not() -> None:
     assert not is_of_another_page("GET", {**HERE, **NAVIGATION})
     assert is_of_another_page("POST", {**HERE, **NAVIGATION})
 
@@ -66,7 +66,7 @@ def test_a_link_leads_here_and_a_form_of_another_page_does_not() -> None:
         "here",
     ],
 )
-def test_names_that_no_stranger_owns(host: str) -> None:
+def test_addresses_and_names_without_a_public_domain_are_near(host: str) -> None:
     assert is_near(host)
 
 
@@ -82,11 +82,11 @@ def test_names_that_no_stranger_owns(host: str) -> None:
         "evil@localhost.x",
     ],
 )
-def test_names_that_somebody_made_to_lead_here(host: str) -> None:
+def test_names_with_a_public_domain_are_not_near(host: str) -> None:
     assert not is_near(host)
 
 
-def test_a_name_from_elsewhere_is_no_matter_where_others_may_call() -> None:
+def test_foreign_host_names_are_refused_only_by_a_local_process() -> None:
     rebound = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}
     BrowserOrigins().demand("DELETE", rebound)
     with pytest.raises(DeniedError, match="allowUnauthenticated"):

@@ -1,4 +1,4 @@
-"""Callers known by the cluster: who they are, what they may, and how seldom it is asked."""
+"""Callers known by the cluster: their identity, their rights, and how seldom it is asked."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def known(guard: KubernetesGuard, token: str = "good") -> Principal:
     return await guard.principal_of(CIMultiDict(Authorization=f"Bearer {token}"))
 
 
-async def test_a_token_is_somebody_as_the_cluster_says(guard: KubernetesGuard) -> None:
+async def test_a_token_identifies_the_user_that_the_cluster_names(guard: KubernetesGuard) -> None:
     principal = await known(guard)
     assert (principal.name, principal.uid, principal.groups) == ("ann", "1", ("all",))
     assert principal.extra == (("k", ("v",)),)
@@ -56,7 +56,7 @@ async def test_a_token_counts_for_its_audience_alone(guard: KubernetesGuard, tok
         await known(guard, token)
 
 
-async def test_rights_are_those_of_the_cluster(guard: KubernetesGuard, reviews: Reviews) -> None:
+async def test_the_cluster_decides_about_rights(guard: KubernetesGuard, reviews: Reviews) -> None:
     principal = await known(guard)
     await guard.demand(principal, LIST)
     await guard.demand(principal, AUDIT)
@@ -79,7 +79,7 @@ async def test_rights_are_those_of_the_cluster(guard: KubernetesGuard, reviews: 
     }
 
 
-async def test_what_was_granted_is_asked_again_after_half_a_minute(
+async def test_a_granted_verdict_expires_after_half_a_minute(
     guard: KubernetesGuard, reviews: Reviews
 ) -> None:
     await guard.demand(await known(guard), LIST)
@@ -92,7 +92,7 @@ async def test_what_was_granted_is_asked_again_after_half_a_minute(
         await known(guard)
 
 
-async def test_what_was_refused_is_asked_again_after_seconds(
+async def test_a_refused_verdict_expires_after_seconds(
     guard: KubernetesGuard, reviews: Reviews
 ) -> None:
     for _ in range(3):
@@ -104,7 +104,7 @@ async def test_what_was_refused_is_asked_again_after_seconds(
     assert (await known(guard, "new")).name == "bob"
 
 
-async def test_many_callers_of_one_token_cost_one_question(
+async def test_concurrent_callers_of_one_token_share_one_review(
     guard: KubernetesGuard, reviews: Reviews
 ) -> None:
     reviews.seconds = 1.0
@@ -114,7 +114,7 @@ async def test_many_callers_of_one_token_cost_one_question(
     assert len(reviews.asked) == 1
 
 
-async def test_without_the_cluster_nobody_is_let_in_and_nothing_is_kept(
+async def test_without_the_cluster_every_caller_is_refused_and_nothing_is_kept(
     guard: KubernetesGuard, reviews: Reviews
 ) -> None:
     reviews.is_away = True
@@ -128,7 +128,7 @@ async def test_without_the_cluster_nobody_is_let_in_and_nothing_is_kept(
 
 
 @pytest.mark.parametrize("fault", ["forbids", "garbles", "is_slow"])
-async def test_whatever_is_wrong_with_the_answer_is_no_answer(
+async def test_a_failed_review_is_503_and_its_log_omits_the_token(
     guard: KubernetesGuard, reviews: Reviews, fault: str
 ) -> None:
     if fault == "is_slow":
@@ -141,7 +141,7 @@ async def test_whatever_is_wrong_with_the_answer_is_no_answer(
     assert "good" not in f"{caught.value} {logs}"
 
 
-async def test_over_http_the_cluster_is_asked_before_anything_else(reviews: Reviews) -> None:
+async def test_over_http_the_cluster_judges_the_caller_first(reviews: Reviews) -> None:
     async with service(Cluster(), guard=guard_of(reviews)) as api:
         headers = {"Authorization": "Bearer good"}
         assert (await api.call("GET", UNITS, headers=headers)).status == 200

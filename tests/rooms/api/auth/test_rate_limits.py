@@ -1,4 +1,4 @@
-"""How much one caller may ask for."""
+"""Limits of one caller's requests."""
 
 import asyncio
 import hashlib
@@ -17,7 +17,7 @@ LIMITS = Limits(per_second=2.0, burst=3, at_once=2)
 
 
 def served(allowances: RateLimits, count: int, *, now: float, caller: str = "a") -> int:
-    """How many of so many requests, one after the other, are."""
+    """Return how many of `count` sequential requests are served."""
     done = 0
     for _ in range(count):
         try:
@@ -28,7 +28,7 @@ def served(allowances: RateLimits, count: int, *, now: float, caller: str = "a")
     return done
 
 
-def test_after_a_burst_a_caller_goes_on_at_its_rate() -> None:
+def test_after_a_burst_a_caller_is_limited_to_its_rate() -> None:
     allowances = RateLimits(LIMITS)
     assert served(allowances, 10, now=0.0) == 3
     assert served(allowances, 10, now=0.4) == 0
@@ -36,13 +36,13 @@ def test_after_a_burst_a_caller_goes_on_at_its_rate() -> None:
     assert served(allowances, 10, now=1000.0) == 3
 
 
-def test_callers_do_not_pay_for_each_other() -> None:
+def test_each_caller_has_its_own_limits() -> None:
     allowances = RateLimits(LIMITS)
     assert served(allowances, 10, now=0.0) == 3
     assert served(allowances, 10, now=0.0, caller="b") == 3
 
 
-def test_who_is_told_to_wait_hears_for_how_long() -> None:
+def test_a_refused_caller_gets_the_time_to_wait() -> None:
     allowances = RateLimits(Limits(per_second=0.1, burst=1))
     served(allowances, 1, now=0.0)
     with pytest.raises(OverdrawnError) as caught, allowances.use("a", 2.0):
@@ -50,7 +50,7 @@ def test_who_is_told_to_wait_hears_for_how_long() -> None:
     assert caught.value.retry_after_seconds == 8
 
 
-def test_only_so_many_are_in_hand_and_their_end_makes_room() -> None:
+def test_a_caller_has_limited_requests_in_flight() -> None:
     allowances = RateLimits(LIMITS)
     with ExitStack() as held:
         held.enter_context(allowances.use("a", 0.0))
@@ -59,14 +59,14 @@ def test_only_so_many_are_in_hand_and_their_end_makes_room() -> None:
     assert served(allowances, 1, now=0.0) == 1
 
 
-def test_a_request_that_failed_is_in_hand_no_longer() -> None:
+def test_a_failed_request_is_no_longer_in_flight() -> None:
     allowances = RateLimits(Limits(at_once=1))
     with pytest.raises(ValueError, match="broken"), allowances.use("a", 0.0):
         raise ValueError("broken")
     assert served(allowances, 1, now=0.0) == 1
 
 
-def test_callers_at_rest_are_forgotten_and_others_are_not() -> None:
+def test_only_idle_callers_are_forgotten() -> None:
     allowances = RateLimits(LIMITS, most_callers=2)
     with allowances.use("busy", 0.0):
         for number in range(10):
@@ -77,7 +77,7 @@ def test_callers_at_rest_are_forgotten_and_others_are_not() -> None:
 
 
 @pytest.mark.looptime
-async def test_over_http_a_caller_is_slowed_down_and_others_are_not() -> None:
+async def test_over_http_only_the_eager_caller_is_limited() -> None:
     table = {
         hashlib.sha256(name.encode()).digest(): Principal(name=name, role=Role.OPERATOR)
         for name in ("eager", "calm")
@@ -99,6 +99,6 @@ async def test_over_http_a_caller_is_slowed_down_and_others_are_not() -> None:
 
 
 @pytest.mark.looptime
-async def test_where_nobody_is_asked_who_calls_nobody_is_slowed_down() -> None:
+async def test_without_authentication_no_caller_is_limited() -> None:
     async with service(Cluster(), limits=LIMITS) as api:
         assert [(await api.call("GET", UNITS)).status for _ in range(9)] == [200] * 9

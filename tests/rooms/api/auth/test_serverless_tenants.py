@@ -1,4 +1,4 @@
-"""Functions of two tenants, before a real broker: each calls its own, and sees its own."""
+"""Functions of two tenants on a real broker: each calls and sees its own."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ class Tenants:
     api: Service
 
     async def call(self, who: str, method: str, path: str, body: object = None) -> Answer:
-        """The token of each is its name."""
+        """Call the API as `who`, whose token is its name."""
         headers = {"Authorization": f"Bearer {who}"}
         return await self.api.call(method, path, body, headers=headers)
 
@@ -47,7 +47,7 @@ class Tenants:
 
 @pytest_asyncio.fixture
 async def tenants(shared: Broker) -> AsyncIterator[Tenants]:
-    """Each with a function of its own name."""
+    """Yield two tenants, each with a function of its own."""
     queue = queue_of(shared.url, f"t{next(PREFIXES)}", streams=SMALL)
     guard = TokenGuard(lambda: TABLE)
     async with service(Cluster(), queue=queue, now=wall_clock, guard=guard) as api:
@@ -63,7 +63,7 @@ async def tenants(shared: Broker) -> AsyncIterator[Tenants]:
             running.cancel()
 
 
-async def test_each_calls_its_own_function_and_reads_what_came_of_it(tenants: Tenants) -> None:
+async def test_a_tenant_calls_and_reads_its_own_function_only(tenants: Tenants) -> None:
     assert (await tenants.invoke("a", "of-a")).status == 202
     path = f"{INVOCATIONS}/one?serverlessRequestID=of-a"
     assert (await tenants.call("a", "GET", path)).data["state"] == "queued"
@@ -73,7 +73,7 @@ async def test_each_calls_its_own_function_and_reads_what_came_of_it(tenants: Te
     assert (await tenants.call("a", "DELETE", path)).status == 204
 
 
-async def test_lists_show_ones_own_functions_and_dead_letters(tenants: Tenants) -> None:
+async def test_lists_show_a_tenants_own_functions_and_dead_letters(tenants: Tenants) -> None:
     for who in ("a", "b"):
         found = await tenants.call(who, "GET", FUNCTIONS)
         assert [each["serverlessRequestID"] for each in found.data] == [f"of-{who}"]

@@ -1,4 +1,4 @@
-"""Two tenants at one API: each sees and changes its own, and the other's is not there."""
+"""Two tenants at one API: each sees and changes its own objects, and none of the other's."""
 
 import hashlib
 from collections.abc import AsyncIterator, Iterator
@@ -47,7 +47,7 @@ class Callers:
         self.cluster = cluster
 
     async def call(self, who: str, method: str, path: str, body: object = None) -> Answer:
-        """The token of each is its name."""
+        """Call the API as `who`, whose token is its name."""
         headers = {"Authorization": f"Bearer {who}"}
         return await self.api.call(method, path, body, headers=headers)
 
@@ -69,14 +69,14 @@ async def callers() -> AsyncIterator[Callers]:
         yield Callers(served, cluster)
 
 
-async def test_what_a_tenant_makes_is_its_own_said_or_not(callers: Callers) -> None:
+async def test_a_tenants_objects_get_its_name_given_or_not(callers: Callers) -> None:
     assert (await callers.unit("a", "silent")).data["tenant"] == "a"
     assert (await callers.unit("a", "said", tenant="a")).data["tenant"] == "a"
     storage = await callers.call("a", "POST", STORAGES, {"name": "models", "size": "1Gi"})
     assert storage.data["tenant"] == "a"
 
 
-async def test_nobody_makes_things_for_another_tenant(callers: Callers) -> None:
+async def test_a_tenant_cannot_create_for_another_tenant(callers: Callers) -> None:
     unit = await callers.unit("a", "foreign", tenant="b")
     body = {"name": "models", "size": "1Gi", "tenant": "b"}
     storage = await callers.call("a", "POST", STORAGES, body)
@@ -84,7 +84,7 @@ async def test_nobody_makes_things_for_another_tenant(callers: Callers) -> None:
     assert callers.cluster.units == []
 
 
-async def test_whoever_has_several_tenants_says_which(callers: Callers) -> None:
+async def test_a_caller_with_several_tenants_has_to_name_one(callers: Callers) -> None:
     assert (await callers.unit("both", "which")).fields == ["tenant"]
     assert (await callers.unit("both", "this", tenant="b")).data["tenant"] == "b"
 
@@ -108,7 +108,7 @@ async def test_whoever_has_several_tenants_says_which(callers: Callers) -> None:
         ("DELETE", f"{INVOCATIONS}/one?serverlessRequestID=mine", None),
     ],
 )
-async def test_what_is_anothers_is_as_if_it_were_not_there(
+async def test_another_tenants_object_looks_like_a_missing_one(
     callers: Callers, method: str, path: str, body: object
 ) -> None:
     await callers.unit("a", "mine", serverless={"requestID": "mine"})
@@ -127,7 +127,7 @@ def _renamed(body: object) -> object:
     return {"serverlessRequestID": "gone"} if body == {"serverlessRequestID": "mine"} else body
 
 
-async def test_lists_show_what_is_ones_own_and_their_cursors_go_on(callers: Callers) -> None:
+async def test_lists_and_their_cursors_cover_a_callers_own_objects(callers: Callers) -> None:
     for name, tenant in (("u1", "a"), ("u2", "b"), ("u3", ""), ("u4", "a"), ("u5", "b")):
         await callers.unit("root", name, tenant=tenant)
         body = {"name": name, "size": "1Gi", "tenant": tenant}
@@ -147,14 +147,14 @@ async def test_lists_show_what_is_ones_own_and_their_cursors_go_on(callers: Call
     assert await callers.names("a", f"{UNITS}?lifecycle=stock") == []
 
 
-async def test_stock_is_the_operators(callers: Callers) -> None:
+async def test_only_the_operator_reads_stock(callers: Callers) -> None:
     (stock, *_) = await callers.names("root", f"{UNITS}?lifecycle=stock")
     path = f"{UNITS}/{stock}?lifecycle=stock"
     assert (await callers.call("root", "GET", path)).status == 200
     assert (await callers.call("a", "GET", path)).code == "gpuunit_not_found"
 
 
-async def test_a_unit_mounts_and_a_storage_copies_what_is_ones_own(callers: Callers) -> None:
+async def test_a_tenant_mounts_and_copies_only_its_own_storages(callers: Callers) -> None:
     await callers.call("a", "POST", STORAGES, {"name": "mine", "size": "1Gi"})
     mounts = [{"name": "mine", "mountPath": "/data"}]
     copy = {"name": "copy", "size": "1Gi", "prepare": {"fromStorageName": "mine"}}
@@ -167,8 +167,8 @@ async def test_a_unit_mounts_and_a_storage_copies_what_is_ones_own(callers: Call
     assert (await callers.call("a", "POST", STORAGES, copy)).status == 201
 
 
-async def test_what_is_mounted_and_copied_is_known_by_more_than_its_name(callers: Callers) -> None:
-    """The name may be another tenant's by the time it is looked at."""
+async def test_mounted_and_copied_storages_are_recorded_by_uid(callers: Callers) -> None:
+    """Later the name may belong to another tenant's storage."""
     await callers.call("a", "POST", STORAGES, {"name": "mine", "size": "1Gi"})
     mounts = [{"name": "mine", "mountPath": "/data"}]
     copy = {"name": "copy", "size": "1Gi", "prepare": {"fromStorageName": "mine"}}
@@ -188,7 +188,7 @@ async def test_what_is_mounted_and_copied_is_known_by_more_than_its_name(callers
     assert STORAGE_UIDS not in made["metadata"]["annotations"]
 
 
-async def test_a_unit_that_means_another_storage_keeps_nobody_from_deleting_it(
+async def test_a_mount_of_an_earlier_storage_does_not_prevent_deletion(
     callers: Callers,
 ) -> None:
     path = GPU_STORAGES.path(namespace=INSTANCE, name="name")
@@ -201,7 +201,7 @@ async def test_a_unit_that_means_another_storage_keeps_nobody_from_deleting_it(
     assert (await callers.call("b", "DELETE", f"{STORAGES}/name")).status == 204
 
 
-async def test_a_replay_is_one_only_for_the_same_tenant(callers: Callers) -> None:
+async def test_only_the_same_tenant_gets_a_replay(callers: Callers) -> None:
     order = unit_order("once")
     made = await callers.call("a", "POST", UNITS, order)
     again = await callers.call("a", "POST", UNITS, order)
@@ -211,7 +211,7 @@ async def test_a_replay_is_one_only_for_the_same_tenant(callers: Callers) -> Non
     assert foreign.code == "operation_conflict"
 
 
-async def test_a_unit_that_changed_hands_is_judged_as_it_is_now(callers: Callers) -> None:
+async def test_a_unit_that_changed_tenants_belongs_to_the_new_one(callers: Callers) -> None:
     await callers.unit("a", "name")
     cluster = callers.cluster
     path = GPU_UNITS.path(namespace=INSTANCE, name="name")
@@ -223,10 +223,10 @@ async def test_a_unit_that_changed_hands_is_judged_as_it_is_now(callers: Callers
     assert (await callers.call("b", "DELETE", f"{UNITS}/name")).status == 204
 
 
-async def test_a_pod_that_another_tenants_unit_of_the_name_has_left_is_nobodys(
+async def test_a_pod_of_another_tenants_earlier_unit_is_not_shown(
     callers: Callers,
 ) -> None:
-    """It ends while the name is another one's already: its log and its events are not theirs."""
+    """The Pod terminates while another tenant has the name: its log and Events stay hidden."""
     await callers.unit("b", "name")
     for name, tenant in (("old", "a"), ("older", "")):
         labelled = {labels.UNIT: "name", **({labels.TENANT: tenant} if tenant else {})}
@@ -240,7 +240,7 @@ async def test_a_pod_that_another_tenants_unit_of_the_name_has_left_is_nobodys(
     assert (await callers.call("b", "GET", f"{UNITS}/name/events")).data == []
 
 
-async def test_dead_letters_are_asked_for_by_function(callers: Callers) -> None:
+async def test_a_tenant_lists_dead_letters_by_function_only(callers: Callers) -> None:
     assert (await callers.call("a", "GET", LETTERS)).fields == ["serverlessRequestID"]
     foreign = await callers.call("a", "GET", f"{LETTERS}?serverlessRequestID=nobodys")
     assert foreign.data == []

@@ -1,4 +1,4 @@
-"""What a reader is told of its page: all of it once, and from then on what is another."""
+"""Events of a page: the whole page once, and then only what has changed."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def read(events: bytes) -> tuple[str, Any]:
     return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def test_the_whole_page_comes_first() -> None:
+def test_the_first_event_is_the_whole_page() -> None:
     news = PageDiff(Sight(page("a", "b", following="x")).look)
     assert read(news()) == (
         "page",
@@ -40,13 +40,13 @@ def test_the_whole_page_comes_first() -> None:
     )
 
 
-def test_nothing_is_told_twice() -> None:
+def test_an_unchanged_page_sends_nothing() -> None:
     news = PageDiff(Sight(page("a", "b")).look)
     assert news()
     assert news() == b""
 
 
-def test_only_what_is_another_comes_again() -> None:
+def test_only_changed_rows_are_sent_again() -> None:
     sight = Sight(page("a", "b", "d"))
     news = PageDiff(sight.look)
     news()
@@ -57,7 +57,7 @@ def test_only_what_is_another_comes_again() -> None:
     assert (told["names"], told["next"]) == (["b", "c", "d"], "y")
 
 
-def test_what_goes_and_what_follows_are_told_though_nothing_is_put() -> None:
+def test_a_removed_row_and_a_new_cursor_are_sent_without_rows() -> None:
     sight = Sight(page("a", "b"))
     news = PageDiff(sight.look)
     news()
@@ -67,12 +67,12 @@ def test_what_goes_and_what_follows_are_told_though_nothing_is_put() -> None:
     assert read(news())[1] == {"put": [], "names": ["a"], "next": "z"}
 
 
-def test_a_hostile_text_stays_in_its_line() -> None:
+def test_line_breaks_in_a_text_cannot_forge_an_event() -> None:
     hostile = LivePage(rows={"a": json.dumps({"name": "a\n\nevent: x\ndata: {}"}).encode()})
     assert read(PageDiff(lambda: hostile)())[0] == "page"
 
 
-def test_a_value_is_told_when_it_is_another() -> None:
+def test_a_value_is_sent_when_it_changes() -> None:
     values = iter([{"n": 1}, {"n": 1}, {"n": 2}])
     news = ValueDiff("fleet", lambda: next(values))
     assert read(news()) == ("fleet", {"n": 1})
@@ -80,7 +80,7 @@ def test_a_value_is_told_when_it_is_another() -> None:
     assert read(news()) == ("fleet", {"n": 2})
 
 
-def test_what_stays_is_not_encoded_again() -> None:
+def test_an_unchanged_row_is_not_encoded_again() -> None:
     asked: list[str] = []
 
     def row_of(unit: GPUUnit) -> object:

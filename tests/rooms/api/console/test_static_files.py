@@ -1,4 +1,4 @@
-"""The console's files: all there, each as what it is, and held to what they may do."""
+"""The console's files: complete, with their media types, and confined by their policy."""
 
 import re
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tests.rooms.operations.cluster import Cluster
 pytestmark = pytest.mark.looptime
 
 FOLDER = files("gpuruntime") / "console"
-# What makes markup, code or requests of a text.
+# Calls that turn a text into markup, code or requests.
 UNSAFE = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser"
     r"|localStorage|document\.cookie|setAttribute\(\"(on|style|href|src)|https?://"
@@ -25,7 +25,7 @@ IMPORT = re.compile(r'^import .* from "\./([a-z]+\.js)";$', re.MULTILINE)
 
 @pytest.fixture
 async def api() -> AsyncIterator[Service]:
-    """Everybody is asked who calls, and the page is what asks."""
+    """Yield an API that identifies every caller; the console's page asks for the token."""
     async with service(Cluster(), guard=TokenGuard(dict)) as served:
         yield served
 
@@ -34,7 +34,7 @@ def content(name: str) -> str:
     return (FOLDER / name).read_text()
 
 
-async def test_every_file_is_served_as_what_it_is_and_within_the_policy(api: Service) -> None:
+async def test_every_file_has_its_media_type_and_the_policy(api: Service) -> None:
     types = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
     assert {"index.html", "console.css", "console.js", "icon.svg"} <= set(file_names())
     for name in (*file_names(), ""):
@@ -52,7 +52,7 @@ async def test_every_file_is_served_as_what_it_is_and_within_the_policy(api: Ser
             assert headers["Referrer-Policy"] == "no-referrer"
 
 
-def test_the_policy_lets_nothing_in_from_elsewhere_and_nothing_written_into_the_page() -> None:
+def test_the_policy_allows_no_other_host_and_no_inline_code() -> None:
     assert PAGE_POLICY.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
     assert "frame-ancestors 'none'" in PAGE_POLICY
     assert "unsafe" not in PAGE_POLICY
@@ -60,7 +60,7 @@ def test_the_policy_lets_nothing_in_from_elsewhere_and_nothing_written_into_the_
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bon[a-z]+=|\bstyle=", page)
 
 
-async def test_without_its_last_slash_it_leads_there(api: Service) -> None:
+async def test_the_path_without_its_last_slash_redirects(api: Service) -> None:
     async with api.client.get("/console", allow_redirects=False) as response:
         assert (response.status, response.headers["Location"]) == (308, "/console/")
 
@@ -68,7 +68,7 @@ async def test_without_its_last_slash_it_leads_there(api: Service) -> None:
 @pytest.mark.parametrize(
     "path", ["../api/app.py", "%2e%2e/api/app.py", "console.js/", "events", "__init__.py", "a.js"]
 )
-async def test_nothing_else_is_served(api: Service, path: str) -> None:
+async def test_no_other_path_is_served(api: Service, path: str) -> None:
     async with api.client.get(f"{CONSOLE}{path}") as response:
         assert response.status == 404
 
@@ -79,13 +79,13 @@ def test_the_files_are_open_and_change_nothing() -> None:
         assert route.method == "GET"
 
 
-def test_no_script_makes_markup_of_a_text_or_keeps_a_token_beyond_the_tab() -> None:
+def test_no_script_renders_text_as_markup_or_stores_a_token() -> None:
     for name in file_names():
         if name.endswith(".js"):
             assert not UNSAFE.findall(content(name)), name
 
 
-def test_every_module_is_there_and_is_needed() -> None:
+def test_every_module_exists_and_is_imported() -> None:
     scripts = {name for name in file_names() if name.endswith(".js")}
     imported = {found for name in scripts for found in IMPORT.findall(content(name))}
     assert imported | {"console.js"} == scripts

@@ -1,4 +1,4 @@
-"""Streams of the console: what comes, to whom, how much of it, and when they end."""
+"""Streams of the console: their events, their readers, their limits and their ends."""
 
 import asyncio
 import hashlib
@@ -41,7 +41,7 @@ class Reader:
     _held: bytes = b""
 
     async def block(self) -> bytes:
-        """The next event or comment; empty at the end."""
+        """Return the next event or comment, or nothing at the end."""
         async with asyncio.timeout(60):
             while b"\n\n" not in self._held:
                 chunk = await self.response.content.readany()
@@ -92,7 +92,7 @@ async def guarded(stocked: Cluster) -> AsyncIterator[Service]:
         yield served
 
 
-async def test_a_page_comes_whole_and_then_what_changes(api: Service) -> None:
+async def test_a_stream_sends_the_page_and_then_its_changes(api: Service) -> None:
     await api.create("one", name="b")
     async with reading(api, "units") as reader:
         assert reader.response.content_type == "text/event-stream"
@@ -114,7 +114,7 @@ async def test_a_page_comes_whole_and_then_what_changes(api: Service) -> None:
         assert await reader.names() == ["a"]
 
 
-async def test_what_happens_at_once_is_told_at_once(api: Service) -> None:
+async def test_simultaneous_changes_come_in_one_event(api: Service) -> None:
     async with reading(api, "stock") as reader:
         await reader.event()
         for name in ("one", "two", "three"):
@@ -126,7 +126,7 @@ async def test_what_happens_at_once_is_told_at_once(api: Service) -> None:
         assert {row["stock"] for _, each in told for row in each["put"]} == {"claimed"}
 
 
-async def test_a_list_is_filtered_and_paged_like_the_route_of_the_objects(api: Service) -> None:
+async def test_a_live_list_has_the_filters_and_pages_of_its_route(api: Service) -> None:
     for name in ("a", "b", "c"):
         await api.create(name, name=name)
     async with reading(api, "units?limit=2&phase=Progressing") as reader:
@@ -153,7 +153,7 @@ async def test_every_list_has_a_stream(api: Service) -> None:
             assert await reader.names() == names
 
 
-async def test_the_counts_of_the_fleet_come_along_where_they_are_asked_for(api: Service) -> None:
+async def test_a_stream_includes_the_fleets_counts_on_request(api: Service) -> None:
     async with reading(api, "units?fleet=true") as reader:
         name, fleet = await reader.event()
         assert name == "fleet"
@@ -166,13 +166,13 @@ async def test_the_counts_of_the_fleet_come_along_where_they_are_asked_for(api: 
         assert (await reader.event())[0] == "fleet"
 
 
-async def test_a_stream_at_rest_says_that_it_is_there(api: Service) -> None:
+async def test_an_idle_stream_sends_heartbeats(api: Service) -> None:
     async with reading(api, "units") as reader:
         await reader.event()
         assert await reader.block() == HEARTBEAT.strip()
 
 
-async def test_whoever_may_not_list_may_not_watch(guarded: Service) -> None:
+async def test_a_caller_that_may_not_list_may_not_watch(guarded: Service) -> None:
     for path in ("units", "stock", "pools", "storages", "fleet"):
         assert await status(guarded, path) == 401
         assert await status(guarded, path, "guessed") == 401
@@ -184,7 +184,7 @@ async def test_whoever_may_not_list_may_not_watch(guarded: Service) -> None:
     assert await status(guarded, "units?fleet=false", "a") == 200
 
 
-async def test_a_tenant_hears_of_its_own_alone(guarded: Service) -> None:
+async def test_a_tenants_stream_shows_its_own_objects_only(guarded: Service) -> None:
     async with reading(guarded, "units", "a") as reader:
         assert await reader.names() == []
         for tenant in ("b", "a"):
@@ -200,7 +200,7 @@ async def test_a_tenant_hears_of_its_own_alone(guarded: Service) -> None:
             assert await reader.names() == [], path
 
 
-async def test_no_more_streams_are_open_than_there_may_be(stocked: Cluster) -> None:
+async def test_streams_beyond_the_limit_are_refused(stocked: Cluster) -> None:
     async with service(stocked, streams=StreamLimits(most=2)) as api, reading(api, "units"):
         async with reading(api, "stock"), api.client.get(f"{EVENTS}/pools") as response:
             assert response.status == 429
@@ -209,7 +209,7 @@ async def test_no_more_streams_are_open_than_there_may_be(stocked: Cluster) -> N
         assert await status(api, "pools") == 200
 
 
-async def test_one_caller_does_not_take_the_places_of_all(stocked: Cluster) -> None:
+async def test_streams_of_one_caller_are_limited(stocked: Cluster) -> None:
     limits = StreamLimits(most=9, most_each=1)
     async with (
         service(stocked, guard=TokenGuard(lambda: TABLE), streams=limits) as api,
@@ -219,7 +219,7 @@ async def test_one_caller_does_not_take_the_places_of_all(stocked: Cluster) -> N
         assert await status(api, "units", "root") == 200
 
 
-async def test_streams_end_with_the_process_and_at_once(api: Service) -> None:
+async def test_streams_end_at_once_when_the_process_stops(api: Service) -> None:
     async with reading(api, "units") as reader:
         await reader.event()
         loop = asyncio.get_running_loop()
@@ -243,7 +243,7 @@ async def test_a_stream_ends_when_the_cluster_is_away_and_is_refused_with_the_re
     assert await status(api, "units") == 200
 
 
-async def test_a_right_that_is_withdrawn_ends_with_the_life_of_a_stream(stocked: Cluster) -> None:
+async def test_a_withdrawn_right_ends_with_its_stream(stocked: Cluster) -> None:
     table = dict(TABLE)
     limits = StreamLimits(life_seconds=30)
     async with service(stocked, guard=TokenGuard(lambda: table), streams=limits) as api:
@@ -254,8 +254,8 @@ async def test_a_right_that_is_withdrawn_ends_with_the_life_of_a_stream(stocked:
         assert await status(api, "units", "a") == 401
 
 
-async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody(api: Service) -> None:
-    """Its socket is full long before it has all that it is told."""
+async def test_a_reader_that_takes_nothing_is_dropped_and_blocks_no_other(api: Service) -> None:
+    """The reader's socket is full long before all events are sent."""
     streams = Streams(Changes(api.replica.context.caches), lambda: WELL, StreamLimits(most=1))
     flood = b": " + b"x" * 50_000_000
 
@@ -274,7 +274,7 @@ async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody(api: S
         writer.close()
 
 
-async def test_a_reader_that_goes_before_it_is_answered_is_no_fault(api: Service) -> None:
+async def test_a_reader_that_leaves_before_the_answer_causes_no_error(api: Service) -> None:
     streams = Streams(Changes(api.replica.context.caches), lambda: WELL)
     ends: list[str] = []
 
@@ -298,9 +298,7 @@ async def test_a_reader_that_goes_before_it_is_answered_is_no_fault(api: Service
     assert (ends, len(streams)) == (["well"], 0)
 
 
-async def test_long_texts_are_shortened_so_that_a_page_has_an_end(
-    stocked: Cluster, api: Service
-) -> None:
+async def test_long_texts_are_shortened_in_rows(stocked: Cluster, api: Service) -> None:
     await api.create("one", name="a", template={"command": ["x" * 32_000] * 20})
     words = {
         "type": "Ready",
@@ -318,10 +316,10 @@ async def test_long_texts_are_shortened_so_that_a_page_has_an_end(
     assert len(block) < 2_000
 
 
-async def test_an_event_costs_a_stream_nothing_but_its_own_page(
+async def test_changes_outside_its_page_send_a_stream_nothing(
     stocked: Cluster, api: Service
 ) -> None:
-    """What is not on the page is not told of, however much of it comes."""
+    """Changes of other units are never sent, however many come."""
     await api.create("one", name="a")
     async with reading(api, "units?limit=1") as reader:
         await reader.event()

@@ -1,4 +1,4 @@
-"""Paths of files: every way out is refused, and everything else stays what it was."""
+"""Paths of files: every way out of a storage is refused, and other paths stay unchanged."""
 
 from urllib.parse import quote, unquote
 
@@ -63,7 +63,7 @@ def is_taken(path: str, **options: bool) -> bool:
         "%2fa",
     ],
 )
-def test_a_path_that_may_lead_elsewhere_is_refused(path: str) -> None:
+def test_a_path_that_may_lead_out_of_the_storage_is_refused(path: str) -> None:
     assert not is_taken(FILES + path)
 
 
@@ -78,7 +78,7 @@ def test_a_path_that_may_lead_elsewhere_is_refused(path: str) -> None:
         "",
     ],
 )
-def test_only_what_is_below_the_storages_own_prefix_is_taken(path: str) -> None:
+def test_only_paths_below_the_storages_prefix_are_accepted(path: str) -> None:
     assert not is_taken(path)
 
 
@@ -101,12 +101,12 @@ def test_only_what_is_below_the_storages_own_prefix_is_taken(path: str) -> None:
         "/a?zip&x=../..&y=%00//",
     ],
 )
-def test_every_other_path_goes_on_as_it_is(path: str) -> None:
+def test_every_other_path_stays_unchanged(path: str) -> None:
     assert is_taken(FILES + path)
 
 
 @given(st.lists(NAMES, min_size=1, max_size=4))
-def test_a_name_that_is_encoded_once_is_taken_unless_it_reads_as_a_way_out(
+def test_an_encoded_name_is_accepted_unless_it_may_lead_out(
     names: list[str],
 ) -> None:
     path = FILES + "/" + "/".join(quote(name, safe="") for name in names)
@@ -115,7 +115,7 @@ def test_a_name_that_is_encoded_once_is_taken_unless_it_reads_as_a_way_out(
 
 
 @pytest.mark.parametrize("path", ["", "/"])
-def test_the_storage_itself_is_read_and_never_changed(path: str) -> None:
+def test_the_storages_root_can_be_read_and_not_changed(path: str) -> None:
     assert is_taken(FILES + path)
     assert not is_taken(FILES + path, is_change=True)
 

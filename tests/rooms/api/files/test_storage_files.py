@@ -1,4 +1,4 @@
-"""Files of a storage through the API: who is let through, and what goes on to where."""
+"""Files of a storage through the API: which requests pass, and what is sent on where."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def head_of(received: bytes) -> bytes:
 
 
 def lines_of(received: bytes) -> set[bytes]:
-    """The names of headers may come in any case."""
+    """Return the head's lines in lower case, as names of headers may come in any case."""
     return {line.lower() for line in head_of(received).split(b"\r\n")}
 
 
@@ -61,7 +61,7 @@ def lines_of(received: bytes) -> set[bytes]:
         ("PROPFIND", "/"),
     ],
 )
-async def test_every_method_arrives_with_its_path_as_it_was_sent(method: str, path: str) -> None:
+async def test_every_method_reaches_the_file_server_with_its_path(method: str, path: str) -> None:
     async with filing() as (api, upstream):
         upstream.script = saying(answer("200 OK"))
         assert statuses(await send(api, request(method, path))) == [200]
@@ -69,7 +69,7 @@ async def test_every_method_arrives_with_its_path_as_it_was_sent(method: str, pa
 
 
 @pytest.mark.parametrize("method", ["POST", "LOCK", "TRACE"])
-async def test_other_methods_are_405_with_those_that_are_served(method: str) -> None:
+async def test_other_methods_are_405_with_the_allowed_ones(method: str) -> None:
     async with filing() as (api, upstream):
         received = await send(api, request(method))
         assert statuses(received) == [405]
@@ -81,7 +81,7 @@ async def test_other_methods_are_405_with_those_that_are_served(method: str) -> 
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "MKCOL", "COPY", "MOVE"])
-async def test_nothing_is_changed_unless_the_accessor_is_writable(method: str) -> None:
+async def test_changes_need_a_writable_accessor(method: str) -> None:
     async with filing(writable=False) as (api, upstream):
         received = await send(api, request(method, "/a", DESTINATION + f"{FILES}/b".encode()))
         assert statuses(received) == [405]
@@ -91,7 +91,7 @@ async def test_nothing_is_changed_unless_the_accessor_is_writable(method: str) -
 
 
 @pytest.mark.parametrize("path", ["/../b", "/%2e%2e/b", "/%252e%252e/b", "/a%00", "//a", "/a%5cb"])
-async def test_a_path_that_may_lead_elsewhere_is_400_and_nobody_is_asked(path: str) -> None:
+async def test_a_path_that_may_lead_out_is_400_without_a_request(path: str) -> None:
     async with filing() as (api, upstream):
         received = await send(api, request("GET", path))
         assert statuses(received) == [400]
@@ -148,7 +148,7 @@ async def test_a_service_that_is_not_the_storages_own_or_has_no_address_is_503(
 
 
 @pytest.mark.parametrize("body", [b"", b"ok"])
-async def test_a_file_server_that_is_about_to_be_known_is_waited_for(body: bytes) -> None:
+async def test_a_connection_refused_at_first_is_retried(body: bytes) -> None:
     cluster, upstream = Cluster(), Upstream()
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
@@ -162,7 +162,7 @@ async def test_a_file_server_that_is_about_to_be_known_is_waited_for(body: bytes
     assert len(upstream.requests) == 1
 
 
-async def test_a_file_server_that_is_not_there_is_502() -> None:
+async def test_an_unreachable_file_server_is_502() -> None:
     cluster = Cluster()
     async with filing(cluster) as (api, upstream):
         add_storage(api, cluster, 1, name="gone")
@@ -172,14 +172,14 @@ async def test_a_file_server_that_is_not_there_is_502() -> None:
         assert upstream.requests == []
 
 
-async def test_the_address_is_the_services_whatever_the_caller_says() -> None:
+async def test_headers_of_the_caller_do_not_change_the_address() -> None:
     async with filing() as (api, upstream):
         told = (b"X-Forwarded-Host: 127.0.0.2:9", b"Forwarded: host=127.0.0.2")
         assert statuses(await send(api, request("GET", "/a", *told))) == [200]
         assert upstream.head["host"] == f"127.0.0.1:{upstream.port}"
 
 
-async def test_who_the_caller_is_and_what_is_of_one_connection_stays_here() -> None:
+async def test_credentials_and_connection_headers_are_not_sent_on() -> None:
     sent = (
         b"Authorization: Bearer secret",
         b"Cookie: session=secret",
@@ -196,7 +196,7 @@ async def test_who_the_caller_is_and_what_is_of_one_connection_stays_here() -> N
         assert set(upstream.head) == {"host", "connection"}
 
 
-async def test_what_a_caller_asks_for_arrives_and_nothing_is_added() -> None:
+async def test_other_request_headers_are_sent_on_and_none_is_added() -> None:
     sent = {
         "range": "bytes=0-1,5-",
         "if-range": '"abc"',
@@ -214,7 +214,7 @@ async def test_what_a_caller_asks_for_arrives_and_nothing_is_added() -> None:
         assert set(upstream.head) == {*sent, "host", "connection"}
 
 
-async def test_an_answer_comes_back_with_its_headers_but_those_that_speak_for_the_host() -> None:
+async def test_answer_headers_come_back_except_those_about_the_host() -> None:
     kept = (
         b"Content-Range: bytes 0-2/7",
         b'ETag: "abc"',
@@ -249,7 +249,7 @@ async def test_an_answer_comes_back_with_its_headers_but_those_that_speak_for_th
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
-async def test_an_answer_without_a_body_has_none(status: str) -> None:
+async def test_an_answer_without_a_body_stays_without_one(status: str) -> None:
     async with filing() as (api, upstream):
         upstream.script = saying(f'HTTP/1.1 {status}\r\nETag: "a"\r\n\r\n'.encode())
         received = await send(api, request())
@@ -257,7 +257,7 @@ async def test_an_answer_without_a_body_has_none(status: str) -> None:
         assert b'etag: "a"' in lines_of(received)
 
 
-async def test_the_length_of_a_file_is_told_without_the_file() -> None:
+async def test_head_returns_a_files_length() -> None:
     async with filing() as (api, upstream):
         upstream.script = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 700000000000\r\n\r\n")
         received = await send(api, request("HEAD"))
@@ -266,7 +266,7 @@ async def test_the_length_of_a_file_is_told_without_the_file() -> None:
 
 
 @pytest.mark.parametrize("method", ["COPY", "MOVE"])
-async def test_a_destination_in_the_same_storage_arrives_as_its_path(method: str) -> None:
+async def test_a_destination_in_the_same_storage_is_sent_as_a_path(method: str) -> None:
     async with filing() as (api, upstream):
         there = DESTINATION + f"http://here{FILES}/b%20c".encode()
         assert statuses(await send(api, request(method, "/a", there))) == [200]
@@ -291,7 +291,7 @@ async def test_any_other_destination_is_400(there: tuple[bytes, ...]) -> None:
         assert upstream.requests == []
 
 
-async def test_a_redirect_within_the_storage_is_told_and_not_followed() -> None:
+async def test_a_redirect_within_the_storage_is_passed_on() -> None:
     async with filing() as (api, upstream):
         upstream.script = saying(answer("301 Moved", f"Location: {FILES}/a/".encode()))
         received = await send(api, request())
@@ -300,7 +300,7 @@ async def test_a_redirect_within_the_storage_is_told_and_not_followed() -> None:
         assert len(upstream.requests) == 1
 
 
-async def test_a_body_of_known_length_and_one_of_chunks_arrive_as_such() -> None:
+async def test_sized_and_chunked_bodies_keep_their_framing() -> None:
     bodies: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -325,7 +325,7 @@ async def test_a_body_of_known_length_and_one_of_chunks_arrive_as_such() -> None
         assert bodies[2] == b""
 
 
-async def test_a_compressed_body_and_one_of_any_type_arrive_as_they_are() -> None:
+async def test_compressed_bodies_and_any_media_type_are_sent_on_unchanged() -> None:
     async with filing() as (api, upstream):
         sent = (b"Content-Encoding: gzip", b"Content-Type: text/x", b"Content-Length: 3")
         upstream.script = saying(answer("201 Created"), then=until_closed)
@@ -334,9 +334,7 @@ async def test_a_compressed_body_and_one_of_any_type_arrive_as_they_are() -> Non
         assert upstream.head["content-type"] == "text/x"
 
 
-async def test_a_caller_that_waits_to_be_asked_for_the_body_is_asked_once_somebody_takes_it() -> (
-    None
-):
+async def test_the_body_is_requested_once_the_file_server_takes_it() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert await reader.readexactly(3) == b"abc"
         writer.write(answer("201 Created"))
@@ -351,7 +349,7 @@ async def test_a_caller_that_waits_to_be_asked_for_the_body_is_asked_once_somebo
         assert statuses(await send(api, request("PUT", "/a", *asking))) == [405]
 
 
-async def test_a_body_may_be_larger_and_slower_than_those_of_other_routes() -> None:
+async def test_a_file_may_be_larger_and_slower_than_other_bodies() -> None:
     loop = asyncio.get_running_loop()
     pieces, piece = 4, bytes(600_000)
 

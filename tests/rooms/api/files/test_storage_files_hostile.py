@@ -1,4 +1,4 @@
-"""File servers and callers that break off, lie, never end or never begin."""
+"""File servers and callers that break off, send invalid data, never end or never begin."""
 
 import asyncio
 import hashlib
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.looptime
 LIMITS = FileLimits(most_bytes=1_000_000, idle_seconds=20.0, longest_seconds=100.0)
 BEGIN = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = BEGIN + b"Transfer-Encoding: chunked\r\n\r\n"
-# More than the sockets and buffers of a whole exchange hold.
+# More bytes than all sockets and buffers of a transfer hold.
 MUCH = 64_000_000
 
 
 async def idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Says nothing more, until the other side goes."""
+    """Send nothing more, until the other side closes."""
     await until_closed(reader, writer)
 
 
@@ -60,7 +60,7 @@ async def assert_let_go(upstream: Upstream, *, within_seconds: float = 5.0) -> N
 
 
 def assert_cut(received: bytes, *, begun: bytes) -> None:
-    """The head and a part came, and then the connection broke."""
+    """Assert that the head and a part came, and that the connection then broke."""
     assert statuses(received) == [200]
     assert begun in received
     assert received.endswith(CUT)
@@ -99,7 +99,7 @@ def assert_cut(received: bytes, *, begun: bytes) -> None:
         ),
     ],
 )
-async def test_what_is_no_answer_is_502_and_nothing_of_it_comes_through(said: bytes) -> None:
+async def test_an_invalid_answer_is_502_and_none_of_it_is_passed_on(said: bytes) -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(said)
         received = await send(api, request())
@@ -117,7 +117,7 @@ async def test_what_is_no_answer_is_502_and_nothing_of_it_comes_through(said: by
         (CHUNKED + b"3\r\nabc\r\n", b"5\r\nab"),
     ],
 )
-async def test_an_answer_that_stops_short_is_cut_and_never_looks_whole(
+async def test_an_incomplete_answer_ends_as_a_broken_connection(
     said: bytes, more: bytes, version: str
 ) -> None:
     async with filing(limits=LIMITS) as (api, upstream):
@@ -133,7 +133,7 @@ async def test_an_answer_that_stops_short_is_cut_and_never_looks_whole(
         assert b"0\r\n\r\n" not in received
 
 
-async def test_what_comes_after_an_answers_end_is_nobodys() -> None:
+async def test_bytes_after_an_answers_end_are_dropped() -> None:
     smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsecret!"
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(answer("200 OK", body=b"ab") + smuggled)
@@ -157,7 +157,7 @@ async def test_what_comes_after_an_answers_end_is_nobodys() -> None:
         b"A: b\rTransfer-Encoding: chunked",
     ],
 )
-async def test_a_body_of_two_meanings_is_400_and_nobody_is_asked(framing: bytes) -> None:
+async def test_ambiguous_framing_is_400_without_a_request(framing: bytes) -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         received = await send(api, request("PUT", "/a", framing, body=b"0\r\n\r\nGET / HTTP/1.1"))
         assert statuses(received)[:1] == [400]
@@ -165,7 +165,7 @@ async def test_a_body_of_two_meanings_is_400_and_nobody_is_asked(framing: bytes)
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nA: "])
-async def test_a_file_server_that_says_nothing_is_504_when_its_time_is_over(said: bytes) -> None:
+async def test_a_silent_file_server_is_504_after_the_idle_time(said: bytes) -> None:
     loop = asyncio.get_running_loop()
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(said, then=idle)
@@ -177,21 +177,21 @@ async def test_a_file_server_that_says_nothing_is_504_when_its_time_is_over(said
         await assert_let_go(upstream)
 
 
-async def test_a_head_that_drips_is_504_all_the_same() -> None:
+async def test_a_dripping_answer_head_is_504() -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(BEGIN, then=endless(b"A: b\r\n", every_seconds=5))
         assert statuses(await send(api, request())) == [504]
         await assert_let_go(upstream, within_seconds=10)
 
 
-async def test_an_answer_that_falls_silent_halfway_is_cut() -> None:
+async def test_an_answer_that_falls_silent_is_cut() -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(BEGIN + b"Content-Length: 9\r\n\r\nabc", then=idle)
         assert_cut(await send(api, request()), begun=b"abc")
         await assert_let_go(upstream)
 
 
-async def test_an_answer_that_drips_for_ever_is_cut_when_its_time_is_over() -> None:
+async def test_a_dripping_answer_is_cut_after_the_longest_time() -> None:
     loop = asyncio.get_running_loop()
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(CHUNKED, then=endless(b"1\r\na\r\n", every_seconds=5))
@@ -201,7 +201,7 @@ async def test_an_answer_that_drips_for_ever_is_cut_when_its_time_is_over() -> N
         await assert_let_go(upstream, within_seconds=10)
 
 
-async def test_an_endless_answer_is_cut_at_the_largest_size() -> None:
+async def test_an_endless_answer_is_cut_at_the_size_limit() -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(CHUNKED, then=endless(b"2710\r\n" + b"a" * 10_000 + b"\r\n"))
         received = await send(api, request())
@@ -210,7 +210,7 @@ async def test_an_endless_answer_is_cut_at_the_largest_size() -> None:
         await assert_let_go(upstream)
 
 
-async def test_a_body_that_is_too_large_is_413_before_or_while_it_comes() -> None:
+async def test_a_body_that_is_too_large_is_413_early_or_midway() -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         told = request("PUT", "/a", b"Content-Length: 1000001", b"Expect: 100-continue")
         assert statuses(await send(api, told)) == [413]
@@ -262,7 +262,7 @@ async def test_a_file_server_that_takes_nothing_is_504() -> None:
         await assert_let_go(upstream, within_seconds=30)
 
 
-async def test_an_answer_that_does_not_wait_for_the_body_comes_through() -> None:
+async def test_an_answer_that_does_not_wait_for_the_body_is_passed_on() -> None:
     async with filing(limits=LIMITS) as (api, upstream):
         upstream.script = saying(answer("403 Forbidden", body=b"no"), then=idle)
         received = await send(api, request("PUT", "/a", b"Content-Length: 900", body=b"abc"))
@@ -272,7 +272,7 @@ async def test_an_answer_that_does_not_wait_for_the_body_comes_through() -> None
 
 
 async def left(api: Service, sent: bytes, *, after: bytes = b"") -> None:
-    """A caller that goes away once it has heard so much."""
+    """Send, and leave after a second or once `after` was received."""
     assert api.client.port
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     writer.write(sent)
@@ -291,21 +291,21 @@ async def left(api: Service, sent: bytes, *, after: bytes = b"") -> None:
         (saying(CHUNKED, then=endless(b"1\r\na\r\n")), b"a\r\n"),
     ],
 )
-async def test_a_caller_that_leaves_ends_what_it_asked_for(script: Script, after: bytes) -> None:
+async def test_a_caller_that_leaves_ends_its_download(script: Script, after: bytes) -> None:
     async with filing() as (api, upstream):
         upstream.script = script
         await left(api, request(), after=after)
         await assert_let_go(upstream)
 
 
-async def test_a_caller_that_leaves_halfway_through_its_body_ends_it() -> None:
+async def test_a_caller_that_leaves_during_its_upload_ends_it() -> None:
     async with filing() as (api, upstream):
         upstream.script = until_closed
         await left(api, request("PUT", "/a", b"Content-Length: 9", body=b"abc"))
         await assert_let_go(upstream)
 
 
-async def test_slow_callers_hold_up_nobody_else_and_more_than_the_most_are_429() -> None:
+async def test_slow_transfers_block_no_other_and_are_limited_by_429() -> None:
     limits = FileLimits(at_once=20)
     async with filing(limits=limits) as (api, upstream), asyncio.TaskGroup() as tasks:
         upstream.script = saying(CHUNKED + b"1\r\na\r\n", then=idle)
@@ -322,7 +322,7 @@ async def test_slow_callers_hold_up_nobody_else_and_more_than_the_most_are_429()
         assert upstream.line == f"GET {FILES}/a.bin HTTP/1.1"
 
 
-async def test_one_caller_cannot_take_the_places_of_all() -> None:
+async def test_transfers_of_one_caller_are_limited() -> None:
     limits = FileLimits(at_once=8, at_once_each=2)
     table = {
         hashlib.sha256(name.encode()).digest(): Principal(name=name, role=Role.OPERATOR)
@@ -350,13 +350,13 @@ async def test_one_caller_cannot_take_the_places_of_all() -> None:
         assert statuses(await send(api, asking("greedy"))) == [200]
 
 
-async def test_a_file_server_that_takes_no_connection_is_502_before_long() -> None:
+async def test_a_file_server_that_accepts_no_connection_is_502_soon() -> None:
     cluster = Cluster()
     async with filing(cluster) as (api, _):
         with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
             port = full.getsockname()[1]
             with ExitStack() as stack:
-                for _ in range(2):  # whoever comes now waits
+                for _ in range(2):  # fills the backlog, so that the next connection waits
                     stack.enter_context(knocking(port))
                 add_storage(api, cluster, port, name="full")
                 await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""A file server of the tests' own: it says what it is told to, byte by byte, and notes all."""
+"""A file server for tests: it sends scripted bytes, and records everything that it receives."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,7 +27,7 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Upstream:
-    """`requests` are the heads that came, `bodies` what followed, and `ends` how each ended."""
+    """`requests` holds the received heads, `bodies` what followed, and `ends` how each ended."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
@@ -60,7 +60,7 @@ class Upstream:
 
 
 def saying(*parts: bytes, then: Script | None = None) -> Script:
-    """All of it at once, then the end of the connection, or what comes then."""
+    """Send all parts at once, then run `then` or close the connection."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for part in parts:
@@ -91,7 +91,7 @@ def add_storage(
     enabled: bool = True,
     writable: bool = True,
 ) -> None:
-    """With an accessor that is ready at this port of the machine."""
+    """Add a storage whose accessor is ready at this port of the machine."""
     body = {
         "apiVersion": GPU_STORAGES.api_version,
         "kind": GPU_STORAGES.kind,
@@ -111,7 +111,7 @@ def set_condition(cluster: Cluster, name: str = "models", **changes: str) -> Non
 def put_service(
     api: Service, port: int, *, owner: str, name: str = "models", address: str = "127.0.0.1"
 ) -> None:
-    """As an informer would have put it there."""
+    """Put the Service into the store, as an informer would."""
     reference: JsonObject = {"kind": "GPUStorage", "uid": owner, "controller": True}
     metadata: JsonObject = {
         "name": accessor_name(name),
@@ -142,7 +142,7 @@ async def filing(
     writable: bool = True,
     guard: Guard | None = None,
 ) -> AsyncIterator[tuple[Service, Upstream]]:
-    """The API, and a storage `models` whose files are at the upstream."""
+    """Yield the API and the upstream, which has the files of the storage `models`."""
     cluster, upstream = cluster or Cluster(), Upstream()
     async with (
         listening(upstream) as port,
@@ -153,7 +153,7 @@ async def filing(
 
 
 async def send(api: Service, *parts: bytes) -> bytes:
-    """All that comes back until the API closes, or says nothing for a while."""
+    """Send the parts; return all bytes until the API closes or is silent for a while."""
     assert api.client.port
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     received = b""
@@ -171,7 +171,7 @@ async def send(api: Service, *parts: bytes) -> bytes:
         writer.close()
 
 
-# Stands at the end of an answer that was cut off.
+# Appended to an answer that was cut off.
 CUT = b"<cut>"
 
 

@@ -206,7 +206,7 @@ async def test_a_bad_change_is_refused_by_every_field_at_fault(
         (b"[" * 100_000, [""]),
     ],
 )
-async def test_a_body_that_is_no_object_is_refused_whole(
+async def test_a_body_that_is_not_an_object_is_refused_as_a_whole(
     api: Service, body: bytes, fields: list[str]
 ) -> None:
     answer = await api.call("POST", UNITS, data=body)
@@ -257,13 +257,13 @@ async def test_a_bad_query_is_refused_by_every_parameter_at_fault(
 
 
 @pytest.mark.parametrize("path", [POOLS, JOBS, f"{UNITS}/demo/events"])
-async def test_every_list_is_as_strict_about_its_page(api: Service, path: str) -> None:
+async def test_every_list_checks_its_page_strictly(api: Service, path: str) -> None:
     for query, field in (("limit=0", "limit"), ("cursor=x", "cursor"), ("page=2", "page")):
         answer = await api.call("GET", f"{path}?{query}")
         assert (answer.status, answer.fields) == (400, [field])
 
 
-async def test_routes_without_parameters_take_none(api: Service) -> None:
+async def test_routes_without_parameters_reject_any(api: Service) -> None:
     for path in ("/api/v1/operator/inventory", f"{JOBS}/x", "/openapi.json"):
         answer = await api.call("GET", f"{path}?pretty=true")
         assert (answer.status, answer.fields) == (400, ["pretty"])
@@ -277,13 +277,15 @@ async def test_routes_without_parameters_take_none(api: Service) -> None:
         ("previous=true", ["previous"]),
     ],
 )
-async def test_a_log_is_asked_for_as_strictly(api: Service, query: str, fields: list[str]) -> None:
+async def test_the_query_of_a_log_is_checked_strictly(
+    api: Service, query: str, fields: list[str]
+) -> None:
     answer = await api.call("GET", f"{UNITS}/demo/logs?{query}")
     assert (answer.status, sorted(answer.fields)) == (400, fields)
 
 
 @pytest.mark.parametrize("name", ["A", "a%00b", "a%2Fb", "%ff", "a" * 300])
-async def test_a_name_that_nothing_can_have_is_404_and_asks_nobody(
+async def test_an_impossible_name_is_404_without_a_request_to_the_cluster(
     api: Service, name: str
 ) -> None:
     api.replica.transport.cut()

@@ -1,4 +1,4 @@
-"""Bodies that do not come, or hardly, and what they keep from others meanwhile."""
+"""Bodies that do not come, or hardly, and their effect on other requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.looptime
 
 LIMITS = BodyLimits()
 HEALTH = "/api/v1/health"
-# What is on its way takes no time here, and the loop's clock goes on only while all wait.
+# Bytes arrive at once, and the loop's clock advances only while all tasks wait.
 NEAR = 1.0
 LENGTH = 100
 
 
 @attrs.define
 class Sender:
-    """Of a body of so many bytes, one by one; `received` is all that came back by its end."""
+    """Sends a body byte by byte; `received` is the whole answer."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -75,7 +75,7 @@ async def api() -> AsyncIterator[Service]:
         assert served.replica.transport.written() == []
 
 
-async def test_a_body_of_which_nothing_comes_any_more_is_408_and_ends_the_connection(
+async def test_a_body_that_stops_is_408_and_ends_the_connection(
     api: Service,
 ) -> None:
     async with sender(api) as slow:
@@ -88,7 +88,7 @@ async def test_a_body_of_which_nothing_comes_any_more_is_408_and_ends_the_connec
         assert await slow.seconds_to_the_end() < NEAR
 
 
-async def test_a_body_that_comes_byte_by_byte_has_no_more_time_than_another_one(
+async def test_a_dripping_body_gets_no_more_time_than_any_other(
     api: Service,
 ) -> None:
     async with sender(api) as slow:
@@ -99,13 +99,13 @@ async def test_a_body_that_comes_byte_by_byte_has_no_more_time_than_another_one(
         assert await slow.seconds_to_the_end() < NEAR
 
 
-async def test_a_body_that_is_slow_and_in_time_is_read(api: Service) -> None:
+async def test_a_slow_body_within_its_time_is_read(api: Service) -> None:
     async with sender(api) as slow:
         await slow.send(LENGTH, pause=(LIMITS.longest_seconds - 1) / LENGTH)
         assert slow.received.startswith(b"HTTP/1.1 400 ")
 
 
-async def test_no_more_of_bodies_is_held_than_there_is_room_for() -> None:
+async def test_incomplete_bodies_beyond_the_limit_are_503() -> None:
     bodies, held = Bodies(BodyLimits(most_bytes=LENGTH)), asyncio.Event()
 
     async def read(request: web.Request) -> web.Response:
@@ -134,7 +134,7 @@ async def test_no_more_of_bodies_is_held_than_there_is_room_for() -> None:
         assert (await client.post("/", data=b" " * LENGTH)).status == 200
 
 
-async def test_more_requests_than_there_is_room_for_are_503_until_some_have_ended(
+async def test_requests_beyond_the_limit_are_503_until_some_end(
     api: Service,
 ) -> None:
     async with sender(api) as one, sender(api) as other:

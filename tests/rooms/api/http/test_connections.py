@@ -1,4 +1,4 @@
-"""Callers who connect and say nothing, or too little too slowly, or too many at a time."""
+"""Callers that connect and send nothing, too little, too slowly, or too many at a time."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ LIMITS = ConnectionLimits(head_seconds=15.0, idle_seconds=75.0, most=3)
 HEAD = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 BODY = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 40\r\n\r\n"
 BIG = HEAD.replace(b"GET /", b"GET /much")
-# More than the buffers of two sockets take.
+# More bytes than the buffers of two sockets hold.
 MUCH = 32 * 2**20
-# Bytes are on their way in no time here, and the loop's clock goes on only while all wait.
+# Bytes arrive at once, and the loop's clock advances only while all tasks wait.
 NEAR = 1.0
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -66,7 +66,7 @@ async def answered(streams: Streams, sent: bytes) -> bytes:
 
 
 async def seconds_to_the_end(streams: Streams, sent: bytes = b"", *, pause: float = 0.0) -> float:
-    """From now on, while these bytes are sent one by one, for as long as somebody takes them."""
+    """Send the bytes one by one; return the seconds until the server closes the connection."""
     reader, writer = streams
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -84,19 +84,19 @@ async def _dribble(writer: asyncio.StreamWriter, sent: bytes, pause: float) -> N
         await asyncio.sleep(pause)
 
 
-async def test_a_connection_that_asks_nothing_is_ended(connect: Connect) -> None:
+async def test_a_connection_without_a_request_is_ended(connect: Connect) -> None:
     taken = await seconds_to_the_end(await connect())
     assert taken == pytest.approx(LIMITS.idle_seconds, abs=NEAR)
 
 
-async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another_one(
+async def test_a_dripping_head_gets_no_more_time_than_any_other(
     connect: Connect,
 ) -> None:
     taken = await seconds_to_the_end(await connect(), HEAD, pause=2.0)
     assert taken == pytest.approx(LIMITS.head_seconds, abs=NEAR)
 
 
-async def test_a_connection_that_is_kept_has_the_idle_time_for_its_next_request(
+async def test_a_kept_connection_has_the_idle_time_for_its_next_request(
     connect: Connect,
 ) -> None:
     streams = await connect()
@@ -117,7 +117,7 @@ async def test_the_next_head_on_a_kept_connection_has_its_time_from_its_first_by
     assert taken == pytest.approx(LIMITS.head_seconds, abs=NEAR)
 
 
-async def test_a_caller_that_takes_nothing_of_its_answer_is_not_waited_for(
+async def test_a_caller_that_does_not_take_its_answer_is_cut_off(
     connect: Connect,
 ) -> None:
     reader, writer = await connect()
@@ -133,7 +133,7 @@ async def test_a_caller_that_takes_nothing_of_its_answer_is_not_waited_for(
     assert 0 < received < MUCH
 
 
-async def test_a_slow_body_is_no_late_head(connect: Connect) -> None:
+async def test_a_slow_body_does_not_count_as_a_late_head(connect: Connect) -> None:
     streams = await connect()
     streams[1].write(BODY)
     for _ in range(39):
@@ -142,7 +142,7 @@ async def test_a_slow_body_is_no_late_head(connect: Connect) -> None:
     assert await answered(streams, b"x") == b"200 " + b"x" * 40
 
 
-async def test_a_connection_too_many_is_told_so_and_there_is_room_once_one_has_gone(
+async def test_a_connection_beyond_the_limit_is_503_until_one_closes(
     connect: Connect,
 ) -> None:
     held = [await connect() for _ in range(LIMITS.most)]

@@ -1,4 +1,4 @@
-"""Places for requests, and that what lasts leaves some to what does not."""
+"""Places for requests: lasting requests leave some to the others."""
 
 from contextlib import ExitStack
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime
 MOST = 4
 
 
-def test_what_lasts_takes_half_of_the_places_at_most() -> None:
+def test_lasting_requests_take_at_most_half_of_the_places() -> None:
     crowd = InFlightLimit(MOST)
     with ExitStack() as stack:
         for _ in range(MOST // 2):
@@ -29,7 +29,7 @@ def test_what_lasts_takes_half_of_the_places_at_most() -> None:
         pass
 
 
-async def test_whatever_goes_on_for_as_long_as_its_caller_likes_is_said_to_last() -> None:
+async def test_routes_without_an_end_of_their_own_are_marked_as_lasting() -> None:
     async with service(Cluster()) as api:
         lasting = {route.path for route in api.routes if route.lasts}
     files = "/api/v1/gpu-storages/{name}/files"

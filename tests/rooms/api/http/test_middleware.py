@@ -1,4 +1,4 @@
-"""What holds around every route: ids, methods, limits, deadlines, and faults of ours."""
+"""Layers around every route: request ids, methods, limits, deadlines and unexpected errors."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ async def test_two_requests_never_share_an_id_of_ours(api: Service) -> None:
     assert len(ids) == 3
 
 
-async def test_unknown_paths_are_404_in_our_own_words(api: Service) -> None:
+async def test_unknown_paths_are_404_in_the_apis_own_shape(api: Service) -> None:
     for path in ("/", "/api/v1", f"{UNITS}/", f"{UNITS}/a/b", "/api/v2/health", "/swagger/x"):
         answer = await api.call("GET", path)
         assert (answer.status, answer.code) == (404, "not_found")
@@ -95,7 +95,7 @@ async def test_head_is_get_without_the_body(api: Service) -> None:
 
 
 def order_of_size(size: int) -> bytes:
-    """Unknown fields make it bad in the end: only its size is judged before."""
+    """Return a body of this size; its size is checked before its unknown field."""
     body = json.dumps(unit_order(padding="")).encode()
     return body.replace(b'"padding": ""', b'"padding": "' + b"x" * (size - len(body)) + b'"')
 
@@ -125,7 +125,7 @@ async def test_a_body_of_another_media_type_is_415(api: Service, media_type: str
     assert (answer.status, answer.code) == (415, "unsupported_media_type")
 
 
-async def test_a_charset_beside_the_media_type_is_fine(api: Service) -> None:
+async def test_a_charset_beside_the_media_type_is_accepted(api: Service) -> None:
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     answer = await api.call("POST", UNITS, {}, headers=headers)
     assert answer.status == 400
@@ -148,7 +148,7 @@ async def test_a_creation_past_its_deadline_goes_on_and_is_replayed(cluster: Clu
     assert len(cluster.units) == 1
 
 
-async def test_a_fault_of_ours_is_500_and_tells_its_words_to_the_log_alone(
+async def test_an_unexpected_error_is_500_and_its_text_is_only_logged(
     api: Service,
 ) -> None:
     broken = Node(status=None)  # type: ignore[arg-type]  # which no decoder lets through
@@ -182,7 +182,7 @@ async def test_requests_are_counted_by_the_routes_pattern(
         *((method, False) for method in ("GET", "HEAD", "OPTIONS", "PROPFIND")),
     ],
 )
-async def test_every_change_of_files_is_in_the_log_and_no_read_is(
+async def test_changes_of_files_are_logged_and_reads_are_not(
     method: str, is_told: bool, api: Service, meter: CountingMeter
 ) -> None:
     path = "/api/v1/gpu-storages/models/files/a"

@@ -1,4 +1,4 @@
-"""What stands on every answer: of every route, every refusal, and of bytes that are no request."""
+"""Headers of every answer: of routes, of refusals, and of answers to invalid bytes."""
 
 import asyncio
 import hashlib
@@ -46,7 +46,7 @@ def assert_marked(headers: Mapping[str, str], where: str) -> None:
     assert ONLY_TLS not in headers, f"{where}: a browser would pass over it, and a proxy might not"
 
 
-async def test_every_route_and_every_refusal_is_marked(api: Service) -> None:
+async def test_every_route_and_every_refusal_has_the_headers(api: Service) -> None:
     routes = [
         (route.method, re.sub(r"\{\w+\}|[{}]", "x", route.resource.canonical))
         for route in api.client.app.router.routes()
@@ -59,7 +59,7 @@ async def test_every_route_and_every_refusal_is_marked(api: Service) -> None:
             assert_marked(response.headers, f"{method} {path}: {response.status}")
 
 
-async def test_bytes_that_are_no_request_are_answered_with_the_marks(api: Service) -> None:
+async def test_the_answer_to_invalid_bytes_has_the_headers(api: Service) -> None:
     assert api.client.port
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     writer.write(b"nonsense\r\n\r\n")
@@ -67,7 +67,7 @@ async def test_bytes_that_are_no_request_are_answered_with_the_marks(api: Servic
     writer.close()
 
 
-def test_an_answer_brings_its_own_policy_and_nothing_else() -> None:
+def test_an_answer_may_set_its_own_policy_and_no_other_header() -> None:
     brought = {
         POLICY: "default-src 'self'",
         "Cache-Control": "max-age=60",
@@ -87,13 +87,13 @@ def test_an_answer_brings_its_own_policy_and_nothing_else() -> None:
     }
 
 
-def test_only_what_is_encrypted_asks_to_stay_so() -> None:
+def test_only_encrypted_answers_ask_for_https() -> None:
     assert ONLY_TLS not in marks("a", is_encrypted=False)
     assert marks("a", is_encrypted=True)[ONLY_TLS].startswith("max-age=")
     assert "default-src 'none'" in CLOSED
 
 
-async def test_over_tls_browsers_are_told_to_stay_there(tmp_path: Path) -> None:
+async def test_answers_over_tls_ask_for_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     shown = authority.issue("api", host="here")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -1,4 +1,4 @@
-"""What comes over the wire and is no sound request: bytes, halves, crowds of headers."""
+"""Invalid requests on the wire: bytes that are not HTTP, half bodies, oversized headers."""
 
 import asyncio
 import gzip
@@ -38,7 +38,7 @@ def post(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
 
 
 async def exchange(api: Service, *parts: bytes, ends: bool = False) -> bytes:
-    """All that comes back until the server closes, or says nothing for a while."""
+    """Send the bytes; return all that comes until the server closes or is silent for a while."""
     port = api.client.port
     assert port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -75,7 +75,7 @@ def statuses(answer: bytes) -> list[int]:
         (post(b"{}", b"Content-Length: -2", length=-1), "Content-Length"),
     ],
 )
-async def test_bytes_that_are_no_request_are_400_in_our_shape_and_end_the_connection(
+async def test_invalid_bytes_are_400_in_the_apis_shape_and_end_the_connection(
     api: Service, sent: bytes, words: str
 ) -> None:
     with structlog.testing.capture_logs() as lines:
@@ -96,7 +96,7 @@ async def test_requests_sent_in_one_go_are_answered_in_their_order(api: Service)
     assert statuses(answer) == [200, 200, 200, 404, 400, 200]
 
 
-async def test_half_a_body_creates_nothing_and_holds_nothing_up(api: Service) -> None:
+async def test_half_a_body_creates_nothing_and_blocks_nothing(api: Service) -> None:
     half = post(b'{"operationID":', length=100)
     assert await exchange(api, half, ends=True) == b""
     assert statuses(await exchange(api, half)) == [408]
@@ -116,12 +116,12 @@ async def test_a_compressed_body_is_refused_unread(api: Service, encoding: bytes
     assert b"without Content-Encoding" in answer
 
 
-async def test_a_body_that_says_that_it_is_as_it_is_is_read(api: Service) -> None:
+async def test_a_body_with_identity_encoding_is_read(api: Service) -> None:
     answer = await exchange(api, post(b"{}", b"Content-Encoding: identity") + LAST)
     assert statuses(answer) == [400, 200]
 
 
-async def test_a_body_is_asked_for_only_when_nothing_speaks_against_it(api: Service) -> None:
+async def test_a_body_is_requested_only_after_every_check_without_it(api: Service) -> None:
     asking = b"Expect: 100-continue"
     assert statuses(await exchange(api, post(b"", asking, length=2), b"{}" + LAST)) == [
         100,
@@ -132,6 +132,6 @@ async def test_a_body_is_asked_for_only_when_nothing_speaks_against_it(api: Serv
     assert statuses(too_large) == [413]
 
 
-async def test_an_expectation_that_nobody_knows_is_passed_over(api: Service) -> None:
+async def test_an_unknown_expectation_is_ignored(api: Service) -> None:
     answer = await exchange(api, post(b"{}", b"Expect: a miracle") + LAST)
     assert statuses(answer) == [400, 200]

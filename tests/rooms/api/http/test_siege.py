@@ -1,7 +1,7 @@
-"""Many who send half of what they say, for as long as they are let: a good caller hardly notices.
+"""Many callers that send half a request as long as they may: another caller hardly notices.
 
-How much it notices is measured by `nox -s bench`; here the clock is the loop's, so that whatever
-waits for one of the slow ones would show.
+`nox -s bench` measures how much it notices. Here the clock is the loop's, so that any wait for a
+slow caller shows.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.rooms.operations.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
 
-# As many as the listener lets wait: more connect again after a second of the machine's clock.
+# The listener's backlog: further connections are retried after a second of the machine's clock.
 SLOW = 120
 HEAD = b"GET /api/v1/gpu-units HTTP/1.1\r\nHost: here\r\nX-Slow: "
 BODY = (
@@ -28,7 +28,7 @@ NEAR = 1.0
 
 
 async def besiege(api: Service, start: bytes) -> float:
-    """A byte every other second until the api ends it; how long it was held."""
+    """Send a byte every other second until the API closes; return the seconds that it took."""
     assert api.client.port
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -44,7 +44,7 @@ async def besiege(api: Service, start: bytes) -> float:
     return loop.time() - began
 
 
-async def test_a_good_caller_waits_for_none_of_many_slow_ones_and_all_of_those_are_ended() -> None:
+async def test_many_slow_callers_do_not_delay_another_and_are_all_ended() -> None:
     async with service(Cluster()) as api, asyncio.TaskGroup() as tasks:
         loop = asyncio.get_running_loop()
         heads = [tasks.create_task(besiege(api, HEAD)) for _ in range(SLOW // 2)]

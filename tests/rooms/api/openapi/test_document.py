@@ -1,4 +1,4 @@
-"""The document: made from the routes, whole, and true to OpenAPI 3.0.3."""
+"""The document is made from the routes, complete, and valid OpenAPI 3.0.3."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -81,9 +81,7 @@ async def test_every_route_of_the_contract_is_described(document: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [UNITS, POOLS, STORAGES])
-async def test_what_changes_or_deletes_says_that_it_takes_if_match(
-    document: Any, path: str
-) -> None:
+async def test_changes_and_deletions_document_if_match(document: Any, path: str) -> None:
     for method in ("put", "delete"):
         operation = document["paths"][f"{path}/{{name}}"][method]
         assert "If-Match" in {each["name"] for each in operation["parameters"]}
@@ -95,7 +93,7 @@ async def test_every_operation_has_a_name_of_its_own(document: Any) -> None:
     assert len(names) == len(set(names))
 
 
-async def test_every_reference_leads_somewhere_and_stands_alone(document: Any) -> None:
+async def test_every_reference_resolves_and_has_no_siblings(document: Any) -> None:
     schemas = document["components"]["schemas"]
     for node in nodes(document):
         if "$ref" in node:
@@ -109,7 +107,7 @@ async def test_every_parameter_of_a_path_is_declared(document: Any) -> None:
         assert declared == re.findall(r"\{(\w+)\}", path)
 
 
-async def test_bodies_are_closed_and_answers_may_grow(document: Any) -> None:
+async def test_schemas_of_bodies_are_closed_and_of_answers_open(document: Any) -> None:
     schemas = document["components"]["schemas"]
     for name in ("CreateUnit", "UpdateUnit", "SeedStock", "CreatePool", "UpdatePool", "Template"):
         assert schemas[name]["additionalProperties"] is False
@@ -118,7 +116,7 @@ async def test_bodies_are_closed_and_answers_may_grow(document: Any) -> None:
     assert "additionalProperties" not in schemas["ServerlessView"]
 
 
-async def test_bounds_and_defaults_are_those_that_the_reader_holds(document: Any) -> None:
+async def test_bounds_and_defaults_match_the_readers(document: Any) -> None:
     schemas = document["components"]["schemas"]
     replicas = schemas["SeedStock"]["properties"]["replicas"]
     assert (replicas["minimum"], replicas["maximum"]) == (1, 10_000)
@@ -136,7 +134,7 @@ async def test_bounds_and_defaults_are_those_that_the_reader_holds(document: Any
     "quantity",
     ["1", "+1", "1.", ".5", "0.5Gi", "500m", "1e3", "1E+3", "1e-3", "2Pi", "1n", "0.9E"],
 )
-async def test_every_quantity_that_is_taken_matches_the_documents_pattern(
+async def test_every_accepted_quantity_matches_the_documents_pattern(
     api: Service, document: Any, quantity: str
 ) -> None:
     memory = document["components"]["schemas"]["SeedStock"]["properties"]["memory"]
@@ -155,11 +153,11 @@ async def test_null_is_allowed_exactly_where_it_clears(document: Any) -> None:
     assert not any(member.get("nullable") for member in unit.values())
 
 
-async def test_nothing_of_kubernetes_own_schemas_is_left_in_it(document: Any) -> None:
+async def test_the_document_has_no_extensions_of_kubernetes(document: Any) -> None:
     assert not [name for node in nodes(document) for name in node if name.startswith("x-")]
 
 
-async def test_the_page_and_its_files_come_from_here(api: Service) -> None:
+async def test_the_page_and_its_files_are_served_by_this_process(api: Service) -> None:
     page = await api.call("GET", "/swagger/index.html")
     text = page.bytes.decode()
     assert page.headers["Content-Type"].startswith("text/html")

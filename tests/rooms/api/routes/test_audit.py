@@ -1,4 +1,4 @@
-"""What the API tells of the invariants."""
+"""The invariants as the API reports them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def api(cluster: Cluster) -> AsyncIterator[Service]:
 
 
 def add_sound_stock(cluster: Cluster, count: int) -> None:
-    """With a status as a manager writes it, phase and all."""
+    """Add stock units with a status as a manager writes it, including the phase."""
     for number in range(1, count + 1):
         cluster.add_stock_unit(f"p-{number}")
         path = GPU_UNITS.path(namespace=STOCK, name=f"p-{number}", subresource="status")
@@ -60,7 +60,7 @@ async def test_a_rule_on_what_the_api_does_not_read_is_not_checked(api: Service)
     assert {"claim-whole", "stock-once", "operation-once"} <= checked
 
 
-async def test_a_breach_is_told_with_its_objects_and_its_remedy_once_it_has_lasted(
+async def test_a_lasting_breach_is_shown_with_its_objects_and_remedy(
     cluster: Cluster, api: Service
 ) -> None:
     add_sound_stock(cluster, 2)
@@ -80,7 +80,7 @@ async def test_a_breach_is_told_with_its_objects_and_its_remedy_once_it_has_last
     assert counts == {"claim-whole": 1}
 
 
-async def test_of_very_many_breaches_the_first_are_listed_and_all_are_counted(
+async def test_all_breaches_are_counted_and_only_the_first_are_listed(
     cluster: Cluster, api: Service
 ) -> None:
     count = MOST_LISTED + 5

@@ -1,4 +1,4 @@
-"""What happened to a unit: events about it and its Pods, newest first, in stable pages."""
+"""Events of a unit and its Pods: newest first, in stable pages."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -96,7 +96,7 @@ async def test_events_come_newest_first_and_only_of_the_unit(
     }
 
 
-async def test_what_happened_to_its_pods_is_among_them(cluster: Cluster, api: Service) -> None:
+async def test_events_of_the_units_pods_are_included(cluster: Cluster, api: Service) -> None:
     add_event(cluster, "made", uid_of(cluster, "demo"), seconds=1)
     add_event(cluster, "pulled", add_pod(cluster, "a", "demo"), seconds=2, kind="Pod")
     add_event(cluster, "foreign", add_pod(cluster, "b", "other"), seconds=3, kind="Pod")
@@ -113,7 +113,7 @@ async def test_pages_of_events_go_on_where_they_ended(cluster: Cluster, api: Ser
     assert await reasons(api, f"?limit=3&cursor={first.body['next']}") == ["E0"]
 
 
-async def test_a_unit_that_is_not_there_has_no_events(api: Service) -> None:
+async def test_the_events_of_a_missing_unit_are_404(api: Service) -> None:
     answer = await api.call("GET", f"{UNITS}/nobody/events")
     assert (answer.status, answer.code) == (404, "gpuunit_not_found")
 

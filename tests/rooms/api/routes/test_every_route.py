@@ -1,6 +1,6 @@
-"""Every route that is served, before every kind of caller.
+"""Every served route with every kind of caller.
 
-The table is held against the application's own router: whoever adds a route says here what it is.
+The table must match the application's own router, so that a new route has to be added here.
 """
 
 import hashlib
@@ -35,23 +35,24 @@ CREDENTIALS = ("", "guessed", "expired", "elsewhere", "of-nobody")
 
 
 class Kind(Enum):
-    # Served to whoever asks.
+    # Open to every caller.
     OPEN = auto()
-    # Not for tenants, whatever it names.
+    # Never for tenants.
     OPERATORS = auto()
-    # Of one thing that has a tenant: another's is as if it were not there.
+    # About one object of a tenant; for other tenants it looks missing.
     THING = auto()
-    # Shows to each its own.
+    # Lists the caller's own objects.
     LIST = auto()
-    # Makes something, for the caller's own tenant.
+    # Creates an object for the caller's own tenant.
     MAKES = auto()
-    # Asks the broker whose it is: another's is shown in serverless/calling/test_dead_letters.py.
+    # Reads the owner from the broker; serverless/calling/test_dead_letters.py shows another
+    # tenant's.
     LETTER = auto()
 
 
 @attrs.frozen
 class Served:
-    """`body` is what a caller sends, and `query` and `headers` go with it."""
+    """A row of the table; a caller sends `body`, with `query` and `headers`."""
 
     kind: Kind
     body: JsonObject | None = None
@@ -133,14 +134,14 @@ class Reply:
 
 
 def served_by(api: Service) -> Iterator[tuple[str, str]]:
-    """Method and path of everything that the router leads to."""
+    """Return method and path of every route of the router."""
     for route in api.client.app.router.routes():
         assert route.resource is not None
         yield route.method, route.resource.canonical
 
 
 def closed(*kinds: Kind) -> list[str]:
-    """HEAD as well, wherever there is a GET."""
+    """Return the rows of these kinds, with HEAD beside each GET."""
     names = [
         name
         for name, served in ROUTES.items()
@@ -150,7 +151,7 @@ def closed(*kinds: Kind) -> list[str]:
 
 
 async def ask(api: Service, name: str, who: str, *, of: str = FOREIGN, **headers: str) -> Reply:
-    """As a caller would who means it, with an Authorization unless `who` is empty."""
+    """Send a valid request, with an Authorization header unless `who` is empty."""
     method, path = name.split(" ")
     served = ROUTES[name.replace("HEAD", "GET", 1)]
     path = path.replace("{path}", "/a") + served.query.replace("{name}", of)
@@ -168,9 +169,9 @@ async def ask(api: Service, name: str, who: str, *, of: str = FOREIGN, **headers
 
 @asynccontextmanager
 async def tenants() -> AsyncIterator[Service]:
-    """With a unit that declares a function and a storage, both of tenant a and named foreign.
+    """Yield an API with a function's unit and a storage, both tenant a's and named FOREIGN.
 
-    Whoever counts its requests enters it in the test itself: fixtures have another clock.
+    A test that counts requests opens it itself, as fixtures run on another clock.
     """
     cluster = Cluster()
     cluster.add_stock(3)
@@ -199,7 +200,7 @@ async def test_the_table_has_every_route_that_is_served_and_no_other(api: Servic
 
 
 @pytest.mark.parametrize("credential", CREDENTIALS)
-async def test_whoever_is_not_known_by_a_token_hears_401_and_nothing_else(
+async def test_a_caller_without_a_known_token_gets_401_and_nothing_else(
     api: Service, credential: str
 ) -> None:
     before = api.replica.transport.written()
@@ -212,7 +213,7 @@ async def test_whoever_is_not_known_by_a_token_hears_401_and_nothing_else(
     assert api.replica.transport.written() == before
 
 
-async def test_what_is_the_operators_is_403_for_tenants_whether_it_is_there_or_not() -> None:
+async def test_operator_routes_are_403_for_tenants_even_for_missing_objects() -> None:
     async with tenants() as api:
         for name in closed(Kind.OPERATORS):
             known, unknown = await ask(api, name, "a"), await ask(api, name, "a", of=UNKNOWN)
@@ -220,8 +221,8 @@ async def test_what_is_the_operators_is_403_for_tenants_whether_it_is_there_or_n
             assert known.text == unknown.text, name
 
 
-async def test_what_is_anothers_cannot_be_told_from_what_is_not_there() -> None:
-    """Whatever the method, and whatever the caller says that it knows of it."""
+async def test_another_tenants_object_and_a_missing_one_look_the_same() -> None:
+    """This holds for every method, and whatever ETag the caller knows."""
     async with tenants() as api:
         etag = (await ask(api, f"GET {API}/gpu-units/{{name}}", "a")).headers["ETag"]
         knowing: tuple[dict[str, str], ...] = (
@@ -245,20 +246,20 @@ async def test_what_is_anothers_cannot_be_told_from_what_is_not_there() -> None:
 
 
 def told(reply: Reply) -> dict[str, str]:
-    """What headers say of the thing."""
+    """Return the headers that depend on the object."""
     changing = {"x-request-id", "date", "content-length"}
     return {name: value for name, value in reply.headers.items() if name.lower() not in changing}
 
 
-async def test_lists_of_others_show_nothing_of_it(api: Service) -> None:
+async def test_lists_show_no_object_of_another_tenant(api: Service) -> None:
     for name in closed(Kind.LIST):
         shown = await ask(api, name, "b")
         assert shown.status in (200, 503), name
         assert FOREIGN not in shown.text, name
 
 
-async def test_nothing_is_made_of_what_is_anothers(api: Service) -> None:
-    """What is refused says no more than it would of a name that nobody has."""
+async def test_no_object_is_created_from_another_tenants_one(api: Service) -> None:
+    """The refusal equals the one for a name that does not exist."""
     mount = [{"name": FOREIGN, "mountPath": "/data"}]
     orders: list[tuple[str, dict[str, Any]]] = [
         (UNITS, unit_order("new", name="own", storageMounts=mount)),
@@ -275,7 +276,7 @@ async def test_nothing_is_made_of_what_is_anothers(api: Service) -> None:
 
 
 def renamed(body: Any) -> Any:
-    """With another name wherever the foreign one stands."""
+    """Return the body with an unknown name in every place of the foreign one."""
     if isinstance(body, dict):
         return {key: renamed(value) for key, value in body.items()}
     if isinstance(body, list):
@@ -283,10 +284,10 @@ def renamed(body: Any) -> Any:
     return UNKNOWN if body == FOREIGN else body
 
 
-async def test_a_replay_of_anothers_operation_tells_that_it_is_taken_and_no_more(
+async def test_a_replay_of_another_tenants_operation_is_only_a_conflict(
     api: Service,
 ) -> None:
-    """Names and operationIDs are one name space: docs/authentication.md says so."""
+    """All tenants share names and operationIDs, as docs/authentication.md says."""
     headers = {"Authorization": "Bearer b"}
     orders: list[tuple[str, dict[str, Any], str]] = [
         (UNITS, unit_order("first"), "operation_conflict"),
@@ -306,7 +307,7 @@ async def test_a_replay_of_anothers_operation_tells_that_it_is_taken_and_no_more
         assert "tenant" not in answer.bytes.decode()
 
 
-async def test_where_the_cluster_judges_each_token_and_each_right_has_its_code() -> None:
+async def test_the_clusters_verdicts_become_401_and_403_on_every_route() -> None:
     reviews = Reviews(tokens={("good", "gpuruntime"): "ann", ("elsewhere", "other"): "ann"})
     guard = KubernetesGuard(Client(reviews), audience="gpuruntime", namespaces=Namespaces())
     async with service(Cluster(), guard=guard) as api:
@@ -331,5 +332,5 @@ def rights_of(api: Service) -> Iterator[tuple[str, str, str, str]]:
         parts = (route.access.resource, route.access.subresource)
         resource = "/".join(part for part in parts if part)
         yield "ann", route.access.verb.value, resource, places[route.access.place.value]
-    # The stream of stock is in no document.
+    # The stream of stock is not in the document.
     yield "ann", "list", "gpuunits", STOCK

@@ -1,4 +1,4 @@
-"""Invocations over HTTP, before a real broker: what is answered, and by which code."""
+"""Invocations over HTTP with a real broker: the answers and their codes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ ONE = f"{INVOCATIONS}/one?serverlessRequestID={FUNCTION}"
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """The API, and its queue as the tests use it in the worker's place."""
+    """The API, and its queue, which the tests use in place of a worker."""
 
     api: Service
     queue: BrokerLink
@@ -42,7 +42,7 @@ class Site:
         return await self.api.call("POST", INVOCATIONS, body)
 
     async def turn(self, name: str = "one", **changes: Any) -> Record:
-        """Writes the record as a worker would."""
+        """Change the record as a worker would."""
         stored = await self.queue.records.read(FUNCTION, name)
         assert stored is not None
         changed = attrs.evolve(stored.record, **changes)
@@ -82,7 +82,7 @@ async def site(shared: Broker) -> AsyncIterator[Site]:
         running.cancel()
 
 
-async def test_an_invocation_is_accepted_once_and_told_again(site: Site) -> None:
+async def test_an_invocation_is_accepted_once_and_then_replayed(site: Site) -> None:
     first = await site.invoke()
     assert first.status == 202
     data = first.data
@@ -114,7 +114,7 @@ async def test_the_same_id_with_another_body_is_a_conflict(site: Site) -> None:
     assert (answer.status, answer.code) == (409, "operation_conflict")
 
 
-async def test_a_function_that_nobody_declares_is_not_found(site: Site) -> None:
+async def test_an_undeclared_function_is_not_found(site: Site) -> None:
     answer = await site.invoke(serverlessRequestID="nobody")
     assert (answer.status, answer.code) == (404, "function_not_found")
 
@@ -126,7 +126,7 @@ async def test_a_payload_that_grows_above_the_limit_is_too_large(site: Site) -> 
     assert (answer.status, answer.code) == (413, "body_too_large")
 
 
-async def test_an_invocation_is_read_as_it_stands(site: Site) -> None:
+async def test_an_invocation_is_read_in_its_present_state(site: Site) -> None:
     await site.invoke()
     queued = await site.api.call("GET", ONE)
     assert (queued.status, queued.data["state"], queued.data["attempt"]) == (200, "queued", 0)
@@ -146,7 +146,7 @@ async def test_an_invocation_is_read_as_it_stands(site: Site) -> None:
 
 @pytest.mark.parametrize("name", ["two", "a.b", "a*", "a b", "x" * 256])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_what_never_was_is_not_found(site: Site, method: str, name: str) -> None:
+async def test_an_unknown_invocation_is_not_found(site: Site, method: str, name: str) -> None:
     await site.invoke()
     answer = await site.api.call(method, f"{INVOCATIONS}/{name}?serverlessRequestID={FUNCTION}")
     assert (answer.status, answer.code) == (404, "invocation_not_found")
@@ -178,7 +178,7 @@ async def test_a_synchronous_call_that_takes_too_long_leaves_its_result_to_be_re
     assert (again.status, again.data["body"]) == (200, {"a": 1})
 
 
-async def test_what_expires_while_it_is_waited_for_is_told_to_whoever_sends_it_again(
+async def test_an_invocation_that_expires_during_a_call_is_shown_to_a_retry(
     site: Site,
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
@@ -191,7 +191,7 @@ async def test_what_expires_while_it_is_waited_for_is_told_to_whoever_sends_it_a
     assert (again.data["state"], again.data["failureClass"]) == ("expired", "expired")
 
 
-async def test_a_process_that_stops_takes_no_more_of_them(site: Site) -> None:
+async def test_a_stopping_process_accepts_no_invocations(site: Site) -> None:
     site.api.connection = attrs.evolve(WELL, is_stopping=True)
     for mode in ("async", "sync"):
         answer = await site.invoke(mode=mode)
@@ -199,7 +199,7 @@ async def test_a_process_that_stops_takes_no_more_of_them(site: Site) -> None:
     assert await site.queue.records.read(FUNCTION, "one") is None
 
 
-async def test_a_queued_invocation_is_cancelled_and_its_message_goes(site: Site) -> None:
+async def test_cancelling_a_queued_invocation_deletes_its_message(site: Site) -> None:
     await site.invoke()
     assert (await site.api.call("DELETE", ONE)).status == 204
     read_again = (await site.api.call("GET", ONE)).data
@@ -212,7 +212,7 @@ async def test_a_queued_invocation_is_cancelled_and_its_message_goes(site: Site)
 @pytest.mark.parametrize(
     "state", [State.SUCCEEDED, State.FAILED, State.CANCELLED, State.DEAD_LETTERED, State.EXPIRED]
 )
-async def test_what_has_ended_is_not_cancelled(site: Site, state: State) -> None:
+async def test_an_ended_invocation_cannot_be_cancelled(site: Site, state: State) -> None:
     await site.invoke()
     await site.turn(state=state)
     answer = await site.api.call("DELETE", ONE)
@@ -228,7 +228,7 @@ async def test_a_redrive_or_a_discard_of_an_unknown_dead_letter_is_not_found(sit
             assert (answer.status, answer.code) == (404, "dead_letter_not_found")
 
 
-async def test_functions_are_listed_with_what_waits_for_them(site: Site) -> None:
+async def test_functions_are_listed_with_their_queue_depth(site: Site) -> None:
     for name in ("one", "two"):
         await site.invoke(name)
     answer = await site.api.call("GET", FUNCTIONS)
@@ -239,7 +239,7 @@ async def test_functions_are_listed_with_what_waits_for_them(site: Site) -> None
     assert function["workers"] == {"desired": 0, "ready": 0, "busy": 0, "draining": 0}
 
 
-async def test_a_full_queue_is_told_with_a_time_to_come_back(shared: Broker) -> None:
+async def test_a_full_queue_is_429_with_a_retry_after(shared: Broker) -> None:
     cluster = Cluster()
     declare_function(cluster)
     narrow = attrs.evolve(SMALL, most_queued_per_function=1)
@@ -268,7 +268,7 @@ async def test_a_payload_of_any_unicode_reaches_the_queue_as_it_was(site: Site) 
     assert msgspec.json.decode(bytes(read(found.data, Invocation).payload)) == payload
 
 
-async def test_a_failed_synchronous_call_is_a_result_too(site: Site) -> None:
+async def test_a_failed_synchronous_call_returns_its_failure(site: Site) -> None:
     async with asyncio.TaskGroup() as tasks:
         call = tasks.create_task(site.invoke(mode="sync"))
         await site.until_queued()

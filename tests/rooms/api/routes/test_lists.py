@@ -1,4 +1,4 @@
-"""Lists: pages that neither repeat nor lose anything, and filters that hold together."""
+"""Lists: pages that neither repeat nor lose units, and filters that must all match."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -68,7 +68,7 @@ async def test_a_page_that_takes_the_rest_exactly_is_the_last(
     assert (len(page.data), page.body["next"]) == (2, "")
 
 
-async def test_what_comes_and_goes_between_pages_hides_and_repeats_nothing_else(
+async def test_changes_between_pages_neither_hide_nor_repeat_other_units(
     cluster: Cluster, api: Service
 ) -> None:
     for number in range(6):
@@ -114,7 +114,7 @@ async def test_the_lifecycle_chooses_between_stock_and_units(
     ]
 
 
-async def test_a_list_shows_what_a_unit_is_now(cluster: Cluster, api: Service) -> None:
+async def test_a_list_shows_the_present_state_of_a_unit(cluster: Cluster, api: Service) -> None:
     add_unit(cluster, "a")
     await asyncio.sleep(1)
     before = await api.call("GET", UNITS)
@@ -125,7 +125,7 @@ async def test_a_list_shows_what_a_unit_is_now(cluster: Cluster, api: Service) -
     assert after.data[0]["reason"] == "DeploymentReady"
 
 
-async def test_a_unit_that_this_process_changed_is_listed_changed_at_once(
+async def test_a_list_shows_this_processs_own_change_at_once(
     cluster: Cluster, api: Service
 ) -> None:
     add_unit(cluster, "a")
@@ -137,7 +137,7 @@ async def test_a_unit_that_this_process_changed_is_listed_changed_at_once(
     api.replica.transport.release_watches()
 
 
-async def test_pools_and_jobs_come_in_pages_too(cluster: Cluster, api: Service) -> None:
+async def test_pools_and_jobs_are_paged(cluster: Cluster, api: Service) -> None:
     for number in range(3):
         body = {"operationID": f"o-{number}", "specName": f"g{number}", "replicas": 1}
         await api.call("POST", STOCK_UNITS, body)

@@ -1,4 +1,4 @@
-"""A unit's log: which Pod's, handed on bit by bit, and let go when nobody listens."""
+"""A unit's log: from the right Pod, passed on piece by piece, closed when its reader leaves."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def refusal(status: int, message: str) -> LogStream:
 
 
 class WithLogs:
-    """The embedded server keeps no logs, so here they are."""
+    """A Transport with logs, which the embedded server does not keep."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -107,7 +107,7 @@ def start_container(cluster: Cluster, pod: str) -> None:
     cluster.call("PATCH", path, {"status": {"containerStatuses": statuses}})
 
 
-async def test_a_log_is_handed_on_as_text(cluster: Cluster, served: Served) -> None:
+async def test_a_log_is_passed_on_as_text(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
     served.logs.answer = lines(b"one\ntw", b"o\n\xff")
     answer = await served.api.call("GET", LOG)
@@ -121,9 +121,7 @@ async def test_a_log_is_handed_on_as_text(cluster: Cluster, served: Served) -> N
     assert served.logs.open == 0
 
 
-async def test_what_is_asked_of_the_log_is_asked_of_the_pod(
-    cluster: Cluster, served: Served
-) -> None:
+async def test_the_query_of_a_log_is_passed_to_the_pod(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
     await served.api.call("GET", f"{LOG}?tail=0&follow=true&container=sidecar")
     assert dict(served.logs.asked[0].query) == {
@@ -133,7 +131,7 @@ async def test_what_is_asked_of_the_log_is_asked_of_the_pod(
     }
 
 
-async def test_the_newest_pod_is_the_one_that_speaks(cluster: Cluster, served: Served) -> None:
+async def test_the_log_is_that_of_the_newest_pod(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-b", "demo")
     await asyncio.sleep(5)
     add_pod(cluster, "pod-a", "demo")
@@ -141,7 +139,7 @@ async def test_the_newest_pod_is_the_one_that_speaks(cluster: Cluster, served: S
     assert served.logs.asked[0].path.endswith("/pods/pod-a/log")
 
 
-async def test_a_reader_who_leaves_before_the_log_is_open_is_no_fault_of_ours(
+async def test_a_reader_that_leaves_before_the_log_opens_causes_no_error(
     cluster: Cluster, served: Served
 ) -> None:
     add_pod(cluster, "pod-1", "demo")
@@ -172,7 +170,7 @@ async def test_a_followed_log_comes_line_by_line(cluster: Cluster, served: Serve
     assert heard == [(b"0\n", 10), (b"1\n", 20), (b"2\n", 30)]
 
 
-async def test_a_log_is_let_go_when_its_reader_is_gone(cluster: Cluster, served: Served) -> None:
+async def test_a_log_is_closed_when_its_reader_leaves(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
 
     async def silent() -> AsyncIterator[bytes]:
@@ -201,7 +199,7 @@ async def test_a_followed_log_has_no_deadline(cluster: Cluster, served: Served) 
         assert await response.read() == b"at last\n"
 
 
-async def test_a_log_whose_connection_dies_ends(cluster: Cluster, served: Served) -> None:
+async def test_a_log_ends_with_its_connection(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
 
     async def dying() -> AsyncIterator[bytes]:
@@ -212,7 +210,7 @@ async def test_a_log_whose_connection_dies_ends(cluster: Cluster, served: Served
     assert (await served.api.call("GET", LOG)).bytes == b"one\n"
 
 
-async def test_head_of_a_log_reads_none_of_it(cluster: Cluster, served: Served) -> None:
+async def test_head_of_a_log_reads_no_log(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
     served.logs.answer = lines(b"one\n")
     answer = await served.api.call("HEAD", LOG)
@@ -224,7 +222,7 @@ async def test_a_unit_without_a_pod_has_no_log_yet(served: Served) -> None:
     assert (answer.status, answer.code) == (404, "not_found")
 
 
-async def test_a_container_that_waits_has_no_log_yet(cluster: Cluster, served: Served) -> None:
+async def test_a_waiting_container_has_no_log_yet(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
     served.logs.answer = refusal(400, 'container "runtime" is waiting to start')
     answer = await served.api.call("GET", LOG)
@@ -232,7 +230,7 @@ async def test_a_container_that_waits_has_no_log_yet(cluster: Cluster, served: S
     assert "waiting to start" in answer.body["error"]["message"]
 
 
-async def test_a_container_that_the_pod_has_not_is_named(cluster: Cluster, served: Served) -> None:
+async def test_an_unknown_container_is_reported(cluster: Cluster, served: Served) -> None:
     add_pod(cluster, "pod-1", "demo")
     start_container(cluster, "pod-1")
     answer = await served.api.call("GET", f"{LOG}?container=other")
@@ -242,7 +240,7 @@ async def test_a_container_that_the_pod_has_not_is_named(cluster: Cluster, serve
 @pytest.mark.parametrize(
     ("status", "told"), [(403, (403, "forbidden")), (500, (503, "service_unavailable"))]
 )
-async def test_a_log_that_the_cluster_refuses_is_told_before_the_first_byte(
+async def test_a_refusal_of_the_cluster_comes_before_the_first_byte(
     cluster: Cluster, served: Served, status: int, told: tuple[int, str]
 ) -> None:
     add_pod(cluster, "pod-1", "demo")
@@ -252,7 +250,7 @@ async def test_a_log_that_the_cluster_refuses_is_told_before_the_first_byte(
 
 
 @pytest.mark.parametrize("fault", [UnreachableError("reset"), OutcomeUnknownError("reset")])
-async def test_a_log_that_cannot_be_opened_is_to_be_asked_for_again(
+async def test_a_log_that_cannot_be_opened_is_503_with_retry_after(
     cluster: Cluster, served: Served, fault: Exception
 ) -> None:
     add_pod(cluster, "pod-1", "demo")
@@ -262,14 +260,12 @@ async def test_a_log_that_cannot_be_opened_is_to_be_asked_for_again(
 
 
 @pytest.mark.parametrize("query", ["tail=-1", "tail=x", "tail=1000001", "tail=1.0"])
-async def test_a_tail_that_is_none_is_named(served: Served, query: str) -> None:
+async def test_a_malformed_tail_is_reported(served: Served, query: str) -> None:
     answer = await served.api.call("GET", f"{LOG}?{query}")
     assert (answer.status, answer.fields) == (400, ["tail"])
 
 
 @pytest.mark.parametrize("query", ["follow=1", "follow=TRUE", "follow="])
-async def test_a_follow_that_is_neither_true_nor_false_is_named(
-    served: Served, query: str
-) -> None:
+async def test_a_malformed_follow_is_reported(served: Served, query: str) -> None:
     answer = await served.api.call("GET", f"{LOG}?{query}")
     assert (answer.status, answer.fields) == (400, ["follow"])

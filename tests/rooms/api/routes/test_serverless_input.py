@@ -1,4 +1,4 @@
-"""Bad input to serverless: refused by every field at fault, before the queue is asked."""
+"""Bad input to serverless routes: every field at fault is named, before the queue is used."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,7 +18,7 @@ BODY = {"invocationID": "one", "serverlessRequestID": "echo"}
 
 @pytest.fixture
 async def api() -> AsyncIterator[Service]:
-    """Serverless is off: what is refused all the same never needed the queue."""
+    """Yield an API without serverless: what it refuses as bad input never needed the queue."""
     cluster = Cluster()
     declare_function(cluster)
     async with service(cluster) as served:
@@ -61,7 +61,7 @@ async def test_a_body_above_the_limit_names_the_limit(api: Service) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("query", ["", "?serverlessRequestID=", "?serverlessRequestID=a.b"])
-async def test_an_invocation_is_named_by_its_function_as_well(
+async def test_reading_an_invocation_requires_its_function(
     api: Service, method: str, query: str
 ) -> None:
     answer = await api.call(method, f"{INVOCATIONS}/one{query}")
@@ -87,7 +87,7 @@ async def test_a_bad_page_of_dead_letters_is_refused(api: Service, query: str) -
         ("DELETE", LETTER, None),
     ],
 )
-async def test_without_a_queue_serverless_says_how_to_turn_it_on(
+async def test_without_a_queue_the_error_says_how_to_configure_one(
     api: Service, method: str, path: str, body: object
 ) -> None:
     answer = await api.call(method, path, body)

@@ -1,4 +1,4 @@
-"""Health and the fleet: what is told of the service, the cluster and the stock."""
+"""Health and inventory: the state of the service, the cluster and the stock."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -70,7 +70,7 @@ async def test_health_counts_units_stock_nodes_and_gpus(cluster: Cluster, api: S
     assert health["gpuProducts"] == ["A100", "H100"]
 
 
-async def test_health_tells_since_when_it_runs(cluster: Cluster) -> None:
+async def test_health_reports_the_start_and_the_uptime(cluster: Cluster) -> None:
     async with service(cluster) as served:
         await asyncio.sleep(90)
         health = (await served.call("GET", HEALTH)).data
@@ -102,8 +102,8 @@ async def test_without_a_cluster_health_answers_and_the_rest_is_503(
 
 
 @pytest.mark.parametrize("query", ["probe=1", "probe=1&probe=2", "a", "=", "%zz", "?", "x=%00"])
-async def test_health_answers_whatever_a_load_balancer_adds(api: Service, query: str) -> None:
-    """A prober that keeps caches out by a parameter would else take the replica out."""
+async def test_health_ignores_unknown_query_parameters(api: Service, query: str) -> None:
+    """A load balancer may add a parameter against caches; refusing it would drop the replica."""
     assert (await api.call("GET", f"{HEALTH}?{query}")).status == 200
 
 
@@ -114,12 +114,12 @@ async def test_health_never_asks_the_cluster(api: Service) -> None:
     assert api.replica.transport.sent == []
 
 
-async def test_a_bad_request_is_bad_without_a_cluster_too(api: Service) -> None:
+async def test_a_bad_request_is_400_without_a_cluster(api: Service) -> None:
     api.connection = AWAY["away"]
     assert (await api.create(name="Upper")).status == 400
 
 
-async def test_the_inventory_tells_stock_and_units_by_spec_name(
+async def test_the_inventory_counts_stock_and_units_by_spec_name(
     cluster: Cluster, api: Service
 ) -> None:
     cluster.add_stock(2)
@@ -137,7 +137,7 @@ async def test_the_inventory_tells_stock_and_units_by_spec_name(
     assert (second["specName"], second["stock"]["progressing"]) == ("g2", 1)
 
 
-async def test_the_inventory_tells_nodes_products_and_quotas(api: Service) -> None:
+async def test_the_inventory_lists_nodes_products_and_quotas(api: Service) -> None:
     add_node(api, "n2", gpus="8", product="H100")
     add_node(api, "n1", gpus="8", product="H100", is_ready=False)
     quota = ResourceQuota(
@@ -165,6 +165,6 @@ async def test_the_inventory_tells_nodes_products_and_quotas(api: Service) -> No
     ]
 
 
-async def test_a_node_that_cannot_say_how_many_gpus_it_has_has_none(api: Service) -> None:
+async def test_a_node_with_a_malformed_gpu_count_has_none(api: Service) -> None:
     add_node(api, "n1", gpus="many")
     assert (await api.call("GET", HEALTH)).data["totalGPUCapacity"] == 0

@@ -37,7 +37,7 @@ def seed_by_manager(cluster: Cluster, name: str, **status: object) -> None:
     cluster.call("PATCH", path, {"status": {"observedGeneration": 1, **status}})
 
 
-async def test_seeding_is_accepted_once_and_shown_again(cluster: Cluster, api: Service) -> None:
+async def test_seeding_is_accepted_once_and_then_replayed(cluster: Cluster, api: Service) -> None:
     first = await api.call("POST", STOCK_UNITS, SEED)
     again = await api.call("POST", STOCK_UNITS, SEED)
     other = await api.call("POST", STOCK_UNITS, {**SEED, "replicas": 3})
@@ -49,7 +49,7 @@ async def test_seeding_is_accepted_once_and_shown_again(cluster: Cluster, api: S
     assert (pool["spec"]["refill"], pool["spec"]["replicas"]) == ("Never", 2)
 
 
-async def test_a_job_tells_how_far_its_pool_is(cluster: Cluster, api: Service) -> None:
+async def test_a_job_shows_the_progress_of_its_pool(cluster: Cluster, api: Service) -> None:
     name = (await api.call("POST", STOCK_UNITS, SEED)).data["objectName"]
     seed_by_manager(cluster, name, seeded=2, available=1)
     # A new process reads the pool as the manager left it.
@@ -63,7 +63,7 @@ async def test_a_job_tells_how_far_its_pool_is(cluster: Cluster, api: Service) -
     )
 
 
-async def test_a_job_nobody_asked_for_is_404(api: Service) -> None:
+async def test_an_unknown_job_is_404(api: Service) -> None:
     for operation in ("nobody", "a%20b", "x" * 200):
         answer = await api.call("GET", f"{JOBS}/{operation}")
         assert (answer.status, answer.code) == (404, "job_not_found")
@@ -76,7 +76,7 @@ async def test_a_seed_whose_answer_was_lost_is_accepted(cluster: Cluster, api: S
     assert len(cluster.objects(STOCK_POOLS, STOCK)) == 1
 
 
-async def test_a_seed_that_may_have_been_made_is_504_and_can_be_sent_again(
+async def test_a_seed_with_an_uncertain_outcome_is_504_and_repeatable(
     cluster: Cluster, api: Service
 ) -> None:
     api.replica.transport.on("POST", "stockpools", DROPPED)
@@ -108,7 +108,7 @@ async def test_a_pools_envelope_cannot_change(api: Service) -> None:
     assert (answer.status, sorted(answer.fields)) == (400, ["memory", "replicas"])
 
 
-async def test_a_change_of_a_pool_meets_only_the_version_that_if_match_names(
+async def test_a_change_of_a_pool_needs_the_version_in_if_match(
     api: Service,
 ) -> None:
     made = await api.call("POST", POOLS, POOL)
@@ -125,7 +125,7 @@ async def test_a_change_of_a_pool_meets_only_the_version_that_if_match_names(
     assert (read.data["replicas"], read.headers["ETag"]) == (5, changed.headers["ETag"])
 
 
-async def test_a_deletion_of_a_pool_meets_only_the_version_that_if_match_names(
+async def test_a_deletion_of_a_pool_needs_the_version_in_if_match(
     cluster: Cluster, api: Service
 ) -> None:
     etag = (await api.call("POST", POOLS, POOL)).headers["ETag"]
@@ -137,7 +137,7 @@ async def test_a_deletion_of_a_pool_meets_only_the_version_that_if_match_names(
     assert cluster.objects(STOCK_POOLS, STOCK) == []
 
 
-async def test_a_pool_that_is_not_there_is_404(api: Service) -> None:
+async def test_a_missing_pool_is_404(api: Service) -> None:
     for method, body in (("GET", None), ("PUT", {"replicas": 1}), ("DELETE", None)):
         answer = await api.call(method, f"{POOLS}/nobody", body)
         assert (answer.status, answer.code) == (404, "stockpool_not_found")

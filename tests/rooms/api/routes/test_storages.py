@@ -1,4 +1,4 @@
-"""Storages over HTTP: what is refused, by which code, and which version a change meets."""
+"""Storages over HTTP: refusals with their codes, and the versions that changes need."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -67,13 +67,13 @@ async def test_a_storage_needs_a_name_or_an_operation_to_derive_one_from(api: Se
     assert derived.data["name"].startswith("op-")
 
 
-async def test_a_class_that_cannot_be_one_is_refused_in_words(api: Service) -> None:
+async def test_an_impossible_storage_class_is_refused_with_a_reason(api: Service) -> None:
     answer = await make(api, storageClassName="a..b")
     (detail,) = answer.body["error"]["details"]
     assert detail["message"] == "must be the name of a class: DNS labels with a '.' between them"
 
 
-async def test_an_operation_is_replayed_and_never_for_another_request(api: Service) -> None:
+async def test_an_operation_is_replayed_for_the_same_request_only(api: Service) -> None:
     first = await make(api, operationID="o")
     again = await make(api, operationID="o")
     assert (first.status, again.status) == (201, 200)
@@ -85,7 +85,7 @@ async def test_an_operation_is_replayed_and_never_for_another_request(api: Servi
     assert (await make(api)).code == "name_taken"
 
 
-async def test_an_operation_has_one_kind_of_object(api: Service) -> None:
+async def test_an_operation_creates_one_kind_of_object(api: Service) -> None:
     assert (await api.create(name="demo", operationID="of-a-unit")).status == 201
     answer = await make(api, operationID="of-a-unit")
     assert (answer.status, answer.code) == (409, "operation_conflict")
@@ -112,14 +112,14 @@ async def test_an_operation_whose_storage_was_deleted_is_finished(api: Service) 
     ],
 )
 @pytest.mark.parametrize("name", ["nobody", "Not-A-Name", "x" * 64])
-async def test_a_storage_that_is_not_there_is_404_by_its_code(
+async def test_a_missing_storage_is_404_with_its_code(
     api: Service, method: str, path: str, body: object, name: str
 ) -> None:
     answer = await api.call(method, f"{STORAGES}/{name}{path}", body)
     assert (answer.status, answer.code) == (404, "gpustorage_not_found")
 
 
-async def test_a_storage_grows_and_all_else_stays_as_it_was_made(api: Service) -> None:
+async def test_a_storage_can_grow_and_nothing_else_changes(api: Service) -> None:
     await make(api)
     for body, field in (
         ({"size": "9Gi"}, "size"),
@@ -132,7 +132,7 @@ async def test_a_storage_grows_and_all_else_stays_as_it_was_made(api: Service) -
     assert (await api.call("PUT", STORAGE, {"size": "11Gi"})).data["size"] == "11Gi"
 
 
-async def test_what_a_unit_mounts_is_not_deleted_and_the_refusal_says_which(
+async def test_a_mounted_storage_is_not_deleted_and_the_error_names_the_unit(
     api: Service,
 ) -> None:
     await make(api)
@@ -145,13 +145,13 @@ async def test_what_a_unit_mounts_is_not_deleted_and_the_refusal_says_which(
     assert (await api.call("DELETE", STORAGE)).status == 204
 
 
-async def test_nothing_is_recovered_that_did_not_fail(api: Service) -> None:
+async def test_only_a_failed_prepare_can_be_recovered(api: Service) -> None:
     await make(api)
     answer = await api.call("POST", f"{STORAGE}/recover")
     assert (answer.status, answer.code) == (409, "nothing_to_recover")
 
 
-async def test_a_change_meets_only_the_version_that_if_match_names(api: Service) -> None:
+async def test_a_change_needs_the_version_in_if_match(api: Service) -> None:
     etag = (await make(api)).headers["ETag"]
     assert (await api.call("GET", STORAGE)).headers["ETag"] == etag
     stale = {"If-Match": etag}
@@ -163,7 +163,7 @@ async def test_a_change_meets_only_the_version_that_if_match_names(api: Service)
     assert (read.data["size"], read.headers["ETag"]) == ("11Gi", changed.headers["ETag"])
 
 
-async def test_a_deletion_meets_only_the_version_that_if_match_names(api: Service) -> None:
+async def test_a_deletion_needs_the_version_in_if_match(api: Service) -> None:
     etag = (await make(api)).headers["ETag"]
     written = api.replica.transport.written()
     refused = await api.call("DELETE", STORAGE, headers={"If-Match": '"nope"'})

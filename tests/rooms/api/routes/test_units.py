@@ -1,4 +1,4 @@
-"""Units over HTTP: what callers send, what they get, and what the cluster has of it."""
+"""Units over HTTP: requests, their answers, and their objects in the cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def test_a_new_unit_is_201_and_has_the_stocks_envelope(api: Service) -> No
     assert view["timeline"]["acceptedAt"] <= view["timeline"]["claimedAt"]
 
 
-async def test_the_same_request_again_is_200_and_says_that_it_is_a_replay(api: Service) -> None:
+async def test_a_repeated_request_is_200_and_marked_as_a_replay(api: Service) -> None:
     first = await api.create()
     second = await api.create()
     assert (first.status, second.status) == (201, 200)
@@ -97,21 +97,21 @@ async def test_a_unit_is_read_with_its_etag(api: Service) -> None:
     assert answer.data["name"] == "demo"
 
 
-async def test_a_unit_that_is_not_there_is_404_by_its_code(api: Service) -> None:
+async def test_a_missing_unit_is_404_with_its_code(api: Service) -> None:
     for name in ("nobody", "Not-A-Name", "x" * 64):
         for method in ("GET", "DELETE"):
             answer = await api.call(method, f"{UNITS}/{name}")
             assert (answer.status, answer.code) == (404, "gpuunit_not_found")
 
 
-async def test_a_deleted_unit_is_gone_and_a_second_deletion_says_so(api: Service) -> None:
+async def test_a_second_deletion_of_a_unit_is_404(api: Service) -> None:
     await api.create(name="demo")
     assert (await api.call("DELETE", f"{UNITS}/demo")).status == 204
     assert (await api.call("DELETE", f"{UNITS}/demo")).code == "gpuunit_not_found"
     assert (await api.call("GET", f"{UNITS}/demo")).code == "gpuunit_not_found"
 
 
-async def test_stock_units_are_read_where_the_lifecycle_says_so(api: Service) -> None:
+async def test_stock_units_are_read_by_their_lifecycle(api: Service) -> None:
     assert (await api.call("GET", f"{UNITS}/p-1")).status == 404
     answer = await api.call("GET", f"{UNITS}/p-1?lifecycle=stock")
     assert answer.data["lifecycle"] == "stock"
@@ -141,7 +141,7 @@ async def test_the_envelope_cannot_change(api: Service) -> None:
     assert (answer.status, sorted(answer.fields)) == (400, ["gpu", "memory"])
 
 
-async def test_a_change_meets_only_the_version_that_if_match_names(api: Service) -> None:
+async def test_a_change_needs_the_version_in_if_match(api: Service) -> None:
     etag = (await api.create(name="demo")).headers["ETag"]
     change = {"image": "python:3.13"}
     first = await api.call("PUT", f"{UNITS}/demo", change, headers={"If-Match": f'"x", {etag}'})
@@ -154,9 +154,7 @@ async def test_a_change_meets_only_the_version_that_if_match_names(api: Service)
     assert anything.status == 200
 
 
-async def test_a_deletion_meets_only_the_version_that_if_match_names(
-    cluster: Cluster, api: Service
-) -> None:
+async def test_a_deletion_needs_the_version_in_if_match(cluster: Cluster, api: Service) -> None:
     etag = (await api.create(name="demo")).headers["ETag"]
     now = (await api.call("PUT", f"{UNITS}/demo", {"image": "x"})).headers["ETag"]
     written = api.replica.transport.written()
@@ -171,7 +169,7 @@ async def test_a_deletion_meets_only_the_version_that_if_match_names(
     assert cluster.units == []
 
 
-async def test_any_version_is_deleted_where_if_match_says_so(api: Service) -> None:
+async def test_if_match_with_a_star_deletes_any_version(api: Service) -> None:
     await api.create(name="demo")
     anything = await api.call("DELETE", f"{UNITS}/demo", headers={"If-Match": "*"})
     assert anything.status == 204
@@ -179,14 +177,14 @@ async def test_any_version_is_deleted_where_if_match_says_so(api: Service) -> No
     assert (gone.status, gone.code) == (404, "gpuunit_not_found")
 
 
-async def test_an_if_match_that_is_no_list_of_etags_is_named(api: Service) -> None:
+async def test_a_malformed_if_match_is_reported(api: Service) -> None:
     await api.create(name="demo")
     for header in ("abc", '"a" "b"', '"a",', ""):
         answer = await api.call("PUT", f"{UNITS}/demo", {}, headers={"If-Match": header})
         assert (answer.status, answer.fields) == (400, ["If-Match"])
 
 
-async def test_a_change_without_if_match_survives_others_changes(api: Service) -> None:
+async def test_a_change_without_if_match_survives_concurrent_changes(api: Service) -> None:
     await api.create(name="demo")
     api.replica.transport.on("PUT", "demo", refused(409, "Conflict"), times=3)
     answer = await api.call("PUT", f"{UNITS}/demo", {"image": "python:3.13"})
@@ -194,7 +192,7 @@ async def test_a_change_without_if_match_survives_others_changes(api: Service) -
 
 
 @pytest.mark.parametrize("cancels_handlers", [False, True])
-async def test_a_caller_who_leaves_does_not_stop_a_creation(
+async def test_a_caller_that_leaves_does_not_stop_a_creation(
     cluster: Cluster, cancels_handlers: bool
 ) -> None:
     cluster.add_stock(3)
@@ -207,7 +205,7 @@ async def test_a_caller_who_leaves_does_not_stop_a_creation(
 
 
 @pytest.mark.parametrize("cancels_handlers", [False, True])
-async def test_a_refused_creation_gives_the_stock_back_although_the_caller_left(
+async def test_a_refused_creation_releases_its_stock_after_the_caller_left(
     cluster: Cluster, cancels_handlers: bool
 ) -> None:
     cluster.add_stock(3)
@@ -219,20 +217,20 @@ async def test_a_refused_creation_gives_the_stock_back_although_the_caller_left(
 
 
 async def _leave(api: Service) -> None:
-    """After a second, while the creation is on its way; then gives it the time to end."""
+    """Leave after a second, during the creation, and then let the creation end."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):
             await api.create(name="demo")
     await asyncio.sleep(10.0)
 
 
-async def test_a_quota_that_forbids_the_unit_is_told_as_forbidden(api: Service) -> None:
+async def test_a_unit_beyond_a_quota_is_forbidden(api: Service) -> None:
     api.replica.transport.on("POST", "gpuunits", refused(403, "Forbidden"))
     answer = await api.create()
     assert (answer.status, answer.code) == (403, "forbidden")
 
 
-async def test_a_busy_cluster_says_when_to_come_back(api: Service) -> None:
+async def test_a_busy_cluster_is_answered_with_a_retry_after(api: Service) -> None:
     busy = refused(429, "TooManyRequests", headers={"retry-after": "7"})
     api.replica.transport.on("GET", "gpuunits/nobody", busy)
     answer = await api.call("GET", f"{UNITS}/nobody")

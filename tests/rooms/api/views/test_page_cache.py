@@ -1,4 +1,4 @@
-"""Pages that are kept: the same while nothing in them changed, and never older than that."""
+"""Cached pages: reused while nothing in them has changed, and never outdated."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_a_document_is_the_page_as_json() -> None:
     }
 
 
-def test_an_empty_page_is_a_document_too() -> None:
+def test_an_empty_page_is_a_document() -> None:
     assert json.loads(PageCache().of("page", [], "")) == {"data": [], "next": ""}
 
 
@@ -30,7 +30,7 @@ def test_the_same_items_are_the_same_document() -> None:
     assert documents.of("page", [*ITEMS], "") is first
 
 
-def test_whatever_changes_in_a_page_makes_another_document() -> None:
+def test_a_changed_page_becomes_a_new_document() -> None:
     documents = PageCache()
     documents.of("page", ITEMS, "")
     for items, following in (
@@ -44,14 +44,14 @@ def test_whatever_changes_in_a_page_makes_another_document() -> None:
         assert shown["next"] == following
 
 
-def test_pages_of_different_questions_are_kept_apart() -> None:
+def test_pages_of_different_queries_are_kept_apart() -> None:
     documents = PageCache()
     first, second = documents.of("a", ITEMS, ""), documents.of("b", ITEMS[:1], "")
     assert documents.of("a", ITEMS, "") is first
     assert documents.of("b", ITEMS[:1], "") is second
 
 
-def test_no_more_is_kept_than_it_may_take() -> None:
+def test_kept_pages_stay_below_the_byte_limit() -> None:
     documents = PageCache(most_bytes=100)
     for number in range(100):
         documents.of(number, [item(number)], "")
@@ -62,14 +62,14 @@ def test_no_more_is_kept_than_it_may_take() -> None:
     }
 
 
-def test_there_is_an_end_to_the_empty_pages_that_are_kept() -> None:
+def test_kept_empty_pages_stay_below_the_page_limit() -> None:
     documents = PageCache()
     for number in range(2 * MOST_PAGES):
         documents.of(number, [], "")
     assert len(documents) == MOST_PAGES
 
 
-def test_a_page_larger_than_all_that_may_be_kept_is_sent_and_forgotten() -> None:
+def test_a_page_beyond_the_byte_limit_is_sent_and_not_kept() -> None:
     documents = PageCache(most_bytes=10)
     assert json.loads(documents.of("page", ITEMS, ""))["data"]
     assert not len(documents)

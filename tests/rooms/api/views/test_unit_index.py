@@ -1,4 +1,4 @@
-"""Pages of units compared with the plain way: filter everything, sort it, cut it."""
+"""Pages of units, compared with plain filtering, sorting and cutting."""
 
 import json
 from random import Random
@@ -106,14 +106,14 @@ def test_pages_show_what_sorting_and_filtering_everything_would(rng: Random) -> 
             assert paged(index, wanted, rng.randrange(1, 8)) == plainly(held, wanted)
 
 
-def test_an_index_made_late_has_what_was_there_before() -> None:
+def test_a_new_index_holds_the_units_of_its_caches() -> None:
     units, stock = MemoryCache(), MemoryCache()
     units.write_through(random_unit(Random(1), "a", 1))
     index = UnitIndex(units=units, stock=stock)
     assert len(paged(index, Filter(), 10)) == 1
 
 
-def test_a_changed_unit_is_encoded_anew() -> None:
+def test_a_changed_unit_is_encoded_again() -> None:
     units, stock = MemoryCache(), MemoryCache()
     index = UnitIndex(units=units, stock=stock)
     unit = random_unit(Random(1), "a", 1)

@@ -157,7 +157,7 @@ async def test_a_storage_grows_and_never_shrinks() -> None:
         assert (view["phase"], view["size"]) == ("Ready", "20Gi")
 
 
-async def test_nothing_is_recovered_that_did_not_fail() -> None:
+async def test_only_a_failed_prepare_can_be_recovered() -> None:
     async with calling() as caller:
         await caller.post("/gpu-storages", FILLED)
         await storage(caller, is_ready)
