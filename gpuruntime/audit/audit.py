@@ -31,36 +31,36 @@ from gpuruntime.models.kubernetes.pods import Pod
 from gpuruntime.models.kubernetes.workloads import Deployment
 
 
-def _reporting(facts: SnapshotIndex) -> Iterable[states.Reporting]:
-    return chain(_all_units(facts), facts.snapshot.pools, _storages(facts))
+def _reporting(index: SnapshotIndex) -> Iterable[states.Reporting]:
+    return chain(_all_units(index), index.snapshot.pools, _storages(index))
 
 
-def _all_units(facts: SnapshotIndex) -> Iterable[GPUUnit]:
-    return chain(facts.snapshot.stock, facts.snapshot.units)
+def _all_units(index: SnapshotIndex) -> Iterable[GPUUnit]:
+    return chain(index.snapshot.stock, index.snapshot.units)
 
 
-def _stock(facts: SnapshotIndex) -> Iterable[GPUUnit]:
-    return facts.snapshot.stock
+def _stock(index: SnapshotIndex) -> Iterable[GPUUnit]:
+    return index.snapshot.stock
 
 
-def _units(facts: SnapshotIndex) -> Iterable[GPUUnit]:
-    return facts.snapshot.units
+def _units(index: SnapshotIndex) -> Iterable[GPUUnit]:
+    return index.snapshot.units
 
 
-def _pools(facts: SnapshotIndex) -> Iterable[StockPool]:
-    return facts.snapshot.pools
+def _pools(index: SnapshotIndex) -> Iterable[StockPool]:
+    return index.snapshot.pools
 
 
-def _started_by_source(facts: SnapshotIndex) -> Iterable[list[GPUUnit]]:
-    return facts.started_by_source.values()
+def _started_by_source(index: SnapshotIndex) -> Iterable[list[GPUUnit]]:
+    return index.started_by_source.values()
 
 
-def _started_by_operation(facts: SnapshotIndex) -> Iterable[list[GPUUnit]]:
-    return facts.started_by_operation.values()
+def _started_by_operation(index: SnapshotIndex) -> Iterable[list[GPUUnit]]:
+    return index.started_by_operation.values()
 
 
-def _children(facts: SnapshotIndex) -> Iterable[children.Child]:
-    snapshot = facts.snapshot
+def _children(index: SnapshotIndex) -> Iterable[children.Child]:
+    snapshot = index.snapshot
     return chain(
         snapshot.deployments or (),
         snapshot.services or (),
@@ -70,24 +70,24 @@ def _children(facts: SnapshotIndex) -> Iterable[children.Child]:
     )
 
 
-def _storages(facts: SnapshotIndex) -> Iterable[GPUStorage]:
-    return facts.snapshot.storages or ()
+def _storages(index: SnapshotIndex) -> Iterable[GPUStorage]:
+    return index.snapshot.storages or ()
 
 
-def _deletable(facts: SnapshotIndex) -> Iterable[GPUUnit | GPUStorage]:
-    return chain(facts.snapshot.units, _storages(facts))
+def _deletable(index: SnapshotIndex) -> Iterable[GPUUnit | GPUStorage]:
+    return chain(index.snapshot.units, _storages(index))
 
 
-def _running(facts: SnapshotIndex) -> Iterable[Deployment | Pod]:
-    return chain(facts.snapshot.deployments or (), facts.snapshot.pods or ())
+def _running(index: SnapshotIndex) -> Iterable[Deployment | Pod]:
+    return chain(index.snapshot.deployments or (), index.snapshot.pods or ())
 
 
-def _pods(facts: SnapshotIndex) -> Iterable[Pod]:
-    return facts.snapshot.pods or ()
+def _pods(index: SnapshotIndex) -> Iterable[Pod]:
+    return index.snapshot.pods or ()
 
 
-def _held(facts: SnapshotIndex) -> Iterable[functions.Held]:
-    snapshot = facts.snapshot
+def _held(index: SnapshotIndex) -> Iterable[functions.Held]:
+    snapshot = index.snapshot
     return chain(
         snapshot.deployments or (),
         snapshot.services or (),
@@ -97,20 +97,20 @@ def _held(facts: SnapshotIndex) -> Iterable[functions.Held]:
     )
 
 
-def _templates(facts: SnapshotIndex) -> Iterable[GPUUnit]:
-    return chain.from_iterable(facts.templates_of.values())
+def _templates(index: SnapshotIndex) -> Iterable[GPUUnit]:
+    return chain.from_iterable(index.templates_of.values())
 
 
-def _rival_templates(facts: SnapshotIndex) -> Iterable[list[GPUUnit]]:
-    return facts.templates_of.values()
+def _rival_templates(index: SnapshotIndex) -> Iterable[list[GPUUnit]]:
+    return index.templates_of.values()
 
 
-def _workers(facts: SnapshotIndex) -> Iterable[GPUUnit]:
-    return facts.worker_by_secret.values()
+def _workers(index: SnapshotIndex) -> Iterable[GPUUnit]:
+    return index.worker_by_secret.values()
 
 
-def _deployments(facts: SnapshotIndex) -> Iterable[Deployment]:
-    return facts.snapshot.deployments or ()
+def _deployments(index: SnapshotIndex) -> Iterable[Deployment]:
+    return index.snapshot.deployments or ()
 
 
 RULES: Final[tuple[Rule[Any], ...]] = (
@@ -363,13 +363,13 @@ def suspicions(snapshot: Snapshot) -> list[Suspicion]:
 
 def steps(snapshot: Snapshot) -> Iterator[Suspicion | None]:
     """Yield the suspicions in small steps; a step that found nothing yields None."""
-    facts = SnapshotIndex(snapshot=snapshot)
-    for _ in facts.gather():
+    index = SnapshotIndex(snapshot=snapshot)
+    for _ in index.gather():
         yield None
     for rule in RULES:
         if not rule.is_judged(snapshot):
             continue
-        for subject in rule.subjects(facts):
+        for subject in rule.subjects(index):
             yield None
-            for finding in rule.findings(subject, facts):
+            for finding in rule.findings(subject, index):
                 yield Suspicion(rule=rule.name, finding=finding)

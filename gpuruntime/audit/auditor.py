@@ -25,7 +25,7 @@ CLOSER_SECONDS: Final = 30.0
 # A silent watch is given up after 75 s; until then its cache may lag.
 LAG_SECONDS: Final = 90.0
 # The most breaches that one audit logs; a fault of ours may break a rule for every object at once.
-MOST_TOLD: Final = 20
+MOST_LOGGED: Final = 20
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -60,10 +60,10 @@ class Auditor:
     ) -> None:
         self._take = take
         self._is_current = is_current
-        self._sightings = FirstSeen(lag_seconds=lag_seconds)
+        self._first_seen = FirstSeen(lag_seconds=lag_seconds)
         self._meter = meter
         self._is_silent = is_silent
-        self._looking = asyncio.Lock()
+        self._turn = asyncio.Lock()
         self._known: set[tuple[str, tuple[ObjectRef, ...]]] = set()
 
     async def run(self) -> None:
@@ -71,30 +71,30 @@ class Auditor:
         pause = INTERVAL_SECONDS
         while True:
             await asyncio.sleep(pause)
-            report = await self.look()
+            report = await self.audit()
             if not self._is_silent:
-                self._tell(report)
+                self._log(report)
             pause = CLOSER_SECONDS if report.suspicion_count else INTERVAL_SECONDS
 
-    async def look(self) -> Report:
+    async def audit(self) -> Report:
         """Audit the caches once. Audits run in turn, so that suspicions are recorded in order."""
-        async with self._looking:
+        async with self._turn:
             if not self._is_current():
-                self._sightings.forget()
+                self._first_seen.forget()
                 return Report(breaches=(), counts={}, suspicion_count=0, object_count=0)
             snapshot = self._take()
             taken_at = asyncio.get_running_loop().time()
             seen = await suspicions_in_slices(snapshot)
-            breaches = self._sightings.breaches(seen, taken_at)
+            breaches = self._first_seen.breaches(seen, taken_at)
             return report_of(snapshot, seen, breaches)
 
-    def _tell(self, report: Report) -> None:
+    def _log(self, report: Report) -> None:
         for rule, count in report.counts.items():
             self._meter.gauge("audit_breaches", count, rule=rule)
         found = {(each.rule, each.objects): each for each in report.breaches}
         fresh = [each for subject, each in found.items() if subject not in self._known]
         self._known = set(found)
-        for breach in fresh[:MOST_TOLD]:
+        for breach in fresh[:MOST_LOGGED]:
             log.warning(
                 "invariant broken",
                 rule=breach.rule,
@@ -102,8 +102,8 @@ class Auditor:
                 message=breach.message,
                 remedy=breach.remedy,
             )
-        if len(fresh) > MOST_TOLD:
-            log.warning("more invariants broken", count=len(fresh) - MOST_TOLD)
+        if len(fresh) > MOST_LOGGED:
+            log.warning("more invariants broken", count=len(fresh) - MOST_LOGGED)
 
 
 async def suspicions_in_slices(snapshot: Snapshot) -> list[Suspicion]:

@@ -27,7 +27,7 @@ END_SECONDS: Final = 60.0
 _UNBOUND: Final = frozenset({"", "Pending"})
 
 
-def one_owner(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
+def one_owner(child: Child, index: SnapshotIndex) -> Iterator[Finding]:
     """A child of a unit is created with its one owner, and deleted with it.
 
     Terminating children are allowed, and for a while children whose unit is gone.
@@ -35,9 +35,9 @@ def one_owner(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
     metadata = child.metadata
     if not _is_of(child, labels.UNIT_APP) or is_terminating(child):
         return
-    yield from _ownership(child, GPU_UNITS.kind, facts.unit_by_uid.keys())
+    yield from _ownership(child, GPU_UNITS.kind, index.unit_by_uid.keys())
     owner = metadata.controller_owner
-    unit = facts.unit_by_uid.get(owner.uid) if owner else None
+    unit = index.unit_by_uid.get(owner.uid) if owner else None
     if unit is None:
         return
     is_named = metadata.key == child_key(unit)
@@ -49,7 +49,7 @@ def one_owner(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def one_storage(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
+def one_storage(child: Child, index: SnapshotIndex) -> Iterator[Finding]:
     """A child of a storage has its one owner, like a unit's.
 
     The claim has the very name of its storage, because Pods find it by that name.
@@ -58,12 +58,12 @@ def one_storage(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
     if not _is_of(child, labels.STORAGE_APP) or is_terminating(child):
         return
     if isinstance(child, VolumeClaim):
-        yield from _held_by_annotation(child, facts)
+        yield from _held_by_annotation(child, index)
         uid = child.storage_uid
     else:
-        yield from _ownership(child, GPU_STORAGES.kind, facts.storage_by_uid.keys())
+        yield from _ownership(child, GPU_STORAGES.kind, index.storage_by_uid.keys())
         uid = metadata.controller_owner.uid if metadata.controller_owner else ""
-    storage = facts.storage_by_uid.get(uid)
+    storage = index.storage_by_uid.get(uid)
     if storage is None:
         return
     is_named = not isinstance(child, VolumeClaim) or metadata.key == storage.metadata.key
@@ -75,13 +75,13 @@ def one_storage(child: Child, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def pod_of_a_unit(pod: Pod, facts: SnapshotIndex) -> Iterator[Finding]:
+def pod_of_a_unit(pod: Pod, index: SnapshotIndex) -> Iterator[Finding]:
     """A Pod runs for a unit that exists.
 
     Terminating Pods are allowed, and for a while Pods whose unit is gone.
     """
     name = pod.metadata.labels.get(labels.UNIT, "")
-    is_gone = Key(pod.metadata.namespace, name) not in facts.unit_by_key
+    is_gone = Key(pod.metadata.namespace, name) not in index.unit_by_key
     if _is_of(pod, labels.UNIT_APP) and is_gone and not is_terminating(pod):
         yield _of_child(
             pod,
@@ -91,23 +91,23 @@ def pod_of_a_unit(pod: Pod, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def isolated(child: Deployment | Pod, facts: SnapshotIndex) -> Iterator[Finding]:
+def isolated(child: Deployment | Pod, index: SnapshotIndex) -> Iterator[Finding]:
     """The NetworkPolicy of an active unit exists before its Deployment and for as long.
 
     Terminating children are allowed. So are the children of a deleted unit, even while the next
     unit of the name waits for their end, and for a while Pods without a Deployment.
     """
-    if isinstance(child, Deployment) and is_left_behind(child, facts):
+    if isinstance(child, Deployment) and is_left_behind(child, index):
         return
     name = child.metadata.labels.get(labels.UNIT, "")
-    unit = facts.unit_by_key.get(Key(child.metadata.namespace, name))
-    is_active = unit is not None and unit.metadata.uid not in facts.stock_by_uid
+    unit = index.unit_by_key.get(Key(child.metadata.namespace, name))
+    is_active = unit is not None and unit.metadata.uid not in index.stock_by_uid
     if unit is None or not is_active or is_terminating(unit) or is_terminating(child):
         return
-    deployer = facts.deployer_by_key.get(child_key(unit), unit.metadata.uid)
-    if isinstance(child, Pod) and deployer not in facts.unit_by_uid:
+    deployer = index.deployer_by_key.get(child_key(unit), unit.metadata.uid)
+    if isinstance(child, Pod) and deployer not in index.unit_by_uid:
         return
-    policy = facts.policy_by_key.get(child_key(unit))
+    policy = index.policy_by_key.get(child_key(unit))
     owner = policy.metadata.controller_owner if policy else None
     if owner is None or owner.uid != unit.metadata.uid:
         yield _of_child(
@@ -118,9 +118,9 @@ def isolated(child: Deployment | Pod, facts: SnapshotIndex) -> Iterator[Finding]
         )
 
 
-def deletion_ends(value: GPUUnit | GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
+def deletion_ends(value: GPUUnit | GPUStorage, index: SnapshotIndex) -> Iterator[Finding]:
     """A tombstone is written before its object is deleted, which may take a while."""
-    operation = facts.buried.get(value.metadata.uid)
+    operation = index.buried.get(value.metadata.uid)
     if operation is not None and not is_terminating(value):
         yield Finding(
             objects=(reference_to(value),),
@@ -131,12 +131,12 @@ def deletion_ends(value: GPUUnit | GPUStorage, facts: SnapshotIndex) -> Iterator
         )
 
 
-def is_left_behind(child: Deployment, facts: SnapshotIndex) -> bool:
+def is_left_behind(child: Deployment, index: SnapshotIndex) -> bool:
     """Return whether the child belongs to a deleted unit; the next unit of the name creates its
     own.
     """
     owner = child.metadata.controller_owner
-    return owner is not None and owner.uid not in facts.unit_by_uid
+    return owner is not None and owner.uid not in index.unit_by_uid
 
 
 def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def _ownership(child: Child, kind: str, uids: Container[str]) -> Iterator[Findin
         )
 
 
-def _held_by_annotation(claim: VolumeClaim, facts: SnapshotIndex) -> Iterator[Finding]:
+def _held_by_annotation(claim: VolumeClaim, index: SnapshotIndex) -> Iterator[Finding]:
     """A claim's owners do not include its storage, since an owned claim may be deleted under a
     Pod.
 
@@ -174,7 +174,7 @@ def _held_by_annotation(claim: VolumeClaim, facts: SnapshotIndex) -> Iterator[Fi
         name = claim.metadata.labels.get(labels.STORAGE, "")
         remedy = f"annotate it {labels.OWNER_UID}= the uid of its storage {name}, if it is its own"
         yield _of_child(claim, "is no storage's", remedy)
-    elif uid not in facts.storage_by_uid:
+    elif uid not in index.storage_by_uid:
         yield _of_child(
             claim,
             f"belongs to a {GPU_STORAGES.kind} of uid {uid}, which is gone",

@@ -37,7 +37,7 @@ def whole_marks(stock: GPUUnit, _: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def settled(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def settled(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """A claim is for a unit that will start, or it ends.
 
     Any time is allowed while the claimant lives from the stock and has not started, because it
@@ -48,7 +48,7 @@ def settled(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     claimant_key = provenance.claimant_of(stock)
     if claimant_key is None or provenance.is_terminating(stock):
         return
-    claimant, attempt = facts.unit_by_key.get(claimant_key), provenance.attempt_of(stock)
+    claimant, attempt = index.unit_by_key.get(claimant_key), provenance.attempt_of(stock)
     operation = provenance.operation_of(stock)
     if claimant is None or provenance.is_doubtful(stock, claimant):
         yield Finding(
@@ -59,7 +59,7 @@ def settled(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
             allowed_seconds=DOUBT_SECONDS,
             version=f"doubt {attempt}",
         )
-    elif claimant.status.timeline.createdAt is not None and not _waits(stock, facts):
+    elif claimant.status.timeline.createdAt is not None and not _waits(stock, index):
         yield Finding(
             objects=(reference_to(stock), reference_to(claimant)),
             message=f"{reference_to(claimant)} has started, and its stock "
@@ -93,13 +93,13 @@ def one_start_for_operation(units: list[GPUUnit], _: SnapshotIndex) -> Iterator[
         )
 
 
-def held_by_its_unit(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def held_by_its_unit(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """The stock that a started unit lives from is claimed by it until the stock is deleted.
 
     A unit that has not started is allowed to lose its stock, and stock may be gone.
     """
-    stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
-    if stock is None or not facts.has_started(unit):
+    stock = index.stock_by_uid.get(provenance.source_uid_of(unit))
+    if stock is None or not index.has_started(unit):
         return
     is_held = provenance.claimant_of(stock) == unit.metadata.key and not provenance.is_doubtful(
         stock, unit
@@ -114,11 +114,11 @@ def held_by_its_unit(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def same_envelope(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def same_envelope(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """The envelopes of a unit and its stock never change. Equal quantities may be written
     differently.
     """
-    stock = facts.stock_by_uid.get(provenance.source_uid_of(unit))
+    stock = index.stock_by_uid.get(provenance.source_uid_of(unit))
     if stock is None:
         return
     mine, its = unit.spec, stock.spec
@@ -131,8 +131,8 @@ def same_envelope(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def _waits(stock: GPUUnit, facts: SnapshotIndex) -> bool:
-    pool = facts.pool_by_uid.get(stock.metadata.annotations.get(labels.POOL_UID, ""))
+def _waits(stock: GPUUnit, index: SnapshotIndex) -> bool:
+    pool = index.pool_by_uid.get(stock.metadata.annotations.get(labels.POOL_UID, ""))
     is_recorded = pool is None or provenance.ordinal_of(stock) <= pool.status.seeded
     return not is_recorded and waits_for_a_name(pool)
 

@@ -32,16 +32,16 @@ DRAIN_SLACK_SECONDS: Final = 60.0
 CLAIM_SECONDS: Final = 180.0
 
 
-def runs_nothing(held: Held, facts: SnapshotIndex) -> Iterator[Finding]:
+def runs_nothing(held: Held, index: SnapshotIndex) -> Iterator[Finding]:
     """A template has no children, no Pod and no stock, because its workers have them.
 
     Terminating objects are allowed, and any object of a template whose spec is invalid. For a
     while, so is everything that the unit had before it declared a function.
     """
-    template = _template_with(held, facts)
+    template = _template_with(held, index)
     if template is None or provenance.is_terminating(template) or provenance.is_terminating(held):
         return
-    if validation.unit_problems(template) or _waits_for_pods(held, template, facts):
+    if validation.unit_problems(template) or _waits_for_pods(held, template, index):
         return
     yield Finding(
         objects=(reference_to(template), reference_to(held)),
@@ -52,7 +52,7 @@ def runs_nothing(held: Held, facts: SnapshotIndex) -> Iterator[Finding]:
     )
 
 
-def one_owner_serves(templates: list[GPUUnit], facts: SnapshotIndex) -> Iterator[Finding]:
+def one_owner_serves(templates: list[GPUUnit], index: SnapshotIndex) -> Iterator[Finding]:
     """If several units declare one function, only the oldest has workers.
 
     Any number of templates is allowed. Workers of a newer template are allowed for as long as a
@@ -60,7 +60,7 @@ def one_owner_serves(templates: list[GPUUnit], facts: SnapshotIndex) -> Iterator
     """
     owner = min(templates, key=provenance.seniority)
     for template in templates:
-        workers = _staying(template, facts)
+        workers = _staying(template, index)
         if template is not owner and workers:
             yield Finding(
                 objects=(reference_to(template), reference_to(owner)),
@@ -72,12 +72,12 @@ def one_owner_serves(templates: list[GPUUnit], facts: SnapshotIndex) -> Iterator
             )
 
 
-def within_limit(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def within_limit(template: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """A function has no more workers than its limit; draining workers count until they are gone.
 
     If the limit was lowered, more workers are allowed for as long as a drain takes.
     """
-    function, workers = _function_of(template), facts.workers_of[template.metadata.uid]
+    function, workers = _function_of(template), index.workers_of[template.metadata.uid]
     if len(workers) > function.maxWorkers:
         yield Finding(
             objects=(reference_to(template),),
@@ -89,17 +89,17 @@ def within_limit(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def enough_workers(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def enough_workers(template: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """The least number of available workers is claimed as long as there is stock for them.
 
     Fewer workers are allowed while draining workers count towards the limit. They are also allowed
     while a worker fails, since no stock is spent on a broken image.
     """
-    function, all_workers = _function_of(template), facts.workers_of[template.metadata.uid]
-    staying = _staying(template, facts)
+    function, all_workers = _function_of(template), index.workers_of[template.metadata.uid]
+    staying = _staying(template, index)
     if len(staying) >= function.minAvailableCount or len(all_workers) >= function.maxWorkers:
         return
-    has_stock = template.spec.specName in facts.free_specs
+    has_stock = template.spec.specName in index.free_specs
     if not has_stock or not _is_declared(template) or any(map(_has_failed, staying)):
         return
     reason = template.status.serverless.reason if template.status.serverless else ""
@@ -114,7 +114,7 @@ def enough_workers(template: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]
     )
 
 
-def works_for_its_template(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def works_for_its_template(worker: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """A worker has the envelope of its function's template, and is deleted with it.
 
     Terminating workers are allowed, and for a while workers whose template is gone. An envelope
@@ -123,7 +123,7 @@ def works_for_its_template(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Fi
     owner = _function_of(worker).workerOf
     if owner is None or provenance.is_terminating(worker):
         return
-    template = facts.unit_by_uid.get(owner.uid)
+    template = index.unit_by_uid.get(owner.uid)
     if template is None:
         yield _of_worker(
             worker,
@@ -152,11 +152,11 @@ def works_for_its_template(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Fi
         )
 
 
-def drain_ends(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def drain_ends(worker: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """A draining worker is deleted even if it does not answer; its calls return to the queue."""
     if labels.DRAINING not in worker.metadata.annotations or provenance.is_terminating(worker):
         return
-    limits = _limits_of(worker, facts)
+    limits = _limits_of(worker, index)
     yield _of_worker(
         worker,
         f"was told to drain at {worker.metadata.annotations[labels.DRAINING]}, and is still there",
@@ -166,37 +166,37 @@ def drain_ends(worker: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     )
 
 
-def _template_with(held: Held, facts: SnapshotIndex) -> GPUUnit | None:
+def _template_with(held: Held, index: SnapshotIndex) -> GPUUnit | None:
     """Return the template that has the object, or None if no template has it."""
     match held:
         case GPUUnit():
             claimant = provenance.claimant_of(held)
-            unit = facts.unit_by_key.get(claimant) if claimant else None
-            unit = None if unit is None or facts.has_started(unit) else unit
+            unit = index.unit_by_key.get(claimant) if claimant else None
+            unit = None if unit is None or index.has_started(unit) else unit
         case Pod():
             name = held.metadata.labels.get(labels.UNIT, "")
-            unit = facts.unit_by_key.get(Key(held.metadata.namespace, name))
+            unit = index.unit_by_key.get(Key(held.metadata.namespace, name))
         case _:
             owner = held.metadata.controller_owner
-            unit = facts.unit_by_uid.get(owner.uid) if owner else None
-    is_active = unit is not None and unit.metadata.uid not in facts.stock_by_uid
+            unit = index.unit_by_uid.get(owner.uid) if owner else None
+    is_active = unit is not None and unit.metadata.uid not in index.stock_by_uid
     return unit if unit and is_active and unit.spec.is_function_template else None
 
 
-def _waits_for_pods(held: Held, template: GPUUnit, facts: SnapshotIndex) -> bool:
+def _waits_for_pods(held: Held, template: GPUUnit, index: SnapshotIndex) -> bool:
     """Return whether the object is the NetworkPolicy of Pods that still exist."""
     key = template.metadata.key
     return isinstance(held, NetworkPolicy) and any(
         pod.metadata.namespace == key.namespace
         and pod.metadata.labels.get(labels.UNIT) == key.name
-        for pod in facts.snapshot.pods or ()
+        for pod in index.snapshot.pods or ()
     )
 
 
-def _staying(template: GPUUnit, facts: SnapshotIndex) -> list[GPUUnit]:
+def _staying(template: GPUUnit, index: SnapshotIndex) -> list[GPUUnit]:
     return [
         worker
-        for worker in facts.workers_of[template.metadata.uid]
+        for worker in index.workers_of[template.metadata.uid]
         if not provenance.is_terminating(worker)
         and labels.DRAINING not in worker.metadata.annotations
     ]
@@ -230,10 +230,10 @@ def _is_alike(worker: GPUUnit, template: GPUUnit) -> bool:
     return worker.spec.specName == template.spec.specName and mine.may_equal(stated)
 
 
-def _limits_of(worker: GPUUnit, facts: SnapshotIndex) -> Serverless:
+def _limits_of(worker: GPUUnit, index: SnapshotIndex) -> Serverless:
     """Return the limits of the worker's function; those of the live template count."""
     own = _function_of(worker)
-    template = facts.unit_by_uid.get(own.workerOf.uid) if own.workerOf else None
+    template = index.unit_by_uid.get(own.workerOf.uid) if own.workerOf else None
     return template.spec.serverless if template and template.spec.serverless else own
 
 

@@ -45,13 +45,13 @@ def pool_labels(pool: StockPool, _: SnapshotIndex) -> Iterator[Finding]:
             yield _mislabelled(pool, name, value)
 
 
-def stock_of_its_pool(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def stock_of_its_pool(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """Stock that a pool creates has its name, an ordinal and its envelope from the start.
 
     A pool may leave quantities to the manager's defaults, and may be gone.
     """
     notes = stock.metadata.annotations
-    pool = facts.pool_by_uid.get(notes.get(labels.POOL_UID, ""))
+    pool = index.pool_by_uid.get(notes.get(labels.POOL_UID, ""))
     if labels.POOL_UID in notes and not provenance.ordinal_of(stock):
         name = stock.metadata.labels.get(labels.POOL, "")
         yield _marked(stock, f"was made by a pool, and has no ordinal of pool {name!r}")

@@ -39,16 +39,16 @@ class _DeploymentSpec:
     template: _Template = _Template()
 
 
-def mounts(facts: SnapshotIndex) -> Iterator[Mount]:
+def mounts(index: SnapshotIndex) -> Iterator[Mount]:
     """Yield the mounts by units, one for each claim."""
-    for claim, pods in facts.mounting.items():
+    for claim, pods in index.mounting.items():
         yield Mount(claim, tuple(pods))
 
 
-def uses(facts: SnapshotIndex) -> Iterator[Mount]:
+def uses(index: SnapshotIndex) -> Iterator[Mount]:
     """Yield the mounts by units, and by storages that are filled as a copy."""
-    yield from mounts(facts)
-    for claim, pods in facts.copying.items():
+    yield from mounts(index)
+    for claim, pods in index.copying.items():
         yield Mount(claim, tuple(pods))
 
 
@@ -63,15 +63,15 @@ def mounted_once(mount: Mount, _: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def held_by_its_unit(mounting: Mount | Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
+def held_by_its_unit(mounting: Mount | Deployment, index: SnapshotIndex) -> Iterator[Finding]:
     """A unit that mounts a storage holds it before its Pods are created and until they are gone.
 
     A Deployment belongs to a unit by the uid of its owner, since the next unit may have its name.
     """
     if isinstance(mounting, Deployment):
-        yield from _deployed_by_its_holder(mounting, facts)
+        yield from _deployed_by_its_holder(mounting, index)
         return
-    storage = facts.storage_by_key.get(mounting.claim)
+    storage = index.storage_by_key.get(mounting.claim)
     if storage is None:
         return
     holder = storage.status.holder
@@ -80,12 +80,12 @@ def held_by_its_unit(mounting: Mount | Deployment, facts: SnapshotIndex) -> Iter
             yield _not_holding(pod, storage)
 
 
-def kept_below(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
+def kept_below(mount: Mount, index: SnapshotIndex) -> Iterator[Finding]:
     """A storage that a Pod mounts exists, and cannot be deleted before the Pod.
 
     A terminating storage is allowed, because its finalizer keeps it and its claim.
     """
-    storage, claim = facts.storage_by_key.get(mount.claim), facts.claim_by_key.get(mount.claim)
+    storage, claim = index.storage_by_key.get(mount.claim), index.claim_by_key.get(mount.claim)
     fault = ""
     if storage is None:
         fault = "storage is gone"
@@ -102,12 +102,12 @@ def kept_below(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def filled_before(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
+def filled_before(mount: Mount, index: SnapshotIndex) -> Iterator[Finding]:
     """A storage is not mounted or copied before its prepare has succeeded and it has a volume.
 
     A volume that fails under a Pod is allowed.
     """
-    storage = facts.storage_by_key.get(mount.claim)
+    storage = index.storage_by_key.get(mount.claim)
     fault = _unready(storage) if storage else ""
     if storage is not None and fault:
         yield Finding(
@@ -117,10 +117,10 @@ def filled_before(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def on_one_node(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
+def on_one_node(mount: Mount, index: SnapshotIndex) -> Iterator[Finding]:
     """A volume is on one node at a time. A file server may take a while to follow the unit."""
     nodes = {pod.spec.nodeName for pod in mount.pods if _runs(pod)}
-    for server in facts.serving[mount.claim]:
+    for server in index.serving[mount.claim]:
         node = server.spec.nodeName
         if nodes and _runs(server) and node not in nodes:
             yield Finding(
@@ -132,17 +132,17 @@ def on_one_node(mount: Mount, facts: SnapshotIndex) -> Iterator[Finding]:
             )
 
 
-def may_mount(facts: SnapshotIndex) -> Iterable[Mount | Deployment]:
-    return chain(mounts(facts), facts.snapshot.deployments or ())
+def may_mount(index: SnapshotIndex) -> Iterable[Mount | Deployment]:
+    return chain(mounts(index), index.snapshot.deployments or ())
 
 
-def _deployed_by_its_holder(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
+def _deployed_by_its_holder(deployment: Deployment, index: SnapshotIndex) -> Iterator[Finding]:
     metadata = deployment.metadata
     owner = metadata.controller_owner
     if labels.UNIT not in metadata.labels or owner is None or is_terminating(deployment):
         return
     for claim in _claims_of(deployment):
-        storage = facts.storage_by_key.get(Key(metadata.namespace, claim))
+        storage = index.storage_by_key.get(Key(metadata.namespace, claim))
         holder = storage.status.holder if storage else None
         if storage is not None and (holder is None or holder.uid != owner.uid):
             yield _not_holding(deployment, storage)

@@ -20,7 +20,7 @@ DISSOLVE_SECONDS: Final = 180.0
 _RECOUNT = "see in the manager's log why it does not report the pool; its next report counts anew"
 
 
-def sums_up(pool: StockPool, facts: SnapshotIndex) -> Iterator[Finding]:
+def sums_up(pool: StockPool, index: SnapshotIndex) -> Iterator[Finding]:
     """Created = free + claimed + consumed, within each report and compared with the existing
     stock.
 
@@ -31,7 +31,7 @@ def sums_up(pool: StockPool, facts: SnapshotIndex) -> Iterator[Finding]:
     After some time without a change the numbers must be equal. A terminating pool is exempt, since
     it no longer reports.
     """
-    tally = facts.tallies[pool.metadata.uid]
+    tally = index.tallies[pool.metadata.uid]
     for fault in (*_report_faults(pool), *_stock_faults(pool, tally)):
         yield Finding(
             objects=(reference_to(pool),),
@@ -51,7 +51,7 @@ def sums_up(pool: StockPool, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def ordinal_recorded(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def ordinal_recorded(unit: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """The ordinal of consumed stock is at or below `seeded`, and is never created again.
 
     Stock above `seeded` is allowed while it exists. An older pool of the same name may have
@@ -59,18 +59,18 @@ def ordinal_recorded(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
     that no such pool was deleted, the unit must be younger by the grace. Stock that is deleted by
     hand between its claim and its record is reported until the record follows.
     """
-    source, pool = provenance.source_of(unit), _pool_of_source(unit, facts)
+    source, pool = provenance.source_of(unit), _pool_of_source(unit, index)
     if source is None or pool is None:
         return
     ordinal, uid = provenance.source_ordinal(unit), provenance.source_uid_of(unit)
-    if uid not in facts.stock_by_uid and ordinal > pool.status.seeded:
+    if uid not in index.stock_by_uid and ordinal > pool.status.seeded:
         yield Finding(
             objects=(reference_to(unit), reference_to(pool)),
             message=f"{reference_to(unit)} consumed {source}, and {reference_to(pool)} has "
             f"recorded only {pool.status.seeded} ordinals: it may make {ordinal} again",
             remedy="see that a manager leads: it counts the ordinals that active units name",
         )
-    living = facts.unit_by_key.get(source)
+    living = index.unit_by_key.get(source)
     if living and living.metadata.uid != uid and provenance.is_of_pool(living, pool):
         yield Finding(
             objects=(reference_to(unit), reference_to(living)),
@@ -80,14 +80,14 @@ def ordinal_recorded(unit: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def has_pool(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def has_pool(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """Stock without a claim has the pool that created it.
 
     Stock created by hand is allowed, and so is claimed stock, which completes its hand-off without
     its pool. The manager gets a while to delete the rest.
     """
     uid = stock.metadata.annotations.get(labels.POOL_UID, "")
-    is_gone = provenance.is_orphaned(stock) and uid not in facts.pool_by_uid
+    is_gone = provenance.is_orphaned(stock) and uid not in index.pool_by_uid
     if is_gone and not provenance.is_terminating(stock):
         yield Finding(
             objects=(reference_to(stock),),
@@ -131,19 +131,19 @@ def _counted(pool: StockPool, tally: Tally) -> tuple[int, int, int]:
     return tally.free, tally.claimed, pool.status.seeded - tally.recorded
 
 
-def _pool_of_source(unit: GPUUnit, facts: SnapshotIndex) -> StockPool | None:
+def _pool_of_source(unit: GPUUnit, index: SnapshotIndex) -> StockPool | None:
     """Return the pool that certainly created the stock of a started unit, or None."""
     source = provenance.source_of(unit)
     if source is None or unit.status.timeline.createdAt is None:
         return None
-    pool = facts.pool_by_key.get(Key(source.namespace, source.name.rpartition("-")[0]))
+    pool = index.pool_by_key.get(Key(source.namespace, source.name.rpartition("-")[0]))
     if pool is None or provenance.is_terminating(pool):
         return None
     born, made = unit.metadata.creationTimestamp, pool.metadata.creationTimestamp
     if born is None or made is None:
         return None
     is_first = bool(provenance.operation_of(pool)) and (
-        facts.snapshot.tombstones is not None and pool.metadata.name not in facts.buried_pools
+        index.snapshot.tombstones is not None and pool.metadata.name not in index.buried_pools
     )
     margin = 0.0 if is_first else GRACE_SECONDS
     return pool if (born - made).total_seconds() > margin else None

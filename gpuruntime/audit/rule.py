@@ -35,12 +35,12 @@ class Rule(Generic[SubjectT]):
     def is_judged(self, snapshot: Snapshot) -> bool:
         return all(getattr(snapshot, kind) is not None for kind in self.needs)
 
-    def findings(self, subject: SubjectT, facts: SnapshotIndex) -> Iterator[Finding]:
+    def findings(self, subject: SubjectT, index: SnapshotIndex) -> Iterator[Finding]:
         """Yield the findings. A rule that fails on a subject reports that, and still judges the
         others.
         """
         try:
-            yield from self.judge(subject, facts)
+            yield from self.judge(subject, index)
         except Exception as error:  # noqa: BLE001  # told as a breach: who looks on ends no leader
             yield _not_judged(subject, error)
 

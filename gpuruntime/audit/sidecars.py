@@ -85,15 +85,15 @@ class _DeploymentSpec:
     template: _Template = _Template()
 
 
-def worker_beside(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Finding]:
+def worker_beside(deployment: Deployment, index: SnapshotIndex) -> Iterator[Finding]:
     """A worker's Deployment is created with the sidecar, which alone has the worker's login.
 
     The remains of a deleted worker are allowed, even while the next worker has its name.
     """
     spec = bytes(deployment.spec)
-    if is_terminating(deployment) or is_left_behind(deployment, facts):
+    if is_terminating(deployment) or is_left_behind(deployment, index):
         return
-    worker = _worker_of(deployment, facts)
+    worker = _worker_of(deployment, index)
     if worker is None and b'"secret' not in spec:
         return
     pod = codec.decode(spec, _DeploymentSpec).template.spec
@@ -105,7 +105,7 @@ def worker_beside(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Find
             secret = Key(namespace, name)
             if secret == own and is_sidecar and not has_sidecar:
                 has_sidecar = True
-            elif secret in facts.worker_by_secret:
+            elif secret in index.worker_by_secret:
                 yield _reads(deployment, container, secret)
     if worker is not None and not has_sidecar:
         yield _found(
@@ -115,10 +115,10 @@ def worker_beside(deployment: Deployment, facts: SnapshotIndex) -> Iterator[Find
         )
 
 
-def _worker_of(deployment: Deployment, facts: SnapshotIndex) -> GPUUnit | None:
+def _worker_of(deployment: Deployment, index: SnapshotIndex) -> GPUUnit | None:
     owner = deployment.metadata.controller_owner
-    unit = facts.unit_by_uid.get(owner.uid) if owner else None
-    is_worker = unit is not None and facts.worker_by_secret.get(child_key(unit)) is unit
+    unit = index.unit_by_uid.get(owner.uid) if owner else None
+    is_worker = unit is not None and index.worker_by_secret.get(child_key(unit)) is unit
     return unit if is_worker else None
 
 

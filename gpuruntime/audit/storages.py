@@ -17,15 +17,15 @@ from gpuruntime.models.kubernetes.volumes import Job
 GIVE_BACK_SECONDS: Final = 300.0
 
 
-def hold_ends(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
+def hold_ends(storage: GPUStorage, index: SnapshotIndex) -> Iterator[Finding]:
     """A hold is for a unit that mounts the storage, or for the unit's remaining Pods.
 
     The manager gets a while to notice the end, and a suspended unit may hold the storage forever.
     """
     holder = storage.status.holder
-    if holder is None or facts.mounting.get(storage.metadata.key):
+    if holder is None or index.mounting.get(storage.metadata.key):
         return
-    unit = facts.unit_by_key.get(Key(storage.metadata.namespace, holder.name))
+    unit = index.unit_by_key.get(Key(storage.metadata.namespace, holder.name))
     is_wanted = (
         unit is not None
         and unit.metadata.uid == holder.uid
@@ -42,17 +42,17 @@ def hold_ends(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
         )
 
 
-def prepared_once(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding]:
+def prepared_once(storage: GPUStorage, index: SnapshotIndex) -> Iterator[Finding]:
     """A run is recorded before its Job is created, and none begins before the last one has ended.
 
     Earlier Jobs are allowed. A recorded Job may not exist yet, even if a Job of a deleted storage
     still has its name. The Pod of a deleted Job may remain, and writes until it ends.
     """
-    record, own = storage.status.prepare, facts.jobs_of[storage.metadata.uid]
-    recorded = facts.job_by_key.get(Key(storage.metadata.namespace, record.jobName))
+    record, own = storage.status.prepare, index.jobs_of[storage.metadata.uid]
+    recorded = index.job_by_key.get(Key(storage.metadata.namespace, record.jobName))
     running = [job for job in own if _is_running(job)]
     strange = [job for job in running if job.metadata.name != record.jobName]
-    pods = facts.filling[storage.metadata.key]
+    pods = index.filling[storage.metadata.key]
     runs = {job.metadata.uid for job in running} | {_run_of(pod) for pod in pods}
     fault = ""
     if len(runs) > 1:
@@ -72,9 +72,9 @@ def prepared_once(storage: GPUStorage, facts: SnapshotIndex) -> Iterator[Finding
         )
 
 
-def stock_is_empty(stock: GPUUnit, facts: SnapshotIndex) -> Iterator[Finding]:
+def stock_is_empty(stock: GPUUnit, index: SnapshotIndex) -> Iterator[Finding]:
     """Stock runs nothing for callers, so it mounts no storage and holds none."""
-    held = facts.held_by[stock.metadata.uid]
+    held = index.held_by[stock.metadata.uid]
     names = {each.metadata.name for each in held}
     names |= {mount.name for mount in stock.spec.storageMounts}
     if names:

@@ -18,7 +18,7 @@ MOST_LISTED: Final = 100
 
 def audit_route(auditor: Auditor, now: Callable[[], datetime]) -> Route:
     async def read_audit(_: Call[NoQuery, None]) -> Reply:
-        return Reply(data=audit_view(await auditor.look(), now()))
+        return Reply(data=audit_view(await auditor.audit(), now()))
 
     return Route(
         name="getAudit",

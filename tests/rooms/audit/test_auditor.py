@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from gpuruntime.audit.audit import RULES, suspicions
-from gpuruntime.audit.auditor import LAG_SECONDS, MOST_TOLD, Auditor, suspicions_in_slices
+from gpuruntime.audit.auditor import LAG_SECONDS, MOST_LOGGED, Auditor, suspicions_in_slices
 from gpuruntime.audit.snapshot import Snapshot
 from gpuruntime.meter import NullMeter
 from gpuruntime.models.kubernetes.network import NetworkPolicy, Service
@@ -127,12 +127,12 @@ async def test_slices_find_what_the_pure_function_finds() -> None:
 @pytest.mark.looptime
 async def test_a_fault_that_a_lagging_cache_may_show_is_reported_only_if_it_lasts() -> None:
     auditor = Caches(corrupt()).auditor()
-    first = await auditor.look()
+    first = await auditor.audit()
     assert (first.breaches, first.suspicion_count) == ((), 1)
     await asyncio.sleep(LAG_SECONDS - 1)
-    assert (await auditor.look()).breaches == ()
+    assert (await auditor.audit()).breaches == ()
     await asyncio.sleep(1)
-    report = await auditor.look()
+    report = await auditor.audit()
     assert [each.rule for each in report.breaches] == ["one-state"]
     assert (report.counts["one-state"], report.counts["claim-whole"]) == (1, 0)
     assert (report.suspicion_count, report.object_count) == (0, 16)
@@ -142,35 +142,35 @@ async def test_a_fault_that_a_lagging_cache_may_show_is_reported_only_if_it_last
 async def test_a_fault_that_was_gone_in_between_starts_its_time_again() -> None:
     caches = Caches(corrupt())
     auditor = caches.auditor()
-    await auditor.look()
+    await auditor.audit()
     caches.snapshot = sound()
     await asyncio.sleep(LAG_SECONDS)
-    await auditor.look()
+    await auditor.audit()
     caches.snapshot = corrupt()
-    assert (await auditor.look()).breaches == ()
+    assert (await auditor.audit()).breaches == ()
 
 
 @pytest.mark.looptime
 async def test_stale_caches_report_nothing_and_reset_earlier_suspicions() -> None:
     caches = Caches(corrupt())
     auditor = caches.auditor()
-    await auditor.look()
+    await auditor.audit()
     await asyncio.sleep(LAG_SECONDS)
     caches.are_current = False
-    report = await auditor.look()
+    report = await auditor.audit()
     assert (report.breaches, report.counts, report.object_count) == ((), {}, 0)
     caches.are_current = True
-    assert (await auditor.look()).breaches == ()
+    assert (await auditor.audit()).breaches == ()
 
 
 @pytest.mark.looptime
 async def test_a_claim_without_a_unit_has_its_grace_by_the_observers_clock() -> None:
     auditor = Caches(without(sound(), "units", "next")).auditor(lag_seconds=0.0)
-    await auditor.look()
+    await auditor.audit()
     await asyncio.sleep(179)
-    assert (await auditor.look()).breaches == ()
+    assert (await auditor.audit()).breaches == ()
     await asyncio.sleep(1)
-    assert "claim-settled" in {each.rule for each in (await auditor.look()).breaches}
+    assert "claim-settled" in {each.rule for each in (await auditor.audit()).breaches}
 
 
 @pytest.mark.looptime
@@ -215,5 +215,5 @@ async def test_a_flood_of_breaches_logs_a_bounded_number_of_lines(
     running = asyncio.create_task(auditor.run())
     await asyncio.sleep(600)
     running.cancel()
-    assert len(lines) == MOST_TOLD + 1
-    assert lines[-1]["count"] == 99 - MOST_TOLD
+    assert len(lines) == MOST_LOGGED + 1
+    assert lines[-1]["count"] == 99 - MOST_LOGGED

@@ -11,7 +11,7 @@ import pytest
 from gpuruntime.bus.messages import WorkerState
 from gpuruntime.reconcilers.options import SidecarOptions
 from tests.eventually import equals
-from tests.rooms.audit.onlooker import Onlooker
+from tests.rooms.audit.continuous_audit import ContinuousAudit
 from tests.rooms.reconcilers.world import OPTIONS, World, living, managing, phase_of, until
 from tests.rooms.serverless.scaling.scaled import Scaled, scaled
 
@@ -21,9 +21,9 @@ FUNCTIONS = attrs.evolve(OPTIONS, sidecar=SidecarOptions(broker_url="nats://nats
 
 
 @asynccontextmanager
-async def working(*, stock: int = 6) -> AsyncIterator[tuple[Scaled, Onlooker]]:
+async def working(*, stock: int = 6) -> AsyncIterator[tuple[Scaled, ContinuousAudit]]:
     world = World()
-    onlooker = Onlooker(world.server)
+    onlooker = ContinuousAudit(world.server)
     async with living(world), managing(world, options=FUNCTIONS):
         world.add_pool(replicas=stock)
         await until(lambda: phase_of(world.pool()), equals("Ready"))

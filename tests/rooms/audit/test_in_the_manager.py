@@ -10,7 +10,7 @@ from gpuruntime.models.kinds.units import GPU_UNITS
 from gpuruntime.reconcilers.unit.start_plan import Term
 from tests.eventually import equals
 from tests.faults import ANSWER_LOST
-from tests.rooms.audit.onlooker import Onlooker
+from tests.rooms.audit.continuous_audit import ContinuousAudit
 from tests.rooms.operations.cluster import INSTANCE, STOCK, replica
 from tests.rooms.reconcilers.world import World, living, managing, phase_of, quiet, until
 
@@ -42,7 +42,7 @@ async def test_half_a_claim_sets_the_gauge_and_is_logged_once() -> None:
 
 async def test_a_rival_a_lost_claim_and_deletions_by_hand_break_no_rule() -> None:
     world = World()
-    onlooker = Onlooker(world.server)
+    onlooker = ContinuousAudit(world.server)
     async with living(world), managing(world), replica(world) as api:
         await seeded(world)
         assert await api.create("one", name="one") == "201 one"
@@ -63,7 +63,7 @@ async def test_a_rival_a_lost_claim_and_deletions_by_hand_break_no_rule() -> Non
 async def test_a_manager_that_dies_after_a_lost_answer_breaks_no_rule(number: int) -> None:
     """The next leader knows nothing of the lost write, as after a crash."""
     world = World()
-    onlooker = Onlooker(world.server)
+    onlooker = ContinuousAudit(world.server)
     began = asyncio.get_running_loop().time()
 
     def term() -> Term:

@@ -20,7 +20,7 @@ from gpuruntime.roles.dev.dev import install
 from gpuruntime.roles.manager import Manager
 from gpuruntime.roles.process import Process
 from gpuruntime.settings.schema import LeaderElectionSettings
-from tests.rooms.audit.onlooker import Onlooker
+from tests.rooms.audit.continuous_audit import ContinuousAudit
 from tests.rooms.operations.cluster import INSTANCE, STOCK
 from tests.rooms.roles.dev.test_dev import Caller, local_settings
 from tests.walkthrough import STOCK as SEED
@@ -35,7 +35,7 @@ POOL = {**SEED, "operationID": "pool-1", "name": "warm", "replicas": 3}
 class Site:
     caller: Caller
     client: Client
-    onlooker: Onlooker
+    onlooker: ContinuousAudit
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], datetime]:
@@ -53,7 +53,7 @@ async def working() -> AsyncIterator[Site]:
         await cluster.ready.wait()
         client = Client(cluster.transport)
         await install(client, settings)
-        onlooker = Onlooker(cluster.server)
+        onlooker = ContinuousAudit(cluster.server)
         manager = Manager(settings, transport=cluster.transport, process=Process(now=now))
         api = Api(settings, transport=cluster.transport, process=Process(now=now))
         running += [tasks.create_task(manager.run()), tasks.create_task(api.run())]

@@ -21,7 +21,7 @@ from gpuruntime.bus.session import Message
 from gpuruntime.embedded.objects.versions import Change
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.units import GPU_UNITS
-from tests.rooms.audit.onlooker import Tap
+from tests.rooms.audit.continuous_audit import EachChange
 from tests.rooms.operations.cluster import INSTANCE, Cluster, Document, notes
 from tests.rooms.serverless.scaling.scaled import NAMES, Scaled
 
@@ -315,4 +315,4 @@ def _tap(cluster: Cluster, hear: Callable[[str, Document | None, Document | None
         hear((unit or before or {})["metadata"]["uid"], before, unit)
 
     [kind] = [each for each in cluster.server.registry if each.kind == GPU_UNITS.kind]
-    cluster.server.store.collection(kind).watches.add(Tap(on_change))
+    cluster.server.store.collection(kind).watches.add(EachChange(on_change))

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.proofs.simulation.mutations.mutation import Mutation
 
-MEDDLING: Final = "tests/rooms/audit/test_meddling.py"
+MEDDLING: Final = "tests/rooms/audit/test_storages_changed_by_hand.py"
 STORAGES: Final = (
     Mutation(
         "a storage is mounted before it is filled",

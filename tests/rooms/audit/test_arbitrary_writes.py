@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpuruntime.audit.audit import suspicions
 from gpuruntime.audit.rule import NOT_JUDGED
 from gpuruntime.audit.snapshot import Snapshot
+from tests.rooms.audit.arbitrary_writes import DEPLOYMENT_SPEC, SCRIBBLES, scribble
 from tests.rooms.audit.functions import FIRST, serving
-from tests.rooms.audit.scribbles import DEPLOYMENT_SPEC, SCRIBBLES, scribble
 from tests.rooms.audit.values import change
 
 

@@ -26,7 +26,7 @@ from gpuruntime.models.kubernetes.workloads import DEPLOYMENTS
 from tests.rooms.operations.cluster import INSTANCE, STOCK, SYSTEM
 
 
-class Tap(Watch):
+class EachChange(Watch):
     """Receives each change in the step that makes it."""
 
     def __init__(self, hear: Callable[[Change], None]) -> None:
@@ -37,14 +37,14 @@ class Tap(Watch):
         self._hear(change)
 
 
-class Onlooker:
+class ContinuousAudit:
     """Records each breach once; ages follow the loop's time."""
 
     def __init__(self, server: Server) -> None:
         self.looks = 0
         self.breaches: dict[Breach, None] = {}
         self._held: dict[str, dict[str, Any]] = {each.kind: {} for each in AUDITED}
-        self._sightings = FirstSeen()
+        self._first_seen = FirstSeen()
         types = {each.kind: each.type for each in AUDITED}
         for kind in server.registry:
             if kind.kind in types:
@@ -53,7 +53,7 @@ class Onlooker:
     def look(self) -> list[Breach]:
         self.looks += 1
         now = asyncio.get_running_loop().time()
-        found = self._sightings.breaches(suspicions(self.snapshot()), now)
+        found = self._first_seen.breaches(suspicions(self.snapshot()), now)
         self.breaches.update(dict.fromkeys(found))
         return found
 
@@ -97,4 +97,4 @@ class Onlooker:
         collection = server.store.collection(kind)
         for stored in collection.present():
             held[stored.path] = codec.decode(stored.body, model)
-        collection.watches.add(Tap(hear))
+        collection.watches.add(EachChange(hear))
