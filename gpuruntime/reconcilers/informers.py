@@ -125,8 +125,7 @@ class Informers:
             namespace=instance,
             indexes={**caches.STORAGE_INDEXES, HOLDER: by_holder},
         )
-        # All claims, whoever created them: one with the name of a storage keeps that storage
-        # waiting.
+        # All claims: a foreign one with the name of a storage keeps that storage waiting.
         self.claims: Informer[VolumeClaim] = self._of("claims", VOLUME_CLAIMS, namespace=instance)
         self.classes: Informer[StorageClass] = self._of("classes", STORAGE_CLASSES)
         self.jobs: Informer[Job] = self._of("jobs", JOBS, namespace=instance, selector=OURS)

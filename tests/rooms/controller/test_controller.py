@@ -1,4 +1,4 @@
-"""Workers reconcile keys one at a time, and each outcome has its next time."""
+"""Workers reconcile keys one at a time, and each outcome decides about the requeue."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ class CountingMeter(NullMeter):
 
 
 class Script:
-    """A reconcile whose outcomes are written down, and which remembers when it was called."""
+    """A reconcile with scripted outcomes, which records when it was called."""
 
     def __init__(self, *outcomes: Result | Exception) -> None:
         self._outcomes = list(outcomes)
@@ -79,7 +79,7 @@ def test_a_result_without_a_time_is_done() -> None:
     assert Result() == DONE
 
 
-async def test_a_done_key_rests() -> None:
+async def test_a_done_key_is_not_requeued() -> None:
     script = Script()
     async with running(script) as queue:
         queue.add(A)
@@ -88,7 +88,7 @@ async def test_a_done_key_rests() -> None:
     assert len(script.called_at) == 1
 
 
-async def test_a_key_comes_back_when_its_result_says() -> None:
+async def test_a_key_is_requeued_after_the_time_in_its_result() -> None:
     script = Script(Result(requeue_after_seconds=30))
     async with running(script) as queue:
         queue.add(A)
@@ -110,7 +110,7 @@ async def test_errors_in_a_row_back_off(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("success", [DONE, Result(requeue_after_seconds=60)])
-async def test_a_success_makes_the_next_error_the_first_one_again(success: Result) -> None:
+async def test_a_success_resets_the_back_off(success: Result) -> None:
     script = Script(ValueError(), ValueError(), success, ValueError())
     async with running(script) as queue:
         queue.add(A)
@@ -142,7 +142,7 @@ async def test_a_throttled_key_waits_as_long_as_the_server_asks() -> None:
     assert script.waits == [7]
 
 
-async def test_the_errors_of_a_group_of_tasks_count_one_by_one() -> None:
+async def test_a_group_of_errors_is_judged_by_its_leaves() -> None:
     stale = ExceptionGroup("tasks", [ConflictError("a"), ConflictError("b")])
     meter = CountingMeter()
     async with running(Script(stale), meter=meter) as queue:
@@ -162,7 +162,7 @@ async def test_the_errors_of_a_group_of_tasks_count_one_by_one() -> None:
         (ValueError("told"), "error", True),
     ],
 )
-async def test_every_error_leaves_a_line_that_names_the_key(
+async def test_every_error_is_logged_with_its_key(
     error: Exception, level: str, has_traceback: bool
 ) -> None:
     merge = structlog.contextvars.merge_contextvars
@@ -176,7 +176,7 @@ async def test_every_error_leaves_a_line_that_names_the_key(
     assert line["exc_info"] is error if has_traceback else line["error"] == "told"
 
 
-async def test_what_a_reconcile_logs_names_its_key_and_no_other() -> None:
+async def test_log_lines_of_a_reconcile_carry_its_own_key_only() -> None:
     async def reconcile(key: Key) -> Result:
         await asyncio.sleep(1)
         structlog.get_logger().info("seen", expected=str(key))
@@ -193,7 +193,7 @@ async def test_what_a_reconcile_logs_names_its_key_and_no_other() -> None:
     assert len(lines) == 2
 
 
-async def test_keys_are_reconciled_side_by_side_but_never_one_twice_at_once() -> None:
+async def test_keys_are_reconciled_concurrently_but_no_key_twice_at_once() -> None:
     in_hand: Counter[Key] = Counter()
     most: Counter[Key | str] = Counter()
 
@@ -215,7 +215,7 @@ async def test_keys_are_reconciled_side_by_side_but_never_one_twice_at_once() ->
     assert most == {A: 1, B: 1, "together": 2}
 
 
-async def test_a_wait_that_somebody_else_cancelled_is_a_failure_and_no_lost_worker() -> None:
+async def test_a_foreign_cancellation_fails_the_reconcile_and_keeps_the_worker() -> None:
     abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     abandoned.cancel()
     calls = 0
@@ -234,7 +234,7 @@ async def test_a_wait_that_somebody_else_cancelled_is_a_failure_and_no_lost_work
     assert calls == 2
 
 
-async def test_reconciles_that_never_wait_leave_the_loop_to_others() -> None:
+async def test_reconciles_that_never_await_do_not_block_the_loop() -> None:
     served: list[Key] = []
 
     async def reconcile(key: Key) -> Result:
@@ -250,7 +250,7 @@ async def test_reconciles_that_never_wait_leave_the_loop_to_others() -> None:
     assert 0 < len(served) <= 10
 
 
-async def test_drain_ends_with_the_work_in_hand_and_takes_no_more() -> None:
+async def test_drain_finishes_keys_in_progress_and_takes_no_more() -> None:
     finished: list[Key] = []
 
     async def reconcile(key: Key) -> Result:
@@ -276,7 +276,7 @@ async def test_a_controller_that_never_ran_drains_at_once() -> None:
     await controller.run()
 
 
-async def test_cancellation_ends_the_work_in_hand() -> None:
+async def test_cancellation_ends_reconciles_in_progress() -> None:
     was_cancelled = False
 
     async def reconcile(key: Key) -> Result:  # noqa: ARG001
@@ -321,7 +321,7 @@ BY_GRAVITY = [
 
 
 @pytest.mark.parametrize("error", BY_GRAVITY)
-def test_an_error_alone_decides(error: Exception) -> None:
+def test_a_single_error_decides(error: Exception) -> None:
     assert gravest(error) is error
     assert gravest(ExceptionGroup("", [ExceptionGroup("", [error])])) is error
 
@@ -332,7 +332,7 @@ def test_the_order_within_a_group_does_not_matter(count: int) -> None:
         assert gravest(ExceptionGroup("", errors)) is BY_GRAVITY[count - 1]
 
 
-def test_the_longest_wait_that_a_group_asks_for_is_honoured() -> None:
+def test_the_longest_retry_after_of_a_group_is_used() -> None:
     throttled = [
         ThrottledError("", retry_after_seconds=2),
         ThrottledError("", retry_after_seconds=5),
@@ -343,6 +343,6 @@ def test_the_longest_wait_that_a_group_asks_for_is_honoured() -> None:
     assert retry_after_seconds(ExceptionGroup("", throttled)) == 5
 
 
-def test_who_asks_for_no_wait_gets_none() -> None:
+def test_errors_without_retry_after_ask_for_no_wait() -> None:
     assert retry_after_seconds(UnreachableError("")) == 0
     assert retry_after_seconds(ThrottledError("")) == 0

@@ -1,4 +1,4 @@
-"""How a test reaches the model server: over real sockets, or within the process."""
+"""Fronts of the model server: real sockets, or calls within the process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -38,7 +38,7 @@ class Stream:
 
 
 class DirectTransport:
-    """Refuses every connection while it is down."""
+    """A connector that refuses every connection while the front is down."""
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -63,7 +63,7 @@ class DirectTransport:
 
 
 class HttpFront:
-    """Listens on one free port of the loopback, also again after it was down."""
+    """A front on a free loopback port, which stays the same after an outage."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -108,7 +108,7 @@ class HttpFront:
 async def http_transport(
     server: ModelServer, folder: Path
 ) -> AsyncIterator[tuple[HttpTransport, HttpFront]]:
-    """The product's own transport, configured as kubectl is."""
+    """Return the product's own transport, configured as for kubectl."""
     front = HttpFront(server)
     await front.up()
     transport = await connect(_source(front.url, folder), now=lambda: datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""An informer at work, and what its handlers heard."""
+"""A running informer, and a record of what its handlers received."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,12 +15,12 @@ from tests.rooms.kube.things import THINGS, Thing
 
 
 class CountingMeter:
-    """Sums by name, and by name and the values of its labels but the mirror."""
+    """A meter that sums by name, and by name and label values except the mirror."""
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
         self.gauges: dict[str, float] = {}
-        # How often, by name and the values of its labels.
+        # Counts by name and label values.
         self.observations: dict[str, int] = {}
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
@@ -37,7 +37,7 @@ class CountingMeter:
 
 
 class Heard:
-    """A handler that keeps every announcement, and the object last announced under each key."""
+    """A handler that records every announcement, and the last object under each key."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, Thing | None, Thing | None]] = []
@@ -56,7 +56,7 @@ class Heard:
 
 
 class Followed:
-    """One informer over things, with a handler that hears all."""
+    """An informer of things, with a handler that records everything."""
 
     def __init__(self, transport: Transport, *, is_checked: bool = False) -> None:
         self.heard = Heard()
@@ -72,20 +72,20 @@ class Followed:
         self.informer.add_handler(self.heard)
 
     def view(self) -> dict[Key, tuple[str, int]]:
-        """In the form of the model server's truth."""
+        """Return the store in the form of the model server's objects."""
         return {
             key: (held.metadata.resourceVersion, held.spec.size)
             for key, held in self.informer.store.items()
         }
 
     def write(self, document: JsonObject) -> bool:
-        """As after a write of this process's own, which the server answered with the document."""
+        """Write through as this process does with the server's answer to its own write."""
         return self.informer.write_through(codec.decode(codec.encode(document), Thing))
 
 
 @asynccontextmanager
 async def running(*informers: Informer[Thing]) -> AsyncIterator[None]:
-    """Until the end of the block; entered once all have synced or a minute has passed."""
+    """Run the informers during the block; enter it after all have synced, or after a minute."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(informer.run()) for informer in informers]
         try:

@@ -1,4 +1,4 @@
-"""A plain model of an API server for one kind, honest except where a test scripts an answer."""
+"""A simple model of an API server for one kind, correct except where a test scripts an answer."""
 
 import asyncio
 import math
@@ -15,14 +15,14 @@ from tests.rooms.kube.things import KEY, THINGS, thing
 Document: TypeAlias = dict[str, Any]
 Query: TypeAlias = dict[str, str]
 BOOKMARK_SECONDS = 60.0
-# Below this, two times of the virtual clock are the same.
+# Two times of the virtual clock are equal below this difference.
 A_MOMENT = 0.001
 FIRST_VERSION = 100
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """Chunks that raise ConnectionResetError end with the connection."""
+    """An answer of chunks; a chunk that raises ConnectionResetError ends the connection."""
 
     chunks: AsyncIterator[bytes]
     status: int = 200
@@ -51,7 +51,7 @@ Script: TypeAlias = Callable[["ModelServer", Query], Answer]
 
 
 class ModelServer:
-    """Scripts stand in a queue per verb; each answers one call, and after them all is honest."""
+    """The model server. Each scripted answer of a verb is used once; then answers are correct."""
 
     def __init__(self) -> None:
         self.version = FIRST_VERSION
@@ -65,7 +65,7 @@ class ModelServer:
             "watch": deque(),
         }
         self.has_bookmarks = True
-        # How long an event is on its way to a watch.
+        # Seconds until an event reaches a watch.
         self.lag_seconds = 0.0
         self._lists: dict[int, list[Document]] = {}
         self._news = asyncio.Event()
@@ -90,7 +90,7 @@ class ModelServer:
         return last
 
     def compact(self) -> None:
-        """Neither a watch nor a continue token from before this is served any more."""
+        """Expire all watches and continue tokens from before this version."""
         self.version += 1
         self.compacted = self.version
 
@@ -116,7 +116,7 @@ class ModelServer:
         return self.page(query, kind="PartialObjectMetadata" if is_metadata else THINGS.kind)
 
     def note_refused(self) -> None:
-        """A connection that nobody accepted."""
+        """Count a connection attempt that was refused."""
         self.calls.append(Call(asyncio.get_running_loop().time(), "refused", {}))
 
     def page(self, query: Query, *, kind: str = THINGS.kind) -> Answer:
@@ -151,14 +151,15 @@ class ModelServer:
                 yield event.line
             if bookmark_at - loop.time() < A_MOMENT:
                 bookmark_at = loop.time() + BOOKMARK_SECONDS
-                # One that was set back tells where it is, although the watch began beyond that.
+                # A server that was restored sends its own version, although the watch began at a
+                # later one.
                 reached = self.version if due_at == math.inf else told
                 told = max(told, reached)
                 yield bookmark(reached)
             await _wait(news, min(ends_at, bookmark_at, due_at))
 
     def _arrived(self, told: int) -> tuple[list[Event], float]:
-        """The events that a watch hears now, and when it would hear the next one."""
+        """Return the events that a watch receives now, and when the next one is due."""
         horizon = asyncio.get_running_loop().time() - self.lag_seconds
         later = [event for event in self.history if event.version > told]
         arrived = [event for event in later if event.at <= horizon + A_MOMENT]
@@ -235,17 +236,17 @@ def refuse(code: int, reason: str, message: str = "", **headers: str) -> Script:
 
 
 def say(*chunks: bytes, then_reset: bool = False) -> Script:
-    """A stream of nothing but these chunks."""
+    """Script a stream of these chunks only."""
     return lambda _server, _query: Answer(chunks=pieces(*chunks, then_reset=then_reset))
 
 
 def hang() -> Script:
-    """A stream that stays open and says nothing."""
+    """Script a stream that stays open and sends nothing."""
     return lambda _server, _query: Answer(chunks=silence())
 
 
 def say_then_go_on(*chunks: bytes) -> Script:
-    """These chunks first, and then what an honest watch says."""
+    """Script a stream that begins with these chunks and continues as a correct watch."""
 
     async def stream(server: ModelServer, query: Query) -> AsyncIterator[bytes]:
         async for chunk in pieces(*chunks):

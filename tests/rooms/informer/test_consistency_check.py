@@ -51,7 +51,7 @@ def snapshot(version: int, **versions: int) -> Snapshot:
     return Snapshot(version=version, objects=objects)
 
 
-async def test_a_store_differs_where_it_is_behind() -> None:
+async def test_a_store_that_is_behind_differs() -> None:
     found = await differences(snapshot(50, older=20, lost=30), held(older=10, surplus=50))
     assert found == {
         Difference(Key("lab", "older"), "10", "uid-older"),
@@ -65,7 +65,7 @@ async def test_a_store_that_is_ahead_of_the_snapshot_does_not_differ() -> None:
     assert not await differences(snapshot(50, same=20, newer=30), ahead)
 
 
-async def test_a_store_that_is_right_is_checked_about_hourly_by_one_list_of_metadata(
+async def test_a_correct_store_costs_about_one_metadata_list_an_hour(
     server: ModelServer, followed: Followed
 ) -> None:
     async with running(followed.informer):
@@ -94,7 +94,7 @@ def lose_creation(server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_deletion, lose_change, lose_creation])
-async def test_a_change_that_no_event_told_is_counted_and_healed(
+async def test_a_change_without_an_event_is_counted_and_repaired(
     server: ModelServer,
     followed: Followed,
     lose: Callable[[ModelServer], None],
@@ -109,10 +109,10 @@ async def test_a_change_that_no_event_told_is_counted_and_healed(
         assert set(followed.heard.last) == set(server.truth())
 
 
-async def test_events_under_way_during_the_check_are_no_divergence(
+async def test_events_in_flight_during_the_check_are_no_divergence(
     server: ModelServer, followed: Followed
 ) -> None:
-    """The stream lags by half a minute behind the lists, while objects come, change and go."""
+    """The stream is half a minute behind the lists, while objects come, change and go."""
     server.lag_seconds = 30.0
     async with running(followed.informer):
         moment = 0
@@ -127,7 +127,7 @@ async def test_events_under_way_during_the_check_are_no_divergence(
         assert "informer_relists_total" not in followed.meter.sums
 
 
-async def test_the_check_passes_over_what_this_process_has_just_written(
+async def test_the_check_ignores_recent_writes_of_this_process(
     server: ModelServer, followed: Followed
 ) -> None:
     server.lag_seconds = 50.0
@@ -145,7 +145,7 @@ async def test_the_check_passes_over_what_this_process_has_just_written(
 @pytest.mark.parametrize(
     "script", [refuse(403, "Forbidden"), refuse(500, "InternalError"), refuse(410, "Expired")]
 )
-async def test_a_check_that_fails_alarms_nobody_and_the_next_one_comes(
+async def test_a_failed_check_is_no_error_and_the_next_one_runs(
     server: ModelServer, followed: Followed, script: Script
 ) -> None:
     server.script("metadata", script)
@@ -155,7 +155,7 @@ async def test_a_check_that_fails_alarms_nobody_and_the_next_one_comes(
         assert DIVERGED not in followed.meter.sums
 
 
-async def test_nothing_is_judged_while_no_window_stays_open(
+async def test_no_divergence_is_reported_while_no_window_stays_open(
     server: ModelServer, followed: Followed
 ) -> None:
     async with running(followed.informer):
@@ -171,10 +171,10 @@ async def test_nothing_is_judged_while_no_window_stays_open(
         assert followed.view() == server.truth()
 
 
-async def test_catching_up_ends_once_what_the_server_had_is_known(
+async def test_catching_up_ends_once_the_store_has_the_servers_objects(
     server: ModelServer, followed: Followed
 ) -> None:
-    """The stream lags: only the list tells that something is missing here."""
+    """The stream lags, so only the list shows that an object is missing."""
     server.lag_seconds = 30.0
     async with running(followed.informer):
         server.put("drill")
@@ -183,7 +183,9 @@ async def test_catching_up_ends_once_what_the_server_had_is_known(
         assert followed.view() == server.truth()
 
 
-async def test_catching_up_does_not_end_halfway(server: ModelServer, followed: Followed) -> None:
+async def test_catching_up_does_not_end_with_half_of_the_objects(
+    server: ModelServer, followed: Followed
+) -> None:
     server.lag_seconds = 30.0
     async with running(followed.informer):
         server.put("anvil", size=2)
@@ -196,7 +198,7 @@ async def test_catching_up_does_not_end_halfway(server: ModelServer, followed: F
         assert followed.view() == server.truth()
 
 
-async def test_catching_up_ends_also_when_an_event_was_lost(
+async def test_catching_up_ends_even_if_an_event_was_lost(
     server: ModelServer, followed: Followed
 ) -> None:
     async with running(followed.informer):
@@ -205,7 +207,7 @@ async def test_catching_up_ends_also_when_an_event_was_lost(
             await followed.informer.catch_up()
 
 
-async def test_catching_up_asks_a_failing_server_seldom(
+async def test_catching_up_backs_off_from_a_failing_server(
     server: ModelServer, followed: Followed
 ) -> None:
     server.script("metadata", *[refuse(500, "InternalError")] * 1_000)
@@ -216,11 +218,11 @@ async def test_catching_up_asks_a_failing_server_seldom(
         assert len(server.called("metadata")) < 0.25 * 600
 
 
-async def test_catching_up_with_nothing_missing_waits_for_nothing(
+async def test_catching_up_returns_at_once_if_nothing_is_missing(
     server: ModelServer, followed: Followed
 ) -> None:
     async with running(followed.informer):
-        server.version += 50  # by writes to other kinds
+        server.version += 50  # writes to other kinds raise the version
         started = asyncio.get_running_loop().time()
         await followed.informer.catch_up()
 

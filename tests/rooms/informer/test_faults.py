@@ -1,4 +1,4 @@
-"""An informer over real sockets, against a server that does everything wrong that a server can."""
+"""An informer over real sockets, against a server with every fault that a server can have."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -85,7 +85,7 @@ async def test_a_first_list_and_a_watch_follow_every_change(scene: Scene) -> Non
         assert scene.lists() == 1
 
 
-async def test_a_watch_that_ends_in_order_is_resumed_at_once_from_where_it_was(
+async def test_a_watch_that_ends_in_order_is_resumed_at_once_from_its_version(
     scene: Scene,
 ) -> None:
     async with running(scene.informer):
@@ -100,7 +100,7 @@ async def test_a_watch_that_ends_in_order_is_resumed_at_once_from_where_it_was(
         assert scene.lists() == 1
 
 
-async def test_a_server_that_ends_each_watch_at_once_is_asked_seldom(scene: Scene) -> None:
+async def test_a_server_that_ends_each_watch_at_once_is_called_rarely(scene: Scene) -> None:
     scene.server.script("watch", *[say()] * 1_000)
     async with running(scene.informer):
         started = asyncio.get_running_loop().time()
@@ -114,7 +114,7 @@ async def test_a_server_that_ends_each_watch_at_once_is_asked_seldom(scene: Scen
         assert before - 2 <= 20, f"calls within a minute of {started}"
 
 
-async def test_half_an_event_before_the_end_is_dropped_and_comes_again_whole(
+async def test_half_an_event_before_the_end_is_dropped_and_received_again(
     scene: Scene,
 ) -> None:
     scene.server.script("watch", half_of_the_next_event(then_reset=False))
@@ -148,7 +148,7 @@ async def change_after_resumption(scene: Scene) -> None:
         assert len(set(scene.versions_resumed())) == 1
 
 
-async def test_a_silent_connection_is_given_up_and_its_changes_are_found(scene: Scene) -> None:
+async def test_a_silent_connection_is_closed_and_its_changes_are_found(scene: Scene) -> None:
     scene.server.script("watch", hang())
     async with running(scene.informer):
         scene.server.put("anvil", size=2)
@@ -161,7 +161,7 @@ async def test_a_silent_connection_is_given_up_and_its_changes_are_found(scene: 
         assert scene.lists() == 1
 
 
-async def test_a_server_that_never_speaks_is_asked_seldom(scene: Scene) -> None:
+async def test_a_server_that_never_answers_is_called_rarely(scene: Scene) -> None:
     scene.server.script("watch", *[hang()] * 100)
     async with running(scene.informer):
         await asyncio.sleep(3_600)
@@ -178,7 +178,7 @@ async def test_a_server_that_never_speaks_is_asked_seldom(scene: Scene) -> None:
     ],
     ids=["status", "status-gone", "in-stream", "in-stream-without-code"],
 )
-async def test_an_expired_version_leads_to_a_new_list_that_finds_what_was_deleted(
+async def test_an_expired_version_leads_to_a_list_that_finds_deletions(
     scene: Scene, script: Script
 ) -> None:
     scene.server.script("watch", say(), script)
@@ -194,7 +194,7 @@ async def test_an_expired_version_leads_to_a_new_list_that_finds_what_was_delete
         assert scene.followed.meter.sums["informer_relists_total"] == 1
 
 
-async def test_expired_versions_without_end_do_not_mean_lists_without_pause(scene: Scene) -> None:
+async def test_versions_that_always_expire_do_not_cause_lists_without_pause(scene: Scene) -> None:
     scene.server.script("watch", *[refuse(410, "Expired")] * 1_000)
     async with running(scene.informer):
         await asyncio.sleep(60)
@@ -203,7 +203,7 @@ async def test_expired_versions_without_end_do_not_mean_lists_without_pause(scen
         assert (len(scene.server.calls) - before) / 3_600 <= MOST_REQUESTS_PER_SECOND
 
 
-async def test_an_expired_continue_token_starts_the_list_again(scene: Scene) -> None:
+async def test_an_expired_continue_token_restarts_the_list(scene: Scene) -> None:
     scene.server.script("list", first_page_only, refuse(410, "Expired", "the token is too old"))
     async with running(scene.informer):
         await asyncio.sleep(5)
@@ -220,7 +220,7 @@ def first_page_only(server: ModelServer, _query: Query) -> Answer:
     return listing([server.objects[key("anvil")]], version=server.version, token="100:1")
 
 
-async def test_a_throttled_page_is_asked_for_again_without_those_before_it(scene: Scene) -> None:
+async def test_a_throttled_page_is_requested_again_without_the_earlier_pages(scene: Scene) -> None:
     def last_page(server: ModelServer, _query: Query) -> Answer:
         return listing([server.objects[key("bellows")]], version=server.version)
 
@@ -245,7 +245,7 @@ async def test_a_throttled_page_is_asked_for_again_without_those_before_it(scene
     ],
     ids=["internal", "bare", "odd", "empty", "null", "text"],
 )
-async def test_an_error_of_any_shape_ends_the_window_and_it_is_resumed(
+async def test_an_error_of_any_shape_ends_the_window_and_the_watch_is_resumed(
     scene: Scene, object_: object
 ) -> None:
     scene.server.script("watch", say(event("ERROR", object_)))
@@ -258,7 +258,7 @@ async def test_an_error_of_any_shape_ends_the_window_and_it_is_resumed(
         assert scene.informer.error is None
 
 
-async def test_a_version_that_is_refused_by_an_error_twice_is_given_up(scene: Scene) -> None:
+async def test_a_version_whose_watch_fails_twice_is_not_resumed_again(scene: Scene) -> None:
     scene.server.script("watch", *[say(error_event(500, "InternalError"))] * 2)
     async with running(scene.informer):
         scene.server.put("anvil", size=2)
@@ -279,7 +279,7 @@ async def test_events_of_an_unknown_type_are_skipped(scene: Scene) -> None:
         assert len(scene.server.called("watch")) == 1
 
 
-async def test_an_older_version_of_an_object_is_not_taken(scene: Scene) -> None:
+async def test_an_older_version_of_an_object_is_ignored(scene: Scene) -> None:
     lines = [
         event("MODIFIED", thing("anvil", size=3, version="300")),
         event("MODIFIED", thing("anvil", size=2, version="200")),
@@ -308,7 +308,7 @@ async def test_a_late_event_does_not_revive_a_deleted_object(scene: Scene) -> No
         assert scene.heard.names.count("anvil") == 2
 
 
-async def test_an_event_that_comes_twice_is_announced_once(scene: Scene) -> None:
+async def test_an_event_received_twice_is_announced_once(scene: Scene) -> None:
     line = event("MODIFIED", thing("anvil", size=3, version="300"))
     deletion = event("DELETED", thing("bellows", version="301"))
     scene.server.script("watch", say_then_go_on(line, line, deletion, deletion))
@@ -317,7 +317,7 @@ async def test_an_event_that_comes_twice_is_announced_once(scene: Scene) -> None
         assert scene.heard.names == ["anvil", "bellows", "anvil", "bellows"]
 
 
-async def test_a_bookmark_without_metadata_is_tolerated_and_one_with_it_is_resumed_from(
+async def test_a_bookmark_without_metadata_is_ignored_and_another_one_is_resumed_from(
     scene: Scene,
 ) -> None:
     blank = [event("BOOKMARK", object_) for object_ in ({}, {"metadata": None}, None)]
@@ -328,7 +328,7 @@ async def test_a_bookmark_without_metadata_is_tolerated_and_one_with_it_is_resum
         assert scene.informer.error is None
 
 
-async def test_a_server_that_is_away_for_a_minute_is_asked_seldom_and_resumed_without_a_list(
+async def test_a_server_that_is_down_for_a_minute_is_called_rarely_and_resumed_without_a_list(
     scene: Scene,
 ) -> None:
     async with running(scene.informer):
@@ -352,7 +352,7 @@ async def ten_seconds_then_a_reset() -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def test_a_watch_that_breaks_off_and_opens_again_is_no_error(scene: Scene) -> None:
+async def test_a_watch_that_breaks_and_reopens_is_no_error(scene: Scene) -> None:
     scene.server.script("watch", lambda *_: Answer(chunks=ten_seconds_then_a_reset()))
     errors = set()
     async with running(scene.informer):
@@ -363,7 +363,7 @@ async def test_a_watch_that_breaks_off_and_opens_again_is_no_error(scene: Scene)
     assert errors == {None}
 
 
-async def test_a_watch_that_opens_again_shows_that_the_server_answers(scene: Scene) -> None:
+async def test_a_reopened_watch_shows_that_the_server_answers(scene: Scene) -> None:
     async with running(scene.informer):
         await scene.front.down()
         await asyncio.sleep(5)
@@ -373,7 +373,7 @@ async def test_a_watch_that_opens_again_shows_that_the_server_answers(scene: Sce
         assert scene.informer.error is None
 
 
-async def test_a_dead_server_is_asked_at_most_every_fourth_second(scene: Scene) -> None:
+async def test_a_dead_server_is_called_at_most_every_four_seconds(scene: Scene) -> None:
     async with running(scene.informer):
         await scene.front.down()
         await asyncio.sleep(60)
@@ -385,7 +385,7 @@ async def test_a_dead_server_is_asked_at_most_every_fourth_second(scene: Scene) 
 
 
 @pytest.mark.parametrize("retry_after", ["", "20"])
-async def test_a_throttled_watch_is_resumed_without_a_list_and_not_before_its_time(
+async def test_a_throttled_watch_is_resumed_without_a_list_after_its_retry_after(
     scene: Scene, retry_after: str
 ) -> None:
     headers = {"Retry-After": retry_after} if retry_after else {}
@@ -402,7 +402,7 @@ async def test_a_throttled_watch_is_resumed_without_a_list_and_not_before_its_ti
         assert min(pauses) >= float(retry_after or 0)
 
 
-async def test_an_object_of_three_megabytes_comes_through(scene: Scene) -> None:
+async def test_an_object_of_three_megabytes_is_received(scene: Scene) -> None:
     large = thing("chisel", version="300")
     large["metadata"]["annotations"] = {"note": "x" * 3_000_000}
     scene.server.script("watch", say_in_pieces(event("ADDED", large), of=10_000))
@@ -432,7 +432,7 @@ def say_in_pieces(line: bytes, *, of: int) -> Script:
     ],
     ids=["html", "cut", "kind", "no-version", "gateway", "reset", "forbidden"],
 )
-async def test_a_list_that_fails_is_asked_for_again_and_says_why_meanwhile(
+async def test_a_failed_list_is_retried_and_its_error_is_shown_meanwhile(
     scene: Scene, script: Script, error: type[KubeError]
 ) -> None:
     scene.server.script("list", *[script] * 100)
@@ -446,7 +446,7 @@ async def test_a_list_that_fails_is_asked_for_again_and_says_why_meanwhile(
         assert scene.informer.error is None
 
 
-async def test_html_instead_of_a_watch_is_asked_for_again(scene: Scene) -> None:
+async def test_html_instead_of_a_watch_is_retried(scene: Scene) -> None:
     scene.server.script("watch", lambda *_: whole(b"<html>\n<body>\nlogin\n</html>\n"))
     async with running(scene.informer):
         scene.server.put("anvil", size=2)
@@ -454,7 +454,9 @@ async def test_html_instead_of_a_watch_is_asked_for_again(scene: Scene) -> None:
         scene.assert_in_step()
 
 
-async def test_one_forbidden_kind_leaves_the_others_alone(scene: Scene, tmp_path: Path) -> None:
+async def test_a_forbidden_kind_does_not_affect_the_other_informers(
+    scene: Scene, tmp_path: Path
+) -> None:
     forbidding = ModelServer()
     forbidding.script("list", *[refuse(403, "Forbidden", "things is forbidden")] * 100)
     async with http_transport(forbidding, tmp_path) as (transport, _):
@@ -468,7 +470,9 @@ async def test_one_forbidden_kind_leaves_the_others_alone(scene: Scene, tmp_path
             assert "things is forbidden" in str(forbidden.informer.error)
 
 
-async def test_an_error_is_as_old_as_its_first_failure_and_gone_with_news(scene: Scene) -> None:
+async def test_an_error_dates_from_its_first_failure_and_ends_with_the_next_answer(
+    scene: Scene,
+) -> None:
     async with running(scene.informer):
         assert scene.informer.failing_seconds == 0
         await scene.front.down()
@@ -481,7 +485,7 @@ async def test_an_error_is_as_old_as_its_first_failure_and_gone_with_news(scene:
         assert scene.informer.failing_seconds == 0
 
 
-async def test_a_first_page_of_a_list_that_never_comes_to_its_end_is_no_news(
+async def test_the_first_page_of_a_list_that_never_ends_does_not_end_the_error(
     scene: Scene,
 ) -> None:
     pages = [first_page_only, refuse(410, "Expired")] * 100

@@ -45,7 +45,7 @@ def key(name: str) -> Key:
     return Key(KEY.namespace, name)
 
 
-async def test_handlers_hear_the_backlog_before_synced_is_set_and_news_after_it(
+async def test_handlers_receive_the_backlog_before_synced_is_set_and_changes_after_it(
     server: ModelServer, followed: Followed
 ) -> None:
     heard: list[tuple[str, bool]] = []
@@ -58,7 +58,7 @@ async def test_handlers_hear_the_backlog_before_synced_is_set_and_news_after_it(
     assert heard == [("anvil", False), ("bellows", False), ("chisel", True)]
 
 
-async def test_a_handler_finds_the_store_as_it_was_told(
+async def test_a_handler_finds_the_store_as_announced(
     server: ModelServer, followed: Followed
 ) -> None:
     def check(found: Key, _old: Thing | None, new: Thing | None) -> None:
@@ -72,7 +72,9 @@ async def test_a_handler_finds_the_store_as_it_was_told(
         assert len(followed.heard.changes) == 4
 
 
-async def test_a_handler_is_told_what_was_before(server: ModelServer, followed: Followed) -> None:
+async def test_a_handler_receives_the_previous_object(
+    server: ModelServer, followed: Followed
+) -> None:
     async with running(followed.informer):
         server.put("anvil", size=3)
         server.delete("anvil")
@@ -107,7 +109,7 @@ async def test_a_large_list_is_read_in_pages_of_one_version(
         assert followed.view() == server.truth()
 
 
-async def test_others_get_their_turn_while_many_objects_are_announced(
+async def test_other_tasks_run_while_many_objects_are_announced(
     server: ModelServer, followed: Followed
 ) -> None:
     for number in range(3 * ANNOUNCEMENTS_WITHOUT_PAUSE):
@@ -116,7 +118,7 @@ async def test_others_get_their_turn_while_many_objects_are_announced(
     assert max(steps) <= ANNOUNCEMENTS_WITHOUT_PAUSE
 
 
-async def test_others_get_their_turn_while_many_events_come_at_once(
+async def test_other_tasks_run_while_many_events_come_at_once(
     server: ModelServer, followed: Followed
 ) -> None:
     count = 5 * EVENTS_WITHOUT_PAUSE
@@ -127,7 +129,7 @@ async def test_others_get_their_turn_while_many_events_come_at_once(
 
 
 async def announced_per_turn(followed: Followed, count: int) -> list[int]:
-    """How many changes were heard from one turn of the loop to the next."""
+    """Return how many changes were announced between two passes of the loop."""
     turns: list[int] = []
 
     async def take_turns() -> None:
@@ -157,7 +159,7 @@ async def test_the_garbage_collector_is_off_while_a_list_is_read(
         assert gc.isenabled()
 
 
-async def test_a_write_of_our_own_is_seen_at_once_and_its_event_is_no_news(
+async def test_an_own_write_is_visible_at_once_and_its_event_is_not_announced_again(
     server: ModelServer, followed: Followed
 ) -> None:
     server.lag_seconds = 5
@@ -168,7 +170,7 @@ async def test_a_write_of_our_own_is_seen_at_once_and_its_event_is_no_news(
         assert followed.heard.names.count("anvil") == 2
 
 
-async def test_an_answer_that_a_bookmark_has_passed_is_that_of_a_deleted_object(
+async def test_an_answer_older_than_a_bookmark_does_not_revive_a_deleted_object(
     server: ModelServer, followed: Followed
 ) -> None:
     server.script("watch", say_then_go_on(bookmark(500)))
@@ -178,10 +180,10 @@ async def test_an_answer_that_a_bookmark_has_passed_is_that_of_a_deleted_object(
         assert key("chisel") not in followed.informer.store
 
 
-async def test_writes_and_deletions_while_a_list_is_read_are_all_there_after_it(
+async def test_writes_and_deletions_during_a_list_are_in_the_store_after_it(
     server: ModelServer, followed: Followed
 ) -> None:
-    """The snapshot is taken, then the world changes, and only then the answer comes."""
+    """The server takes the snapshot, then objects change, and only then it answers."""
 
     def slow_list(server: ModelServer, _query: Query) -> Answer:
         snapshot, version = sorted_objects(server.objects), server.version
@@ -202,7 +204,7 @@ async def test_writes_and_deletions_while_a_list_is_read_are_all_there_after_it(
         assert set(followed.heard.last) == {key("anvil"), key("chisel")}
 
 
-async def test_a_stale_list_neither_brings_back_the_deleted_nor_older_versions(
+async def test_a_stale_list_restores_neither_deleted_objects_nor_older_versions(
     server: ModelServer, followed: Followed
 ) -> None:
     stale, version = sorted_objects(server.objects), server.version
@@ -219,8 +221,8 @@ async def test_a_stale_list_neither_brings_back_the_deleted_nor_older_versions(
         assert followed.heard.names == ["anvil", "bellows", "anvil", "bellows"]
 
 
-async def test_a_server_that_was_set_back_is_followed_again(server: ModelServer) -> None:
-    """Its history goes on at a lower version, and the watch from the higher one is refused."""
+async def test_a_restored_server_is_followed_again(server: ModelServer) -> None:
+    """The history goes on at a lower version, and the watch from the higher one is refused."""
     transport = DirectTransport(server)
     followed = Followed(transport)
     restored = ModelServer()
@@ -233,10 +235,10 @@ async def test_a_server_that_was_set_back_is_followed_again(server: ModelServer)
 
 
 @pytest.mark.parametrize("has_bookmarks", [True, False])
-async def test_a_server_that_was_set_back_and_says_nothing_of_it_is_followed_again(
+async def test_a_restored_server_that_stays_silent_is_followed_again(
     server: ModelServer, has_bookmarks: bool
 ) -> None:
-    """It takes the watch from the higher version, and waits until it gets there."""
+    """The server accepts the watch from the higher version, and waits until it gets there."""
     for _ in range(50):
         server.put("anvil")
     transport = DirectTransport(server)
@@ -261,7 +263,7 @@ async def test_a_handler_that_raises_ends_the_informer(followed: Followed) -> No
     assert caught.group_contains(LookupError)
 
 
-async def test_what_keeps_failing_is_counted_and_shown(
+async def test_repeated_failures_are_counted_and_shown(
     server: ModelServer, followed: Followed
 ) -> None:
     server.script("list", *[refuse(403, "Forbidden")] * 100)
@@ -271,7 +273,7 @@ async def test_what_keeps_failing_is_counted_and_shown(
         assert followed.meter.gauges["informer_failures_in_a_row"] == failures
 
 
-async def test_two_mirrors_of_one_kind_are_told_apart() -> None:
+async def test_two_mirrors_of_one_kind_have_separate_metrics() -> None:
     class LastGauges(NullMeter):
         def __init__(self) -> None:
             self.failures: dict[str, float] = {}

@@ -32,7 +32,7 @@ QUIET_SECONDS = 200.0
 
 
 def first_events_then(*, is_reset: bool) -> Script:
-    """An honest stream that breaks in the middle of its third event."""
+    """Script a correct stream that breaks in the middle of its third event."""
 
     async def stream(server: ModelServer, query: Query) -> AsyncIterator[bytes]:
         count = 0
@@ -49,7 +49,7 @@ def first_events_then(*, is_reset: bool) -> Script:
 
 
 def repeated_events(server: ModelServer, query: Query) -> Answer:
-    """Tells again, and first, what the informer has already heard."""
+    """Send an event first that the informer has already received."""
     known = int(query["resourceVersion"])
     replayed = [each.line for each in server.history if known - 5 <= each.version <= known]
 
@@ -108,7 +108,7 @@ class InformerMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, size=SIZES, seconds=SECONDS)
     def put_and_hear_of_it_late(self, name: str, size: int, seconds: float) -> None:
-        """The answer to a write overtakes nothing, however late it comes."""
+        """Deliver the answer to a write late; it must not replace a newer version."""
 
         async def write() -> None:
             document = self.server.put(name, size=size)

@@ -51,12 +51,12 @@ wholes = st.builds(
 
 
 @given(wholes)
-def test_a_compacted_value_equals_what_it_was(value: Whole) -> None:
+def test_a_compacted_value_equals_the_original(value: Whole) -> None:
     compacted = Interner(Whole)(decode(value))
     assert codec.to_json(compacted) == codec.to_json(value)
 
 
-def test_equal_words_of_two_objects_are_one_string() -> None:
+def test_equal_strings_of_two_objects_are_one_string() -> None:
     value = Whole(
         metadata=ObjectMeta(namespace="lab", labels={"colour": "red-ish"}),
         part=Part(word="a word"),
@@ -74,7 +74,7 @@ def test_equal_words_of_two_objects_are_one_string() -> None:
     assert one.words[0] is two.words[0]
 
 
-def test_raw_parts_let_go_of_the_page_they_came_in() -> None:
+def test_raw_members_do_not_keep_their_page_in_memory() -> None:
     page = codec.encode({"part": {"raw": "a"}, "parts": [{"raw": "b"}]})
     references = sys.getrefcount(page)
     compacted = Interner(Whole)(codec.decode(page, Whole))
@@ -84,14 +84,14 @@ def test_raw_parts_let_go_of_the_page_they_came_in() -> None:
     assert sys.getrefcount(page) == references
 
 
-def test_words_that_never_repeat_are_forgotten_again() -> None:
+def test_strings_that_never_repeat_are_forgotten() -> None:
     compaction = Interner(Whole)
     for number in range(MOST_SHARED + 100):
         compaction(Whole(part=Part(word=f"word {number}")))
     assert len(compaction._strings) <= MOST_SHARED + 1
 
 
-def test_a_type_without_anything_to_share_is_left_alone() -> None:
+def test_a_type_without_shared_strings_is_left_alone() -> None:
     @attrs.frozen(kw_only=True, slots=True)
     class Plain:
         number: int = 0

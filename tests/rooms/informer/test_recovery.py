@@ -90,13 +90,11 @@ def ended(
         (Watching(version=5), StoreDiverged(), Empty()),
     ],
 )
-def test_each_outcome_has_its_one_transition(
-    state: State, outcome: Outcome, expected: State
-) -> None:
+def test_each_outcome_leads_to_one_state(state: State, outcome: Outcome, expected: State) -> None:
     assert advance(state, outcome) == expected
 
 
-def test_a_list_older_than_what_was_known_is_refused_until_the_server_stays_with_it() -> None:
+def test_a_stale_list_is_refused_until_the_server_has_repeated_it() -> None:
     state: State = Empty()
     for _ in range(MOST_STALE_LISTS):
         assert isinstance(state, Empty)
@@ -107,7 +105,7 @@ def test_a_list_older_than_what_was_known_is_refused_until_the_server_stays_with
     assert judge_list(state, version=50, known_version=90) == ListRead(version=50)
 
 
-def test_a_list_at_the_known_version_is_good() -> None:
+def test_a_list_at_the_known_version_is_accepted() -> None:
     assert judge_list(Empty(), version=90, known_version=90) == ListRead(version=90)
 
 
@@ -123,7 +121,7 @@ def test_a_list_at_the_known_version_is_good() -> None:
         (StoreDiverged(), False),
     ],
 )
-def test_a_window_without_a_second_of_life_or_an_event_is_a_failure(
+def test_a_window_of_less_than_a_second_without_an_event_is_a_failure(
     outcome: Outcome, expected: bool
 ) -> None:
     assert is_failure(outcome) is expected
@@ -142,14 +140,14 @@ def test_the_back_off_doubles_from_the_first_delay_to_the_longest() -> None:
     assert longest == pytest.approx(expected, rel=0.05)
 
 
-def test_retry_after_comes_before_the_back_off() -> None:
+def test_retry_after_is_added_to_the_back_off() -> None:
     health = Health().after(ended(THROTTLED))
     delays = [health.delay_seconds(ended(THROTTLED), Random(seed)) for seed in range(50)]
     assert min(delays) >= 7.0
     assert max(delays) <= 7.0 + FIRST_DELAY_SECONDS
 
 
-def test_failures_are_forgotten_after_two_minutes_of_health_in_one_window_or_several() -> None:
+def test_failures_are_forgotten_after_two_healthy_minutes_in_one_or_several_windows() -> None:
     health = Health(failures=6)
     assert health.after(ended(UNREACHABLE, lived=119)).failures == 7
     assert health.after(ended(UNREACHABLE, lived=121)).failures == 1
@@ -157,7 +155,7 @@ def test_failures_are_forgotten_after_two_minutes_of_health_in_one_window_or_sev
     assert health.after(ended(lived=61)).after(ended(UNREACHABLE, lived=61)).failures == 1
 
 
-def test_after_a_window_that_ended_in_order_the_next_is_opened_at_once() -> None:
+def test_a_window_that_ended_in_order_is_followed_at_once_by_the_next() -> None:
     assert Health().delay_seconds(ended(lived=300), Random(1)) == 0
 
 

@@ -18,7 +18,7 @@ def thing_of(key: Key, size: int) -> Thing:
 
 
 def digits(found: Thing) -> Iterator[str]:
-    """Several values for some objects, none for others."""
+    """Index some objects under several values, and others under none."""
     yield from sorted(set(str(found.spec.size)) - {"0"})
 
 
@@ -36,7 +36,7 @@ def test_an_object_is_found_under_each_value_of_an_index(tables: Tables[Thing]) 
     assert list(store.by_index("digits", "3")) == []
 
 
-def test_an_index_follows_what_an_object_becomes(tables: Tables[Thing]) -> None:
+def test_an_index_follows_the_changes_of_an_object(tables: Tables[Thing]) -> None:
     store = Store(tables)
     tables.put(KEY, thing_of(KEY, 12))
     changed = thing_of(KEY, 23)
@@ -51,7 +51,7 @@ def test_an_unknown_index_is_an_error(tables: Tables[Thing]) -> None:
         Store(tables).by_index("colour", "red")
 
 
-def test_removing_what_is_not_there_changes_nothing(tables: Tables[Thing]) -> None:
+def test_removing_a_missing_object_changes_nothing(tables: Tables[Thing]) -> None:
     tables.put(KEY, thing_of(KEY, 1))
     assert tables.remove(OTHER) is None
     assert len(Store(tables)) == 1
@@ -74,7 +74,7 @@ STEPS = st.lists(st.tuples(KEYS, st.none() | st.integers(min_value=0, max_value=
 
 
 @given(STEPS)
-def test_indexes_equal_those_made_anew_after_any_changes(
+def test_indexes_equal_rebuilt_ones_after_any_changes(
     steps: list[tuple[Key, int | None]],
 ) -> None:
     tables = Tables({"digits": digits})

@@ -1,4 +1,4 @@
-"""Which versions are news, when lists, events and own writes meet in any order."""
+"""Versions of lists, events and own writes that meet in any order."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def held_version(writer: Writer[Thing]) -> str | None:
     return held.metadata.resourceVersion if held else None
 
 
-def test_what_was_written_is_held_and_announced_before_its_event_comes(
+def test_an_own_write_is_held_and_announced_before_its_event(
     writer: Writer[Thing], heard: Heard
 ) -> None:
     relist(writer, 10, anvil(10))
@@ -55,7 +55,7 @@ def test_what_was_written_is_held_and_announced_before_its_event_comes(
     assert heard.names == ["anvil"]
 
 
-def test_an_event_between_the_held_and_the_written_version_is_old_news(
+def test_an_event_between_the_held_and_the_written_version_is_ignored(
     writer: Writer[Thing], heard: Heard
 ) -> None:
     relist(writer, 10, anvil(10))
@@ -65,27 +65,27 @@ def test_an_event_between_the_held_and_the_written_version_is_old_news(
     assert len(heard.changes) == 1
 
 
-def test_an_answer_that_comes_after_a_newer_event_is_old_news(writer: Writer[Thing]) -> None:
+def test_an_answer_after_a_newer_event_is_ignored(writer: Writer[Thing]) -> None:
     relist(writer, 10, anvil(10))
     writer.apply(put(anvil(13)))
     assert not writer.write_through(anvil(12))
     assert held_version(writer) == "13"
 
 
-def test_an_answer_that_comes_after_the_deletion_revives_nothing(writer: Writer[Thing]) -> None:
+def test_an_answer_after_the_deletion_revives_no_object(writer: Writer[Thing]) -> None:
     relist(writer, 10, anvil(10))
     writer.apply(delete(anvil(14)))
     assert not writer.write_through(anvil(12))
     assert held_version(writer) is None
 
 
-def test_a_created_object_is_held_before_its_event_comes(writer: Writer[Thing]) -> None:
+def test_a_created_object_is_held_before_its_event(writer: Writer[Thing]) -> None:
     relist(writer, 10)
     assert writer.write_through(anvil(11))
     assert held_version(writer) == "11"
 
 
-def test_a_list_read_while_an_object_was_written_does_not_go_back(writer: Writer[Thing]) -> None:
+def test_a_list_read_during_a_write_does_not_undo_it(writer: Writer[Thing]) -> None:
     relist(writer, 10, anvil(10))
     draft = writer.begin_list()
     draft.add([anvil(10)])
@@ -95,14 +95,14 @@ def test_a_list_read_while_an_object_was_written_does_not_go_back(writer: Writer
     assert before[KEY].metadata.resourceVersion == "12"
 
 
-def test_a_list_read_while_an_object_was_created_keeps_it(writer: Writer[Thing]) -> None:
+def test_a_list_read_during_a_create_keeps_the_object(writer: Writer[Thing]) -> None:
     draft = writer.begin_list()
     writer.write_through(anvil(12))
     writer.adopt_list(draft, 11)
     assert held_version(writer) == "12"
 
 
-def test_a_list_that_lacks_what_was_written_before_it_has_seen_its_deletion(
+def test_an_object_written_before_the_list_but_not_in_it_is_deleted(
     writer: Writer[Thing],
 ) -> None:
     draft = writer.begin_list()
@@ -125,7 +125,7 @@ def test_an_object_written_during_the_list_is_deleted_by_a_later_event(
     assert held_version(writer) is None
 
 
-def test_a_list_begun_anew_knows_nothing_of_the_one_given_up(writer: Writer[Thing]) -> None:
+def test_a_new_list_knows_nothing_of_an_abandoned_one(writer: Writer[Thing]) -> None:
     writer.begin_list()
     writer.write_through(anvil(12))
     relist(writer, 20)
@@ -145,7 +145,7 @@ def test_a_deletion_at_the_held_version_counts(writer: Writer[Thing]) -> None:
     assert held_version(writer) is None
 
 
-def test_a_late_deletion_of_an_earlier_object_of_that_name_is_old_news(
+def test_a_late_deletion_of_an_earlier_object_of_that_name_is_ignored(
     writer: Writer[Thing],
 ) -> None:
     writer.apply(put(anvil(12)))
@@ -153,7 +153,7 @@ def test_a_late_deletion_of_an_earlier_object_of_that_name_is_old_news(
     assert held_version(writer) == "12"
 
 
-def test_objects_that_did_not_change_stay_the_same_objects_through_a_list(
+def test_unchanged_objects_stay_the_same_instances_through_a_list(
     writer: Writer[Thing],
 ) -> None:
     relist(writer, 10, anvil(10))
@@ -162,7 +162,7 @@ def test_objects_that_did_not_change_stay_the_same_objects_through_a_list(
     assert writer.store.get(KEY) is held
 
 
-def test_what_events_bring_is_kept_compact(writer: Writer[Thing]) -> None:
+def test_objects_from_events_are_compacted(writer: Writer[Thing]) -> None:
     for name in ("anvil", "bellows"):
         body = codec.encode(things.thing(name, version="10"))
         writer.apply(put(codec.decode(body, Thing)))
@@ -170,7 +170,7 @@ def test_what_events_bring_is_kept_compact(writer: Writer[Thing]) -> None:
     assert one.metadata.namespace is two.metadata.namespace
 
 
-def test_a_draft_knows_the_highest_version_seen_before_it(writer: Writer[Thing]) -> None:
+def test_a_draft_has_the_highest_version_seen_before_it(writer: Writer[Thing]) -> None:
     writer.apply(put(anvil(10)))
     writer.write_through(anvil(14))
     draft = writer.begin_list()
@@ -178,7 +178,7 @@ def test_a_draft_knows_the_highest_version_seen_before_it(writer: Writer[Thing])
     assert draft.known_version == 14
 
 
-def test_a_server_restored_from_a_backup_is_believed_again_after_its_list(
+def test_a_server_restored_from_a_backup_is_trusted_after_its_list(
     writer: Writer[Thing],
 ) -> None:
     writer.apply(put(anvil(500)))
@@ -191,7 +191,7 @@ def test_a_server_restored_from_a_backup_is_believed_again_after_its_list(
     assert writer.begin_list().known_version == 102
 
 
-def test_deletions_are_remembered_only_up_to_a_bound(writer: Writer[Thing]) -> None:
+def test_the_number_of_remembered_deletions_is_bounded(writer: Writer[Thing]) -> None:
     for number in range(MOST_TOMBSTONES + 1):
         writer.apply(delete(anvil(100 + number, name=f"anvil-{number}")))
     writer.apply(put(anvil(99, name="anvil-1")))

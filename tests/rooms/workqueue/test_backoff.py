@@ -1,4 +1,4 @@
-"""Failures in a row wait longer and longer, and a success forgets them."""
+"""Back-off of keys: failures in a row wait longer, and a success resets them."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_keys_do_not_share_their_failures() -> None:
     assert backoff.next_delay_seconds("b") == 0.005
 
 
-def test_a_forgotten_key_starts_anew() -> None:
+def test_a_forgotten_key_starts_again_with_the_first_delay() -> None:
     backoff: Backoff[str] = Backoff()
     backoff.next_delay_seconds("a")
 

@@ -1,4 +1,4 @@
-"""Keys come due in the order of their moments, each once, and what they hold stays bounded."""
+"""Delayed keys: due in the order of their moments, each once, in bounded memory."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Calendar:
-    """Delays with a record of what came due when, in seconds from now."""
+    """Delays with a record of the keys that came due, in seconds from now."""
 
     def __init__(self) -> None:
         self.came_due: list[tuple[float, str]] = []
@@ -38,7 +38,7 @@ async def test_keys_come_due_in_the_order_of_their_moments() -> None:
 
 
 @pytest.mark.parametrize("moments", [(1, 5), (5, 1)])
-async def test_of_two_moments_the_earlier_one_wins(moments: tuple[int, int]) -> None:
+async def test_the_earlier_of_two_moments_wins(moments: tuple[int, int]) -> None:
     calendar = Calendar()
     for moment in moments:
         calendar.put("a", moment)
@@ -72,7 +72,7 @@ async def test_a_key_put_again_after_it_was_discarded_comes_due_once() -> None:
     assert calendar.came_due == [(1, "a")]
 
 
-async def test_nothing_comes_due_after_clear_until_something_is_put() -> None:
+async def test_no_key_comes_due_after_clear_until_one_is_put() -> None:
     calendar = Calendar()
     calendar.put("a", 1)
     calendar.delays.clear()
@@ -91,7 +91,7 @@ async def test_a_key_put_earlier_and_earlier_does_not_grow_the_heap() -> None:
     assert len(calendar.delays._heap) < 100
 
 
-async def test_a_key_put_and_discarded_again_and_again_does_not_grow_the_heap() -> None:
+async def test_a_key_put_and_discarded_repeatedly_does_not_grow_the_heap() -> None:
     calendar = Calendar()
     for _ in range(10_000):
         calendar.put("a", 1)

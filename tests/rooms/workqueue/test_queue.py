@@ -1,4 +1,4 @@
-"""The queue's contract: every change is seen, none is worked on twice at once."""
+"""The queue's contract: no change is missed, and no key is processed twice at once."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ async def is_empty(queue: WorkQueue[str]) -> bool:
     return False
 
 
-async def test_many_adds_of_a_key_are_one_piece_of_work() -> None:
+async def test_a_key_added_many_times_is_handed_out_once() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     for _ in range(5):
         queue.add("a")
@@ -30,7 +30,7 @@ async def test_many_adds_of_a_key_are_one_piece_of_work() -> None:
     assert await is_empty(queue)
 
 
-async def test_keys_come_out_in_the_order_they_were_added() -> None:
+async def test_keys_are_handed_out_in_the_order_they_were_added() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     for key in "abca":
         queue.add(key)
@@ -53,7 +53,7 @@ async def test_a_key_added_while_in_progress_comes_back_after_done() -> None:
     assert await is_empty(queue)
 
 
-async def test_a_delay_that_only_rounding_left_passes_too() -> None:
+async def test_a_remainder_left_by_rounding_passes_too() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     loop = asyncio.get_running_loop()
     await asyncio.sleep(2.014)
@@ -65,7 +65,7 @@ async def test_a_delay_that_only_rounding_left_passes_too() -> None:
     assert loop.time() > before
 
 
-async def test_new_keys_go_before_the_backlog() -> None:
+async def test_new_keys_are_handed_out_before_the_backlog() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("old", is_backlog=True)
     queue.add("older", is_backlog=True)
@@ -74,7 +74,7 @@ async def test_new_keys_go_before_the_backlog() -> None:
     assert [await queue.get() for _ in range(3)] == ["new", "old", "older"]
 
 
-async def test_a_key_of_the_backlog_that_changes_goes_before_the_rest_of_it() -> None:
+async def test_a_backlog_key_that_changes_is_handed_out_before_the_rest() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     for key in "abc":
         queue.add(key, is_backlog=True)
@@ -84,7 +84,7 @@ async def test_a_key_of_the_backlog_that_changes_goes_before_the_rest_of_it() ->
     assert [await queue.get() for _ in range(3)] == ["b", "a", "c"]
 
 
-async def test_a_new_key_is_not_put_back_into_the_backlog() -> None:
+async def test_a_new_key_is_not_moved_to_the_backlog() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("a")
     queue.add("b", is_backlog=True)
@@ -93,7 +93,7 @@ async def test_a_new_key_is_not_put_back_into_the_backlog() -> None:
     assert [await queue.get() for _ in range(2)] == ["a", "b"]
 
 
-async def test_a_delayed_key_comes_out_at_its_time() -> None:
+async def test_a_delayed_key_is_handed_out_at_its_time() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -107,14 +107,14 @@ async def test_a_delayed_key_comes_out_at_its_time() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
-async def test_a_delay_of_nothing_is_an_add(seconds: float) -> None:
+async def test_a_delay_of_zero_is_an_add(seconds: float) -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add_after("a", seconds)
 
     assert queue.depth == 1
 
 
-async def test_a_hand_out_ends_the_delays_asked_for_before_it() -> None:
+async def test_a_hand_out_ends_all_earlier_delays() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add_after("a", 10)
     queue.add("a")
@@ -125,7 +125,7 @@ async def test_a_hand_out_ends_the_delays_asked_for_before_it() -> None:
     assert queue.depth == 0
 
 
-async def test_a_delay_asked_for_while_in_progress_holds() -> None:
+async def test_a_delay_set_while_in_progress_holds() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("a")
     await queue.get()
@@ -166,7 +166,7 @@ async def test_a_back_off_is_at_least_what_the_server_asks_for() -> None:
     assert queue.depth == 1
 
 
-async def test_done_without_get_is_a_fault() -> None:
+async def test_done_without_get_is_an_error() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("a")
 
@@ -174,7 +174,7 @@ async def test_done_without_get_is_a_fault() -> None:
         queue.done("a")
 
 
-async def test_shut_down_ends_those_who_wait() -> None:
+async def test_shut_down_ends_waiting_getters() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     async with asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(ends_with_the_queue(queue)) for _ in range(3)]
@@ -192,7 +192,7 @@ async def ends_with_the_queue(queue: WorkQueue[str]) -> bool:
     return False
 
 
-async def test_after_shut_down_nothing_is_handed_out_and_nothing_comes_due() -> None:
+async def test_no_key_is_handed_out_or_comes_due_after_shut_down() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add_after("later", 5)
     queue.add("in hand")
@@ -236,7 +236,7 @@ async def test_a_getter_cancelled_after_it_was_woken_passes_the_key_on() -> None
     assert second.result() == "a"
 
 
-async def test_workers_that_come_and_go_lose_no_key_and_never_share_one(
+async def test_workers_that_start_and_end_lose_no_key_and_never_share_one(
     rng: random.Random,
 ) -> None:
     queue: WorkQueue[str] = WorkQueue("test")
@@ -272,7 +272,7 @@ async def test_workers_that_come_and_go_lose_no_key_and_never_share_one(
     assert set(served) == {str(number) for number in range(50)}
 
 
-async def test_the_age_of_a_queue_is_that_of_the_key_which_is_next() -> None:
+async def test_the_age_of_a_queue_is_the_age_of_its_next_key() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     assert queue.oldest_seconds == 0
     queue.add("late", is_backlog=True)
@@ -288,7 +288,7 @@ async def test_the_age_of_a_queue_is_that_of_the_key_which_is_next() -> None:
     assert queue.oldest_seconds == 3
 
 
-async def test_a_key_that_is_worked_on_again_is_as_old_as_its_last_change() -> None:
+async def test_a_key_in_progress_is_as_old_as_its_last_change() -> None:
     queue: WorkQueue[str] = WorkQueue("test")
     queue.add("a")
     await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""Any sequence of calls: the queue hands out what a plain model of its contract hands out."""
+"""Any sequence of calls: the queue behaves as a simple model of its contract."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -16,7 +16,7 @@ SECONDS = st.sampled_from([0.0, 0.003, 0.5, 1.0, 2.0, 10.0])
 
 
 class Model:
-    """The contract in lists, slow and plain."""
+    """The contract as plain lists, without any speed."""
 
     def __init__(self) -> None:
         self.ready: list[str] = []

@@ -250,6 +250,6 @@ CORE: Final = (
         "gpuruntime.informer.writer",
         "        for key, written in draft.written.items():\n",
         "        for key, written in dict[Key, ObjectT]().items():\n",
-        "tests/rooms/informer/test_writer.py::test_a_list_read_while_an_object_was_created_keeps_it",
+        "tests/rooms/informer/test_writer.py::test_a_list_read_during_a_create_keeps_the_object",
     ),
 )
