@@ -1,4 +1,4 @@
-"""`gpuruntime` and `python -m gpuruntime`: the program's entry."""
+"""The entry of the program, as `gpuruntime` and as `python -m gpuruntime`."""
 
 import sys
 

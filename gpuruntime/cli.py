@@ -1,4 +1,4 @@
-"""The program's subcommands; each imports what it runs only when it is asked for."""
+"""The program's subcommands; each imports its code only when it runs."""
 
 import argparse
 import asyncio
@@ -15,7 +15,7 @@ from gpuruntime.settings.schema import KubernetesMode, LogFormat, LogLevel, Sett
 BREACH = 1
 USAGE_ERROR = 2
 CLUSTER_ERROR = 3
-# A flag's name, and the key of the configuration that it overrides.
+# The flags, and the configuration keys that they override.
 FLAGS = {
     "listen": ("listen",),
     "kube_mode": ("kubernetes", "mode"),

@@ -1,17 +1,17 @@
-"""The root errors: each room derives its own from these, and callers above catch these."""
+"""The root errors: each room derives its own from them, and callers catch them."""
 
 
 class GpuRuntimeError(Exception):
-    """Everything that this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class ConfigurationError(GpuRuntimeError):
-    """The operator has to change a file, a flag or a variable; nothing heals by waiting."""
+    """The operator has to change a file, a flag or a variable; waiting does not help."""
 
 
 class ClusterRequiredError(GpuRuntimeError):
-    """The role was told to start with a cluster or not at all, and there is none."""
+    """The role may start only with a cluster, and there is none."""
 
 
 class TerminalError(GpuRuntimeError):
-    """A reconcile that no retry can mend: only a change of its object can."""
+    """No retry of this reconcile can succeed: only a change of its object can."""

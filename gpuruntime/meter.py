@@ -1,10 +1,10 @@
-"""The small Protocol through which every room counts and times what it does."""
+"""The Protocol by which every room counts and measures."""
 
 from typing import Protocol
 
 
 class Meter(Protocol):
-    """Names are stable and labels are bounded: both are read by alert rules."""
+    """Names are stable and labels are bounded, because alert rules depend on both."""
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None: ...
 
@@ -14,7 +14,7 @@ class Meter(Protocol):
 
 
 class NullMeter:
-    """For whoever has no registry: tests and one-off commands."""
+    """A meter without a registry, for tests and one-off commands."""
 
     def count(self, name: str, amount: float = 1, /, **labels: str) -> None:
         pass

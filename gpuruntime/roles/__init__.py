@@ -1,1 +1,1 @@
-"""The composition roots: each role puts rooms together, and nothing else does."""
+"""The composition roots: only roles put rooms together."""

@@ -1,4 +1,4 @@
-"""The activator: caches on every replica, functions' workers in the hands of the one leader."""
+"""The activator role: caches on every replica, functions' workers managed by the leader."""
 
 import asyncio
 from collections.abc import Mapping
@@ -39,7 +39,9 @@ STOPPING: Final = "stopping"
 
 
 class ActivatorRole:
-    """Without an election it leads at once. A given transport is the caller's."""
+    """The activator leads at once if there is no election. A given transport belongs to the
+    caller.
+    """
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class ActivatorRole:
             await self._serve(transport)
 
     async def drain(self) -> None:
-        """Claims in hand end; one that is cut short leaves the lease to run out."""
+        """Let claims in progress end. If one is cut short, the lease expires unreleased."""
         self._is_stopping = True
         if self._activator is not None:
             await self._activator.drain()
@@ -98,7 +100,7 @@ class ActivatorRole:
             tasks.create_task(self._lead(elector, activator), name="lead")
 
     async def _lead(self, elector: Elector | None, activator: Activator) -> None:
-        """Begins with a consistent read: what an earlier leader claimed is known before we act."""
+        """Lead, after a consistent read that shows what an earlier leader has claimed."""
         if elector is not None:
             await elector.leading.wait()
             tell_of_term(activator.recorder, elector)

@@ -1,4 +1,4 @@
-"""The api: REST over caches and guarded writes; any number of replicas, no reconciler."""
+"""The api role: REST over caches and guarded writes; any number of replicas, no reconciler."""
 
 import asyncio
 from collections.abc import Mapping
@@ -65,9 +65,9 @@ from gpuruntime.telemetry.metrics import Registry
 log = structlog.get_logger()
 
 STOPPING: Final = "stopping"
-# The mirrors that requests need. Nodes and quotas are only told of; files wait for services.
+# The mirrors that requests need. Nodes and quotas are only reported; files wait for services.
 NEEDED: Final = ("stock", "units", "pools", "storages")
-# By whether the queue is there as well.
+# The state of a healthy replica, by whether the queue is connected.
 WELL: Final = {
     is_there: ClusterLink(is_connected=True, is_synced=True, is_queue_connected=is_there)
     for is_there in (False, True)
@@ -82,7 +82,7 @@ class Api:
         transport: Transport | None = None,
         process: Process | None = None,
     ) -> None:
-        """A given transport is the caller's: it is neither tried nor closed."""
+        """A given transport belongs to the caller: it is neither probed nor closed."""
         _refuse_open_doors(settings)
         demand_certificate(settings.tls)
         self._settings = settings
@@ -97,7 +97,7 @@ class Api:
         self._is_enabled = settings.kubernetes.mode is not KubernetesMode.OFF
         if self._is_enabled:
             self._registry.gauge_from("kubernetes_connected", self._told_connected)
-        # Where it listens, once it does.
+        # The address of the listener, once it listens.
         self.address = ""
         self.listening = asyncio.Event()
 
@@ -106,13 +106,13 @@ class Api:
             await self._serve(transport)
 
     async def serving(self) -> None:
-        """Returns when it listens and has in its caches what requests need."""
+        """Wait until the api listens and its caches hold what requests need."""
         await self.listening.wait()
         for informer in self._needed():
             await informer.synced.wait()
 
     async def drain(self) -> None:
-        """Requests in hand and the operations behind them end; new ones are not taken."""
+        """Accept no new requests. Wait for those in progress and the operations behind them."""
         self._stop.set()
         await self._drained.wait()
 
@@ -142,7 +142,7 @@ class Api:
             self._drained.set()
 
     async def _answer(self, app: web.Application) -> None:
-        """Until the role drains; requests in hand then have the grace to end."""
+        """Serve until the role drains. Requests in progress then have the grace to end."""
         async with self._process.serving(app, self._settings) as address:
             self.address = address
             self.listening.set()
@@ -246,10 +246,11 @@ class Api:
         return mirrors(client, table, self._process, self._registry)
 
     def _connection(self) -> ClusterLink:
-        """Every request asks for it, and mostly all is well.
+        """Return the state of cluster and queue; every request asks for it, so the usual one is
+        cached.
 
-        A mirror that waits to try again tells nothing of the cluster while another hears of it;
-        only what it holds may get too old.
+        While one mirror receives, another that waits for its retry says nothing about the
+        connection. Only its content may become too old, which counts as not synced.
         """
         if self._is_well():
             return WELL[not self._queue.problem]
@@ -312,7 +313,7 @@ def _token_file(settings: Settings, meter: Meter) -> TokenFile | None:
 
 
 def _is_for_this_machine(settings: Settings) -> bool:
-    """Nobody is asked, and nobody said that others may call: then only this machine does."""
+    """Return whether only this machine may call: no authentication, and no consent to others."""
     auth = settings.auth
     return auth.mode is AuthMode.NONE and not auth.allowUnauthenticated
 

@@ -1,4 +1,4 @@
-"""The audit by hand: lists what a cluster holds, twice where anything is suspicious, and tells."""
+"""The audit by hand: list a cluster's objects, again if anything is suspicious, and report."""
 
 import asyncio
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ from gpuruntime.roles.cluster_connection import cluster_transport, wall_clock
 from gpuruntime.roles.options import namespaces_of
 from gpuruntime.settings.schema import Settings
 
-# The lists of one reading are of different moments: what they show has to be there again.
+# The lists of one pass are of different moments, so a suspicion has to show in a later pass, too.
 SETTLE_SECONDS: Final = 2.0
 HEADER: Final = ("RULE", "OBJECTS", "WHAT IS WRONG", "REMEDY")
 
@@ -41,7 +41,10 @@ HEADER: Final = ("RULE", "OBJECTS", "WHAT IS WRONG", "REMEDY")
 async def audit(
     settings: Settings, *, watch_seconds: float = 0.0, transport: Transport | None = None
 ) -> Report:
-    """Raises ClusterRequiredError where the cluster cannot be read; a given transport is kept."""
+    """Return the report; a given transport is not closed.
+
+    Raise ClusterRequiredError if the cluster cannot be read.
+    """
     try:
         if transport is not None:
             return await _watch(Client(transport), namespaces_of(settings), watch_seconds)
@@ -83,13 +86,15 @@ def as_table(report: Report) -> str:
 
 
 def as_json(report: Report) -> str:
-    """The same as the API tells, with every breach."""
+    """Return the document that the API serves, with all breaches."""
     view = audit_view(report, wall_clock(), most_listed=len(report.breaches))
     return msgspec.json.format(msgspec.json.encode(view), indent=2).decode()
 
 
 async def _watch(client: Client, names: Namespaces, watch_seconds: float) -> Report:
-    """Once where nothing is suspicious; else again, and on for as long as it was asked to."""
+    """Read the cluster once. If anything is suspicious, read again until `watch_seconds` have
+    passed.
+    """
     clock = asyncio.get_running_loop().time
     sightings = FirstSeen(lag_seconds=SETTLE_SECONDS)
     ends_at = clock() + max(watch_seconds, SETTLE_SECONDS)

@@ -1,4 +1,4 @@
-"""The broker's part of the configuration as options: of a connection, and of the streams on it."""
+"""The options of a broker connection and of its streams, from the configuration."""
 
 from gpuruntime.bus.credentials import ConnectionOptions
 from gpuruntime.bus.streams import StreamOptions
@@ -8,7 +8,7 @@ from gpuruntime.settings.serverless import NatsSettings
 def connection_options_of(
     nats: NatsSettings, *, name: str, inbox_prefix: str = "_INBOX"
 ) -> ConnectionOptions:
-    """`name` is what the broker's own listings show."""
+    """Return the connection's options. The broker lists the connection by `name`."""
     return ConnectionOptions(
         url=nats.url,
         name=name,

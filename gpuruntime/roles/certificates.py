@@ -1,4 +1,4 @@
-"""The certificate that the api shows: from files, read again whenever they change."""
+"""The api's certificate is read from files, again whenever they change."""
 
 import asyncio
 import hashlib
@@ -19,9 +19,9 @@ log = structlog.get_logger()
 
 
 class Certificate:
-    """Raises ConfigurationError where the files of the start do not make one.
+    """Raise ConfigurationError if the files hold no certificate at the start.
 
-    Connections that stand keep the one that they began with.
+    Open connections keep the certificate that they began with.
     """
 
     def __init__(self, tls: TlsSettings) -> None:
@@ -32,7 +32,9 @@ class Certificate:
         self._load(self.context)
 
     async def run(self) -> None:
-        """For ever: what does not make a certificate is told of, and the last one shown on."""
+        """Reload the certificate when its files change. If they are invalid, log it and keep the
+        last one.
+        """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -45,7 +47,9 @@ class Certificate:
                 self._fault = ""
 
     def _look(self) -> None:
-        """Tried apart first: a context that was given half of a pair could show neither."""
+        """Load changed files into a trial context first: half of a pair would spoil the one in
+        use.
+        """
         digest = self._read()
         if digest == self._digest:
             return
@@ -64,7 +68,7 @@ class Certificate:
         return digest.digest()
 
     def _load(self, context: ssl.SSLContext) -> None:
-        """A key with a password is refused: nobody is there to be asked for it."""
+        """Load the pair. A key with a password is rejected, since there is no prompt for it."""
         tls = self._tls
         try:
             context.load_cert_chain(tls.certificateFile, tls.keyFile, password="")
@@ -76,14 +80,14 @@ class Certificate:
 
 
 def demand_certificate(tls: TlsSettings) -> None:
-    """Before anything starts: raises ConfigurationError where files are given and no good."""
+    """Raise ConfigurationError if files are given and hold no certificate."""
     if tls.certificateFile:
         Certificate(tls)
 
 
 @asynccontextmanager
 async def context_of(tls: TlsSettings) -> AsyncIterator[ssl.SSLContext | None]:
-    """None without files. It follows them until the block ends."""
+    """Yield a context that follows the files until the block ends, or None without files."""
     if not tls.certificateFile:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The connection of a role to its cluster: found, tried where it is required, and closed."""
+"""The connection of a role to its cluster: found, probed if required, and closed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,9 +21,10 @@ def wall_clock() -> datetime:
 
 @asynccontextmanager
 async def cluster_transport(settings: KubernetesSettings) -> AsyncIterator[Transport]:
-    """Raises ConfigurationError for what was asked for and cannot work.
+    """Yield the transport. Raise ConfigurationError if the configured access cannot work.
 
-    Where nothing was asked for, and a cluster is not required, one may still turn up later.
+    If no access is configured and a cluster is not required, the transport keeps trying to find
+    one.
     """
     if settings.mode is KubernetesMode.OFF:
         yield NoCluster()
@@ -44,7 +45,7 @@ async def cluster_transport(settings: KubernetesSettings) -> AsyncIterator[Trans
 async def transport_of(
     given: Transport | None, settings: KubernetesSettings
 ) -> AsyncIterator[Transport]:
-    """A given one is the caller's: it is neither tried nor closed."""
+    """Yield the given transport, which is neither probed nor closed, or the configured one."""
     if given is not None:
         yield given
         return
@@ -53,7 +54,7 @@ async def transport_of(
 
 
 class NoCluster:
-    """Every request is one to a cluster that nobody wants here."""
+    """A transport that refuses every request, for kubernetes.mode off."""
 
     async def request(self, _: Request) -> Response:
         raise UnreachableError("kubernetes is off here: start with kubernetes.mode auto")
@@ -65,7 +66,7 @@ class NoCluster:
 
 
 class LateTransport:
-    """Connects when it is first used, and again until that succeeds."""
+    """A transport that connects at its first use, and tries at each use until it succeeds."""
 
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
@@ -92,7 +93,7 @@ class LateTransport:
             await self._transport.close()
 
     async def _adopt(self, made: HttpTransport) -> HttpTransport:
-        """Another request may have connected in the meantime: one connection is enough."""
+        """Keep one connection: another request may have connected meanwhile."""
         if self._transport is None:
             self._transport = made
         else:

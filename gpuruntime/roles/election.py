@@ -1,4 +1,4 @@
-"""Who of a role's processes leads: an elector as the configuration asks for it."""
+"""The elector of a role, built from the configuration."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def elector_of(
     *,
     role: str,
 ) -> Elector | None:
-    """None where nobody is elected, and everybody leads."""
+    """Return the elector, or None if there is no election and every process leads."""
     chosen = settings.leaderElection
     if not elects_leader(settings):
         return None
@@ -44,5 +44,5 @@ def elector_of(
 
 
 def tell_of_term(recorder: EventRecorder, elector: Elector) -> None:
-    """On the Lease, and in the words of Kubernetes' own electors."""
+    """Record an Event on the Lease, in the words of Kubernetes' own electors."""
     recorder.record(elector.lease, "LeaderElection", f"{elector.identity} became leader")

@@ -1,7 +1,7 @@
-"""How a role starts, stops on a signal and turns what ended it into an exit code.
+"""A role starts, stops on a signal, and its end becomes an exit code.
 
-Contract: after the first SIGTERM or SIGINT the role drains within its grace and the process
-exits 0; a second one exits at once; a crash of any long-lived task ends the process.
+Contract: after the first SIGTERM or SIGINT the role drains within its grace and the process exits
+0. A second signal exits at once. A crash of any long-lived task ends the process.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ KNOWN_ENDS: tuple[tuple[type[Exception], ExitCode, str], ...] = (
 
 class Role(Protocol):
     async def run(self) -> None:
-        """Lives until cancelled; an error ends the process."""
+        """Run until cancelled. An error ends the process."""
         ...
 
     async def drain(self) -> None:
-        """Readiness is false and no new work is taken from here on; ends with the work in hand."""
+        """Report not ready and take no new work. Return when the work in progress has ended."""
         ...
 
 
 class Lifecycle:
-    """Runs one role in the calling process."""
+    """A lifecycle runs one role in the calling process."""
 
     def __init__(self, role: Role, *, grace_seconds: float) -> None:
         self._role = role
@@ -98,7 +98,7 @@ class Lifecycle:
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Logs one clear line for what an operator can mend, a traceback for what we must."""
+    """Log one line for a fault that an operator can resolve, else a traceback. Return the code."""
     for leaf in _leaves(error):
         for kind, code, event in KNOWN_ENDS:
             if isinstance(leaf, kind):
@@ -109,7 +109,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """What one failure drags along is in the same group as the failure itself."""
+    """Yield all errors of nested groups: a failure and its consequences share a group."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
@@ -118,10 +118,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def run_to_exit(make: Callable[[], Role], *, grace_seconds: float) -> int:
-    """The body of a role's subcommand.
+    """Run a role's subcommand to its exit code.
 
-    What is imported by then lives as long as the process: the collector of garbage need not walk
-    it, 60 ms each time, to find that out.
+    Modules imported by now live as long as the process. They are frozen, because a collection
+    would walk them for 60 ms each time.
     """
     gc.collect()
     gc.freeze()

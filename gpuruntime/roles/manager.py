@@ -1,4 +1,4 @@
-"""The manager: caches on every replica, reconcilers on the one that leads."""
+"""The manager role: caches on every replica, reconcilers on the leader."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ STOPPING: Final = "stopping"
 
 
 class Manager:
-    """Without an election it leads at once."""
+    """The manager leads at once if there is no election."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Manager:
         transport: Transport | None = None,
         process: Process | None = None,
     ) -> None:
-        """A given transport is the caller's, to a server that nobody else's requests reach."""
+        """A given transport belongs to the caller; no other client's requests reach its server."""
         self._settings = settings
         self._transport = transport
         self._process = process or Process()
@@ -48,7 +48,7 @@ class Manager:
         self._client: Client | None = None
         self._elector: Elector | None = None
         self._is_stopping = False
-        # Nobody may go by a term that has not begun.
+        # Before the term begins, its age is negative infinity.
         self._led_since = inf
         self._is_clean_term = transport is not None
 
@@ -57,7 +57,7 @@ class Manager:
             await self._serve(transport)
 
     async def drain(self) -> None:
-        """Where a write may still land, the lease is left to run out."""
+        """Drain the reconcilers. If a write may still take effect, the lease is left to expire."""
         self._is_stopping = True
         if self._reconcilers is not None:
             await self._reconcilers.drain()
@@ -65,7 +65,7 @@ class Manager:
             self._elector.gives_back = self._ends_clean()
 
     def _ends_clean(self) -> bool:
-        """Whoever leads next may go by what is there."""
+        """Return whether the next leader may rely on the state that it finds."""
         last_doubt = self._client.last_doubt if self._client else -inf
         age = asyncio.get_running_loop().time() - last_doubt
         return self._term().ends_clean(doubt_seconds=age)
@@ -96,7 +96,7 @@ class Manager:
         await reconcilers.run()
 
     def _tell_of_leading(self, reconcilers: Reconcilers) -> None:
-        """Of the objects the leader alone, so that the sum over all replicas is right."""
+        """Report objects on the leader only, so that the sum over all replicas is right."""
 
         def if_leading(look: Callable[[], Rows]) -> Callable[[], Rows]:
             return lambda: look() if reconcilers.is_leading else {}

@@ -1,4 +1,4 @@
-"""What a role mirrors of the cluster: an informer for each name, and what they hear of it."""
+"""The mirrors of a role: informers by name, and what they say about the cluster."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias
@@ -10,12 +10,12 @@ from gpuruntime.kube.watch import Selection
 from gpuruntime.roles.process import Process
 from gpuruntime.telemetry.metrics import Registry
 
-# A name, a resource, what of it, and the indexes of its store.
+# A name, a resource, its selection, and the indexes of its store.
 Mirror: TypeAlias = tuple[str, Any, Selection, Any]
 
-# For so long a server that starts, or is short of capacity, may refuse everything.
+# A server that starts or is short of capacity may refuse all requests for this long.
 LONGEST_SILENCE_SECONDS: Final = 10.0
-# Half as much again as the longest wait between two tries: one refusal never lasts so long.
+# One and a half times the longest pause between two attempts: one refusal never lasts that long.
 LONGEST_LAG_SECONDS: Final = 45.0
 
 
@@ -43,13 +43,13 @@ def mirrors(
 
 
 def waits_for(unsynced: Iterable[str]) -> str:
-    """Why a role is not ready; empty where nothing is left to wait for."""
+    """Return why a role is not ready, or nothing if all mirrors are synced."""
     names = ", ".join(unsynced)
     return f"not synced yet: {names}" if names else ""
 
 
 def is_away(informers: Collection[Informer[Any]]) -> bool:
-    """None of them hears of the cluster: at once without a connection, else once it lasts."""
+    """Return whether the cluster is away: unreachable for all mirrors, or all fail for a while."""
     if not informers or any(each.error is None for each in informers):
         return False
     is_unreachable = all(isinstance(each.error, UnreachableError) for each in informers)
@@ -59,5 +59,5 @@ def is_away(informers: Collection[Informer[Any]]) -> bool:
 
 
 def is_behind(informer: Informer[Any]) -> bool:
-    """What it holds is older than a reader may take for new."""
+    """Return whether the mirror's content is too old for a reader to take it as current."""
     return informer.failing_seconds > LONGEST_LAG_SECONDS

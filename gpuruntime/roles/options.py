@@ -1,4 +1,4 @@
-"""The configuration as the small options that each room takes."""
+"""The small options that each room takes, filled from the configuration."""
 
 import ipaddress
 from collections.abc import Callable
@@ -126,7 +126,7 @@ def _pod_defaults(settings: Settings) -> PodDefaults:
 
 
 def sidecar_options_of(settings: Settings) -> SidecarOptions:
-    """With a signing key, nothing of the configured login goes to a worker."""
+    """Return the sidecar's options. With a signing key they contain no configured login."""
     given, nats, worker = settings.serverless, settings.nats, settings.worker
     is_shared = not given.signingKeyFile
     keys = (*_TLS, *_LOGIN) if is_shared else _TLS

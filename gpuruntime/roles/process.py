@@ -1,6 +1,6 @@
-"""What a role has of the process and the machine that it runs in.
+"""The process and the machine as a role sees them.
 
-Whatever differs from run to run comes from here: a run can be played again by handing in another.
+All that differs between runs comes from here, so another Process can replay a run.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from gpuruntime.telemetry.metrics import Registry
 
 
 class RoleContext(Protocol):
-    """What a role has around its own work; the group is for what lives as long as the role."""
+    """The surroundings of a role; the group holds the tasks that live as long as it."""
 
     def __call__(
         self,
@@ -45,18 +45,18 @@ class RoleContext(Protocol):
     ) -> AbstractAsyncContextManager[asyncio.TaskGroup]: ...
 
 
-# Serves while entered, and tells the address.
+# A context that serves the application and yields its address.
 Serving: TypeAlias = Callable[[web.Application, Settings], AbstractAsyncContextManager[str]]
 
 
 def own_identity() -> str:
-    """Of one process alone, a restarted one included."""
+    """Return an identity that no other process has, not even this one restarted."""
     return f"{socket.gethostname()}-{os.getpid()}-{SystemRandom().randbytes(4).hex()}"
 
 
 @asynccontextmanager
 async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[str]:
-    """Requests in hand have the grace to end."""
+    """Serve over HTTP. At the end, requests in progress have the grace to end."""
     address, grace = settings.listen, settings.shutdownGrace
     limits = connection_limits_of(settings)
     rng = Random()  # noqa: S311 - ids, not secrets
@@ -75,7 +75,7 @@ async def over_http(app: web.Application, settings: Settings) -> AsyncIterator[s
 
 @attrs.frozen(kw_only=True, slots=True)
 class Process:
-    """Its chance is for jitter and spreading, not for secrets."""
+    """The context of a process. `rng` is for jitter and spreading, not for secrets."""
 
     identity: str = attrs.field(factory=own_identity)
     now: Callable[[], datetime] = wall_clock
@@ -87,7 +87,7 @@ class Process:
 
 
 def queue_of(nats: NatsSettings, process: Process, registry: Registry, *, role: str) -> BrokerLink:
-    """Return the invocation queue of a role that owns its streams; off without a broker."""
+    """Return the queue for a role that owns the streams; it is off if no broker is configured."""
     options = connection_options_of(nats, name=f"{role} {process.identity}")
     return BrokerLink(
         Connection(options, rng=process.rng, meter=registry, opener=process.opener),

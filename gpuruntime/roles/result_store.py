@@ -1,4 +1,4 @@
-"""The store of results that is configured, if there is one beside the stream."""
+"""The configured store of results beside the stream, if there is one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from gpuruntime.settings.schema import Settings
 
 @asynccontextmanager
 async def result_store(settings: Settings, *, name: str) -> AsyncIterator[ResultStore | None]:
-    """`name` is what the database's own listings show."""
+    """Yield the store, or None. The database lists the connections by `name`."""
     if settings.results.store is StoreKind.KV:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The results: keeps what invocations came to and ends those whose time is over; any number."""
+"""The results role keeps results and ends overdue invocations; any number of replicas."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ STARTING: Final = "starting"
 
 
 class ResultsRole:
-    """It never speaks to Kubernetes. What is away makes it unready, and heals without it."""
+    """The role does not use Kubernetes. It is not ready while broker or store are away."""
 
     def __init__(self, settings: Settings, *, process: Process | None = None) -> None:
         if not settings.nats.url:

@@ -1,4 +1,4 @@
-"""What every role has around its own work: the operations listener, measurements, the status."""
+"""The surroundings of every role: operations listener, measurements and status line."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -28,9 +28,9 @@ async def standing(
     facts: Callable[[], Mapping[str, object]],
     drain: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[asyncio.TaskGroup]:
-    """The group is for what lives as long as the role; one that fails ends the role.
+    """Yield a group for tasks that live as long as the role. If one of them fails, the role ends.
 
-    `drain` is for roles that a Pod's preStop hook drains, ahead of the signal.
+    `drain` is given for roles that a Pod's preStop hook drains, ahead of the signal.
     """
     address = settings.operations.listen
     _tell_of_itself(registry, not_ready)

@@ -1,4 +1,4 @@
-"""The file of tokens: read strictly, and again whenever it changes, without a restart."""
+"""The file of tokens is read strictly, and again whenever it changes, without a restart."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 @attrs.frozen(kw_only=True, slots=True)
 class TokenEntry:
-    """The token itself stands nowhere: whoever reads the file cannot call with it."""
+    """An entry holds the token's digest only: a reader of the file cannot call with it."""
 
     name: str
     sha256: Digest
@@ -73,7 +73,7 @@ class TokenDocument:
 
 
 class TokenFile:
-    """Raises ConfigurationError where the file of the start is not good."""
+    """Raise ConfigurationError if the file is invalid at the start."""
 
     def __init__(self, path: str, meter: Meter) -> None:
         self._path = path
@@ -87,14 +87,14 @@ class TokenFile:
         return self._principals
 
     async def run(self) -> None:
-        """For ever: a good file replaces the last one, a broken one is told of and waits."""
+        """Reload the file when it changes. If it is invalid, log it and keep the last good one."""
         while True:
             self._meter.gauge("auth_token_file_broken", float(bool(self._fault)))
             await asyncio.sleep(LOOK_SECONDS)
             await self._look()
 
     async def _look(self) -> None:
-        """Beside the loop, and only into what changed: thousands of tokens take seconds."""
+        """Read in a thread, and parse only changed content: thousands of tokens take seconds."""
         digest = b""
         try:
             content = await asyncio.to_thread(_read, self._path)
@@ -115,7 +115,7 @@ class TokenFile:
 
 
 def read_tokens(path: str) -> Principals:
-    """Raises ConfigurationError, with every fault at once and no digest in it."""
+    """Return the principals. Raise ConfigurationError with every fault, but without any digest."""
     return _principals_in(_read(path), path)
 
 

@@ -1,4 +1,4 @@
-"""The worker of one function, beside its container. It never speaks to Kubernetes."""
+"""The worker role runs one function's invocations beside its container, without Kubernetes."""
 
 import asyncio
 import socket
@@ -26,14 +26,14 @@ from gpuruntime.worker.worker import GIVE_BACK_SECONDS, Worker
 log = structlog.get_logger()
 
 STARTING: Final = "starting"
-# A kubelet brings a changed file within two minutes; the rest is ours.
+# A kubelet delivers a changed file within two minutes; this is our share of the delay.
 REREAD_SECONDS: Final = 15.0
 
 
 class WorkerRole:
-    """Its liveness does not wait for the framework: the two containers come up in any order.
+    """Liveness does not depend on the framework: the two containers may start in any order.
 
-    `reread` gives the settings as they are by now: of those, limits count at once.
+    `reread` returns the current settings; changed limits take effect at once.
     """
 
     def __init__(self, settings: Settings, *, reread: Callable[[], Settings]) -> None:
@@ -80,7 +80,7 @@ class WorkerRole:
             await self._worker.drain()
 
     async def _follow_limits(self, worker: Worker) -> None:
-        """A file that is no good changes nothing."""
+        """Apply changed limits. An invalid file changes nothing."""
         while True:
             await asyncio.sleep(REREAD_SECONDS)
             try:
@@ -102,7 +102,7 @@ class WorkerRole:
 
 
 def worker_options_of(settings: Settings) -> WorkerOptions:
-    """Raises ConfigurationError for what a worker cannot do without."""
+    """Return the worker's options. Raise ConfigurationError if a required one is missing."""
     given = settings.worker
     if not given.function:
         raise ConfigurationError("worker.function is empty: name the function that it works for")

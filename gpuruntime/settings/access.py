@@ -1,4 +1,4 @@
-"""The keys of the configuration that say who may call the API, how much, and over what."""
+"""Configuration of access: who may call the API, how much, and over which connections."""
 
 import math
 from enum import StrEnum
@@ -17,7 +17,7 @@ class AuthMode(StrEnum):
 
 @attrs.frozen(kw_only=True, slots=True)
 class TlsSettings:
-    """Without files, `listen` serves plain HTTP."""
+    """The certificate of `listen`; without files it serves plain HTTP."""
 
     certificateFile: str = ""
     keyFile: str = ""
@@ -30,11 +30,12 @@ class TlsSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ConnectionSettings:
-    """Of `listen`: how long a connection may ask nothing or too slowly, and how many are held.
+    """Limits on the connections of `listen`: how long they may idle or be slow, and how many
+    exist.
 
-    Of a body, `bodyIdleTimeout` is for each piece and `bodyTimeout` for all of it; files have
-    times of their own. `answerTimeout` is for a caller to take its answer. `mostRequests` may be
-    in hand, of all callers together.
+    `bodyIdleTimeout` bounds each piece of a body and `bodyTimeout` all of it; files have their own
+    times. `answerTimeout` bounds how long a caller takes its answer. `mostRequests` bounds the
+    requests in progress of all callers together.
     """
 
     headTimeout: Seconds = Seconds(15.0)
@@ -54,7 +55,7 @@ class ConnectionSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class CallerLimitSettings:
-    """Of each caller that is known, at one replica."""
+    """Limits on each known caller at one replica."""
 
     requestsPerSecond: float = 100.0
     burst: int = 200

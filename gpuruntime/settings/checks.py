@@ -1,4 +1,4 @@
-"""What texts of the configuration may be; all that is wrong with a section is told at once."""
+"""Checks of configuration texts; all faults of a section are reported at once."""
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from gpuruntime.models.kubernetes.names import is_label_key, is_label_value
 from gpuruntime.models.kubernetes.quantities import EXBIBYTE, is_quantity, parse_quantity
 from gpuruntime.strict.structure import FieldError, ManyFieldsError
 
-# The field, whether something is wrong with it, and what that is.
+# The field, whether it is at fault, and the message.
 Fault: TypeAlias = tuple[str, bool, str]
 _MAPPED_IPV4: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 
@@ -33,7 +33,7 @@ def is_amount(text: str) -> bool:
 
 
 def is_device(text: str) -> bool:
-    """Kubernetes keeps names without a domain, and its own, for what it knows itself."""
+    """Check a device name. Kubernetes reserves kubernetes.io and names without a domain."""
     domain, slash, _ = text.rpartition("/")
     is_own = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
     return bool(slash) and is_label_key(f"requests.{text}") and not is_own
@@ -44,7 +44,7 @@ def is_ip(text: str) -> bool:
 
 
 def is_cidr(text: str) -> bool:
-    """As Kubernetes reads them: the length in figures, and IPv4 as itself, not within IPv6."""
+    """Read a CIDR as Kubernetes does: the length in digits, and no IPv4 mapped into IPv6."""
     _, _, length = text.partition("/")
     if not (length.isascii() and length.isdigit() and _parses(ipaddress.ip_network, text)):
         return False
@@ -53,7 +53,7 @@ def is_cidr(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """The empty text is none, and no fault."""
+    """Return whether this is an address; the empty text stands for none and is allowed."""
     return not text or is_cidr(f"{text}/32") or is_cidr(f"{text}/128")
 
 

@@ -1,4 +1,4 @@
-"""What the commands of a client are told about the API: by flags, else by the environment."""
+"""Settings of the client commands: from flags, else from the environment."""
 
 import os
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-# The token itself is no flag: whoever lists processes reads those.
+# The token itself has no flag, because process listings show flags.
 VARIABLES: Final = {
     "server": "GPURUNTIME_SERVER",
     "token": "GPURUNTIME_TOKEN",
@@ -17,7 +17,7 @@ VARIABLES: Final = {
 
 @attrs.frozen(kw_only=True, slots=True)
 class ClientSettings:
-    """Empty: as the client has it by default."""
+    """An empty member stands for the client's default."""
 
     server: str = ""
     token: str = attrs.field(default="", repr=False)
@@ -28,7 +28,7 @@ class ClientSettings:
 def load(
     flags: Mapping[str, str | None], *, environment: Mapping[str, str] = os.environ
 ) -> ClientSettings:
-    """A flag comes before its variable, and a token file before a token."""
+    """Read the settings. A flag comes before its variable, and a token file before a token."""
     return ClientSettings(
         **{
             name: flags.get(name) or environment.get(variable, "")

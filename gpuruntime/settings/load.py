@@ -1,6 +1,6 @@
 """Reads the configuration once at the start: file, then flags, then environment.
 
-Rooms never see this: `roles` hands each of them its own small options.
+Rooms never see it: `roles` hands each of them its own small options.
 """
 
 import os
@@ -15,7 +15,7 @@ from gpuruntime.strict.durations import Seconds, parse_duration
 from gpuruntime.strict.structure import StrictError, Structurer
 from gpuruntime.strict.yaml_documents import read_mapping
 
-# The variables that may override file and flags: secrets and addresses, nothing else.
+# Only these variables override file and flags: addresses and secrets.
 ADDRESSES = {
     "GPURUNTIME_LISTEN": ("listen",),
     "GPURUNTIME_OPERATIONS_LISTEN": ("operations", "listen"),
@@ -31,7 +31,7 @@ def load(
     flags: Mapping[tuple[str, ...], str],
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """The effective settings of a start; every bad key is named in one ConfigurationError."""
+    """Return the settings of this start. Name every bad key in one ConfigurationError."""
     document = read_mapping(path) if path else {}
     for keys, value in flags.items():
         _put(document, keys, value)
@@ -87,7 +87,7 @@ def _checked(applies: Callable[[str], bool], what: str, value: object) -> str:
 
 
 def _put(document: dict[str, object], keys: tuple[str, ...], value: str) -> None:
-    """A section that is no mapping stays as it is: the strict reader names it."""
+    """Set a nested key. A section that is no mapping stays, and the strict reader reports it."""
     section: object = document
     for key in keys[:-1]:
         if not isinstance(section, dict):

@@ -1,4 +1,4 @@
-"""The keys of the configuration that say where the results of invocations are kept."""
+"""Configuration of the storage of invocation results."""
 
 import re
 from enum import StrEnum
@@ -11,14 +11,14 @@ from gpuruntime.settings.checks import refuse
 from gpuruntime.strict.durations import Seconds
 
 MOST_CONNECTIONS: Final = 100
-# The broker lets go of long bodies an hour later.
+# The broker deletes long bodies an hour later.
 LONGEST_IN_STREAM_SECONDS: Final = 86_400.0
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _SECRETS: Final = ("password", "passfile", "sslpassword")
 
 
 class StoreKind(StrEnum):
-    """`kv` is the stream of records alone."""
+    """The store of results; `kv` keeps them in the stream of records only."""
 
     KV = "kv"
     POSTGRES = "postgres"
@@ -42,7 +42,7 @@ def _holds_secret(url: str) -> bool:
 
 @attrs.frozen(kw_only=True, slots=True)
 class PostgresSettings:
-    """Secrets are files, read at each connect: the whole address, or its password alone."""
+    """Secrets are in files, read at each connect: the whole address, or its password only."""
 
     url: str = ""
     urlFile: str = ""
@@ -84,7 +84,7 @@ class PostgresSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ResultsSettings:
-    """`retention` is that of the database, `streamRetention` that of the broker before it."""
+    """`retention` applies to the database, `streamRetention` to the broker before it."""
 
     store: StoreKind = StoreKind.KV
     streamRetention: Seconds = Seconds(86_400.0)

@@ -62,7 +62,7 @@ class PodSecurity(StrEnum):
 
 @attrs.frozen(slots=True)
 class Address:
-    """Where to listen; the empty host is every interface."""
+    """The address of a listener; an empty host means every interface."""
 
     host: str
     port: int
@@ -116,9 +116,10 @@ class LoggingSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class LeaderElectionSettings:
-    """`enabled: null` means on inside a cluster and off elsewhere.
+    """`enabled: null` means that there is an election inside a cluster only.
 
-    `leaseName: null` is a name of each role's own: two roles on one Lease keep each other out.
+    `leaseName: null` gives each role its own name: two roles on one Lease would exclude each
+    other.
     """
 
     enabled: bool | None = None
@@ -144,7 +145,9 @@ class PriorityClassSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NatsPeerSettings:
-    """NATS as the Pods of functions see it; without one they do not reach it in the cluster."""
+    """The broker as the Pods of functions see it. Without it they cannot reach a broker in the
+    cluster.
+    """
 
     namespaceLabels: dict[str, str] = attrs.field(factory=dict)
     podLabels: dict[str, str] = attrs.field(factory=dict)
@@ -220,7 +223,7 @@ class PodDefaultSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class HelperSettings:
-    """What runs beside users' containers: the file server, and the copying of storages."""
+    """Containers beside the users': the file server, and the copying of storages."""
 
     accessorImage: str = "docker.io/sigoden/dufs:v0.47.0"
     copyImage: str = "docker.io/library/busybox:1.36"
@@ -237,9 +240,9 @@ class HelperSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class FileSettings:
-    """Of files on their way through the api: each way, each file, and all at once.
+    """Limits on file transfers through the api: for each direction, each file, and all at once.
 
-    Of `atOnce`, each caller that is known has `atOncePerCaller`; 0 stands for a quarter.
+    Each known caller has `atOncePerCaller` of `atOnce`; 0 stands for a quarter.
     """
 
     maxSize: Amount = Amount("100Gi")

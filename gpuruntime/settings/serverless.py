@@ -1,4 +1,4 @@
-"""The keys of the configuration that serverless functions need: the broker, and a worker's own."""
+"""Configuration of serverless functions: the broker, and the workers' own settings."""
 
 import re
 from typing import Final
@@ -15,12 +15,12 @@ from gpuruntime.settings.checks import is_amount, raise_all
 from gpuruntime.strict.durations import Seconds
 from gpuruntime.strict.structure import FieldError
 
-# The kernel's sun_path, less the byte that ends it.
+# The kernel's sun_path without the final zero byte.
 LONGEST_SOCKET_PATH: Final = 107
 MOST_CONCURRENCY: Final = 1000
 MOST_ATTEMPTS: Final = 100
 STREAM_REPLICAS: Final = (1, 3, 5)
-# The kubelet may take two minutes to bring new credentials to a worker.
+# The kubelet may take two minutes to deliver new credentials to a worker.
 SHORTEST_LIFETIME_SECONDS: Final = 600.0
 _ACCOUNT: Final = re.compile("A[A-Z2-7]{55}")
 
@@ -39,7 +39,7 @@ def _is_address(url: str) -> bool:
 
 @attrs.frozen(kw_only=True, slots=True)
 class StreamSettings:
-    """What streams get when they are made; what is there stays as its operator has it."""
+    """Settings for creating streams; existing streams stay as their operator configured them."""
 
     replicas: int = 1
     mostQueued: int = 1_000_000
@@ -65,7 +65,7 @@ class StreamSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class NatsSettings:
-    """The empty url turns everything serverless off. Secrets are files, read at each connect."""
+    """An empty url turns off everything serverless. Secrets are in files, read at each connect."""
 
     url: str = attrs.field(default="", repr=without_login)
     subjectPrefix: str = "runtime"
@@ -98,7 +98,7 @@ class NatsSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class FrameworkSettings:
-    """Where the container beside the worker listens."""
+    """The socket and the paths of the container beside the worker."""
 
     socketPath: str = Framework().socketPath
     invokePath: str = Framework().invokePath
@@ -117,10 +117,10 @@ class FrameworkSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class WorkerSettings:
-    """Without a name it is the host's, which in a Pod is the Pod's. `uid` is that of its unit.
+    """`name` defaults to the host's name, in a Pod the Pod's; `uid` belongs to the worker's unit.
 
-    `declarer` is the uid of the unit that declares the function; without one it takes invocations
-    of any.
+    `declarer` is the uid of the unit that declares the function. Without it the worker takes
+    invocations of any declarer.
     """
 
     function: str = ""
@@ -150,9 +150,9 @@ class WorkerSettings:
 
 @attrs.frozen(kw_only=True, slots=True)
 class ServerlessSettings:
-    """How the manager puts a worker into the Pods of functions, and lets it in at the broker.
+    """The worker container in functions' Pods, and its login at the broker.
 
-    Without a signing key all workers log in as the section `nats` says.
+    Without a signing key all workers log in by the section `nats`.
     """
 
     image: str = ""

@@ -14,7 +14,7 @@ class TolerationOperator(StrEnum):
 
 
 class TaintEffect(StrEnum):
-    """The empty one is every effect."""
+    """The effect of a taint; the empty one means every effect."""
 
     ANY = ""
     NO_SCHEDULE = "NoSchedule"
@@ -31,7 +31,7 @@ class Toleration:
     tolerationSeconds: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        """A cluster would refuse every Pod that bears a bad one."""
+        """Check the toleration: a cluster would reject every Pod with a bad one."""
         exists = self.operator is TolerationOperator.EXISTS
         is_timed = self.tolerationSeconds is not None
         refuse(

@@ -1,4 +1,4 @@
-"""The metrics of the control plane: its processes, what they ask of the cluster, and serve."""
+"""The metrics of the control plane: its processes, their requests to the cluster, and the API."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ EVERY_ROLE: Final = tuple(RoleName)
 MANAGER: Final = (RoleName.MANAGER,)
 API: Final = (RoleName.API,)
 ELECTED: Final = (RoleName.MANAGER, RoleName.ACTIVATOR)
-# Those that speak to Kubernetes.
+# The roles that use Kubernetes.
 OF_CLUSTER: Final = (RoleName.MANAGER, RoleName.API, RoleName.ACTIVATOR)
 CLAIMING: Final = (RoleName.API, RoleName.ACTIVATOR)
 
@@ -21,7 +21,7 @@ ROLE: Final = Label("role", by_role={role: (role,) for role in RoleName})
 RESOURCE: Final = Label("resource", bound="the kinds that we read and write")
 VERB: Final = Label("verb", bound="the verbs of Kubernetes")
 ERROR: Final = Label("error", bound="the classes of errors of requests")
-# What each role follows; where two are of one kind, the kind would not tell them apart.
+# The mirrors of each role; several may be of one kind, so the kind alone would not do.
 MIRROR: Final = Label(
     "mirror",
     by_role={

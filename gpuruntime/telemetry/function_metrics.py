@@ -1,4 +1,4 @@
-"""The metrics of functions: the queue, its workers, and what invocations come to."""
+"""The metrics of functions: the queue, its workers, and the ends of invocations."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ WORKER: Final = (RoleName.WORKER,)
 OF_BROKER: Final = (RoleName.API, RoleName.ACTIVATOR, RoleName.RESULTS, RoleName.WORKER)
 ENDS: Final = ("succeeded", "failed", "expired", "cancelled", "dead_lettered")
 FUNCTION: Final = Label("function", bound="the functions that are declared")
-# How an invocation is refused: the code that its caller sees.
+# The codes by which callers see that an invocation is refused.
 REFUSED: Final = (
     "already_finished",
     "body_too_large",

@@ -1,4 +1,4 @@
-"""What labels say whose values are many, and known beforehand."""
+"""Long lists of label values that are known beforehand."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ RULES: Final = (
     "worker-sidecar",
     "worker-drains",
 )
-# How a request for a unit ends otherwise: the code that its caller sees.
+# The codes by which callers see that a request for a unit has failed.
 REFUSALS: Final = (
     "forbidden",
     "gpustorage_not_found",

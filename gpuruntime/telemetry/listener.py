@@ -1,4 +1,4 @@
-"""The operations listener of a role: is it alive, is it ready, what has it counted."""
+"""The operations listener of a role: liveness, readiness and metrics."""
 
 import asyncio
 import errno
@@ -11,10 +11,10 @@ from aiohttp import web
 from gpuruntime.errors import ConfigurationError
 from gpuruntime.telemetry.metrics import Registry
 
-# A collector that asks every minute keeps its connection; one that asks nothing is ended.
+# A collector that scrapes every minute keeps its connection; an idle one is closed.
 IDLE_SECONDS = 75.0
 MARKS = {"Server": "gpuruntime", "X-Content-Type-Options": "nosniff"}
-# Of connections that wait to be taken; one more is dropped, and its caller tries for a second.
+# Connections that wait for accept. Another one is dropped, and its caller retries for a second.
 BACKLOG = 1024
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,9 +28,9 @@ async def operations_listener(
     not_ready: Callable[[], str],
     drain: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[int]:
-    """Serves until the block ends and gives the port; `not_ready` tells why, or is empty.
+    """Serve until the block ends, and yield the port. `not_ready` returns a reason, or nothing.
 
-    GET /drain answers when `drain` has ended: a Pod's preStop hook can only GET.
+    GET /drain answers when `drain` has ended, because a Pod's preStop hook can only send GET.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -69,7 +69,7 @@ async def operations_listener(
 
 
 async def _mark(_: web.Request, response: web.StreamResponse) -> None:
-    """Nobody is told which versions run here."""
+    """Replace the Server header, which would disclose versions."""
     response.headers.update(MARKS)
 
 
@@ -91,7 +91,7 @@ async def listen(
     purpose: str,
     tls: ssl.SSLContext | None = None,
 ) -> int:
-    """The port that was taken, which tells a caller who asked for port 0."""
+    """Listen, and return the port, which the caller needs to know if it asked for port 0."""
     site = web.TCPSite(runner, host or None, port, ssl_context=tls, backlog=BACKLOG)
     try:
         await site.start()

@@ -1,4 +1,4 @@
-"""How log lines look: one event a line, JSON for machines or columns for a person."""
+"""The format of log lines: one event a line, JSON for machines or columns for a person."""
 
 import logging
 import sys
@@ -7,12 +7,12 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import Processor
 
-# Libraries that tell every request at info: their warnings are enough.
+# These libraries log every request at info; only their warnings are wanted.
 CHATTY = ("aiohttp.access", "asyncio", "kubernetes_asyncio", "nats")
 
 
 def configure(*, level: str, is_json: bool, stream: TextIO = sys.stderr) -> None:
-    """Once a process, before the first line is written."""
+    """Configure logging, once per process and before the first line."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -34,7 +34,7 @@ def configure(*, level: str, is_json: bool, stream: TextIO = sys.stderr) -> None
 
 
 def _take_over_standard_logging(level: str, processors: list[Processor], stream: TextIO) -> None:
-    """Lines of libraries get the same shape as ours."""
+    """Give lines of libraries the same form as ours."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,6 +1,6 @@
-"""How long the loop is at work at a stretch, by the processor time of each of its passes.
+"""The processor time of each pass of the event loop.
 
-How late it wakes somebody does not tell that: a process that is given no processor is late too.
+Late wake-ups do not show it: a process without a processor is late, too.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class LongestPass:
-    """Since it was last taken."""
+    """The longest pass since the last `take`."""
 
     __slots__ = ("_seconds",)
 
@@ -26,7 +26,7 @@ class LongestPass:
 
 
 class _Selector(selectors.DefaultSelector):
-    """The loop asks it for news between two passes, and at no other time."""
+    """A selector that measures passes: the loop calls select between two passes only."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -45,14 +45,14 @@ class _Selector(selectors.DefaultSelector):
 
 
 class MeasuredLoop(asyncio.SelectorEventLoop):
-    """asyncio's own, but for the clock around each pass."""
+    """The loop of asyncio with a clock around each pass."""
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
         self._measured = _Selector(clock)
         super().__init__(self._measured)
 
     def longest_pass(self) -> LongestPass:
-        """From now on, for as long as the loop lives."""
+        """Return a listener that is updated from now on, as long as the loop lives."""
         listener = LongestPass()
         self._measured.listeners.append(listener)
         return listener

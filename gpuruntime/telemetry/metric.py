@@ -1,4 +1,4 @@
-"""What a metric is: its name and kind, what it says, and what keeps its labels few."""
+"""The description of a metric: name, kind, help, and the bounds of its labels."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 PREFIX: Final = "gpuruntime_"
-# For what may take as long as a slow image pull, or a user's program.
+# Buckets for work that may take as long as a slow image pull or a user's program.
 UP_TO_HOURS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 2400, 3600, 7200)
 
 
@@ -28,9 +28,9 @@ class RoleName(StrEnum):
 
 @attrs.frozen(slots=True)
 class Label:
-    """Its values are known, for all roles or for each, or something bounds them.
+    """A label whose values are known, for all roles or for each of them, or are bounded.
 
-    `bound` says by what, or tells many values in few words.
+    `bound` names what bounds the values, or summarises many values.
     """
 
     name: str
@@ -39,21 +39,21 @@ class Label:
     by_role: Mapping[RoleName, tuple[str, ...]] = attrs.field(factory=dict)
 
     def values_in(self, role: RoleName) -> tuple[str, ...]:
-        """Empty where nobody can know them beforehand."""
+        """Return the values in this role; none if they are not known beforehand."""
         return self.by_role.get(role, self.values)
 
     @property
     def known(self) -> frozenset[str]:
-        """In any role."""
+        """Return the known values of all roles."""
         return frozenset(self.values).union(*self.by_role.values())
 
 
 @attrs.frozen(kw_only=True, slots=True)
 class Metric:
-    """`name` is what rooms count by; `roles` are those that tell of it.
+    """`name` is the name that rooms count by, and `roles` are the roles that report the metric.
 
-    One that is not told from the start is told only where there is something to say: where a
-    part is configured, or while this process leads.
+    A metric that is not reported from the start appears only when there is something to report: if
+    a part is configured, or while this process leads.
     """
 
     name: str
@@ -69,8 +69,10 @@ class Metric:
         return PREFIX + self.name
 
     def series_at_start(self, role: RoleName) -> Iterator[dict[str, str]]:
-        """The labels of each series that is there before anything happens: `rate()` and alerts
-        miss the first of what begins with it. A histogram is many lines for each of its series.
+        """Yield the labels of each series that exists from the start.
+
+        `rate()` and alerts would miss the first event of a series that begins with it. Labelled
+        histograms are left out, because each of their series takes many lines.
         """
         is_heavy = self.kind is Kind.HISTOGRAM and bool(self.labels)
         if role not in self.roles or not self.is_told_from_start or is_heavy:

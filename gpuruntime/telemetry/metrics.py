@@ -1,4 +1,4 @@
-"""The metrics of one role: a Meter over a registry of its own, written as Prometheus text."""
+"""The metrics of one role: a Meter over its own registry, written as Prometheus text."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nlargest
@@ -26,9 +26,9 @@ from gpuruntime.telemetry.metric import Kind, Metric, RoleName
 
 # Every metric of the product; no other metric can be counted.
 CATALOGUE: Final[tuple[Metric, ...]] = (*CONTROL_METRICS, *FUNCTION_METRICS)
-# From one in-memory lookup to a slow image pull.
+# From a lookup in memory to a slow image pull.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-# A metric with more series than this has a label that should not be one.
+# A metric with more series than this has an unbounded label.
 MOST_SERIES = 2_000
 OVERFLOW = "other"
 KINDS: Final[dict[Kind, type[MetricWrapperBase]]] = {
@@ -39,14 +39,14 @@ KINDS: Final[dict[Kind, type[MetricWrapperBase]]] = {
 
 MetricT = TypeVar("MetricT", bound=MetricWrapperBase)
 
-# When each series began would be a second line for each, and nobody asks.
+# The creation time of each series would be a second line for it, without any use.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half of it has types
 
 
 class Registry:
-    """Implements Meter; several roles in one process each have their own.
+    """A Meter with its own registry, even for several roles in one process.
 
-    Of a role it tells from the start whatever can be known beforehand, and of its process.
+    A role's registry shows from the start its process, and every series that is known beforehand.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Registry:
         self._registry = CollectorRegistry()
         self._catalogue = {metric.name: metric for metric in catalogue}
         self._metrics: dict[str, MetricWrapperBase] = {}
-        # By the labels as the caller spelled them: prometheus_client's own look costs more than
-        # all the rest of counting.
+        # By the labels as the caller gave them: prometheus_client's own lookup costs more than the
+        # rest of counting.
         self._series: dict[str, dict[tuple[tuple[str, str], ...], MetricWrapperBase]] = {}
         self.role = role.value if role is not None else ""
         if role is not None:
@@ -73,9 +73,9 @@ class Registry:
         self._series_of(Histogram, name, labels).observe(seconds)
 
     def gauge_from(self, name: str, look: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        """`look` is asked at each scrape, and what it does not tell of is no more.
+        """Call `look` at each scrape; a series that it does not return is gone.
 
-        By the values of the labels, in the order of the catalogue.
+        Its keys are the values of the labels, in the order of the catalogue.
         """
         self._registry.register(_Looked(self._described(name), look))
 
@@ -83,7 +83,7 @@ class Registry:
         return b"".join(self.families())
 
     def families(self) -> Iterator[bytes]:
-        """The same piece by piece: all at once would hold the loop for tens of milliseconds."""
+        """Yield the text in pieces: at once it would hold the loop for tens of milliseconds."""
         for family in self._registry.collect():
             yield generate_latest(_Collected(family))
 
@@ -143,7 +143,9 @@ class _Collected(Collector):
 
 @attrs.frozen(eq=False)
 class _Looked(Collector):
-    """Of more series than a metric may have, those with the greatest values."""
+    """A gauge read at each scrape. If there are too many series, those with the greatest values
+    count.
+    """
 
     metric: Metric
     look: Callable[[], Mapping[tuple[str, ...], float]]
@@ -157,5 +159,5 @@ class _Looked(Collector):
         yield family
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Without a look: nothing may be there yet."""
+        """Describe the metric without a call of `look`, which may not be possible yet."""
         yield GaugeMetricFamily(self.metric.full_name, self.metric.help)

@@ -1,4 +1,4 @@
-"""One line of runtime status at a fixed interval, and how late the loop runs meanwhile."""
+"""A line of runtime status at a fixed interval, and the lag of the event loop."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ import structlog
 
 from gpuruntime.meter import Meter
 
-# Whatever holds the loop for longer than that is seen, however rarely it does.
+# Longer holds of the loop are noticed, however rare they are.
 LAG_INTERVAL_SECONDS: Final = 0.05
 
 log = structlog.get_logger()
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 async def report_status(
     facts: Callable[[], Mapping[str, object]], *, interval_seconds: float
 ) -> None:
-    """`facts` reads memory only: it runs on the loop."""
+    """Log the facts at each interval. `facts` runs on the loop, so it reads memory only."""
     while True:
         await asyncio.sleep(interval_seconds)
         log.info("runtime status", **facts())
@@ -30,9 +30,9 @@ async def measure_loop_lag(
     held: Callable[[], float] | None = None,
     interval_seconds: float = LAG_INTERVAL_SECONDS,
 ) -> None:
-    """How much later than asked the loop wakes us, and for how long it was at work at a stretch.
+    """Measure how late the loop wakes this task, and the longest stretch of work on the loop.
 
-    What that does not explain of a lag is time in which the process was given no processor.
+    Any lag beyond that work is time in which the process had no processor.
     """
     while True:
         due = clock() + interval_seconds

@@ -1,4 +1,4 @@
-"""The queue of functions beside dev: the packaged nats-server on a free port of this machine."""
+"""The broker of dev: the packaged nats-server on a free port of this machine."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from gpuruntime.embedded.processes.programs import LOOPBACK
 from gpuruntime.errors import ConfigurationError, GpuRuntimeError
 
 START_SECONDS: Final = 20.0
-# The stream of invocations sets a gibibyte of it aside.
+# The stream of invocations reserves one gibibyte of it.
 MOST_STORED: Final = "4GB"
 MOST_IN_MEMORY: Final = "256MB"
 _LOOK_AGAIN_SECONDS: Final = 0.02
@@ -22,7 +22,7 @@ _MOST_WORDS: Final = 1_000
 
 
 class BrokerEndedError(GpuRuntimeError):
-    """What it kept is gone with it."""
+    """The broker has ended, and its data is lost."""
 
 
 @attrs.frozen(kw_only=True, slots=True)
@@ -38,7 +38,9 @@ class Broker:
 
 @asynccontextmanager
 async def broker(program: str, folder: Path) -> AsyncIterator[Broker]:
-    """Its data is in the folder, which goes with it even where nobody is left to remove it."""
+    """Run a broker with its data in the folder. The folder is removed even if this process is
+    killed.
+    """
     config, log = folder / "nats.conf", folder / "nats.log"
     config.write_text("\n".join(_configuration(folder)), encoding="utf-8")
     async with guarded(folder) as processes:
@@ -60,7 +62,7 @@ def _configuration(folder: Path) -> Iterator[str]:
 
 
 async def _url(process: Process, folder: Path, log: Path) -> str:
-    """It tells its port in a file; raises ConfigurationError where it does not."""
+    """Return the URL in the broker's port file. Raise ConfigurationError if it does not start."""
     file = folder / f"nats-server_{process.pid}.ports"
     url = ""
     with suppress(TimeoutError):
@@ -76,7 +78,7 @@ async def _url(process: Process, folder: Path, log: Path) -> str:
 
 
 def _told(file: Path) -> str:
-    """Nothing, as long as it is not written to its end."""
+    """Return the URL, or nothing while the file is incomplete."""
     try:
         told: dict[str, list[str]] = json.loads(file.read_bytes())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""The whole product in one process: an embedded cluster, and the roles on it.
+"""The whole product in one process: an embedded cluster and the roles on it.
 
-Everything listens on this machine alone, and nothing of it outlives the process.
+It listens on this machine only, and leaves nothing behind.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ NAMESPACES: Final = Resource(
     type=PartialObject,
     is_namespaced=False,
 )
-# Stock gives way to active units and to nobody else's Pods.
+# Stock makes way for active units and for no other Pods.
 PRIORITIES: Final = {"stock": (-10, "Never"), "instance": (0, "PreemptLowerPriority")}
 READY_SECONDS: Final = 30.0
 NO_FUNCTIONS: Final = (
@@ -63,7 +63,7 @@ PATIENTLY: Final = "-sf --retry 9 --retry-delay 1 --retry-all-errors"
 
 
 class Dev:
-    """With `only_cluster` there is a cluster for kubectl and no role on it."""
+    """`only_cluster` runs the cluster for kubectl, without any role."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Dev:
         output: TextIO = sys.stdout,
         programs: Programs | None = None,
     ) -> None:
-        """Unless programs are given, those at hand run what they can."""
+        """`programs` are by default the programs found on this machine."""
         if not settings.listen.is_loopback:
             raise ConfigurationError(
                 f"listen: {settings.listen} is reached from elsewhere: dev is for this machine "
@@ -97,7 +97,7 @@ class Dev:
 
     @asynccontextmanager
     async def _queue(self, folder: Path) -> AsyncIterator[Broker | None]:
-        """None where there is one already, where none can be, and for a cluster alone."""
+        """Run a broker unless one is configured, none is installed, or no role will run."""
         program = self._programs.get(BROKER, Program(name=BROKER))
         if self._only_cluster or self._settings.nats.url or not program.path:
             yield None
@@ -128,7 +128,9 @@ class Dev:
             await role.drain()
 
     async def _start_roles(self, tasks: asyncio.TaskGroup, cluster: EmbeddedCluster) -> None:
-        """Each role has an operations listener; the api's is the one that was asked for."""
+        """Start the roles. The configured operations listener is the api's; others take free
+        ports.
+        """
         operations = self._settings.operations.listen
         host = operations.host if operations.is_loopback else "127.0.0.1"
         anywhere = self._with_operations(Address(host, 0))
@@ -162,7 +164,7 @@ class Dev:
 
 
 async def install(client: Client, settings: Settings) -> None:
-    """What the manifests bring to a cluster: definitions, namespaces, priorities."""
+    """Create what the manifests bring to a cluster: definitions, namespaces, priority classes."""
     for definition in crds():
         await client.create(DEFINITIONS, definition)
     for name in attrs.asdict(settings.namespaces).values():
@@ -215,7 +217,7 @@ def welcome(address: str, *, has_functions: bool) -> tuple[str, ...]:
 
 
 def _with_queue(settings: Settings, queue: Broker) -> Settings:
-    """Policies are not enforced here; the manager would miss the place all the same."""
+    """Name the broker as a peer. Policies are not enforced here, but the manager requires one."""
     peer = NatsPeerSettings(address=LOOPBACK, port=int(queue.url.rpartition(":")[2]))
     return attrs.evolve(
         settings,

@@ -1,4 +1,4 @@
-"""What of this machine runs the images of dev's Pods, and its queue."""
+"""The programs of this machine that run the images of dev's Pods, and its broker."""
 
 import shutil
 import sys
@@ -9,10 +9,10 @@ from gpuruntime.embedded.processes.programs import INTERPRETERS, Program, Progra
 from gpuruntime.roles.options import sidecar_options_of
 from gpuruntime.settings.schema import Settings
 
-# The program that serves the files of storages, where their image does elsewhere.
+# The program that serves the files of storages; elsewhere their image does.
 FILE_SERVER: Final = "dufs"
 BROKER: Final = "nats-server"
-# The worker beside a function: the one of this very installation.
+# The worker beside a function runs from this installation.
 OURSELVES: Final = Program(
     name="gpuruntime",
     path=sys.executable,
@@ -22,7 +22,7 @@ OURSELVES: Final = Program(
 
 
 def programs_at_hand(settings: Settings) -> Programs:
-    """A broker that was installed with us goes before one of the PATH."""
+    """Return the programs found. A broker installed with us comes before one of the PATH."""
     beside = str(Path(sys.executable).parent)
     queue = shutil.which(BROKER, path=beside) or shutil.which(BROKER) or ""
     interpreter = Program(name=INTERPRETERS[0], path=sys.executable)
