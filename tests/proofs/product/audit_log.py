@@ -1,4 +1,4 @@
-"""What the API server's audit log tells of who asked what."""
+"""Requests of the product's accounts, read from the API server's audit log."""
 
 import time
 from collections.abc import Iterator
@@ -27,13 +27,15 @@ class Request:
 
     @property
     def is_write(self) -> bool:
-        """Leases and the Events about them apart: whoever leads goes on saying so."""
+        """Return whether it is a write, leaving out Leases and their Events, which leaders keep
+        writing.
+        """
         is_of_lease = self.resource == "events" and self.name.partition(".")[0] in LEASES
         return self.verb not in READING and self.resource != "leases" and not is_of_lease
 
 
 def requests_since(plane: ControlPlane, size: int, namespace: str) -> Iterator[Request]:
-    """Of the service accounts of this namespace, since the log had this size."""
+    """Yield requests of this namespace's service accounts since the log had this size."""
     for event in plane.audit_events(size):
         if event["user"]["username"].startswith(f"system:serviceaccount:{namespace}:"):
             yield _request(event)
@@ -44,7 +46,7 @@ def writes_since(plane: ControlPlane, size: int, namespace: str) -> list[Request
 
 
 def wait_until_quiet(plane: ControlPlane, namespace: str) -> None:
-    """Nothing has been written for longer than anything waits to be written."""
+    """Return after a pause without writes that is longer than any delay of a write."""
     deadline = time.monotonic() + QUIET_WITHIN_SECONDS
     size = -1
     while size < 0 or (seen := writes_since(plane, size, namespace)):

@@ -1,4 +1,4 @@
-"""One installation on the real control plane for the suites that share it: two apis, a manager."""
+"""Fixtures for the product on a real control plane: installations, a fleet and storage worlds."""
 
 import asyncio
 import itertools
@@ -9,13 +9,13 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.proofs.product.maintenance.fleet import Fleet, manned
+from tests.proofs.product.maintenance.fleet import Fleet, running_fleet
 from tests.proofs.product.storages import storage_world
 from tests.proofs.real_cluster.auditing import audited, told
 from tests.proofs.real_cluster.controlplane import ControlPlane
 from tests.proofs.real_cluster.product import Caller, Installation, Process, installation
 
-# The longest that a rule allows anything, and a little more.
+# Slightly more than the longest grace period of an audit rule.
 GRACES_SECONDS: Final = 330.0
 
 _numbers = itertools.count(1)
@@ -25,7 +25,7 @@ Open = Callable[[], AbstractAsyncContextManager[storage_world.StorageWorld]]
 
 @attrs.frozen
 class Product:
-    """Running, with all that it takes to look behind it."""
+    """A running installation: two api replicas and a manager."""
 
     made: Installation
     manager: Process
@@ -46,17 +46,17 @@ class Product:
 
 @pytest.fixture(scope="session")
 def product(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """Whoever stops a part of it needs an installation of their own."""
+    """Yield the shared installation; a test that stops a part of it needs its own."""
     with installation(cluster, tmp_path_factory.mktemp("product")) as made:
         yield running(made)
-        demand_sound(made)
+        assert_sound(made)
 
 
 @pytest.fixture
 def install(
     cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Installation]]:
-    """Makes installations that end with the test."""
+    """Return a function that creates installations, which end with the test."""
     with ExitStack() as stack:
 
         def make(name: str) -> Installation:
@@ -68,23 +68,23 @@ def install(
 
 @pytest.fixture(scope="session")
 def fleet(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """At rest; whoever disturbs it leaves it at rest, with a manager of this version."""
+    """Yield a fleet at rest; tests leave it at rest, with a manager of this version."""
     with installation(cluster, tmp_path_factory.mktemp("fleet"), "fleet") as made:
-        yield manned(made)
-        demand_sound(made)
+        yield running_fleet(made)
+        assert_sound(made)
 
 
 @pytest.fixture(scope="session")
 def volumes(
     cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Installation, Process]]:
-    """Whose helpers fit on no node."""
+    """Yield an installation whose helper Pods fit on no node."""
     with installation(cluster, tmp_path_factory.mktemp("volumes"), "volumes") as made:
         manager, api = made.manager(helpers={"cpu": storage_world.TOO_MUCH}), made.api()
         for process in (manager, api):
             process.wait_until_ready()
         yield made, api
-        demand_sound(made)
+        assert_sound(made)
 
 
 @pytest.fixture(
@@ -93,8 +93,8 @@ def volumes(
         pytest.param("embedded", marks=pytest.mark.looptime),
     ]
 )
-def on(request: pytest.FixtureRequest) -> Open:
-    """Either server: the same cases, each with names of its own."""
+def open_world(request: pytest.FixtureRequest) -> Open:
+    """Run a test on both servers, each time with its own prefix for names."""
     prefix = f"t{next(_numbers)}"
     if request.param == "embedded":
         return lambda: storage_world.embedded(prefix)
@@ -102,8 +102,8 @@ def on(request: pytest.FixtureRequest) -> Open:
     return lambda: storage_world.real(made, api, prefix)
 
 
-def demand_sound(made: Installation) -> None:
-    """Whatever the tests did to it: what may come right by itself is given its time."""
+def assert_sound(made: Installation) -> None:
+    """Assert that the audit finds nothing after the grace periods of all its rules."""
     report = asyncio.run(audited(made, watch_seconds=GRACES_SECONDS))
     assert not told(report)
     assert not report.suspicion_count

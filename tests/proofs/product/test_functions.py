@@ -1,6 +1,6 @@
 """Workers of functions on the real control plane, each role under its own account.
 
-Nothing runs in the Pods there: a worker never speaks, so that one that is told to go is silent.
+Containers do not run there, so a worker never answers and is silent when it is told to drain.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def functions(install: Callable[[str], Installation], queue: Broker) -> Function
     return Functions(made, caller, activator)
 
 
-def test_a_function_gets_its_workers_and_gives_them_back_with_the_rights_it_has(
+def test_a_function_gets_and_returns_workers_with_the_rights_of_the_roles(
     functions: Functions,
 ) -> None:
     assert functions.caller.post("/gpu-units", FUNCTION).status == 201

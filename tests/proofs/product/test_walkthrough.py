@@ -1,6 +1,6 @@
-"""From curl to a running Pod on the real control plane, and everything that goes wrong on the way.
+"""The way from curl to a running Pod on the real control plane, with the failures on it.
 
-Two apis and a manager, each under its own account.
+Two api replicas and a manager run, each role under its own account.
 """
 
 import json
@@ -27,7 +27,7 @@ def seed(product: Product, spec: str, replicas: int) -> None:
 
 
 def started(product: Product, spec: str, name: str) -> dict[str, Any]:
-    """A unit that is ready, with stock of its own."""
+    """Seed stock for a unit, claim it, and return its view once it is ready."""
     seed(product, spec, 1)
     assert product.caller.post("/gpu-units", unit_of(spec, name)).status == 201
     return ready(product, name)
@@ -63,7 +63,7 @@ def apply(product: Product, document: dict[str, Any]) -> None:
     product.kubectl("apply", "-f", "-", stdin=json.dumps(whole))
 
 
-def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready(product: Product) -> None:
+def test_the_walk_through_leads_from_stock_to_a_ready_unit(product: Product) -> None:
     first, second = product.callers
     assert first.post("/operator/stock-units", STOCK).status == 202
     assert second.post("/operator/stock-units", STOCK).status == 200
@@ -113,7 +113,7 @@ def test_the_walk_through_goes_from_stock_to_a_unit_that_is_ready(product: Produ
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
-def test_a_claim_without_stock_left_is_refused_and_leaves_nothing(product: Product) -> None:
+def test_a_claim_without_stock_is_refused_and_leaves_nothing(product: Product) -> None:
     started(product, "g2.1", "taker")
     refused = product.caller.post("/gpu-units", unit_of("g2.1", "late"))
     assert (refused.status, refused.code) == (409, "insufficient_capacity")
@@ -148,7 +148,7 @@ def test_a_pool_refills_what_was_claimed(product: Product) -> None:
     assert (late.status, late.code) == (409, "operation_finished")
 
 
-def test_a_second_envelope_of_one_flavour_seeds_nothing(product: Product) -> None:
+def test_a_second_envelope_of_one_spec_seeds_nothing(product: Product) -> None:
     seed(product, "g4.1", 1)
     other = {**STOCK, "operationID": "other-g4", "specName": "g4.1", "memory": "8Gi"}
     assert product.caller.post("/operator/stock-units", other).code == "spec_conflict"
@@ -162,7 +162,7 @@ def test_a_second_envelope_of_one_flavour_seeds_nothing(product: Product) -> Non
     assert pool["seeded"] == 0
 
 
-def test_a_bad_quantity_written_past_the_api_fails_until_it_is_mended(product: Product) -> None:
+def test_a_bad_quantity_written_past_the_api_fails_until_it_is_corrected(product: Product) -> None:
     metadata = {"name": "by-hand", "namespace": product.made.instance}
     spec = {"specName": "g5.1", "memory": "not-a-quantity", "image": "python:3.12"}
     apply(product, {"kind": "GPUUnit", "metadata": metadata, "spec": spec})
@@ -173,7 +173,7 @@ def test_a_bad_quantity_written_past_the_api_fails_until_it_is_mended(product: P
     assert ready(product, "by-hand")["sourceStock"] is None
 
 
-def test_a_crashing_pods_last_words_stand_in_the_condition(product: Product) -> None:
+def test_the_last_message_of_a_crashing_pod_is_in_the_condition(product: Product) -> None:
     started(product, "g6.1", "crashing")
     pod = the_pod_of(product, "crashing")["metadata"]["name"]
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
@@ -207,7 +207,9 @@ def test_a_crashing_pods_last_words_stand_in_the_condition(product: Product) -> 
     ready(product, "crashing")
 
 
-def test_what_no_node_has_is_told_in_the_schedulers_words(product: Product) -> None:
+def test_a_request_that_no_node_can_fit_is_reported_as_the_scheduler_words_it(
+    product: Product,
+) -> None:
     metadata = {"name": "greedy", "namespace": product.made.instance}
     spec = {"specName": "g7.1", "memory": "1Gi", "gpu": 5000}
     apply(product, {"kind": "GPUUnit", "metadata": metadata, "spec": spec})
@@ -227,7 +229,7 @@ def test_a_suspended_unit_keeps_its_name_and_runs_no_pod(product: Product) -> No
     ready(product, "sleeper")
 
 
-def test_a_deleted_unit_takes_its_children_along_and_its_operation_is_over(
+def test_deleting_a_unit_deletes_its_children_and_finishes_its_operation(
     product: Product,
 ) -> None:
     started(product, "g9.1", "gone")
@@ -244,7 +246,7 @@ def test_a_deleted_unit_takes_its_children_along_and_its_operation_is_over(
     )
 
 
-def test_an_operation_is_over_after_kubectl_deleted_its_unit_too(product: Product) -> None:
+def test_deleting_a_unit_with_kubectl_finishes_its_operation_too(product: Product) -> None:
     started(product, "g10.1", "taken")
     product.kubectl("delete", "gpuunit", "taken", "-n", product.made.instance)
     eventually_blocking(
@@ -253,7 +255,7 @@ def test_an_operation_is_over_after_kubectl_deleted_its_unit_too(product: Produc
     )
 
 
-def test_children_that_somebody_changed_or_removed_come_back(product: Product) -> None:
+def test_children_that_were_changed_or_removed_come_back(product: Product) -> None:
     started(product, "g11.1", "mended")
     child, namespace = "unit-mended", product.made.instance
     product.kubectl("delete", "service", child, "-n", namespace)
@@ -271,7 +273,7 @@ def test_children_that_somebody_changed_or_removed_come_back(product: Product) -
     ready(product, "mended")
 
 
-def test_a_child_of_somebody_else_is_named_and_left_alone(product: Product) -> None:
+def test_a_foreign_child_is_named_and_left_alone(product: Product) -> None:
     namespace = product.made.instance
     product.kubectl("create", "deployment", "unit-foreign", "--image=nginx:1.29", "-n", namespace)
     metadata = {"name": "foreign", "namespace": namespace}
@@ -286,7 +288,7 @@ def test_a_child_of_somebody_else_is_named_and_left_alone(product: Product) -> N
     ready(product, "foreign")
 
 
-def test_health_and_inventory_count_what_there_is(product: Product) -> None:
+def test_health_and_inventory_count_nodes_gpus_and_stock(product: Product) -> None:
     seed(product, "g13.1", 2)
     health = product.caller.get("/health").data
     assert (health["kubernetesConnected"], health["cacheSynced"]) == (True, True)

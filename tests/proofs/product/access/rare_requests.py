@@ -1,7 +1,7 @@
-"""What the roles do but rarely, brought about on purpose: races, leftovers, ends.
+"""Stories in which the roles send their rare requests: lost races, leftovers, deletions.
 
-The right to it is needed all the same. Each story asks as an operator or a caller would, or says
-to a role what an API server would say to the loser of a race.
+These requests need rights, too. Each story acts as an operator or a caller, or answers a role as
+an API server answers the loser of a race.
 """
 
 import json
@@ -23,14 +23,15 @@ ENVELOPE = {"specName": SPEC, "cpu": "10m", "memory": "16Mi"}
 PORTS = {"ports": [{"name": "http", "port": 8080}]}
 FILL = {"fromImage": "busybox:1.36", "command": ["true"]}
 LATE_SECONDS = 120.0
-# Whoever loses a race to an earlier try of its own answers as to a replay.
+# A role that loses a race to its own earlier attempt answers as it answers a replay.
 MADE = (200, 201, 202)
 
 
 def losing_every_race() -> Script:
-    """The first create of each name is done, and answered as if another had come before.
+    """Return a script in which every role loses each race once.
 
-    The first patch of a unit is answered as if somebody had changed it meanwhile.
+    The first create of each name is done, and answered as if the object had existed already. The
+    first patch of a unit is answered as if the unit had changed meanwhile.
     """
     seen: set[str] = set()
 
@@ -48,7 +49,7 @@ def losing_every_race() -> Script:
 
 
 def function(name: str, **serverless: Any) -> dict[str, Any]:
-    """Both containers of a worker fit its envelope."""
+    """Return the spec of a function whose envelope fits both containers of a worker."""
     declared = {"requestID": name, "idleTimeoutSeconds": 0, **serverless}
     return {
         **ENVELOPE,
@@ -60,7 +61,7 @@ def function(name: str, **serverless: Any) -> dict[str, Any]:
 
 
 class RareRequests:
-    """An installation with functions, where every role loses each race once."""
+    """An installation with functions, in which every role loses each race once."""
 
     def __init__(self, made: Installation, between: Callable[[], Proxy], queue: str) -> None:
         self.made = made
@@ -81,7 +82,7 @@ class RareRequests:
             self.caller.until(f"/operator/stockpools/{pool}", lambda view: view["available"] == 3)
 
     def start_manager(self) -> None:
-        """It soon forgets operations that are over."""
+        """Start a manager that forgets finished operations after 15 s."""
         self.manager = self.made.manager(
             server=self._losing(), nats=self._nats, operationRetention="15s"
         )
@@ -105,7 +106,7 @@ class RareRequests:
         self.kubectl("apply", "-f", "-", stdin=json.dumps(document))
 
     def there(self, kind: str, namespace: str, name: str) -> Any:
-        """None where there is none."""
+        """Return the object, or None if it does not exist."""
         found = self.made.objects(kind, namespace)
         return next((each for each in found if each["metadata"]["name"] == name), None)
 
@@ -164,7 +165,7 @@ class RareRequests:
         self.gone("stockpools", self.made.stock, "other", LATE_SECONDS)
 
     def a_job_has_no_pod(self) -> None:
-        """It is told in an Event alone."""
+        """Let a quota keep a Job from its Pod, which Kubernetes reports only as an Event."""
         quota = {"hard": {"count/pods": "0"}}
         document = {
             "apiVersion": "v1",
@@ -227,7 +228,7 @@ class RareRequests:
         )
 
     def stock_fails_twice_for_one_reason(self) -> None:
-        """The second time counts up the Event of the first."""
+        """Let stock fail twice, so that the count of the first Event is increased."""
         [pod, *_] = self.made.objects("pods", self.made.stock)
         for _ in range(2):
             self._set_pod(pod, {"waiting": {"reason": "ErrImagePull", "message": "no such image"}})
@@ -254,7 +255,7 @@ class RareRequests:
         )
 
     def callers_are_looked_up(self) -> None:
-        """By the rights of the component, which somebody has who may do nothing here."""
+        """Let the api review a caller that has a valid token and no rights here."""
         for document in kustomization.documents(MANIFESTS / "overlays" / "full"):
             if document["metadata"]["name"].endswith("-reviews"):
                 text = json.dumps(document).replace('"runtime-', f'"{self.made.name}-')
@@ -278,7 +279,7 @@ class RareRequests:
         eventually_blocking(status, equals(403))
 
     def a_function_has_a_worker_whose_login_is_edited(self) -> None:
-        """The next leader looks again; what an earlier worker of the name left goes first."""
+        """Leave an earlier worker's Secret, then edit the new one; a new leader restores it."""
         seat, secret = "echo-w-1", "unit-echo-w-1"
         left = {
             "apiVersion": "v1",
@@ -319,7 +320,7 @@ class RareRequests:
         self.gone("gpuunits", self.made.instance, seat)
 
     def a_function_mounts_what_is_not_there(self) -> None:
-        """Told again after a suspension, it counts up the Event of the first time."""
+        """Report a missing mount twice, so that the count of the first Event is increased."""
         mounting = function("disk", minAvailableCount=1, maxWorkers=1)
         mounts = [{"name": "nowhere", "mountPath": "/data"}]
         spec = {**mounting, "storageMounts": mounts}
@@ -379,7 +380,7 @@ class RareRequests:
         )
 
 
-# In this order, since the last ones wait for what time brings.
+# The order matters, because the last stories wait for time to pass.
 STORIES: Final = (
     RareRequests.a_unit_is_changed_looked_into_and_ended,
     RareRequests.a_storage_is_filled_grown_and_ended,

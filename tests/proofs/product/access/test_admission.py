@@ -1,4 +1,4 @@
-"""What admission adds to the rights of accounts, on the real control plane."""
+"""Limits that admission policies add to the rights of accounts, on the real control plane."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ ROLES = ("manager", "api", "activator")
 GROUP = "runtime.lokiwager.io"
 STATUS = "a status can only be written by gpuruntime's manager"
 CLAIM = {"metadata": {"annotations": {f"{GROUP}/claimed-by": "elsewhere/mine"}}}
-# Somebody who may do everything, and somebody who may do everything to what is ours.
+# A cluster administrator, and an editor with every right on our kinds.
 EDITOR = """
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -46,7 +46,7 @@ subjects: [{kind: User, name: administrator, apiGroup: rbac.authorization.k8s.io
 
 
 class Admitted:
-    """An installation without processes, and whoever tries something there."""
+    """An installation without processes, and writes under the names of other users."""
 
     def __init__(self, made: Installation) -> None:
         self.made = made
@@ -66,7 +66,7 @@ class Admitted:
         self.made.plane.kubectl("create", "-f", "-", f"--as={user}", stdin=json.dumps(document))
 
     def patch(self, user: str, what: str, body: object) -> None:
-        """`kinds/name`, or `kinds/name/status`, without the looks that kubectl takes before."""
+        """Patch `kinds/name` or `kinds/name/status`, without kubectl's reads before it."""
         headers = {
             "Authorization": f"Bearer {self.made.plane.token}",
             "Content-Type": "application/merge-patch+json",
@@ -87,7 +87,7 @@ class Admitted:
         self.patch(user, f"{what}/status", {"status": status})
 
     def wait_until_enforced(self) -> None:
-        """The API server takes a moment to hear of a policy; what changes nothing is let in."""
+        """Return when the policies are in force; only writes that change something show it."""
         numbers = itertools.count()
 
         def is_enforced() -> bool:
@@ -122,7 +122,7 @@ def enforced(
 
 @pytest.fixture
 def admitted(enforced: Installation) -> Iterator[Admitted]:
-    """With one unit of stock, and no other when it ends."""
+    """Start the test with one stock unit, and delete every unit and pool afterwards."""
     admitted = Admitted(enforced)
     admitted.create("editor", "seat")
     yield admitted
@@ -130,7 +130,7 @@ def admitted(enforced: Installation) -> Iterator[Admitted]:
         enforced.plane.kubectl("-n", namespace, "delete", "gpuunits,stockpools", "--all")
 
 
-def test_only_our_accounts_write_what_claims_are_known_by(admitted: Admitted) -> None:
+def test_only_our_accounts_write_the_annotations_of_claims(admitted: Admitted) -> None:
     claims = "claimed-by of a unit can only be written by gpuruntime itself: ask its API"
     for number, role in enumerate(ROLES):
         claimed = {"metadata": {"annotations": {f"{GROUP}/claimed-by": f"elsewhere/{number}"}}}
@@ -147,7 +147,7 @@ def test_only_our_accounts_write_what_claims_are_known_by(admitted: Admitted) ->
         admitted.create("editor", "forged", annotations=own)
 
 
-def test_whoever_edits_units_goes_on_doing_so(admitted: Admitted) -> None:
+def test_an_editor_of_units_may_still_edit_everything_else(admitted: Admitted) -> None:
     admitted.patch(admitted.account("api"), "gpuunits/seat", CLAIM)
     change = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "mine"}}}
     admitted.patch("editor", "gpuunits/seat", {**change, "spec": {"image": "python:3.12"}})
@@ -157,7 +157,7 @@ def test_whoever_edits_units_goes_on_doing_so(admitted: Admitted) -> None:
     )
 
 
-def test_only_the_manager_writes_a_status_and_the_activator_what_is_its_own(
+def test_only_the_manager_writes_a_unit_status_and_the_activator_its_serverless_part(
     admitted: Admitted,
 ) -> None:
     manager, activator = admitted.account("manager"), admitted.account("activator")
@@ -174,7 +174,7 @@ def test_only_the_manager_writes_a_status_and_the_activator_what_is_its_own(
         admitted.status("editor", "gpuunits/unit", serverless={"desiredWorkers": 3})
 
 
-def test_the_status_of_a_pool_is_the_manager_s_alone(admitted: Admitted) -> None:
+def test_only_the_manager_writes_the_status_of_a_pool(admitted: Admitted) -> None:
     pool = {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "StockPool",
@@ -187,8 +187,8 @@ def test_the_status_of_a_pool_is_the_manager_s_alone(admitted: Admitted) -> None
         admitted.status("editor", "stockpools/pool", phase="Ready")
 
 
-def test_whoever_may_do_everything_may_do_this_too(admitted: Admitted) -> None:
-    """In an emergency, to restore a back-up, or to run a role from their own machine."""
+def test_an_administrator_may_write_claims_and_statuses(admitted: Admitted) -> None:
+    """Administrators need this in emergencies, to restore a backup, or to run a role locally."""
     admitted.patch(admitted.account("api"), "gpuunits/seat", CLAIM)
     free = {"metadata": {"annotations": {f"{GROUP}/claimed-by": None}}}
     admitted.patch("administrator", "gpuunits/seat", free)
@@ -196,8 +196,8 @@ def test_whoever_may_do_everything_may_do_this_too(admitted: Admitted) -> None:
     admitted.patch("administrator", "gpuunits/seat/status", failed)
 
 
-def test_the_garbage_collector_finds_nothing_in_its_way(admitted: Admitted) -> None:
-    """Claimed units whose owner is deleted in the foreground, which waits for some of them."""
+def test_the_policies_do_not_stop_the_garbage_collector(admitted: Admitted) -> None:
+    """Claimed units are collected although their owner's foreground deletion waits for some."""
     plane, stock = admitted.made.plane, admitted.made.stock
     seat = json.loads(plane.kubectl("-n", stock, "get", "gpuunit", "seat", "-o", "json"))
     owner = {
@@ -216,7 +216,7 @@ def test_the_garbage_collector_finds_nothing_in_its_way(admitted: Admitted) -> N
     eventually_blocking(lambda: admitted.made.objects("gpuunits", stock), not_)
 
 
-def test_the_end_of_a_namespace_takes_a_claimed_unit_along(
+def test_deleting_a_namespace_deletes_a_claimed_unit(
     install: Callable[[str], Installation],
 ) -> None:
     admitted = Admitted(install("ending"))

@@ -1,4 +1,4 @@
-"""Callers judged by a real API server, which the api asks with the rights of the component."""
+"""Callers reviewed by a real API server, which the api asks with the rights of its component."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ subjects:
 
 
 def allow_reviews(made: Installation) -> None:
-    """The component, for the account of this installation."""
+    """Apply the component that lets this installation's api review callers."""
     text = (MANIFESTS / "authentication" / "review-access.yaml").read_text()
     role, binding = yaml.safe_load_all(
         text.replace("namespace: runtime-", f"namespace: {made.name}-")
@@ -55,7 +55,7 @@ def token(made: Installation, audience: str) -> str:
 
 
 def expired(made: Installation, valid: str) -> str:
-    """The same token a day ago, which nothing but its time is wrong with: no cluster makes one."""
+    """Return the token moved back by a day, which no cluster issues: only its time is wrong."""
     head, claims, _ = valid.split(".")
     known = json.loads(_decoded(claims))
     for moment in ("exp", "iat", "nbf"):
@@ -89,7 +89,7 @@ def status(address: str, path: str, token: str) -> int:
             return error.code
 
 
-def test_the_cluster_says_who_calls_and_what_they_may(
+def test_the_cluster_decides_about_callers_and_their_rights(
     install: Callable[[str], Installation],
 ) -> None:
     made = install("judged")

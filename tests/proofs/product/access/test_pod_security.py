@@ -1,4 +1,4 @@
-"""A real control plane's admission takes every Pod of ours, at both levels and within a quota."""
+"""Admission of a real control plane accepts all our Pods, at both levels and under a quota."""
 
 import http.client
 import json
@@ -59,14 +59,14 @@ PLAIN: JsonObject = {"allowPrivilegeEscalation": False, "capabilities": {"drop":
 
 
 class RefusedError(Exception):
-    """What the server said."""
+    """The server rejected an object; the message is the server's."""
 
 
 @pytest.fixture(scope="module")
 def made(
     cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    """With two more namespaces, that have a level and no quota."""
+    """Yield an installation with two more namespaces, each with a level and without a quota."""
     levels = [
         {
             "apiVersion": "v1",
@@ -87,7 +87,7 @@ def made(
 
 @pytest.fixture(scope="module")
 def ask(made: Installation) -> Iterator[Ask]:
-    """On one connection: a handshake would take longer than an answer."""
+    """Yield a function that posts dry runs over one connection, which saves the TLS handshakes."""
     plane = made.plane
     tls = ssl.create_default_context(cafile=plane.certificate)
     host = plane.url.removeprefix("https://")
@@ -115,14 +115,14 @@ def apply(one: Installation, *documents: Any) -> None:
 
 
 def has_account(one: Installation, namespace: str) -> bool:
-    """Before that no Pod is let in."""
+    """Return whether the default account exists; without it the server accepts no Pod."""
     accounts = one.objects("serviceaccounts", namespace)
     return any(each["metadata"]["name"] == "default" for each in accounts)
 
 
 @pytest.mark.parametrize("level", OPTIONS)
-def test_each_level_keeps_out_what_it_is_there_for(ask: Ask, level: str) -> None:
-    """Otherwise nothing would be shown below."""
+def test_each_level_rejects_a_pod_that_violates_it(ask: Ask, level: str) -> None:
+    """The tests below prove something only because this one passes."""
     containers: JsonValue = [{"name": "c", "image": "x"}]
     spec: JsonObject = {"containers": containers, "hostNetwork": True}
     body: JsonObject = {"metadata": {"name": "bad"}, "spec": spec}
@@ -133,7 +133,7 @@ def test_each_level_keeps_out_what_it_is_there_for(ask: Ask, level: str) -> None
 @pytest.mark.parametrize("level", OPTIONS)
 @settings(max_examples=UNITS)
 @given(data=st.data())
-def test_every_valid_unit_is_taken_and_left_alone(
+def test_every_valid_unit_is_accepted_and_not_written_twice(
     ask: Ask, level: str, data: st.DataObject
 ) -> None:
     namespace = namespace_of(level)
@@ -152,7 +152,7 @@ def test_every_valid_unit_is_taken_and_left_alone(
 @pytest.mark.parametrize("level", OPTIONS)
 @settings(max_examples=STORAGES)
 @given(data=st.data())
-def test_every_valid_storage_is_taken_and_left_alone(
+def test_every_valid_storage_is_accepted_and_not_written_twice(
     ask: Ask, level: str, data: st.DataObject
 ) -> None:
     namespace = namespace_of(level)
@@ -169,10 +169,10 @@ def test_every_valid_storage_is_taken_and_left_alone(
             assert ask(PODS.path(namespace=namespace), pod_from(body))
 
 
-def test_a_quota_and_the_strictest_level_let_in_all_that_the_product_runs(
+def test_a_quota_and_the_strictest_level_accept_everything_that_the_product_runs(
     made: Installation,
 ) -> None:
-    """Reservations, a unit, a worker, what fills a storage, a copy, and a file server."""
+    """Reservations, a unit, a worker, a prepare, a copy and a file server all start."""
     for namespace in (made.stock, made.instance):
         labels = "pod-security.kubernetes.io/enforce=restricted"
         made.plane.kubectl("label", "namespace", namespace, labels, "--overwrite")
@@ -199,8 +199,8 @@ def test_a_quota_and_the_strictest_level_let_in_all_that_the_product_runs(
     assert secret["metadata"]["name"] == "unit-echo-w-1"
 
 
-def test_a_stranger_who_states_no_sizes_gets_them(made: Installation, ask: Ask) -> None:
-    """Otherwise the quota would refuse it."""
+def test_a_foreign_pod_without_sizes_gets_default_sizes(made: Installation, ask: Ask) -> None:
+    """The quota would reject a Pod without sizes."""
     containers: JsonValue = [{"name": "c", "image": "x", "securityContext": PLAIN}]
     spec: JsonObject = {"containers": containers, "securityContext": UNPRIVILEGED}
     body: JsonObject = {"metadata": {"name": "stranger"}, "spec": spec}
@@ -262,7 +262,7 @@ def ready(made: Installation, kind: str) -> list[str]:
 
 
 def pods_counted(made: Installation, namespace: str) -> str:
-    """By the quota; those that ended are none of its business."""
+    """Return the Pods that the quota counts; it leaves out Pods that have ended."""
     (quota,) = made.objects("resourcequotas", namespace)
     return str(quota["status"]["used"]["pods"])
 

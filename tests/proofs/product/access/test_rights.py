@@ -1,7 +1,7 @@
-"""Accounts have the rights that the product uses, none that it does not, and lack none.
+"""Accounts have every right that the product uses, and no other.
 
-The stories bring about every request that a role ever makes, so that a right which nobody used in
-them is one too many. Without any one of the rights its story is refused, and the record shows it.
+The stories bring about every request that a role ever sends, so a right that no story used is
+superfluous. Without a needed right its story is refused, and the audit log shows it.
 """
 
 import json
@@ -45,7 +45,7 @@ def rare_requests(
 
 
 def events(rare_requests: RareRequests) -> Iterator[dict[str, Any]]:
-    """Of the accounts of this installation."""
+    """Yield the audit events of this installation's accounts."""
     own = f"{rights.ACCOUNTS}{rare_requests.made.system}:"
     for event in rare_requests.made.plane.audit_events():
         if event["user"]["username"].startswith(own):
@@ -53,13 +53,13 @@ def events(rare_requests: RareRequests) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_what_is_done_rarely_is_done(
+def test_each_story_of_rare_requests_succeeds(
     rare_requests: RareRequests, story: Callable[[RareRequests], None]
 ) -> None:
     story(rare_requests)
 
 
-def test_no_right_is_granted_that_nobody_uses(rare_requests: RareRequests) -> None:
+def test_no_unused_right_is_granted(rare_requests: RareRequests) -> None:
     unused = rights.granted() - rights.used(events(rare_requests))
     assert rights.lines(unused) == "", "after all the stories"
 
@@ -69,10 +69,10 @@ def test_no_right_is_missing(rare_requests: RareRequests) -> None:
 
 
 @pytest.mark.parametrize(("place", "kind"), OWNERS)
-def test_a_child_that_holds_up_its_owner_needs_a_right_of_its_own(
+def test_a_child_that_blocks_the_deletion_of_its_owner_needs_its_own_right(
     rare_requests: RareRequests, place: str, kind: str
 ) -> None:
-    """Admission asks for it, not the manager, so that no record tells of its use."""
+    """Admission checks this right, so that the audit log does not show its use."""
     namespace, plural = f"{rare_requests.made.name}-{place}", f"{kind.lower()}s"
     rare_requests.apply(kind, namespace, "owner", OWNERS[place, kind])
     owner = rare_requests.there(plural, namespace, "owner")

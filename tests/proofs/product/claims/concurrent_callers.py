@@ -1,4 +1,4 @@
-"""Many callers at once on several api replicas, over connections that stay open."""
+"""Many concurrent callers of several api replicas, over persistent connections."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ import aiohttp
 
 from tests.proofs.real_cluster.product import Answer, Caller, Installation, Process
 
-# Many fit on one node.
+# Many units of this size fit on one node.
 SMALL = {"cpu": "10m", "memory": "16Mi"}
 PORTS = {"ports": [{"name": "http", "port": 8080}]}
 
@@ -35,7 +35,7 @@ async def concurrent_callers(apis: Sequence[Process]) -> AsyncIterator[Concurren
 
 
 def order(name: str, spec: str, **members: Any) -> dict[str, Any]:
-    """For a unit that serves; its operation is named as it is."""
+    """Return a request for a unit with a port; its operationID equals its name."""
     given = {"operationID": name, "name": name, "specName": spec, "image": "python:3.12"}
     return {**given, "template": PORTS, **members}
 
@@ -43,7 +43,7 @@ def order(name: str, spec: str, **members: Any) -> dict[str, Any]:
 def seed(
     caller: Caller, spec: str, replicas: int, *, ready: int | None = None, **members: Any
 ) -> None:
-    """Returns when all of it is ready, or as much as can be."""
+    """Seed stock and return when all of it, or `ready` of it, is ready."""
     operation = f"stock-{spec}"
     body = {"operationID": operation, "specName": spec, "replicas": replicas, **SMALL, **members}
     assert caller.post("/operator/stock-units", body).status == 202
@@ -52,18 +52,18 @@ def seed(
 
 
 def units_of(made: Installation, spec: str, namespace: str) -> list[dict[str, Any]]:
-    """As the API server has them."""
+    """Return the units of the spec as the API server has them."""
     found = made.objects("gpuunits", namespace)
     return [each for each in found if each["spec"]["specName"] == spec]
 
 
 def source_of(unit: dict[str, Any]) -> str:
-    """The uid of the stock that it lives from."""
+    """Return the uid of the stock unit that the unit was claimed from."""
     return str(unit["metadata"]["annotations"]["runtime.lokiwager.io/source-stock-uid"])
 
 
 def wait_until_running(caller: Caller, spec: str, count: int) -> None:
-    """So many units are Ready, and no stock is left that one of them consumed."""
+    """Return when this number of units is Ready and the stock that they consumed is gone."""
     caller.until(f"/operator/jobs/stock-{spec}", lambda job: job["consumed"] == count, seconds=120)
     units = f"/gpu-units?specName={spec}"
     caller.until(f"{units}&phase=Progressing&limit=1", lambda some: not some, seconds=120)
@@ -71,7 +71,7 @@ def wait_until_running(caller: Caller, spec: str, count: int) -> None:
 
 
 def wait_until_sound(caller: Caller) -> None:
-    """No invariant looks broken: in a cluster at rest nothing is even suspicious."""
+    """Return when the audit reports no breach and no suspicion, as in a cluster at rest."""
     caller.until(
         "/operator/audit", lambda audit: not audit["breaches"] and not audit["suspicions"]
     )

@@ -1,6 +1,6 @@
-"""Claims on a cluster whose every GPU is held by stock, on the real scheduler.
+"""Claims on a cluster whose every GPU is held by stock, with the real scheduler.
 
-Each test has nodes of its own, which it alone names by their GPU product.
+Each test has its own nodes and selects them by their GPU product.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def plane(
 @pytest.fixture(scope="module")
 def full(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with installation(plane, tmp_path_factory.mktemp("full")) as made:
-        # Its garbage collector looks for new kinds every 30 s: it begins with ours.
+        # The garbage collector discovers new kinds every 30 s. A restart makes it start with ours.
         plane.kill("kube-controller-manager")
         plane.start("kube-controller-manager")
         yield running(made)
@@ -56,7 +56,7 @@ def sound_in_the_end(full: Product) -> Iterator[None]:
     wait_until_sound(full.caller)
 
 
-def furnish(plane: ControlPlane, gpu_product: str) -> None:
+def add_nodes(plane: ControlPlane, gpu_product: str) -> None:
     labels = {"nvidia.com/gpu.product": gpu_product}
     for number in range(NODES):
         node = fake_node(f"{gpu_product}-{number}", GPUS_PER_NODE, labels.items())
@@ -73,12 +73,12 @@ async def claimed_at_once(product: Product, orders: list[dict[str, Any]]) -> lis
 
 
 def stocked(product: Product, spec: str, count: int, gpu_product: str) -> None:
-    """Of a GPU each; what finds no seat stays pending, and is waited for by nobody."""
+    """Seed stock units with a GPU each; units without a free GPU stay pending."""
     seed(product.caller, spec, count, ready=SEATS, gpu=1, gpuProduct=gpu_product)
 
 
 def nodes_of_pods(product: Product, namespace: str, spec: str) -> list[str]:
-    """Empty for one that is pending."""
+    """Return the node of each Pod, or an empty text for a pending Pod."""
     return [
         each["spec"].get("nodeName", "")
         for each in product.made.objects("pods", namespace)
@@ -90,10 +90,10 @@ def uids_of(units: list[dict[str, Any]]) -> set[str]:
     return {each["metadata"]["uid"] for each in units}
 
 
-async def test_stock_whose_pod_a_claim_displaced_takes_the_seat_that_the_claim_freed(
+async def test_stock_displaced_by_a_claim_takes_the_gpu_that_the_claim_freed(
     full: Product,
 ) -> None:
-    furnish(full.made.plane, "some-claimed")
+    add_nodes(full.made.plane, "some-claimed")
     stocked(full, "some.1", SEATS, "some-claimed")
     before = uids_of(units_of(full.made, "some.1", full.made.stock))
     answers = await claimed_at_once(
@@ -107,8 +107,8 @@ async def test_stock_whose_pod_a_claim_displaced_takes_the_seat_that_the_claim_f
     assert uids_of(units_of(full.made, "some.1", full.made.stock)) == before - claimed
 
 
-def test_a_pool_that_refills_makes_nothing_in_the_place_of_a_displaced_pod(full: Product) -> None:
-    furnish(full.made.plane, "displaced")
+def test_a_refilling_pool_creates_nothing_for_a_displaced_pod(full: Product) -> None:
+    add_nodes(full.made.plane, "displaced")
     pool = {"operationID": "pool-held", "name": "held", "specName": "held.1", "replicas": SEATS}
     envelope = {**SMALL, "gpu": 1, "gpuProduct": "displaced"}
     assert full.caller.post("/operator/stockpools", {**pool, **envelope}).status == 202
@@ -136,7 +136,7 @@ def test_a_pool_that_refills_makes_nothing_in_the_place_of_a_displaced_pod(full:
 async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pending(
     full: Product,
 ) -> None:
-    furnish(full.made.plane, "all-held")
+    add_nodes(full.made.plane, "all-held")
     stocked(full, "full.1", SEATS + FURTHER, "all-held")
     answers = await claimed_at_once(
         full, [order(f"full-{number}", "full.1") for number in range(SEATS)]
@@ -144,7 +144,7 @@ async def test_every_claim_on_a_full_cluster_runs_and_pending_stock_stays_pendin
     assert [each.status for each in answers] == [201] * SEATS
     wait_until_running(full.caller, "full.1", SEATS)
     assert all(nodes_of_pods(full, full.made.instance, "full.1"))
-    # The garbage collector takes the other Pods, and may take its time.
+    # The garbage collector deletes the other Pods in its own time.
     left = eventually_blocking(
         lambda: nodes_of_pods(full, full.made.stock, "full.1"), lambda pods: len(pods) == FURTHER
     )

@@ -1,4 +1,4 @@
-"""Callers who race each other, and their own retries, over two replicas and one pool."""
+"""Callers that race each other and their own retries, with two replicas and one pool."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -50,7 +50,7 @@ def sound_in_the_end(races: Product) -> Iterator[None]:
 async def to_both(
     callers: ConcurrentCallers, first: dict[str, Any], second: dict[str, Any]
 ) -> list[Answer]:
-    """At once: one to each replica."""
+    """Send both requests at once, one to each replica."""
     async with asyncio.TaskGroup() as tasks:
         sent = [
             tasks.create_task(callers.claim(each, replica=replica))
@@ -69,7 +69,7 @@ async def pairs_to_both(
 def with_replays(
     orders: list[dict[str, Any]], rng: Random
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each to some replica; a replay is of an order that is on its way, or was of late."""
+    """Yield each order with a replica; some are replays of a current or recent order."""
     for number, each in enumerate(orders):
         yield rng.randrange(2), each
         if rng.random() < REPLAYS:
@@ -110,7 +110,7 @@ async def test_callers_on_two_replicas_empty_a_pool_to_its_last_unit(
     assert units_of(races.made, "race.1", races.made.stock) == []
 
 
-async def test_an_honest_retry_to_the_other_replica_uses_up_nothing_more(
+async def test_a_retry_to_the_other_replica_consumes_no_further_stock(
     races: Product, rng: Random
 ) -> None:
     seed(races.caller, "retry.1", RETRIES)
@@ -134,7 +134,7 @@ async def test_an_honest_retry_to_the_other_replica_uses_up_nothing_more(
     assert len({source_of(each) for each in units}) == len(units) == RETRIES
 
 
-async def test_who_hangs_up_and_asks_the_other_replica_gets_the_same_unit(
+async def test_a_caller_that_hangs_up_and_asks_the_other_replica_gets_the_same_unit(
     races: Product, rng: Random
 ) -> None:
     seed(races.caller, "hung-up.1", HANG_UPS)
@@ -150,7 +150,9 @@ async def test_who_hangs_up_and_asks_the_other_replica_gets_the_same_unit(
     wait_until_running(races.caller, "hung-up.1", HANG_UPS)
 
 
-async def test_one_operation_sent_to_both_replicas_at_once_makes_one_unit(races: Product) -> None:
+async def test_one_operation_sent_to_both_replicas_at_once_creates_one_unit(
+    races: Product,
+) -> None:
     seed(races.caller, "twice.1", PAIRS)
     orders = [order(f"twice-{number}", "twice.1") for number in range(PAIRS)]
     answers = await pairs_to_both(races, [(each, each) for each in orders])
@@ -160,7 +162,7 @@ async def test_one_operation_sent_to_both_replicas_at_once_makes_one_unit(races:
     wait_until_running(races.caller, "twice.1", PAIRS)
 
 
-async def test_two_bodies_for_one_name_make_one_unit_and_one_conflict(races: Product) -> None:
+async def test_two_bodies_for_one_name_create_one_unit_and_one_conflict(races: Product) -> None:
     seed(races.caller, "bodies.1", 2 * PAIRS)
     orders = [order(f"bodies-{number}", "bodies.1") for number in range(PAIRS)]
     answers = await pairs_to_both(
@@ -175,7 +177,7 @@ async def test_two_bodies_for_one_name_make_one_unit_and_one_conflict(races: Pro
     assert len(left) == PAIRS
 
 
-async def test_of_two_names_under_one_operation_only_one_ever_starts(races: Product) -> None:
+async def test_of_two_names_under_one_operation_only_one_unit_starts(races: Product) -> None:
     seed(races.caller, "names.1", 2 * PAIRS)
     orders = [order(f"names-{number}", "names.1") for number in range(PAIRS)]
     answers = await pairs_to_both(
@@ -196,7 +198,7 @@ async def test_of_two_names_under_one_operation_only_one_ever_starts(races: Prod
     races.caller.until("/operator/jobs/stock-names.1", lambda job: job["ready"] == PAIRS)
 
 
-def test_two_long_names_that_begin_alike_have_children_of_their_own(races: Product) -> None:
+def test_two_long_names_with_a_common_beginning_have_separate_children(races: Product) -> None:
     seed(races.caller, "long.1", 2)
     names = [f"{'a' * 58}{end}" for end in ("-left", "right")]
     for name in names:
@@ -212,7 +214,7 @@ def test_two_long_names_that_begin_alike_have_children_of_their_own(races: Produ
 
 
 def pods_behind(product: Product, service: str) -> set[str]:
-    """That the cluster leads a caller of the Service to, once there is one."""
+    """Return the names of the Pods that are ready behind the Service, once there is one."""
 
     def ready() -> set[str]:
         slices = product.made.objects("endpointslices", product.made.instance)

@@ -1,4 +1,4 @@
-"""What a claim costs the API server, and that rest costs it nothing: told by its audit log."""
+"""The requests that a claim costs the API server, and that rest costs none, by the audit log."""
 
 import time
 from collections import Counter
@@ -33,9 +33,9 @@ STEADY_SECONDS = 60.0
 
 @attrs.frozen
 class Claims:
-    """Made one after another: the writes for each, by what they are for, and all reconciles.
+    """Claims made one after another: the writes of each by purpose, and all reconciles.
 
-    Those of the pool are apart, as its status is: they go by the second, not by the claim.
+    Writes and reconciles of pools are left out, because they follow the clock and not the claims.
     """
 
     writes: dict[str, Counter[str]]
@@ -76,7 +76,7 @@ def reconciles_of(manager: Process) -> float:
 
 
 def unit_of(request: Request, units: dict[str, str]) -> str:
-    """By the name of what was written: its own, its child's, its stock's, or its Event's."""
+    """Return the unit by the name of the written object: unit, child, stock or Event."""
     name = request.name.partition(".")[0].removeprefix("unit-")
     return units.get(name, name)
 
@@ -102,16 +102,16 @@ def test_a_claim_costs_no_more_reconciles_than_its_budget(claims: Claims) -> Non
     assert claims.reconciles / CLAIMS <= MOST_RECONCILES
 
 
-def test_units_that_rest_in_every_way_break_no_invariant(fleet: Fleet) -> None:
+def test_units_at_rest_in_every_state_break_no_invariant(fleet: Fleet) -> None:
     wait_until_sound(fleet.caller)
 
 
-def test_a_manager_that_takes_over_reads_everything_and_writes_nothing(fleet: Fleet) -> None:
+def test_a_new_leader_reads_everything_and_writes_nothing(fleet: Fleet) -> None:
     size = fleet.change_manager()
     assert fleet.writes_since(size) == []
 
 
-def test_what_is_reconciled_again_is_not_written_again(fleet: Fleet) -> None:
+def test_a_second_reconcile_writes_nothing(fleet: Fleet) -> None:
     before = fleet.reconciles()
     for namespace in (fleet.made.instance, fleet.made.stock):
         fleet.made.plane.kubectl(

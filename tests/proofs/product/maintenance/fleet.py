@@ -1,4 +1,4 @@
-"""Many units that run, and one of each kind that rests in another way, under one manager."""
+"""An installation with many running units, and one unit in each other state of rest."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ SPEC = "fleet.1"
 PRESENT = "gpuruntime"
 UNIT_LABEL = "runtime.lokiwager.io/unit"
 WARM = 5
-# Each rests where it cannot get on: the reason that it shows.
+# Units that cannot start, with the reason that each of them reports.
 STUCK: dict[str, tuple[str, dict[str, Any]]] = {
     "invalid": ("InvalidSpec", {"memory": "not-a-quantity"}),
     "greedy": ("PodUnschedulable", {"memory": "1Gi", "gpu": 5000}),
@@ -39,9 +39,9 @@ class Fleet:
         self.caller = Caller(apis[0].address)
 
     def change_manager(self, program: str = PRESENT) -> int:
-        """The one ends, and the next has looked at everything once.
+        """Replace the manager, and return once the new one has reconciled everything.
 
-        Answers how large the audit log was between the two.
+        Return the size of the audit log between the two.
         """
         assert self.manager.stop() == 0
         size = self.made.plane.audit_size()
@@ -54,7 +54,7 @@ class Fleet:
         return self.manager.metric("gpuruntime_reconciles_total")
 
     def wait_until_reconciled(self, since: float) -> None:
-        """All its units, and nothing comes of it any more."""
+        """Return when all units were reconciled and the writes that follow have ended."""
         eventually_blocking(self.reconciles, lambda count: count >= since + UNITS)
         self.wait_until_quiet()
 
@@ -71,7 +71,7 @@ class Fleet:
         return f"{self.made.instance}/{name}"
 
     def pods(self) -> dict[str, set[str]]:
-        """The uids of each unit's Pods."""
+        """Return the uids of each unit's Pods."""
         found: dict[str, set[str]] = {}
         for namespace in (self.made.stock, self.made.instance):
             for pod in self.made.objects("pods", namespace):
@@ -80,7 +80,7 @@ class Fleet:
         return found
 
     def labels_of_pod(self, name: str) -> dict[str, str]:
-        """Of the only one that the unit has."""
+        """Return the labels of the unit's only Pod."""
         (labels,) = (
             pod["metadata"]["labels"]
             for pod in self.made.objects("pods", self.made.instance)
@@ -90,8 +90,8 @@ class Fleet:
         return found
 
 
-def manned(made: Installation) -> Fleet:
-    """With all its units where they rest."""
+def running_fleet(made: Installation) -> Fleet:
+    """Start the roles and create all units; return once they are at rest."""
     manager, apis = made.manager(), (made.api(), made.api())
     for process in (manager, *apis):
         process.wait_until_ready()

@@ -1,4 +1,4 @@
-"""The program as a later version may be: its template code gives every Pod another shape."""
+"""A stand-in for a later version: its code gives every Pod another template."""
 
 import sys
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Roles that come and go on the real control plane, and a control plane that does."""
+"""Outages on a real control plane: roles stop, the leader changes, the API server goes away."""
 
 from collections.abc import Callable, Iterator
 
@@ -35,7 +35,7 @@ def own_product(
         yield running(made)
 
 
-def test_the_api_works_without_a_manager_and_the_next_one_catches_up(
+def test_the_api_works_without_a_manager_and_the_next_manager_catches_up(
     install: Callable[[str], Installation],
 ) -> None:
     made = install("alone")
@@ -72,7 +72,7 @@ def test_a_standby_leads_when_the_leader_stops_and_when_it_is_killed(
     caller.until("/operator/jobs/stock", lambda job: job["ready"] == 2)
 
 
-def test_a_lease_that_somebody_else_takes_ends_the_leader(
+def test_a_lease_taken_by_another_holder_ends_the_leader(
     install: Callable[[str], Installation],
 ) -> None:
     made = install("robbed")
@@ -85,7 +85,7 @@ def test_a_lease_that_somebody_else_takes_ends_the_leader(
     assert manager.exit_code() == 4
 
 
-def test_a_required_cluster_that_cannot_be_reached_ends_the_api(
+def test_an_unreachable_required_cluster_ends_the_api(
     install: Callable[[str], Installation],
 ) -> None:
     made = install("required")
@@ -96,7 +96,7 @@ def test_a_required_cluster_that_cannot_be_reached_ends_the_api(
     assert made.api(kubernetes=settings).exit_code() == 3
 
 
-def test_a_control_plane_that_goes_away_is_told_and_comes_back(own_product: Product) -> None:
+def test_an_outage_of_the_control_plane_is_reported_and_survived(own_product: Product) -> None:
     caller, plane = own_product.caller, own_product.made.plane
     assert caller.post("/operator/stock-units", STOCK).status == 202
     caller.until("/operator/jobs/stock", lambda job: job["ready"] == 2)

@@ -1,4 +1,4 @@
-"""A newer version of the manager over units that run, and the older one after it."""
+"""An upgrade of the manager while units run, and a downgrade after it."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ NEWER = "tests.proofs.product.maintenance.newer_manager"
 
 @attrs.frozen
 class Upgrade:
-    """The Pods before it, and how large the audit log was then."""
+    """The Pods before an upgrade, and the size of the audit log at that time."""
 
     pods: dict[str, set[str]]
     size: int
@@ -31,7 +31,7 @@ def upgrade(fleet: Fleet) -> Iterator[Upgrade]:
 
 
 def change(fleet: Fleet, name: str) -> None:
-    """Its spec: returns when the Pod that comes of it runs, and the old one is gone."""
+    """Change the unit's image; return when the new Pod runs and the old Pod is gone."""
     key = fleet.key(name)
     old = fleet.pods()[key]
     assert fleet.caller.put(f"/gpu-units/{name}", {"image": "python:3.13"}).status == 200
@@ -50,20 +50,20 @@ def test_a_newer_version_writes_nothing_and_restarts_nothing(
 
 
 @pytest.mark.usefixtures("upgrade")
-def test_a_change_of_its_spec_gives_one_unit_the_newer_shape(fleet: Fleet) -> None:
+def test_a_changed_unit_alone_gets_the_newer_template(fleet: Fleet) -> None:
     size, before = fleet.made.plane.audit_size(), fleet.pods()
     change(fleet, "fleet-1")
     assert fleet.labels_of_pod("fleet-1")[LABEL] == "yes"
     after = fleet.pods()
     assert [unit for unit in after if after[unit] != before[unit]] == [fleet.key("fleet-1")]
-    # A Pod that finds no room hears other words from the scheduler when another's place is new,
-    # and its unit's status repeats them.
+    # The scheduler's message for a Pod without room changes when another Pod moves, and the status
+    # of its unit repeats that message.
     written = {each for each in fleet.writes_since(size) if each.subresource != "status"}
     assert {each.name.partition(".")[0] for each in written} == {"fleet-1", "unit-fleet-1"}
 
 
 @pytest.mark.usefixtures("upgrade")
-def test_the_older_version_comes_back_and_restarts_nothing(fleet: Fleet) -> None:
+def test_the_older_version_returns_and_restarts_nothing(fleet: Fleet) -> None:
     change(fleet, "fleet-2")
     before = fleet.pods()
     size = fleet.change_manager()

@@ -1,7 +1,7 @@
-"""An installation to try storages on: of the embedded cluster, or of the real control plane.
+"""An installation for tests of storages, on the embedded cluster or on the real control plane.
 
-Helpers ask for more than any node has: the Pod that fills a storage, and a file server's, wait
-for the test to end them or to give them a node.
+Helper Pods, which fill a storage or serve its files, request more than any node has. They wait
+until the test ends them or binds them to a node.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ from tests.proofs.real_cluster.product import Installation, Process
 Document = dict[str, Any]
 Holds = Callable[[Any], object]
 
-# Of cpu; the nodes have 64 or 512.
+# An amount of cpu; the nodes have 64 or 512.
 TOO_MUCH: Final = "600"
 HOST_PATH: Final = "kubernetes.io/host-path"
 POLL_SECONDS: Final = 0.1
 WAIT_SECONDS: Final = 60.0
-# On the embedded cluster: long enough to look at what waits for the end of a Pod.
+# On the embedded cluster: long enough to observe what waits for a Pod to end.
 STOP_SECONDS: Final = 10.0
 BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -77,18 +77,18 @@ class Answer:
 
 @attrs.frozen(kw_only=True)
 class StorageWorld:
-    """`kube` is the cluster's own API, where a test does what kubectl, or a kubelet, would."""
+    """The api's callers, and `kube`, through which a test acts as kubectl or a kubelet."""
 
     kube: Api
     namespace: str
     prefix: str
     session: aiohttp.ClientSession
     address: str
-    # Called with whether the kubelets are to be at work, where they would end a Pod all the same.
+    # Stops (False) or starts (True) kubelets that would end a Pod in spite of a finalizer.
     put_to_work: Callable[[bool], None]
 
     def name(self, short: str) -> str:
-        """As no other test of the run names anything."""
+        """Return a name that no other test of the run uses."""
         return f"{self.prefix}-{short}"
 
     async def call(self, method: str, path: str, body: object = None) -> Answer:
@@ -121,7 +121,7 @@ class StorageWorld:
         return answer.data
 
     async def mount(self, short: str, *storages: str, **spec: Any) -> str:
-        """A unit as kubectl would write it."""
+        """Create a unit that mounts the storages, as kubectl would."""
         name = self.name(short)
         mounts = [{"name": each, "mountPath": f"/{each}"} for each in storages]
         small = {"specName": "g1.1", "cpu": "100m", "memory": "64Mi"}
@@ -135,7 +135,7 @@ class StorageWorld:
         return name
 
     async def write_storage(self, short: str, spec: Document) -> str:
-        """As kubectl would, past the API."""
+        """Create a storage past the API, as kubectl would."""
         name = self.name(short)
         body = {
             "apiVersion": GPU_STORAGES.api_version,
@@ -165,9 +165,9 @@ class StorageWorld:
         return self.path(VOLUME_CLAIMS, storage)
 
     async def touch(self, path: str, moment: str) -> str:
-        """Makes the manager look at it once more; returns when it has had the time to.
+        """Make the manager reconcile the object again, and give it the time to do so.
 
-        The version of it that a look leaves which writes nothing.
+        Return the object's version, which stays the same if the reconcile writes nothing.
         """
         patch = {"metadata": {"annotations": {"tests/touched": moment}}}
         touched = (await self.kube.patch(path, patch)).ok(200)
@@ -178,12 +178,12 @@ class StorageWorld:
         return await self._labelled(JOBS, labels.STORAGE, storage)
 
     async def pods(self, label: str, value: str) -> list[Document]:
-        """Those that are not on their way out."""
+        """Return the Pods with the label that are not being deleted."""
         found = await self._labelled(PODS, label, value)
         return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
     async def job_pod(self, storage: str) -> Document:
-        """The one that waits to fill it."""
+        """Return the pending Pod that is to fill the storage."""
 
         async def look() -> list[Document]:
             found = await self.pods(labels.PREPARE, storage)
@@ -193,7 +193,7 @@ class StorageWorld:
         return found[0]
 
     async def unit_pod(self, unit: str) -> Document:
-        """The one that runs, or is to."""
+        """Return the unit's only Pod."""
 
         async def look() -> list[Document]:
             return await self.pods(labels.UNIT, unit)
@@ -202,7 +202,7 @@ class StorageWorld:
         return found[0]
 
     async def end_job(self, storage: str, *, words: str = "") -> None:
-        """Well; with words, in failure."""
+        """End the prepare, with success, or with a failure if `words` are given."""
         pod = await self.job_pod(storage)
         terminated = {
             "exitCode": 3 if words else 0,
@@ -213,7 +213,7 @@ class StorageWorld:
         await self.tell(pod, {"terminated": terminated}, **status)
 
     async def tell(self, pod: Document, state: Document, **status: str) -> None:
-        """What a kubelet would say of its only container."""
+        """Write the state of the Pod's only container, as a kubelet would."""
         container = pod["spec"]["containers"][0]
         told = {
             "name": container["name"],
@@ -227,7 +227,7 @@ class StorageWorld:
         (await self.kube.patch(path, {"status": {"containerStatuses": [told], **status}})).ok(200)
 
     async def place(self, pod: Document, node: str) -> None:
-        """As a scheduler would that does not look at what the node has."""
+        """Bind the Pod to the node, whatever the node has left."""
         name = pod["metadata"]["name"]
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {
@@ -240,7 +240,7 @@ class StorageWorld:
 
     @asynccontextmanager
     async def unreachable(self, pod: Document) -> AsyncIterator[None]:
-        """Its kubelet hears nothing of its end until the block is over."""
+        """Keep the Pod from ending until the block is left, as if its kubelet was unreachable."""
         path = self.path(PODS, pod["metadata"]["name"])
         held = {"metadata": {"finalizers": ["tests.example.com/held"]}}
         (await self.kube.patch(path, held)).ok()
@@ -274,7 +274,7 @@ def condition(view: Any, type_: str) -> Document:
 
 @asynccontextmanager
 async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[StorageWorld]:
-    """Of its own, in virtual time."""
+    """Yield a world on its own embedded cluster, in virtual time."""
     pace = Pace(stop_seconds=STOP_SECONDS)
     cluster = EmbeddedCluster(now=_virtual_now, options=ClusterOptions(pace=pace))
     settings = Settings(
@@ -309,7 +309,7 @@ async def embedded(prefix: str, *, helper_cpu: str = TOO_MUCH) -> AsyncIterator[
 
 @asynccontextmanager
 async def real(made: Installation, api: Process, prefix: str) -> AsyncIterator[StorageWorld]:
-    """On processes that other tests use too."""
+    """Yield a world on processes that other tests share."""
     plane = made.plane
     tls = ssl.create_default_context(cafile=plane.certificate)
     bearer = {"Authorization": f"Bearer {plane.token}"}
@@ -333,5 +333,5 @@ async def _never() -> None:
 
 
 def _virtual_now() -> datetime:
-    """Whole seconds tell who is older, and a wall clock would stand still."""
+    """Return a time that moves with the loop; age counts in whole seconds of it."""
     return BEGIN + timedelta(seconds=asyncio.get_running_loop().time())

@@ -1,4 +1,4 @@
-"""Storages and units where they rest, on both servers: looked at again, nothing is written."""
+"""Storages and units at rest, on both servers: a second reconcile writes nothing."""
 
 from gpuruntime.models.kinds import labels
 from gpuruntime.models.kinds.storages import GPU_STORAGES
@@ -22,7 +22,7 @@ FILL = {"fromImage": "busybox:1.36", "command": ["fill"]}
 
 
 async def versions(world: StorageWorld) -> dict[str, str]:
-    """Of what this test has made, and of what was made for it."""
+    """Return the versions of this test's objects and of their children."""
     found = {}
     for resource in KINDS:
         listed = (await world.kube.get(resource.path(namespace=world.namespace))).ok()
@@ -33,8 +33,8 @@ async def versions(world: StorageWorld) -> dict[str, str]:
     return found
 
 
-async def furnish(world: StorageWorld) -> tuple[list[str], list[str]]:
-    """Storages and units of every way to rest."""
+async def create_all(world: StorageWorld) -> tuple[list[str], list[str]]:
+    """Create storages and units in every state in which they can rest."""
     served = await world.ready("served", accessor={"enabled": True})
     holder = await world.mount("holder", served)
     node = (await world.unit(holder, is_ready))["nodeName"]
@@ -62,9 +62,9 @@ async def furnish(world: StorageWorld) -> tuple[list[str], list[str]]:
     return [served, failed, filling, copy, pending, spoilt], [holder, *waiters]
 
 
-async def test_a_second_look_writes_nothing(on: Open) -> None:
-    async with on() as world:
-        storages, units = await furnish(world)
+async def test_a_second_reconcile_changes_no_version(open_world: Open) -> None:
+    async with open_world() as world:
+        storages, units = await create_all(world)
         looked = {
             **{each: world.path(GPU_STORAGES, each) for each in storages},
             **{each: world.path(GPU_UNITS, each) for each in units},

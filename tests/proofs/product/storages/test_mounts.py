@@ -1,4 +1,4 @@
-"""Who mounts a storage, on both servers: one unit at a time, the older one first, none unseen."""
+"""Mounts of storages, on both servers: one unit at a time, and the oldest waiting unit next."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,11 +26,11 @@ from tests.proofs.product.storages.storage_world import (
 )
 
 FILL: Document = {"fromImage": "busybox:1.36", "command": ["fill"]}
-# Objects tell their age in whole seconds.
+# Creation timestamps have whole seconds.
 YOUNGER_SECONDS = 1.1
-# By an event: by itself the manager looks again after 15 s.
+# Within this time only an event helps: the manager's own retry comes after 15 s.
 PROMPTLY_SECONDS = 10.0
-# More than the cluster's collector takes.
+# Longer than the garbage collector takes.
 COLLECTING_SECONDS = 3.0
 
 
@@ -52,7 +52,7 @@ def claims_of(pod: Document) -> list[str]:
 
 
 async def spec_of(world: StorageWorld, path: str) -> Document | None:
-    """None while it is not there."""
+    """Return the object's spec, or None if it does not exist."""
     found = await world.kube.get(path)
     spec: Document | None = found.body.get("spec")
     return spec
@@ -65,7 +65,7 @@ async def is_put_back(world: StorageWorld, path: str) -> None:
 
 
 async def serving(world: StorageWorld, accessor: str) -> Document:
-    """The one Pod of a file server that is tied to a node, once it serves."""
+    """Return the file server's only Pod that is bound to a node, once it serves."""
 
     async def look() -> list[Document]:
         found = await world.pods(labels.ACCESSOR, accessor)
@@ -79,7 +79,7 @@ async def serving(world: StorageWorld, accessor: str) -> Document:
 
 @asynccontextmanager
 async def only_node(world: StorageWorld) -> AsyncIterator[str]:
-    """A GPU product that one node has until the block is over."""
+    """Yield a GPU product that only one node has until the block is left."""
     product = world.name("product")
     node = (await world.kube.get(NODES.path())).ok()["items"][0]
     path = NODES.path(name=node["metadata"]["name"])
@@ -96,8 +96,8 @@ async def only_node(world: StorageWorld) -> AsyncIterator[str]:
         await give(before)
 
 
-async def test_nothing_half_filled_is_ever_mounted(on: Open) -> None:
-    async with on() as world:
+async def test_a_half_filled_storage_is_never_mounted(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         unit = await world.mount("unit", name)
         await world.job_pod(name)
@@ -113,8 +113,8 @@ async def test_nothing_half_filled_is_ever_mounted(on: Open) -> None:
         assert claims_of(await world.unit_pod(unit)) == [name]
 
 
-async def test_a_unit_waits_for_a_storage_that_is_not_there_yet(on: Open) -> None:
-    async with on() as world:
+async def test_a_unit_waits_for_a_storage_that_does_not_exist_yet(open_world: Open) -> None:
+    async with open_world() as world:
         unit = await world.mount("unit", world.name("models"))
         waiting = await world.unit(unit, waits)
         assert waiting["message"] == (
@@ -125,8 +125,10 @@ async def test_a_unit_waits_for_a_storage_that_is_not_there_yet(on: Open) -> Non
         await world.unit(unit, is_ready)
 
 
-async def test_a_unit_mounts_what_is_made_again_under_the_name(on: Open) -> None:
-    async with on() as world:
+async def test_a_unit_mounts_a_storage_that_was_created_again_under_its_name(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name, unit = await world.make("models", prepare=FILL), await world.mount("unit")
         mounts = {"storageMounts": [{"name": name, "mountPath": "/data"}]}
         assert (await world.call("PUT", f"/gpu-units/{unit}", mounts)).status == 200
@@ -141,8 +143,8 @@ async def test_a_unit_mounts_what_is_made_again_under_the_name(on: Open) -> None
         assert claims_of(await world.unit_pod(unit)) == [name]
 
 
-async def test_what_is_being_deleted_is_mounted_and_copied_by_nobody_new(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_being_deleted_gets_no_new_mount(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         holder, unit = await world.mount("holder", name), await world.mount("unit")
         await world.unit(holder, is_ready)
@@ -157,8 +159,10 @@ async def test_what_is_being_deleted_is_mounted_and_copied_by_nobody_new(on: Ope
         await delete_unit(world, holder)
 
 
-async def test_one_unit_holds_a_storage_and_the_older_of_the_waiters_is_next(on: Open) -> None:
-    async with on() as world:
+async def test_one_unit_holds_a_storage_and_the_oldest_waiting_unit_is_next(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         units = []
         for short in ("first", "z-second", "a-third"):
@@ -180,8 +184,8 @@ async def test_one_unit_holds_a_storage_and_the_older_of_the_waiters_is_next(on:
         assert (await world.storage(name, is_ready))["holder"]["name"] == third
 
 
-async def test_a_suspended_unit_keeps_its_hold(on: Open) -> None:
-    async with on() as world:
+async def test_a_suspended_unit_keeps_its_hold(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         holder = await world.mount("holder", name)
         await world.unit(holder, is_ready)
@@ -196,10 +200,10 @@ async def test_a_suspended_unit_keeps_its_hold(on: Open) -> None:
         await world.unit(holder, is_ready)
 
 
-async def test_a_change_of_mounts_rolls_the_pod_and_gives_the_storage_to_the_next(
-    on: Open,
+async def test_a_change_of_mounts_rolls_the_pod_and_frees_the_storage(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         old, new = await world.ready("old"), await world.ready("new")
         unit, waiter = await world.mount("unit", old), world.name("waiter")
         await world.unit(unit, is_ready)
@@ -216,8 +220,8 @@ async def test_a_change_of_mounts_rolls_the_pod_and_gives_the_storage_to_the_nex
         assert claims_of(after) == [new]
 
 
-async def test_mounts_that_wait_for_their_turn_leave_the_pod_as_it_is(on: Open) -> None:
-    async with on() as world:
+async def test_a_unit_that_waits_for_new_mounts_keeps_its_pod(open_world: Open) -> None:
+    async with open_world() as world:
         own, wanted = await world.ready("own"), await world.ready("wanted")
         other = await world.mount("other", wanted)
         unit = await world.mount("unit", own)
@@ -239,8 +243,10 @@ async def test_mounts_that_wait_for_their_turn_leave_the_pod_as_it_is(on: Open) 
         assert claims_of(await world.unit_pod(unit)) == [wanted]
 
 
-async def test_what_runs_while_it_waits_for_a_storage_is_put_back_as_it_was(on: Open) -> None:
-    async with on() as world:
+async def test_a_deployment_is_restored_while_its_unit_waits_for_a_storage(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         own, wanted = await world.ready("own"), await world.ready("wanted")
         holder, waiter = await world.mount("holder", wanted), await world.mount("waiter", own)
         for unit in (holder, waiter):
@@ -257,8 +263,8 @@ async def test_what_runs_while_it_waits_for_a_storage_is_put_back_as_it_was(on: 
         await world.kube.gone(storage)
 
 
-async def test_units_that_change_storages_with_each_other_do_not_wait_for_ever(on: Open) -> None:
-    async with on() as world:
+async def test_units_that_exchange_storages_do_not_wait_for_ever(open_world: Open) -> None:
+    async with open_world() as world:
         names = [await world.ready(short) for short in ("one", "two")]
         older = await world.mount("older", names[0])
         await asyncio.sleep(YOUNGER_SECONDS)
@@ -278,8 +284,10 @@ async def test_units_that_change_storages_with_each_other_do_not_wait_for_ever(o
             assert pod["metadata"]["uid"] != pods[unit]
 
 
-async def test_units_that_want_each_others_storages_as_well_say_how_to_end_it(on: Open) -> None:
-    async with on() as world:
+async def test_units_that_each_want_the_others_storage_too_report_the_remedy(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         one, two = await world.ready("one"), await world.ready("two")
         first, second = await world.mount("first", one), await world.mount("second", two)
         for unit in (first, second):
@@ -302,10 +310,10 @@ async def test_units_that_want_each_others_storages_as_well_say_how_to_end_it(on
         assert f"is held by unit {first}" in view["message"]
 
 
-async def test_an_older_unit_that_waits_for_another_one_does_not_keep_that_waiting(
-    on: Open,
+async def test_an_older_unit_that_waits_for_another_unit_does_not_block_it(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         one, two = await world.ready("one"), await world.ready("two")
         older = await world.mount("older")
         await asyncio.sleep(YOUNGER_SECONDS)
@@ -322,10 +330,10 @@ async def test_an_older_unit_that_waits_for_another_one_does_not_keep_that_waiti
         await world.unit(older, is_ready)
 
 
-async def test_who_waits_for_what_may_never_come_keeps_nobody_from_a_free_storage(
-    on: Open,
+async def test_a_unit_that_waits_for_a_missing_storage_keeps_no_free_storage_from_others(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name = await world.ready("models")
         older = await world.mount("older", name, world.name("missing"))
         await world.unit(older, waits)
@@ -339,8 +347,10 @@ async def test_who_waits_for_what_may_never_come_keeps_nobody_from_a_free_storag
         await world.unit(older, is_ready)
 
 
-async def test_what_an_older_unit_can_no_longer_take_goes_to_the_next_at_once(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_goes_on_at_once_when_the_older_unit_can_no_longer_start(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         free, taken = await world.ready("free"), await world.ready("taken")
         holder = await world.mount("holder", taken)
         await world.unit(holder, is_ready)
@@ -359,8 +369,8 @@ async def test_what_an_older_unit_can_no_longer_take_goes_to_the_next_at_once(on
         await delete_unit(world, holder)
 
 
-async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
-    async with on() as world:
+async def test_a_mounted_storage_is_not_deleted(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -382,9 +392,9 @@ async def test_what_is_mounted_is_not_deleted(on: Open) -> None:
         await world.kube.gone(world.claim_path(name))
 
 
-async def test_what_is_mounted_stays_however_its_deletion_is_asked_for(on: Open) -> None:
-    """In the foreground the cluster's collector takes first whatever the storage owns."""
-    async with on() as world:
+async def test_a_mounted_storage_survives_a_foreground_deletion(open_world: Open) -> None:
+    """A foreground deletion makes the collector first delete everything that the storage owns."""
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -400,8 +410,10 @@ async def test_what_is_mounted_stays_however_its_deletion_is_asked_for(on: Open)
         await world.kube.gone(world.claim_path(name))
 
 
-async def test_a_unit_that_runs_stays_isolated_while_its_storage_is_in_trouble(on: Open) -> None:
-    async with on() as world:
+async def test_a_running_unit_stays_isolated_while_its_storage_is_being_deleted(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -419,8 +431,8 @@ async def test_a_unit_that_runs_stays_isolated_while_its_storage_is_in_trouble(o
         await world.kube.gone(storage)
 
 
-async def test_a_volume_is_not_given_on_before_the_last_pod_is_gone(on: Open) -> None:
-    async with on() as world:
+async def test_a_volume_is_passed_on_only_after_the_last_pod_is_gone(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -435,7 +447,7 @@ async def test_a_volume_is_not_given_on_before_the_last_pod_is_gone(on: Open) ->
 
 
 async def evict(world: StorageWorld, unit: str) -> None:
-    """Its Pod stays as it ended, beside its successor."""
+    """Evict the unit's Pod, which stays beside its successor."""
     pod = await world.unit_pod(unit)
     status = {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}
     path = world.path(PODS, pod["metadata"]["name"])
@@ -445,8 +457,8 @@ async def evict(world: StorageWorld, unit: str) -> None:
     assert (await world.kube.get(path)).ok()["status"]["phase"] == "Failed"
 
 
-async def test_a_pod_that_has_ended_keeps_no_storage_from_the_next_unit(on: Open) -> None:
-    async with on() as world:
+async def test_an_ended_pod_keeps_no_storage_from_the_next_unit(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -457,8 +469,8 @@ async def test_a_pod_that_has_ended_keeps_no_storage_from_the_next_unit(on: Open
         await world.unit(waiter, is_ready)
 
 
-async def test_a_unit_whose_pod_was_evicted_is_suspended_all_the_same(on: Open) -> None:
-    async with on() as world:
+async def test_a_unit_whose_pod_was_evicted_can_be_suspended(open_world: Open) -> None:
+    async with open_world() as world:
         unit = await world.mount("unit")
         await world.unit(unit, is_ready)
         await evict(world, unit)
@@ -467,8 +479,8 @@ async def test_a_unit_whose_pod_was_evicted_is_suspended_all_the_same(on: Open) 
         assert view["message"] == "suspended: no Pod runs"
 
 
-async def test_a_unit_that_is_resumed_says_what_it_waits_for(on: Open) -> None:
-    async with on() as world:
+async def test_a_resumed_unit_reports_the_storage_that_it_waits_for(open_world: Open) -> None:
+    async with open_world() as world:
         own, wanted = await world.ready("own"), await world.ready("wanted")
         other = await world.mount("other", wanted)
         unit = await world.mount("unit", own)
@@ -489,7 +501,7 @@ async def test_a_unit_that_is_resumed_says_what_it_waits_for(on: Open) -> None:
 
 
 @pytest.mark.looptime
-async def test_a_unit_that_is_rolled_on_its_node_leaves_the_file_server_alone() -> None:
+async def test_rolling_a_unit_on_its_node_leaves_the_file_server_alone() -> None:
     async with embedded("t", helper_cpu="250m") as world, only_node(world) as product:
         name = await world.ready("models", accessor={"enabled": True})
         child = f"storage-accessor-{name}"
@@ -509,8 +521,10 @@ async def test_a_unit_that_is_rolled_on_its_node_leaves_the_file_server_alone() 
         assert template["affinity"] == server["spec"]["affinity"]
 
 
-async def test_an_accessor_that_makes_way_for_a_pod_without_a_node_says_so(on: Open) -> None:
-    async with on() as world:
+async def test_a_file_server_that_makes_way_for_a_pod_without_a_node_reports_it(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name = await world.ready("models", accessor={"enabled": True})
         unit = await world.mount("unit", name, cpu=TOO_MUCH)
         words = f"waits until the Pod of unit {unit} has a node"
@@ -527,8 +541,8 @@ async def test_an_accessor_that_makes_way_for_a_pod_without_a_node_says_so(on: O
         await world.kube.settled(path, lambda live: live["spec"]["replicas"] == 1)
 
 
-async def test_an_accessor_comes_goes_and_follows_the_holder(on: Open) -> None:
-    async with on() as world:
+async def test_a_file_server_starts_follows_the_holder_and_ends(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models", accessor={"enabled": True, "writable": True})
         child = f"storage-accessor-{name}"
         (pod,) = await world.until(

@@ -1,4 +1,4 @@
-"""What fills a storage, on both servers: it runs once, fails for good, and recovers when asked."""
+"""Prepares of storages, on both servers: each runs once, stays failed, and can be recovered."""
 
 from typing import Any
 
@@ -31,13 +31,13 @@ def volumes_of(pod: Document) -> dict[str, Document]:
 
 
 def mounts_of(pod: Document) -> dict[str, bool]:
-    """Whether each is read-only, by path."""
+    """Return by path whether each mount is read-only."""
     mounts = pod["spec"]["containers"][0]["volumeMounts"]
     return {each["mountPath"]: each.get("readOnly", False) for each in mounts}
 
 
 async def patch(world: StorageWorld, name: str, spec: Document) -> None:
-    """As with kubectl: the API leaves a prepare as it is."""
+    """Patch the spec as kubectl would; the API does not change a prepare."""
     (await world.kube.patch(world.path(GPU_STORAGES, name), {"spec": spec})).ok()
 
 
@@ -47,7 +47,7 @@ async def recover(world: StorageWorld, name: str) -> None:
 
 
 async def told(world: StorageWorld, name: str) -> set[tuple[str, str]]:
-    """The Events about a storage, once they are all sent."""
+    """Return the Events about a storage, once all of them are sent."""
     path = f"/api/v1/namespaces/{world.namespace}/events"
     query = f"involvedObject.kind=GPUStorage,involvedObject.name={name}"
 
@@ -63,8 +63,8 @@ async def told(world: StorageWorld, name: str) -> set[tuple[str, str]]:
     )
 
 
-async def test_an_image_fills_a_storage_once(on: Open) -> None:
-    async with on() as world:
+async def test_an_image_fills_a_storage_once(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         pod = await world.job_pod(name)
         container = pod["spec"]["containers"][0]
@@ -83,8 +83,8 @@ async def test_an_image_fills_a_storage_once(on: Open) -> None:
         assert (nothing.status, nothing.code) == (409, "nothing_to_recover")
 
 
-async def test_a_job_that_was_collected_is_not_run_again(on: Open) -> None:
-    async with on() as world:
+async def test_a_deleted_job_is_not_run_again(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         await world.end_job(name)
         await world.storage(name, is_ready)
@@ -97,10 +97,10 @@ async def test_a_job_that_was_collected_is_not_run_again(on: Open) -> None:
         assert is_ready(await world.storage(name, lambda _: True))
 
 
-async def test_a_failed_prepare_stays_failed_with_its_last_words_until_it_is_recovered(
-    on: Open,
+async def test_a_failed_prepare_keeps_its_message_until_it_is_recovered(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         pod = (await world.job_pod(name))["metadata"]["name"]
         await world.end_job(name, words="no space left on device")
@@ -136,8 +136,8 @@ async def test_a_failed_prepare_stays_failed_with_its_last_words_until_it_is_rec
         }
 
 
-async def test_a_job_that_somebody_removes_before_its_end_fails_the_prepare(on: Open) -> None:
-    async with on() as world:
+async def test_a_job_that_is_removed_before_its_end_fails_the_prepare(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         await world.storage(name, lambda view: view["prepareStatus"]["phase"] == "Running")
         (job,) = await world.jobs(name)
@@ -150,8 +150,10 @@ async def test_a_job_that_somebody_removes_before_its_end_fails_the_prepare(on: 
         await world.storage(name, is_ready)
 
 
-async def test_a_recovery_waits_until_the_pod_of_the_run_before_has_ended(on: Open) -> None:
-    async with on() as world:
+async def test_a_recovery_waits_until_the_pod_of_the_previous_run_has_ended(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         pod = await world.job_pod(name)
         (job,) = await world.jobs(name)
@@ -170,8 +172,8 @@ async def test_a_recovery_waits_until_the_pod_of_the_run_before_has_ended(on: Op
         assert view["prepareStatus"]["recoveryPhase"] == "Succeeded"
 
 
-async def test_a_prepare_waits_until_the_file_server_is_gone(on: Open) -> None:
-    async with on() as world:
+async def test_a_prepare_waits_until_the_file_server_is_gone(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models", accessor={"enabled": True, "writable": True})
         (server,) = await world.until(
             lambda: world.pods(labels.ACCESSOR, f"storage-accessor-{name}"), bool
@@ -185,8 +187,8 @@ async def test_a_prepare_waits_until_the_file_server_is_gone(on: Open) -> None:
         await world.storage(name, is_ready)
 
 
-async def test_a_pod_that_cannot_start_is_heard(on: Open) -> None:
-    async with on() as world:
+async def test_the_reason_of_a_pod_that_cannot_start_is_reported(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         pod = await world.job_pod(name)
         waiting = {"reason": "ErrImagePull", "message": "no such image"}
@@ -198,8 +200,8 @@ async def test_a_pod_that_cannot_start_is_heard(on: Open) -> None:
         assert "ErrImagePull" not in condition(view, "Prepared")["message"]
 
 
-async def test_a_storage_that_a_unit_waits_for_can_be_recovered(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_that_a_unit_waits_for_can_be_recovered(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", prepare=FILL)
         unit = await world.mount("unit", name)
         await world.end_job(name, words="oops")
@@ -212,8 +214,8 @@ async def test_a_storage_that_a_unit_waits_for_can_be_recovered(on: Open) -> Non
         await world.unit(unit, is_ready)
 
 
-async def test_a_copy_reads_its_source_once_that_is_ready(on: Open) -> None:
-    async with on() as world:
+async def test_a_copy_reads_its_source_once_the_source_is_ready(open_world: Open) -> None:
+    async with open_world() as world:
         source = await world.make("source", prepare=FILL)
         name = await world.make("copy", **copying(source))
         waiting = await world.storage(name, lambda view: view["reason"] == "SourceNotReady")
@@ -230,8 +232,8 @@ async def test_a_copy_reads_its_source_once_that_is_ready(on: Open) -> None:
         await world.storage(name, is_ready)
 
 
-async def test_a_source_stays_until_its_copy_has_ended(on: Open) -> None:
-    async with on() as world:
+async def test_a_source_stays_until_its_copy_has_ended(open_world: Open) -> None:
+    async with open_world() as world:
         source = await world.ready("source")
         name = await world.make("copy", **copying(source))
         await world.job_pod(name)
@@ -248,8 +250,8 @@ async def test_a_source_stays_until_its_copy_has_ended(on: Open) -> None:
         await world.kube.gone(path)
 
 
-async def test_a_copy_runs_where_the_unit_is_that_holds_its_source(on: Open) -> None:
-    async with on() as world:
+async def test_a_copy_runs_on_the_node_of_the_unit_that_holds_its_source(open_world: Open) -> None:
+    async with open_world() as world:
         source = await world.ready("source")
         unit = await world.mount("unit", source)
         node = (await world.unit(unit, is_ready))["nodeName"]
@@ -263,16 +265,16 @@ async def test_a_copy_runs_where_the_unit_is_that_holds_its_source(on: Open) -> 
 
 
 async def made_again(world: StorageWorld, name: str, **members: Any) -> None:
-    """By somebody else, once the name is free."""
+    """Create another storage of this name, once the name is free."""
     await world.kube.gone(world.path(GPU_STORAGES, name))
     short = name.removeprefix(f"{world.prefix}-")
     await world.ready(short, **members)
 
 
-async def test_a_copy_is_filled_with_nothing_of_another_tenant_that_has_come_to_the_name(
-    on: Open,
+async def test_a_copy_takes_nothing_from_a_tenant_that_reused_the_name(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         source = await world.make("weights", tenant="a", prepare=FILL)
         name = await world.make("copy", tenant="a", **copying(source))
         await world.storage(name, lambda view: view["reason"] == "SourceNotReady")
@@ -288,10 +290,10 @@ async def test_a_copy_is_filled_with_nothing_of_another_tenant_that_has_come_to_
         assert (await world.call("DELETE", f"/gpu-storages/{source}")).status == 204
 
 
-async def test_a_copy_of_what_is_yet_to_be_made_is_given_nothing_of_another_tenant(
-    on: Open,
+async def test_a_copy_of_a_missing_source_takes_nothing_from_another_tenant(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         source = world.name("weights")
         name = await world.make("copy", tenant="a", **copying(source))
         await world.storage(name, lambda view: "does not exist" in view["message"])
@@ -305,8 +307,8 @@ async def test_a_copy_of_what_is_yet_to_be_made_is_given_nothing_of_another_tena
         await world.storage(name, is_ready)
 
 
-async def test_storages_that_would_wait_for_each_other_are_refused(on: Open) -> None:
-    async with on() as world:
+async def test_copies_that_would_wait_for_each_other_are_refused(open_world: Open) -> None:
+    async with open_world() as world:
         first = await world.make("first", **copying(world.name("second")))
         second = {"name": world.name("second"), "size": "1Gi", **copying(first)}
         refused = await world.call("POST", "/gpu-storages", second)
@@ -321,8 +323,8 @@ async def test_storages_that_would_wait_for_each_other_are_refused(on: Open) -> 
             assert "closes a circle of copies" in view["message"]
 
 
-async def test_a_copy_that_is_done_closes_no_circle(on: Open) -> None:
-    async with on() as world:
+async def test_a_finished_copy_closes_no_cycle(open_world: Open) -> None:
+    async with open_world() as world:
         source = await world.ready("source")
         name = await world.make("copy", **copying(source))
         await world.end_job(name)
@@ -336,8 +338,10 @@ async def test_a_copy_that_is_done_closes_no_circle(on: Open) -> None:
         assert is_ready(await world.storage(name, lambda _: True))
 
 
-async def test_a_prepare_that_is_thought_of_later_is_never_run_under_a_unit(on: Open) -> None:
-    async with on() as world:
+async def test_a_prepare_that_is_added_later_never_runs_while_a_unit_mounts(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -351,8 +355,8 @@ async def test_a_prepare_that_is_thought_of_later_is_never_run_under_a_unit(on: 
         await world.storage(name, is_ready)
 
 
-async def test_no_accessor_serves_a_volume_that_has_yet_to_be_filled(on: Open) -> None:
-    async with on() as world:
+async def test_no_file_server_serves_a_volume_that_is_not_filled(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models", accessor={"enabled": True})
         child = f"storage-accessor-{name}"
         served = [world.path(each, child) for each in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES)]

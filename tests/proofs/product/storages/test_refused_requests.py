@@ -1,4 +1,4 @@
-"""What nobody can ask of a storage or of a mount, on both servers, through the API and past it."""
+"""Requests about storages and mounts that are refused, on both servers, by the API and past it."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from tests.proofs.product.storages.storage_world import Document, condition, is_
 
 IMAGE = "busybox:1.36"
 STORAGES: dict[str, tuple[Document, str]] = {
-    "no size": ({"size": "0"}, "size"),
-    "less than none": ({"size": "-1Gi"}, "size"),
-    "a size past all bounds": ({"size": "1e999"}, "size"),
-    "a size that is none": ({"size": "much"}, "size"),
-    "a size that is no text": ({"size": 1}, "size"),
-    "a class that can have no name": ({"storageClassName": "Fast_1"}, "storageClassName"),
+    "zero as size": ({"size": "0"}, "size"),
+    "a negative size": ({"size": "-1Gi"}, "size"),
+    "a size too large": ({"size": "1e999"}, "size"),
+    "a text that is no size": ({"size": "much"}, "size"),
+    "a number as size": ({"size": 1}, "size"),
+    "a class with an invalid name": ({"storageClassName": "Fast_1"}, "storageClassName"),
     "both sources": (
         {"prepare": {"fromImage": IMAGE, "command": ["a"], "fromStorageName": "other"}},
         "prepare",
@@ -31,17 +31,17 @@ STORAGES: dict[str, tuple[Document, str]] = {
         {"prepare": {"fromImage": IMAGE, "command": ["a\0b"]}},
         "prepare.command[0]",
     ),
-    "a source that can have no name": (
+    "an invalid name of a source": (
         {"prepare": {"fromStorageName": "No"}},
         "prepare.fromStorageName",
     ),
-    "an accessor that is no switch": ({"accessor": {"enabled": "yes"}}, "accessor.enabled"),
+    "a text as switch of the accessor": ({"accessor": {"enabled": "yes"}}, "accessor.enabled"),
     "a name with a dot": ({"name": "a.b"}, "name"),
     "a reserved name": ({"name": "op-mine"}, "name"),
     "another namespace": ({"namespace": "elsewhere"}, "namespace"),
     "an unknown field": ({"colour": "blue"}, "colour"),
 }
-# What the definitions let in is told by the controller: see the sizes among the volumes.
+# The controller reports the values that the definitions accept; `test_volumes` has the sizes.
 PAST_THE_API = tuple(
     name
     for name in STORAGES
@@ -52,9 +52,9 @@ PATHS: dict[str, tuple[tuple[str, ...], str]] = {
     "the root": (("/",), "storageMounts[0].mountPath"),
     "a step up": (("/data/../etc",), "storageMounts[0].mountPath"),
     "a NUL": (("/da\0ta",), "storageMounts[0].mountPath"),
-    "over the shared memory": (("/dev/shm",), "storageMounts[0].mountPath"),
-    "below the shared memory": (("/dev/shm/data",), "storageMounts[0].mountPath"),
-    "over the processes": (("/proc",), "storageMounts[0].mountPath"),
+    "over shared memory": (("/dev/shm",), "storageMounts[0].mountPath"),
+    "below shared memory": (("/dev/shm/data",), "storageMounts[0].mountPath"),
+    "over proc": (("/proc",), "storageMounts[0].mountPath"),
     "twice": (("/data", "/data"), "storageMounts"),
     "below another one": (("/data", "/data/deep"), "storageMounts"),
     "above another one": (("/data/deep", "/data"), "storageMounts"),
@@ -75,12 +75,12 @@ def order(name: str, storage_mounts: list[Any]) -> Document:
     }
 
 
-@pytest.mark.parametrize("sort", STORAGES)
-async def test_a_storage_that_cannot_be_is_refused_by_the_name_of_its_field(
-    on: Open, sort: str
+@pytest.mark.parametrize("case", STORAGES)
+async def test_an_invalid_storage_is_refused_with_the_name_of_its_field(
+    open_world: Open, case: str
 ) -> None:
-    members, field = STORAGES[sort]
-    async with on() as world:
+    members, field = STORAGES[case]
+    async with open_world() as world:
         body = {"name": world.name("bad"), "size": "1Gi", **members}
         refused = await world.call("POST", "/gpu-storages", body)
         assert (refused.status, refused.code) == (400, "invalid_request")
@@ -88,10 +88,10 @@ async def test_a_storage_that_cannot_be_is_refused_by_the_name_of_its_field(
         assert (await world.call("GET", f"/gpu-storages/{body['name']}")).status == 404
 
 
-@pytest.mark.parametrize("sort", PAST_THE_API)
-async def test_the_definitions_refuse_it_too(on: Open, sort: str) -> None:
-    members, field = STORAGES[sort]
-    async with on() as world:
+@pytest.mark.parametrize("case", PAST_THE_API)
+async def test_the_definitions_refuse_an_invalid_storage(open_world: Open, case: str) -> None:
+    members, field = STORAGES[case]
+    async with open_world() as world:
         body = {
             "apiVersion": GPU_STORAGES.api_version,
             "kind": "GPUStorage",
@@ -102,12 +102,12 @@ async def test_the_definitions_refuse_it_too(on: Open, sort: str) -> None:
         assert f"spec.{field}" in {each for each, _ in refused.causes}
 
 
-@pytest.mark.parametrize("sort", PATHS)
-async def test_a_mount_that_cannot_be_is_refused_by_the_name_of_its_field(
-    on: Open, sort: str
+@pytest.mark.parametrize("case", PATHS)
+async def test_an_invalid_mount_is_refused_with_the_name_of_its_field(
+    open_world: Open, case: str
 ) -> None:
-    paths, field = PATHS[sort]
-    async with on() as world:
+    paths, field = PATHS[case]
+    async with open_world() as world:
         name = world.name("bad")
         refused = await world.call("POST", "/gpu-units", order(name, mounts(paths)))
         assert (refused.status, refused.code) == (400, "invalid_request")
@@ -122,15 +122,15 @@ async def test_a_mount_that_cannot_be_is_refused_by_the_name_of_its_field(
         assert f"spec.{field}" in {each for each, _ in by_hand.causes}
 
 
-async def test_a_storage_is_mounted_once_by_a_unit(on: Open) -> None:
-    async with on() as world:
+async def test_a_unit_mounts_a_storage_only_once(open_world: Open) -> None:
+    async with open_world() as world:
         twice = [{"name": "same", "mountPath": path} for path in ("/a", "/b")]
         refused = await world.call("POST", "/gpu-units", order(world.name("bad"), twice))
         assert (refused.status, refused.fields) == (400, {"storageMounts"})
 
 
-async def test_a_storage_that_is_not_there_is_named(on: Open) -> None:
-    async with on() as world:
+async def test_a_missing_storage_is_named(open_world: Open) -> None:
+    async with open_world() as world:
         missing = world.name("missing")
         body = order(world.name("bad"), [{"name": missing, "mountPath": "/data"}])
         refused = await world.call("POST", "/gpu-units", body)
@@ -153,8 +153,10 @@ async def test_a_storage_that_is_not_there_is_named(on: Open) -> None:
     ],
     ids=["read", "changed", "deleted", "recovered"],
 )
-async def test_what_is_not_there_is_not(on: Open, method: str, path: str, body: Any) -> None:
-    async with on() as world:
+async def test_every_request_about_a_missing_storage_is_answered_404(
+    open_world: Open, method: str, path: str, body: Any
+) -> None:
+    async with open_world() as world:
         name = world.name("missing")
         refused = await world.call(method, f"/gpu-storages/{name}{path}", body)
         assert (refused.status, refused.code) == (404, "gpustorage_not_found")
@@ -170,18 +172,19 @@ async def test_what_is_not_there_is_not(on: Open, method: str, path: str, body: 
         ({"size": "0"}, "size"),
         ({"name": "other"}, "name"),
     ],
+    ids=["class", "prepare", "size removed", "size zero", "name"],
 )
-async def test_what_a_storage_is_made_of_cannot_change(
-    on: Open, change: Document, field: str
+async def test_fixed_members_of_a_storage_cannot_change(
+    open_world: Open, change: Document, field: str
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name = await world.make("models")
         refused = await world.call("PUT", f"/gpu-storages/{name}", change)
         assert (refused.status, refused.fields) == (400, {field})
 
 
-async def test_a_name_that_is_in_use_is_told_with_what_to_do(on: Open) -> None:
-    async with on() as world:
+async def test_a_name_in_use_is_refused_with_the_remedy(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         again = {"name": name, "size": "1Gi"}
         refused = await world.call("POST", "/gpu-storages", again)
@@ -198,8 +201,8 @@ async def test_a_name_that_is_in_use_is_told_with_what_to_do(on: Open) -> None:
         )
 
 
-async def test_a_class_that_does_not_exist_is_named_until_it_does(on: Open) -> None:
-    async with on() as world:
+async def test_a_missing_class_is_named_in_the_status(open_world: Open) -> None:
+    async with open_world() as world:
         of = world.name("fast")
         name = await world.make("models", storageClassName=of)
         view = await world.storage(name, lambda view: of in view["message"])

@@ -1,4 +1,4 @@
-"""Volumes of storages, on the real control plane and on the embedded one: made, grown, lost."""
+"""Volumes of storages, on both servers: creation, expansion and loss."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ DEFINITION = (
 
 
 def volume(name: str, **spec: object) -> Document:
-    """Made by hand."""
+    """Return a PersistentVolume as an operator would create it."""
     wanted = {
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "2Gi"},
@@ -41,8 +41,8 @@ def volume(name: str, **spec: object) -> Document:
     }
 
 
-async def test_a_storage_of_the_default_class_gets_a_volume_of_its_own(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_of_the_default_class_gets_its_own_volume(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.make("models", size="3Gi")
         view = await world.storage(name, is_ready)
         assert (view["claimName"], view["capacity"]) == (name, "3Gi")
@@ -53,8 +53,8 @@ async def test_a_storage_of_the_default_class_gets_a_volume_of_its_own(on: Open)
         assert "ownerReferences" not in claim["metadata"]
 
 
-async def own(world: StorageWorld, name: str) -> str:
-    """The claim is its storage's as an earlier version has made it; the storage's uid."""
+async def own_claim(world: StorageWorld, name: str) -> str:
+    """Let the storage own its claim, as an earlier version did, and return the storage's uid."""
     storage = (await world.kube.get(world.path(GPU_STORAGES, name))).ok()
     uid: str = storage["metadata"]["uid"]
     owner = {
@@ -70,11 +70,11 @@ async def own(world: StorageWorld, name: str) -> str:
     return uid
 
 
-async def test_a_claim_of_an_earlier_version_is_taken_from_the_collector(on: Open) -> None:
-    """Which would take it from under a Pod where the storage is deleted in the foreground."""
-    async with on() as world:
+async def test_a_claim_of_an_earlier_version_loses_its_owner_reference(open_world: Open) -> None:
+    """Otherwise a foreground deletion of the storage would delete the claim under a Pod."""
+    async with open_world() as world:
         name = await world.ready("models")
-        uid = await own(world, name)
+        uid = await own_claim(world, name)
         claim = await world.kube.settled(
             world.claim_path(name), lambda claim: "ownerReferences" not in claim["metadata"]
         )
@@ -82,25 +82,25 @@ async def test_a_claim_of_an_earlier_version_is_taken_from_the_collector(on: Ope
         assert is_ready(await world.storage(name, lambda _: True))
 
 
-async def test_a_claim_is_taken_from_the_collector_whatever_is_asked_of_its_storage(
-    on: Open,
+async def test_a_claim_loses_its_owner_reference_even_if_its_storage_is_invalid(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name, path = await world.ready("models"), world.path(GPU_STORAGES, world.name("models"))
         copy = await world.write_storage("copy", {"prepare": {"fromStorageName": name}})
         circle = {"spec": {"prepare": {"fromStorageName": copy}}}
         (await world.kube.patch(path, circle)).ok()
         await world.storage(name, lambda view: view["reason"] == "InvalidSpec")
-        await own(world, name)
+        await own_claim(world, name)
         await world.kube.settled(
             world.claim_path(name), lambda claim: "ownerReferences" not in claim["metadata"]
         )
 
 
-async def test_what_a_storage_left_whose_finalizer_somebody_removed_is_kept_and_told(
-    on: Open,
+async def test_a_claim_left_after_a_removed_finalizer_is_kept_and_reported(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.storage(name, lambda view: view["mountedBy"] == [unit])
@@ -119,8 +119,8 @@ async def test_what_a_storage_left_whose_finalizer_somebody_removed_is_kept_and_
         await world.storage(name, is_ready)
 
 
-async def test_a_storage_takes_a_volume_that_somebody_made_for_it(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_takes_a_volume_that_was_created_by_hand_for_it(open_world: Open) -> None:
+    async with open_world() as world:
         of = world.name("by-hand")
         name = await world.make("models", storageClassName=of)
         waiting = await world.storage(name, lambda view: view["reason"] == "VolumePending")
@@ -137,19 +137,19 @@ async def test_a_storage_takes_a_volume_that_somebody_made_for_it(on: Open) -> N
         assert "ownerReferences" not in claim["metadata"]
 
 
-async def test_a_storage_gets_its_volume_without_waiting_for_a_look_of_kubernetes(
-    on: Open,
+async def test_a_storage_gets_its_volume_without_waiting_for_a_retry_of_kubernetes(
+    open_world: Open,
 ) -> None:
-    """Whose controller looks again after 15 s at what it could not write."""
-    async with on() as world:
+    """Kubernetes' volume controller retries a failed write only after 15 s."""
+    async with open_world() as world:
         begun = asyncio.get_running_loop().time()
         for number in range(5):
             await world.ready(f"models-{number}")
         assert asyncio.get_running_loop().time() - begun < 10.0
 
 
-async def test_a_storage_grows_where_its_class_lets_it(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_grows_if_its_class_allows_it(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready(
             "models", storageClassName=await world.make_class("elastic", grows=True)
         )
@@ -163,8 +163,8 @@ async def test_a_storage_grows_where_its_class_lets_it(on: Open) -> None:
         assert condition(view, "Ready")["reason"] == "VolumeReady"
 
 
-async def test_a_class_that_cannot_grow_is_told_and_mended_by_its_change(on: Open) -> None:
-    async with on() as world:
+async def test_a_class_that_cannot_grow_is_reported_until_it_changes(open_world: Open) -> None:
+    async with open_world() as world:
         of = await world.make_class("stiff", grows=False)
         name = await world.ready("models", storageClassName=of)
         assert (await world.call("PUT", f"/gpu-storages/{name}", {"size": "2Gi"})).status == 200
@@ -178,8 +178,8 @@ async def test_a_class_that_cannot_grow_is_told_and_mended_by_its_change(on: Ope
         await world.storage(name, lambda view: view["reason"] == "VolumeReady")
 
 
-async def test_a_storage_never_shrinks(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_never_shrinks(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models", size="2Gi")
         refused = await world.call("PUT", f"/gpu-storages/{name}", {"size": "1Gi"})
         assert (refused.status, refused.code) == (400, "invalid_request")
@@ -195,8 +195,8 @@ async def lose_volume(world: StorageWorld, name: str) -> None:
     (await world.kube.patch(path, {"metadata": {"finalizers": None}})).ok()
 
 
-async def test_a_lost_volume_is_told_to_the_storage_and_to_its_unit(on: Open) -> None:
-    async with on() as world:
+async def test_a_lost_volume_is_reported_by_the_storage_and_by_its_unit(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -214,10 +214,10 @@ async def test_a_lost_volume_is_told_to_the_storage_and_to_its_unit(on: Open) ->
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_a_claim_that_somebody_removed_is_never_replaced_by_an_empty_one(
-    on: Open, *, is_lost: bool
+async def test_a_removed_claim_is_never_replaced_by_an_empty_one(
+    open_world: Open, *, is_lost: bool
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name = await world.ready("models")
         if is_lost:
             await lose_volume(world, name)
@@ -231,10 +231,10 @@ async def test_a_claim_that_somebody_removed_is_never_replaced_by_an_empty_one(
         assert (await world.kube.get(world.claim_path(name))).status == 404
 
 
-async def test_a_claim_that_is_removed_under_a_pod_is_told_while_something_can_be_saved(
-    on: Open,
+async def test_a_claim_removed_under_a_pod_is_reported_while_its_data_can_be_saved(
+    open_world: Open,
 ) -> None:
-    async with on() as world:
+    async with open_world() as world:
         name = await world.ready("models", accessor={"enabled": True})
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -250,15 +250,17 @@ async def test_a_claim_that_is_removed_under_a_pod_is_told_while_something_can_b
         )
         assert f"storage {name} failed: claim {name} is being deleted" in told["message"]
         assert told["phase"] == "Ready"
-        # What serves its files is a way to save them.
+        # The file server stays, because the files can be saved through it.
         (await world.kube.get(world.path(DEPLOYMENTS, f"storage-accessor-{name}"))).ok()
         assert (await world.call("DELETE", f"/gpu-units/{unit}")).status == 204
         (await world.kube.delete(world.path(GPU_STORAGES, name))).ok()
         await world.kube.gone(world.path(GPU_STORAGES, name))
 
 
-async def test_a_storage_that_is_deleted_while_it_is_held_does_not_look_sound(on: Open) -> None:
-    async with on() as world:
+async def test_a_storage_that_is_deleted_while_it_is_held_reports_a_failure(
+    open_world: Open,
+) -> None:
+    async with open_world() as world:
         name = await world.ready("models")
         unit = await world.mount("unit", name)
         await world.unit(unit, is_ready)
@@ -273,8 +275,8 @@ async def test_a_storage_that_is_deleted_while_it_is_held_does_not_look_sound(on
         await world.kube.gone(world.path(GPU_STORAGES, name))
 
 
-async def test_somebody_elses_claim_is_named_and_left_alone(on: Open) -> None:
-    async with on() as world:
+async def test_a_foreign_claim_is_named_and_left_alone(open_world: Open) -> None:
+    async with open_world() as world:
         claim = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -298,8 +300,8 @@ async def test_somebody_elses_claim_is_named_and_left_alone(on: Open) -> None:
         assert asyncio.get_running_loop().time() - begun < LOOK_AGAIN_SECONDS / 2
 
 
-async def test_a_name_that_is_free_again_gets_a_volume_of_its_own(on: Open) -> None:
-    async with on() as world:
+async def test_a_name_that_is_free_again_gets_a_new_volume(open_world: Open) -> None:
+    async with open_world() as world:
         prepare = {"fromImage": "busybox:1.36", "command": ["fill"]}
         name = await world.make("models", prepare=prepare)
         await world.end_job(name)
@@ -315,8 +317,8 @@ async def test_a_name_that_is_free_again_gets_a_volume_of_its_own(on: Open) -> N
         assert job["metadata"]["ownerReferences"][0]["uid"] == owner
 
 
-async def test_a_create_that_lands_after_the_deletion_brings_nothing_back(on: Open) -> None:
-    async with on() as world:
+async def test_a_create_that_lands_after_the_deletion_restores_nothing(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models", operationID=world.name("once"))
         path = world.path(GPU_STORAGES, name)
         found = (await world.kube.get(path)).ok()
@@ -334,8 +336,8 @@ async def accessors(world: StorageWorld, storage: str) -> list[Document]:
     return await world.pods(labels.ACCESSOR, f"storage-accessor-{storage}")
 
 
-async def test_a_claim_that_is_no_longer_the_storages_own_is_served_to_nobody(on: Open) -> None:
-    async with on() as world:
+async def test_a_claim_that_its_storage_no_longer_owns_is_not_served(open_world: Open) -> None:
+    async with open_world() as world:
         name = await world.ready("models", accessor={"enabled": True})
         await world.until(lambda: accessors(world, name), lambda found: len(found) == 1)
         orphaned = {"metadata": {"annotations": {labels.OWNER_UID: None}}}
@@ -344,13 +346,13 @@ async def test_a_claim_that_is_no_longer_the_storages_own_is_served_to_nobody(on
         assert condition(view, "AccessorReady")["reason"] == "AccessorProgressing"
         for resource in (DEPLOYMENTS, SERVICES, NETWORK_POLICIES):
             await world.kube.gone(world.path(resource, f"storage-accessor-{name}"))
-        # What nobody owns any more would stay, to be told of by every audit.
+        # A claim without an owner would stay, and every audit would report it.
         (await world.kube.delete(world.claim_path(name))).ok()
 
 
 @pytest.mark.looptime
-async def test_what_is_served_is_served_on_while_a_spec_waits_to_be_mended() -> None:
-    """As of a storage that was made before a rule which it breaks."""
+async def test_files_stay_served_while_an_invalid_spec_waits_for_correction() -> None:
+    """The storage is older than the rule that it violates."""
     async with embedded("t") as world:
         name = await world.ready("models", accessor={"enabled": True})
         await world.until(lambda: accessors(world, name), lambda found: len(found) == 1)
@@ -370,8 +372,8 @@ async def test_what_is_served_is_served_on_while_a_spec_waits_to_be_mended() -> 
 
 
 @pytest.mark.parametrize("size", ["0", "1e999", "much"])
-async def test_a_size_that_is_none_fails_until_it_is_mended(on: Open, size: str) -> None:
-    async with on() as world:
+async def test_an_invalid_size_fails_until_it_is_corrected(open_world: Open, size: str) -> None:
+    async with open_world() as world:
         name = await world.write_storage("models", {"size": size})
         view = await world.storage(name, lambda view: view["phase"] == "Failed")
         assert view["reason"] == "InvalidSpec"
