@@ -75,6 +75,16 @@ def test_members_and_words_of_a_newer_server_are_accepted() -> None:
         attrs.evolve(said({"data": JOB}), headers={}),
         said({"data": JOB}, 302),
     ],
+    ids=[
+        "a member of another type",
+        "no data",
+        "no object",
+        "half an object",
+        "endless nesting",
+        "html",
+        "no media type",
+        "a redirect",
+    ],
 )
 def test_an_answer_of_another_shape_is_unreadable(answer: Answer) -> None:
     with pytest.raises(UnreadableAnswerError):

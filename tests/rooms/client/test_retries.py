@@ -15,6 +15,7 @@ from gpuruntime.client.errors import (
     UntrustedServerError,
 )
 from gpuruntime.client.retries import LONGEST_PAUSE_SECONDS, Repeat, may_repeat, pause_seconds
+from tests.row_ids import in_words
 
 
 def told(kind: type[ProblemError], status: int) -> ProblemError:
@@ -31,7 +32,7 @@ FINAL = [
 ]
 
 
-@pytest.mark.parametrize("error", UNDONE)
+@pytest.mark.parametrize("error", UNDONE, ids=in_words)
 def test_a_request_that_was_not_done_is_retried_unless_its_body_is_used_up(
     error: ClientError,
 ) -> None:
@@ -39,7 +40,7 @@ def test_a_request_that_was_not_done_is_retried_unless_its_body_is_used_up(
     assert again == [Repeat.ALWAYS, Repeat.UNANSWERED, Repeat.UNDONE]
 
 
-@pytest.mark.parametrize("error", UNKNOWN)
+@pytest.mark.parametrize("error", UNKNOWN, ids=in_words)
 def test_a_request_that_may_have_been_done_is_retried_only_if_repeatable(
     error: ClientError,
 ) -> None:
@@ -48,7 +49,7 @@ def test_a_request_that_may_have_been_done_is_retried_only_if_repeatable(
     assert again == [Repeat.ALWAYS, *waits]
 
 
-@pytest.mark.parametrize("error", FINAL)
+@pytest.mark.parametrize("error", FINAL, ids=in_words)
 def test_a_definite_answer_is_never_retried(error: ClientError) -> None:
     assert not [each for each in Repeat if may_repeat(each, error)]
 

@@ -79,7 +79,11 @@ async def test_a_retry_after_beyond_patience_is_not_awaited() -> None:
     assert script.moments[-1] < 1
 
 
-@pytest.mark.parametrize("failure", [lost, problem(504, "timeout"), raw(b"", 502)])
+@pytest.mark.parametrize(
+    "failure",
+    [lost, problem(504, "timeout"), raw(b"", 502)],
+    ids=["lost answer", "deadline", "gateway"],
+)
 async def test_a_creation_is_retried_as_the_same_operation(failure: Say) -> None:
     script = Script(failure, failure, answer(JOB, 202))
     async with asking(script) as client:
@@ -96,6 +100,7 @@ async def test_a_creation_is_retried_as_the_same_operation(failure: Say) -> None
         (problem(504, "timeout"), DeadlineError),
         (raw(b"no", 503, content_type="text/html"), GatewayError),
     ],
+    ids=["lost answer", "deadline", "gateway"],
 )
 async def test_a_change_with_an_uncertain_outcome_is_not_retried(
     failure: Say, kind: type[Exception]
@@ -165,6 +170,7 @@ async def test_an_endless_answer_is_refused_at_the_limit() -> None:
         raw(b'{"data": {}}'),
         raw(b"", 302, Location="http://127.0.0.1:1/elsewhere"),
     ],
+    ids=["html", "compressed", "other members", "redirect"],
 )
 async def test_an_answer_that_is_not_the_apis_is_unreadable(hostile: Say) -> None:
     script = Script(hostile)

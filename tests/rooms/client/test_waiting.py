@@ -16,6 +16,7 @@ from gpuruntime.client.errors import (
 from gpuruntime.client.messages import Reply
 from gpuruntime.client.progress import Standing
 from gpuruntime.client.waiting import until, until_gone
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -84,7 +85,7 @@ async def test_a_server_that_is_away_for_a_while_does_not_end_a_wait() -> None:
         await waited(Thing(1), BUSY)
 
 
-@pytest.mark.parametrize("first", [BUSY, MISSING])
+@pytest.mark.parametrize("first", [BUSY, MISSING], ids=in_words)
 async def test_an_error_of_the_first_poll_is_raised_at_once(first: Exception) -> None:
     with pytest.raises(type(first)):
         await waited(first)
@@ -105,7 +106,7 @@ async def test_a_poll_that_hangs_ends_with_the_timeout() -> None:
         await until(look, third, what="thing", timeout_seconds=5)
 
 
-@pytest.mark.parametrize("last", [MISSING, Thing(2)])
+@pytest.mark.parametrize("last", [MISSING, Thing(2)], ids=["not found", "replaced"])
 async def test_an_object_is_gone_if_it_is_not_found_or_replaced(last: Thing | Exception) -> None:
     looked = looks(Thing(1), Thing(1), last)
     await until_gone(looked, lambda thing: thing.number, what="thing", timeout_seconds=60)

@@ -16,6 +16,7 @@ from tests.rooms.commands.asked import asked
 from tests.rooms.commands.sessions import exchanges_of, files_of, is_as_written, sections_of
 from tests.rooms.roles.dev.test_dev import SIMULATED, running, said
 from tests.rooms.roles.programs import programs
+from tests.row_ids import in_words
 
 ROOT = Path(__file__).parents[3]
 SECTIONS = sections_of(ROOT / "docs/command-line.md")
@@ -111,6 +112,7 @@ async def test_the_program_of_the_clients_page_runs(
         ("a c\n", ("a b",), False),
         ("", ("a",), False),
     ],
+    ids=in_words,
 )
 def test_output_is_compared_with_the_page(
     text: str, lines: tuple[str, ...], matches: bool

@@ -65,7 +65,7 @@ async def test_the_message_of_a_call_error_reaches_the_worker() -> None:
     assert (told["statusCode"], told["error"]) == (500, "the model is not loaded")
 
 
-@pytest.mark.parametrize("result", [object(), ZeroDivisionError()])
+@pytest.mark.parametrize("result", [object(), ZeroDivisionError()], ids=["no JSON", "error"])
 async def test_any_other_error_of_a_function_is_a_500_without_a_traceback(
     result: object, caplog: pytest.LogCaptureFixture
 ) -> None:

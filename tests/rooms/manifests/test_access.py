@@ -8,6 +8,7 @@ from gpuruntime.models.kubernetes.reviews import SUBJECT_ACCESS_REVIEWS, TOKEN_R
 from gpuruntime.roles.dev.dev import PRIORITIES
 from gpuruntime.settings.schema import NamespaceSettings, PriorityClassSettings
 from tests.rooms.manifests.overlays import NAMES, documents
+from tests.row_ids import in_words
 
 TOO_MUCH = {"*", "escalate", "impersonate", "bind", "deletecollection", "approve", "sign"}
 OUT_OF_BOUNDS = {
@@ -32,7 +33,7 @@ def rules(overlay: str = "full") -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize(("role", "rule"), rules())
+@pytest.mark.parametrize(("role", "rule"), rules(), ids=in_words)
 def test_no_rule_grants_more_than_its_purpose(role: str, rule: dict[str, Any]) -> None:
     assert not TOO_MUCH & set(rule["verbs"]), role
     assert not OUT_OF_BOUNDS & set(rule["resources"]), role

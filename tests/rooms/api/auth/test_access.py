@@ -39,7 +39,7 @@ def test_a_viewer_reads_everything_and_changes_nothing(resource: str) -> None:
     assert allowed == {Verb.GET, Verb.LIST}
 
 
-@pytest.mark.parametrize("principal", [TENANT, BOUND_VIEWER])
+@pytest.mark.parametrize("principal", [TENANT, BOUND_VIEWER], ids=["tenant", "bound viewer"])
 @pytest.mark.parametrize("resource", [POOLS, AUDIT, "inventory", "something-new"])
 def test_a_bound_caller_may_not_touch_the_operators_resources(
     principal: Principal, resource: str

@@ -8,6 +8,7 @@ from gpuruntime.api.auth.browser_origins import BrowserOrigins, is_near, is_of_a
 from gpuruntime.api.errors import DeniedError
 from tests.rooms.api.service import STOCK_UNITS, UNITS, service
 from tests.rooms.operations.cluster import Cluster
+from tests.row_ids import in_words
 
 HERE = {"Host": "127.0.0.1:8080"}
 NAVIGATION = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
@@ -24,6 +25,7 @@ NAVIGATION = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
         # A proxy in front may use another host name than the browser.
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://gpus.example"},
     ],
+    ids=in_words,
 )
 def test_programs_and_own_pages_may_call(headers: Mapping[str, str]) -> None:
     for method in ("GET", "POST", "DELETE"):
@@ -40,6 +42,7 @@ def test_programs_and_own_pages_may_call(headers: Mapping[str, str]) -> None:
         {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:9090"},
         {"Sec-Fetch-Site": "something new"},
     ],
+    ids=in_words,
 )
 def test_pages_of_other_origins_are_refused(headers: Mapping[str, str]) -> None:
     for method in ("GET", "POST", "DELETE"):

@@ -23,6 +23,7 @@ from tests.rooms.api.service import (
     unit_order,
 )
 from tests.rooms.operations.cluster import INSTANCE, Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -107,6 +108,7 @@ async def test_a_caller_with_several_tenants_has_to_name_one(callers: Callers) -
         ("GET", f"{INVOCATIONS}/one?serverlessRequestID=mine", None),
         ("DELETE", f"{INVOCATIONS}/one?serverlessRequestID=mine", None),
     ],
+    ids=in_words,
 )
 async def test_another_tenants_object_looks_like_a_missing_one(
     callers: Callers, method: str, path: str, body: object

@@ -24,6 +24,7 @@ from tests.rooms.api.files.upstream import (
 from tests.rooms.api.http.test_server import statuses
 from tests.rooms.api.service import service
 from tests.rooms.operations.cluster import Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -282,6 +283,7 @@ async def test_a_destination_in_the_same_storage_is_sent_as_a_path(method: str) 
         (DESTINATION + f"http://elsewhere{FILES}/b".encode(),),
         (DESTINATION + f"{FILES}/../../other/files/b".encode(),),
     ],
+    ids=in_words,
 )
 async def test_any_other_destination_is_400(there: tuple[bytes, ...]) -> None:
     async with filing() as (api, upstream):

@@ -28,6 +28,7 @@ from tests.rooms.api.files.upstream import (
 from tests.rooms.api.http.test_server import exchange, statuses
 from tests.rooms.api.service import Service
 from tests.rooms.operations.cluster import Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -98,6 +99,7 @@ def assert_cut(received: bytes, *, begun: bytes) -> None:
             )
         ),
     ],
+    ids=in_words,
 )
 async def test_an_invalid_answer_is_502_and_none_of_it_is_passed_on(said: bytes) -> None:
     async with filing(limits=LIMITS) as (api, upstream):

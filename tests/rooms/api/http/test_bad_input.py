@@ -9,6 +9,7 @@ import pytest
 from gpuruntime.models.kinds.pools import STOCK_POOLS
 from tests.rooms.api.service import JOBS, POOLS, STOCK_UNITS, UNITS, Service, service, unit_order
 from tests.rooms.operations.cluster import STOCK, Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -101,7 +102,7 @@ BAD_UNITS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "fields"), BAD_UNITS)
+@pytest.mark.parametrize(("members", "fields"), BAD_UNITS, ids=in_words)
 async def test_a_bad_unit_is_refused_by_every_field_at_fault(
     api: Service, members: dict[str, Any], fields: list[str]
 ) -> None:
@@ -138,7 +139,7 @@ BAD_STOCK: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "fields"), BAD_STOCK)
+@pytest.mark.parametrize(("members", "fields"), BAD_STOCK, ids=in_words)
 async def test_bad_stock_is_refused_by_every_field_at_fault(
     api: Service, members: dict[str, Any], fields: list[str]
 ) -> None:
@@ -158,7 +159,7 @@ BAD_POOLS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "fields"), BAD_POOLS)
+@pytest.mark.parametrize(("members", "fields"), BAD_POOLS, ids=in_words)
 async def test_a_bad_pool_is_refused_by_every_field_at_fault(
     api: Service, cluster: Cluster, members: dict[str, Any], fields: list[str]
 ) -> None:
@@ -181,7 +182,7 @@ BAD_UPDATES: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "fields"), BAD_UPDATES)
+@pytest.mark.parametrize(("path", "body", "fields"), BAD_UPDATES, ids=in_words)
 async def test_a_bad_change_is_refused_by_every_field_at_fault(
     api: Service, path: str, body: dict[str, Any], fields: list[str]
 ) -> None:
@@ -205,6 +206,7 @@ async def test_a_bad_change_is_refused_by_every_field_at_fault(
         (b'{"image": "\xff"}', [""]),
         (b"[" * 100_000, [""]),
     ],
+    ids=in_words,
 )
 async def test_a_body_that_is_not_an_object_is_refused_as_a_whole(
     api: Service, body: bytes, fields: list[str]
@@ -247,7 +249,7 @@ BAD_QUERIES: list[tuple[str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("query", "fields"), BAD_QUERIES)
+@pytest.mark.parametrize(("query", "fields"), BAD_QUERIES, ids=in_words)
 async def test_a_bad_query_is_refused_by_every_parameter_at_fault(
     api: Service, query: str, fields: list[str]
 ) -> None:
@@ -276,6 +278,7 @@ async def test_routes_without_parameters_reject_any(api: Service) -> None:
         ("tail=x&follow=yes&container=A", ["container", "follow", "tail"]),
         ("previous=true", ["previous"]),
     ],
+    ids=in_words,
 )
 async def test_the_query_of_a_log_is_checked_strictly(
     api: Service, query: str, fields: list[str]
@@ -284,7 +287,7 @@ async def test_the_query_of_a_log_is_checked_strictly(
     assert (answer.status, sorted(answer.fields)) == (400, fields)
 
 
-@pytest.mark.parametrize("name", ["A", "a%00b", "a%2Fb", "%ff", "a" * 300])
+@pytest.mark.parametrize("name", ["A", "a%00b", "a%2Fb", "%ff", "a" * 300], ids=in_words)
 async def test_an_impossible_name_is_404_without_a_request_to_the_cluster(
     api: Service, name: str
 ) -> None:

@@ -14,6 +14,7 @@ from gpuruntime.models.kubernetes.metadata import Key
 from tests.faults import slow
 from tests.rooms.api.service import UNITS, Service, service, unit_order
 from tests.rooms.operations.cluster import Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -59,7 +60,7 @@ async def test_a_sane_request_id_comes_back_on_every_answer(api: Service) -> Non
         assert answer.headers["X-Request-Id"] == "trace-1:a.b_C"
 
 
-@pytest.mark.parametrize("given", ["", "a b", "x" * 129, "ü", 'a"b'])
+@pytest.mark.parametrize("given", ["", "a b", "x" * 129, "ü", 'a"b'], ids=in_words)
 async def test_another_request_id_is_replaced_by_one_of_ours(api: Service, given: str) -> None:
     answer = await api.call("GET", HEALTH, headers={"X-Request-Id": given})
     assert len(answer.headers["X-Request-Id"]) == 32

@@ -11,6 +11,7 @@ import structlog
 
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.operations.cluster import Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -74,6 +75,7 @@ def statuses(answer: bytes) -> list[int]:
         (post(b"{}", b"Transfer-Encoding: chunked"), "Transfer-Encoding"),
         (post(b"{}", b"Content-Length: -2", length=-1), "Content-Length"),
     ],
+    ids=in_words,
 )
 async def test_invalid_bytes_are_400_in_the_apis_shape_and_end_the_connection(
     api: Service, sent: bytes, words: str

@@ -21,6 +21,7 @@ from tests.rooms.bus.broker import FUNCTION, SMALL, Broker
 from tests.rooms.bus.fixtures import own, shared
 from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.calling.ingress import declare_function, queue_of, wall_clock
+from tests.row_ids import in_words
 
 __all__ = ["own", "shared"]
 
@@ -144,7 +145,7 @@ async def test_an_invocation_is_read_in_its_present_state(site: Site) -> None:
     assert (ended["headers"], ended["contentType"]) == ({"X-A": "b"}, "application/json")
 
 
-@pytest.mark.parametrize("name", ["two", "a.b", "a*", "a b", "x" * 256])
+@pytest.mark.parametrize("name", ["two", "a.b", "a*", "a b", "x" * 256], ids=in_words)
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_an_unknown_invocation_is_not_found(site: Site, method: str, name: str) -> None:
     await site.invoke()

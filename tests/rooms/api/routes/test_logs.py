@@ -17,6 +17,7 @@ from gpuruntime.models.kubernetes.pods import PODS
 from tests.rooms.api.routes.test_events import add_pod
 from tests.rooms.api.service import UNITS, Service, service
 from tests.rooms.operations.cluster import INSTANCE, Cluster
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -238,7 +239,9 @@ async def test_an_unknown_container_is_reported(cluster: Cluster, served: Served
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [(403, (403, "forbidden")), (500, (503, "service_unavailable"))]
+    ("status", "told"),
+    [(403, (403, "forbidden")), (500, (503, "service_unavailable"))],
+    ids=in_words,
 )
 async def test_a_refusal_of_the_cluster_comes_before_the_first_byte(
     cluster: Cluster, served: Served, status: int, told: tuple[int, str]
@@ -249,7 +252,9 @@ async def test_a_refusal_of_the_cluster_comes_before_the_first_byte(
     assert (answer.status, answer.code) == told
 
 
-@pytest.mark.parametrize("fault", [UnreachableError("reset"), OutcomeUnknownError("reset")])
+@pytest.mark.parametrize(
+    "fault", [UnreachableError("reset"), OutcomeUnknownError("reset")], ids=in_words
+)
 async def test_a_log_that_cannot_be_opened_is_503_with_retry_after(
     cluster: Cluster, served: Served, fault: Exception
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.rooms.api.service import INVOCATIONS, Service, service
 from tests.rooms.operations.cluster import Cluster
 from tests.rooms.serverless.calling.ingress import declare_function
+from tests.row_ids import in_words
 
 pytestmark = pytest.mark.looptime
 
@@ -44,7 +45,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "fields"), BAD)
+@pytest.mark.parametrize(("members", "fields"), BAD, ids=in_words)
 async def test_a_bad_invocation_is_refused_by_every_field_at_fault(
     api: Service, members: dict[str, Any], fields: list[str]
 ) -> None:
@@ -86,6 +87,7 @@ async def test_a_bad_page_of_dead_letters_is_refused(api: Service, query: str) -
         ("POST", f"{LETTER}/redrive", None),
         ("DELETE", LETTER, None),
     ],
+    ids=in_words,
 )
 async def test_without_a_queue_the_error_says_how_to_configure_one(
     api: Service, method: str, path: str, body: object

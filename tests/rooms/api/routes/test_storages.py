@@ -7,6 +7,7 @@ import pytest
 
 from tests.rooms.api.service import STORAGES, UNITS, Answer, Service, service
 from tests.rooms.operations.cluster import Cluster
+from tests.row_ids import in_words
 
 STORAGE = f"{STORAGES}/models"
 
@@ -51,7 +52,7 @@ BAD_STORAGES: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "fields"), BAD_STORAGES)
+@pytest.mark.parametrize(("members", "fields"), BAD_STORAGES, ids=in_words)
 async def test_a_bad_storage_is_refused_by_every_field_at_fault(
     api: Service, members: dict[str, Any], fields: list[str]
 ) -> None:
@@ -110,6 +111,7 @@ async def test_an_operation_whose_storage_was_deleted_is_finished(api: Service) 
         ("POST", "/recover", None),
         ("GET", "/files/a", None),
     ],
+    ids=in_words,
 )
 @pytest.mark.parametrize("name", ["nobody", "Not-A-Name", "x" * 64])
 async def test_a_missing_storage_is_404_with_its_code(
