@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     seconds = time.monotonic() - started
     _print_line(f"{len(options.seeds)} seeds in {seconds:.0f} s, {failed} failed")
     if seconds > options.within_seconds:
-        _print_line(f"that is longer than {options.within_seconds:.0f} s")
+        _print_line(f"the limit is {options.within_seconds:.0f} s")
     missed = coverage.missed(options.covered) if options.covered else []
     for line in missed:
         _print_line(line)
@@ -59,22 +59,27 @@ def main(arguments: Sequence[str]) -> int:
 def _parsed(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.simulation", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--seed", type=int, help="one seed")
-    which.add_argument("--seeds", help="from one to another, such as 0-199")
-    parser.add_argument("--faults", help="of its faults only these, by their numbers: 3,7")
-    parser.add_argument("--verbose", action="store_true", help="tell every event")
-    parser.add_argument("--within", type=float, default=inf, help="fail beyond so many seconds")
+    which.add_argument("--seed", type=int, help="run one seed")
+    which.add_argument("--seeds", help="run a range of seeds, such as 0-199")
+    parser.add_argument("--faults", help="only these faults of the seed, by number: 3,7")
+    parser.add_argument("--verbose", action="store_true", help="print every event")
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=inf,
+        help="fail if all seeds take longer than this many seconds",
+    )
     parser.add_argument(
         "--covered",
         type=int,
         default=0,
         metavar="TIMES",
-        help="fail where a kind of write was met so often, and nobody died before, at or after it",
+        help="fail if a write occurred this often without a crash before, during or after it",
     )
-    parser.add_argument("--no-shrink", action="store_true", help="leave failing plans as they are")
+    parser.add_argument("--no-shrink", action="store_true", help="do not shrink failing plans")
     given = parser.parse_args(arguments)
     if given.faults is not None and given.seed is None:
-        parser.error("--faults are those of one seed: give --seed")
+        parser.error("--faults needs --seed")
     if given.seeds is None:
         seeds = range(given.seed, given.seed + 1)
     else:
@@ -104,12 +109,14 @@ def _report(verdict: Verdict, options: Options) -> None:
             return not next(verdicts([[(seed, tuple(some))]])).is_sound
 
         plan = tuple(shrunk(plan, fails))
-        _print_line("of its faults these are enough:" if plan else "no fault is needed for it")
+        _print_line(
+            "it still fails with only these faults:" if plan else "it fails without any fault"
+        )
         for planned in plan:
             _print_line(f"  {planned}")
     numbers = ",".join(str(plan_of(seed).index(planned)) for planned in plan)
     _print_line(
-        f"again: python -m tests.proofs.simulation --seed {seed} --faults={numbers} --verbose"
+        f"replay: python -m tests.proofs.simulation --seed {seed} --faults={numbers} --verbose"
     )
 
 

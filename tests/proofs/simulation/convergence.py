@@ -35,10 +35,10 @@ class ConvergenceCheck:
 
     async def run(self) -> None:
         if not await self._come():
-            self._breach(f"no rest within {CONVERGENCE_SECONDS:g} s after the stories")
+            self._breach(f"not idle within {CONVERGENCE_SECONDS:g} s after the stories")
             return
         for what in self._fleet.unseen(self._fleet.server.store.version):
-            self._breach(f"at rest {what}")
+            self._breach(f"at the end {what}")
         self._judge()
         await self._change_leader(MANAGERS)
         if self._fleet.broker:
@@ -68,7 +68,7 @@ class ConvergenceCheck:
         """Stop the leader and check that its successor, which reads everything, writes nothing."""
         leader = self._fleet.leader_of(group)
         if leader is None:
-            self._breach(f"nobody leads of {group}")
+            self._breach(f"no leader in {group}")
             return
         led, written = leader.wire, {wire: wire.writes for wire in self._wires().values()}
         now = asyncio.get_running_loop().time()
@@ -79,10 +79,10 @@ class ConvergenceCheck:
         await asyncio.sleep(QUIET_SECONDS)
         follower = self._fleet.leader_of(group)
         if follower is None or follower.wire is led:
-            self._breach(f"nobody follows the leader of {group}")
+            self._breach(f"no new leader in {group}")
         for name, wire in self._wires().items():
             if wire.writes > written.get(wire, 0):
-                self._breach(f"{name} writes although nothing is left to do")
+                self._breach(f"{name} writes although all processes were idle")
 
     def _judge(self) -> None:
         self._observer.continuous_audit.rest()
@@ -97,10 +97,12 @@ class ConvergenceCheck:
             each for each in self._observer.stock if each.name.rpartition("-")[0] == key.name
         ]
         if pool.spec.refill == Refill.NEVER and len(made) != pool.spec.replicas:
-            self._breach(f"pool {key}: made {len(made)} of {pool.spec.replicas} units")
+            self._breach(f"pool {key}: created {len(made)} of {pool.spec.replicas} units")
         if pool.spec.refill == Refill.ALWAYS and pool.status.available != pool.spec.replicas:
-            self._breach(f"pool {key}: keeps {pool.status.available}, not {pool.spec.replicas}")
+            self._breach(
+                f"pool {key}: {pool.status.available} units available, not {pool.spec.replicas}"
+            )
         if pool.status.seeded - pool.status.consumed != len(living):
-            self._breach(f"pool {key}: its count is not that of its living stock")
+            self._breach(f"pool {key}: its count differs from the existing stock")
         if pool.status.claimed:
-            self._breach(f"pool {key}: {pool.status.claimed} claims have no end")
+            self._breach(f"pool {key}: {pool.status.claimed} claims have not ended")

@@ -218,17 +218,17 @@ class Supervisor:
     async def call(self, method: str, path: str, body: object = None) -> Answer:
         """Call the process's API; raise NoAnswerError if the process is down or ends meanwhile."""
         if self._app is None or self._requests is None:
-            raise NoAnswerError(f"{self.name} is not there")
+            raise NoAnswerError(f"{self.name} is down")
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         work = self._answer(self._app, method, path, body, answered)
         try:
             self._requests.create_task(work, name=f"{method} {path}")
         except RuntimeError as error:
             work.close()
-            raise NoAnswerError(f"{self.name} is going") from error
+            raise NoAnswerError(f"{self.name} is ending") from error
         await asyncio.wait([answered])
         if answered.cancelled():
-            raise NoAnswerError(f"{self.name} is gone")
+            raise NoAnswerError(f"{self.name} has ended")
         return answered.result()
 
     async def _answer(

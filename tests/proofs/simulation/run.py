@@ -178,7 +178,9 @@ class _Run:
                     for task in asyncio.all_tasks()
                     if task.get_name().startswith(STORY)
                 )
-                self._breach(f"no end within {CONVERGENCE_SECONDS:g} s after the faults: {left}")
+                self._breach(
+                    f"stories not ended within {CONVERGENCE_SECONDS:g} s after the faults: {left}"
+                )
                 stories.cancel()
 
     def _breach(self, what: str) -> None:
@@ -197,7 +199,7 @@ class _Run:
             self._breach(f"logged: {line['event']} {text} {_traceback_of(line.get('exc_info'))}")
 
     def _on_loose_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self._breach(f"nobody handled: {context.get('message')} {context.get('exception')!r}")
+        self._breach(f"unhandled exception: {context.get('message')} {context.get('exception')!r}")
 
 
 def _traceback_of(error: object) -> str:

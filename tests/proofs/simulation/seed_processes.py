@@ -19,7 +19,7 @@ from tests.proofs.simulation.faults.kinds import PlannedFault
 CORES: Final = 2
 # Processor seconds for one seed. A run takes a few, and may need an undisturbed run beside it.
 MOST_SECONDS: Final = 60.0
-NO_END: Final = "does not come to its end"
+NO_END: Final = "does not end"
 _STUCK: Final = 99
 
 Case: TypeAlias = tuple[int, tuple[PlannedFault, ...]]

@@ -25,7 +25,7 @@ class _ImmediateSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise RuntimeError("nobody has anything left to do: the run would never end")
+            raise RuntimeError("no task and no timer is left: the run would never end")
         self.now += timeout
         return []
 

@@ -207,7 +207,7 @@ class ClusterObserver:
         if new.status.timeline.createdAt is not None:
             self._start(new)
         if new.status.observedGeneration > new.metadata.generation:
-            self._breach(f"unit {key}: observes a generation that is yet to come")
+            self._breach(f"unit {key}: observedGeneration is ahead of generation")
 
     def _on_stock(self, key: Key, old: GPUUnit | None, new: GPUUnit | None) -> None:
         if old is None and new is not None:
@@ -222,12 +222,12 @@ class ClusterObserver:
         made = self._ordinals[pool_uid]
         made[key.name] += 1
         if made[key.name] > 1:
-            self._breach(f"stock {key}: its ordinal was made twice")
+            self._breach(f"stock {key}: its ordinal was created twice")
         pool = next((each for each in self.pools.values() if each.metadata.uid == pool_uid), None)
         if pool is None:
             return
         if pool.spec.refill == Refill.NEVER and len(made) > self._most_replicas[pool_uid]:
-            self._breach(f"pool {pool.metadata.name}: made {len(made)} units in all")
+            self._breach(f"pool {pool.metadata.name}: created {len(made)} units in all")
 
     def _on_stock_gone(self, key: Key, old: GPUUnit) -> None:
         if not provenance.is_claimed(old):
@@ -246,7 +246,7 @@ class ClusterObserver:
         claimant = provenance.claimant_of(old)
         unit = self.units.get(claimant) if claimant else None
         if before and not after and unit is not None and _lives_from(unit, old):
-            self._breach(f"stock {key}: freed although unit {claimant} lives from it")
+            self._breach(f"stock {key}: freed although unit {claimant} uses it")
         if before and not after and old.metadata.uid in self._named:
             self._givers[key.name.rpartition("-")[0]].add(before)
 
@@ -258,7 +258,7 @@ class ClusterObserver:
         uid = new.metadata.uid
         self._most_replicas[uid] = max(self._most_replicas[uid], new.spec.replicas)
         if old is not None and old.metadata.uid == uid and new.status.seeded < old.status.seeded:
-            self._breach(f"pool {key}: seeded went back")
+            self._breach(f"pool {key}: seeded decreased")
 
     def _on_storage(self, key: Key, _: GPUStorage | None, new: GPUStorage | None) -> None:
         if new is None:
@@ -287,7 +287,7 @@ class ClusterObserver:
         is_held = stock is not None and _is_held(stock, unit)
         if not is_held and not self.names_of[provenance.operation_of(unit)]:
             name = unit.metadata.name
-            self._breach(f"unit {name}: came after the claim on its stock {source} had ended")
+            self._breach(f"unit {name}: created after the claim on its stock {source} had ended")
 
     def _demand_stock(self, unit: GPUUnit) -> None:
         """Check at a unit's first start that its stock exists and is held for it."""

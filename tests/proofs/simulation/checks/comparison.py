@@ -34,7 +34,7 @@ def differences(outcome: Outcome, reference: Outcome) -> Iterator[str]:
     for story in sorted({*outcome.results, *reference.results}):
         was, there = outcome.results.get(story), reference.results.get(story)
         if was != there and SCARCE not in story:
-            yield f"story {story} came to {was}, undisturbed to {there}"
+            yield f"story {story} has the result {was}, undisturbed {there}"
     yield from _counts(outcome.made, reference.made, rivals)
     yield from _prepares(outcome.made, reference.made)
 
@@ -72,7 +72,7 @@ def _prepares(
     is_, was = (_runs(each) for each in (made, reference))
     for name in sorted({*is_, *was}):
         if is_[name] != was[name]:
-            yield f"{name}: {is_[name]} Jobs were made, undisturbed {was[name]}"
+            yield f"{name}: {is_[name]} Jobs were created, undisturbed {was[name]}"
 
 
 def _runs(made: Mapping[tuple[str, str], ObjectCounts]) -> Counter[str]:

@@ -43,7 +43,7 @@ class WriteCoverage:
     def missed(self, often: int) -> list[str]:
         """Return a line for each moment without a crash, of writes made at least `often` times."""
         return [
-            f"{kind} (written {self.writes[kind]} times): nobody died at {moment}"
+            f"{kind} (written {self.writes[kind]} times): no crash at {moment}"
             for kind in sorted(self.writes)
             for moment in MOMENTS
             if self.writes[kind] >= often and not self.deaths[kind, moment]

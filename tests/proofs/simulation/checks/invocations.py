@@ -38,7 +38,9 @@ class Invocations:
         """Note a call of the function by a worker, which must serve the same declaring unit."""
         function, name = invocation.serverlessRequestID, invocation.invocationID
         if invocation.declarer != declarer:
-            self._breach(f"invocation {name}: was sent to another unit's function than {worker}'s")
+            self._breach(
+                f"invocation {name}: run by {worker}, which serves another unit's function"
+            )
         started = ((function, name), attempt)
         first = self._starts.setdefault(started, worker)
         self._event_log.write(worker, f"runs {name}, attempt {attempt}")
@@ -50,10 +52,10 @@ class Invocations:
         for called in sorted(self._latest):
             record = self._latest[called]
             if not record.state.is_terminal:
-                self._breach(f"invocation {called}: is {record.state.value} at rest")
+                self._breach(f"invocation {called}: is {record.state.value} at the end")
         stream = self._server.streams[NAMES.invocations]
         if len(stream.messages):
-            self._breach(f"{len(stream.messages)} messages wait at rest")
+            self._breach(f"{len(stream.messages)} messages wait at the end")
         if set(stream.consumers) != functions:
             self._breach(f"consumers {sorted(stream.consumers)}, functions {sorted(functions)}")
 
@@ -67,7 +69,7 @@ class Invocations:
         if before is None:
             return
         if before.state.is_terminal:
-            self._breach(f"invocation {name}: was {before.state.value}, and becomes {told}")
+            self._breach(f"invocation {name}: was {before.state.value}, and then {told}")
         if record.attempt < before.attempt:
             self._breach(f"invocation {name}: attempt {before.attempt} is followed by {told}")
         if record.state is State.SUCCEEDED:
@@ -76,6 +78,6 @@ class Invocations:
     def _judge_answer(self, called: Called, record: Record) -> None:
         body: Any = json.loads(bytes(record.body))
         if body["attempt"] != record.attempt:
-            self._breach(f"invocation {called}: the answer of attempt {body['attempt']} wins")
+            self._breach(f"invocation {called}: has the answer of attempt {body['attempt']}")
         if (called, record.attempt) not in self._starts:
-            self._breach(f"invocation {called}: has an answer that nobody gave")
+            self._breach(f"invocation {called}: has an answer that no worker gave")

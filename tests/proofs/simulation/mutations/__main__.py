@@ -24,11 +24,19 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m tests.proofs.simulation.mutations", description=__doc__
     )
     parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="NAME", help="those that have it in their name"
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="NAME",
+        help="only mutations with one of these texts in their name",
     )
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="until it gives up")
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="at a time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the table goes as well")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="the time limit")
+    parser.add_argument(
+        "--processes", type=int, default=PROCESSES, help="the number of concurrent processes"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the table to this file, too"
+    )
     given = parser.parse_args(arguments)
     chosen = [each for each in MUTATIONS if any(name in each.name for name in given.only)]
     if not chosen:

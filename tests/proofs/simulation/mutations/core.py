@@ -32,19 +32,19 @@ CORE: Final = (
         "    return Refused(translated(error))",
     ),
     Mutation(
-        "no tombstone is looked for beside a claim",
+        "the tombstone is not read during a claim",
         "gpuruntime.operations.claim.protocol",
         "        tombstone = burial.result()\n",
         "        tombstone = None\n",
     ),
     Mutation(
-        "replays are looked for in the cache alone",
+        "replays are found in the cache only",
         "gpuruntime.operations.claim.plan",
         "    if not is_ours:\n        return Fail(error=_occupied(unit, wanted))",
         "    if lost is None:\n        return Fail(error=_occupied(unit, wanted))",
     ),
     Mutation(
-        "a claim goes back under the unit that was made",
+        "a claim is released although its unit was created",
         "gpuruntime.operations.claim.plan",
         "        releases=not names_our_stock,\n    )",
         "        releases=True,\n    )",
@@ -86,7 +86,7 @@ CORE: Final = (
         "",
     ),
     Mutation(
-        "a claim is believed by its claimant's name alone",
+        "a claimant is compared by name only",
         "gpuruntime.models.kinds.provenance",
         "    return claimant is None or (\n"
         "        operation_of(claimant) != operation_of(stock)\n"
@@ -120,13 +120,13 @@ CORE: Final = (
         "",
     ),
     Mutation(
-        "what was recorded is made again",
+        "a recorded ordinal is created again",
         "gpuruntime.reconcilers.stock.pool_plan",
         "used = {pool.status.seeded, *taken}",
         "used = {0, *taken}",
     ),
     Mutation(
-        "an ordinal is recorded while its create is on its way",
+        "an ordinal is recorded while its create is in flight",
         "gpuruntime.reconcilers.stock.refill",
         "is_settled = not self._inventory.unsettled_seconds(pool)",
         "is_settled = True",
@@ -138,7 +138,7 @@ CORE: Final = (
         "ordinals = fresh",
     ),
     Mutation(
-        "a new leader trusts what it has seen so far",
+        "a new leader trusts its old caches",
         "gpuruntime.reconcilers.wiring",
         "            await informer.catch_up()\n",
         "            pass\n",
@@ -156,63 +156,63 @@ CORE: Final = (
         "WindowEnded(error=BadRequestError() | InvalidError())",
     ),
     Mutation(
-        "a relist forgets to tell of keys that vanished",
+        "a relist does not report vanished keys",
         "gpuruntime.informer.reflector",
         "keys = [*before, *(key for key, _ in store.items() if key not in before)]",
         "keys = [key for key, _ in store.items()]",
     ),
     Mutation(
-        "an old event is taken for news",
+        "an old event replaces a newer object",
         "gpuruntime.informer.writer",
         "elif version > self._version_held(key, held):",
         "else:",
     ),
     Mutation(
-        "a silent watch is waited for without end",
+        "a silent watch is never abandoned",
         "gpuruntime.kube.watch",
         "IDLE_LIMIT_SECONDS = 75.0",
         "IDLE_LIMIT_SECONDS = 100_000.0",
     ),
     Mutation(
-        "a change during the work on a key is lost",
+        "a change of a key in progress is lost",
         "gpuruntime.workqueue.queue",
         "        if key in self._dirty:\n            self._offer(key, self._ready)",
         "        self._dirty.pop(key, None)",
     ),
     Mutation(
-        "a conflict is not tried again",
+        "a conflict is not retried",
         "gpuruntime.controller.controller",
         "            case ConflictError():\n"
         "                seconds = self._queue.add_rate_limited(key)",
         "            case ConflictError():\n                seconds = 0.0",
     ),
     Mutation(
-        "a lease is taken from whoever holds it",
+        "a lease is taken from its holder",
         "gpuruntime.kube.lease",
         "        if started < self._rival_until:",
         "        if False:",
     ),
     Mutation(
-        "a list of the past is taken for the present",
+        "an old list replaces a newer cache",
         "gpuruntime.informer.recovery",
         "    if version < known_version and state.stale_lists < MOST_STALE_LISTS:",
         "    if False:",
     ),
     Mutation(
-        "a list goes on with a token that has expired",
+        "a list continues with an expired token",
         "gpuruntime.informer.recovery",
         "        case ListFailed(error=ExpiredError()):\n"
         '            return attrs.evolve(state, continue_token="")\n',
         "",
     ),
     Mutation(
-        "a lease is given back while a write may land",
+        "a lease is released while a write may land",
         "gpuruntime.roles.manager",
         "            self._elector.gives_back = self._ends_clean()",
         "            self._elector.gives_back = True",
     ),
     Mutation(
-        "a replay is answered from a unit that came back",
+        "a replay is answered with a unit that was created again",
         "gpuruntime.operations.claim.protocol",
         "        await self._demand_unfinished()\n        return unit if is_ours else None",
         "        if unit is None or not is_ours:\n"
@@ -220,19 +220,19 @@ CORE: Final = (
         "        return unit if is_ours else None",
     ),
     Mutation(
-        "a pool goes while a create of its stock may land",
+        "a pool is deleted while a create of its stock may land",
         "gpuruntime.reconcilers.stock.dissolution",
         "        left = self.inventory.unsettled_seconds(pool) if stock.highest > seeded else 0.0",
         "        left = 0.0",
     ),
     Mutation(
-        "a unit of an earlier request is answered as made now",
+        "a unit of an earlier request is answered as newly created",
         "gpuruntime.operations.claim.plan",
         "        is_replay=lost is None or not names_our_stock or not is_of_this_request,",
         "        is_replay=lost is None or not names_our_stock,",
     ),
     Mutation(
-        "a node is forgotten while its Pod is not known",
+        "a node name is dropped while the Pod is unknown",
         "gpuruntime.reconcilers.unit.status",
         '    return unit.status.nodeName if runs else ""',
         '    return ""',
@@ -240,7 +240,7 @@ CORE: Final = (
         "::test_what_runs_is_told_to_be_where_it_was_while_its_pod_is_not_known",
     ),
     Mutation(
-        "stock is missing for an operation that may be finished",
+        "lack of stock is answered for a possibly finished operation",
         "gpuruntime.operations.claim.protocol",
         "        is_undecided = isinstance(taken, InsufficientCapacityError)",
         "        is_undecided = False",

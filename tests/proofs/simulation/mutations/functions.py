@@ -6,20 +6,20 @@ from tests.proofs.simulation.mutations.mutation import Mutation
 
 FUNCTIONS: Final = (
     Mutation(
-        "an attempt that follows a lost worker has the number of that one's",
+        "an attempt after a lost worker repeats the attempt number",
         "gpuruntime.worker.delivery_plan",
         "        attempt=record.attempt + 1,\n",
         "        attempt=record.attempt or 1,\n",
     ),
     Mutation(
-        "what has ended is run again",
+        "an ended invocation runs again",
         "gpuruntime.worker.delivery_plan",
         "    if record.state.is_terminal:\n        return Drop",
         "    if False:\n        return Drop",
         "tests/rooms/worker/test_delivery_plan.py::test_what_has_ended_is_never_started_again",
     ),
     Mutation(
-        "what was sent to another unit's function never ends",
+        "an invocation for another unit's function never ends",
         "gpuruntime.serverless.orphans",
         "        if walk.is_over or depth is None:\n",
         "        if True:\n",
@@ -31,7 +31,7 @@ FUNCTIONS: Final = (
         "    asked = missing\n",
     ),
     Mutation(
-        "nobody keeps the workers that must be available",
+        "the minimum of workers is not kept",
         "gpuruntime.serverless.scaling.plan",
         "    return min(max(needed, limits.minAvailableCount), limits.maxWorkers)\n",
         "    return min(needed, limits.maxWorkers)\n",

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m tests.proofs.simulation.mutations.judge_process"
     )
     parser.add_argument("--plant", default="", help="the mutation's name")
-    parser.add_argument("--test", default="", help="in the place of seeds")
+    parser.add_argument("--test", default="", help="a test to run instead of seeds")
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int)
     given = parser.parse_args(arguments)

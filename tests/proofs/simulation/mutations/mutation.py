@@ -38,7 +38,7 @@ def planted(mutation: Mutation, source: str) -> str:
     """Return the source with the mutation, or raise ValueError if `old` does not occur once."""
     count = source.count(mutation.old)
     if count != 1:
-        raise ValueError(f"{mutation.name}: its text stands {count} times in {mutation.module}")
+        raise ValueError(f"{mutation.name}: its text occurs {count} times in {mutation.module}")
     return source.replace(mutation.old, mutation.new)
 
 

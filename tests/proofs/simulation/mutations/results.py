@@ -17,9 +17,9 @@ class Verdict(StrEnum):
     FOUND = "found"
     OPEN = "open"
     NOT_FOUND = "not found"
-    TIME_UP = "time was up"
+    TIME_UP = "out of time"
     SPUN = f"spun for {MOST_SECONDS:g} processor seconds"
-    BROKEN = "could not be tried"
+    BROKEN = "failed to run"
 
 
 class End(StrEnum):

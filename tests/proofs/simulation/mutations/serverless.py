@@ -17,7 +17,7 @@ ACCEPTANCE: Final = "tests/rooms/serverless/calling/test_acceptance.py"
 WORKER: Final = "tests/rooms/worker/test_worker.py"
 WORKERS: Final = (
     Mutation(
-        "a worker that drains has left its seat",
+        "a draining worker does not count against the limit",
         PLAN,
         "    room = seen.limits.maxWorkers - len(seen.workers)",
         "    room = seen.limits.maxWorkers - len(staying)",
@@ -31,7 +31,7 @@ WORKERS: Final = (
         SCALING,
     ),
     Mutation(
-        "a worker that never ends its drain stays",
+        "a worker whose drain never ends is kept",
         PLAN,
         "    return silence or worker.since_seconds >= limits.timeoutSeconds + "
         "DRAIN_SLACK_SECONDS",
@@ -39,7 +39,7 @@ WORKERS: Final = (
         SCALING,
     ),
     Mutation(
-        "a failed container is claimed anew",
+        "a worker with a failed container is replaced",
         PLAN,
         "        if worker.phase is WorkerPhase.ADRIFT\n"
         "        and worker.since_seconds >= LASTING_SECONDS\n",
@@ -47,21 +47,21 @@ WORKERS: Final = (
         SCALING,
     ),
     Mutation(
-        "a broken template goes on eating stock",
+        "a broken template keeps claiming stock",
         PLAN,
         "    if _is_broken(staying):",
         "    if False:",
         SCALE_PLAN,
     ),
     Mutation(
-        "workers go while nobody can tell the depth",
+        "workers are removed while the queue depth is unknown",
         PLAN,
         "        needed = sum(not worker.is_leaving for worker in seen.workers)",
         "        needed = 0",
         SCALING,
     ),
     Mutation(
-        "the least of workers counts only while there is work",
+        "the minimum of workers holds only while there is work",
         PLAN,
         "    return min(max(needed, limits.minAvailableCount), limits.maxWorkers)",
         "    least = limits.minAvailableCount if needed else 0\n"
@@ -69,7 +69,7 @@ WORKERS: Final = (
         SCALE_PLAN,
     ),
     Mutation(
-        "a changed template exchanges all of its workers at once",
+        "a changed template replaces all workers at once",
         PLAN,
         "    if not outdated or not is_settled or any(worker.is_leaving for worker in outdated):",
         "    if not outdated:",
@@ -83,14 +83,14 @@ WORKERS: Final = (
         SCALING,
     ),
     Mutation(
-        "a claim that was left open is begun anew",
+        "an open claim is started again",
         "gpuruntime.serverless.scaling.worker_units",
         "        except _OPEN as error:\n",
         "        except _OPEN as error:\n            del self._open[seat]\n",
         SCALING,
     ),
     Mutation(
-        "a drain is not written down",
+        "a drain is not recorded",
         "gpuruntime.serverless.scaling.reconciler",
         "        await self.workers.mark_draining(worker)\n",
         "",
@@ -104,14 +104,14 @@ WORKERS: Final = (
         f"{ACTIVATOR}::test_an_order_to_drain_is_given_again_until_the_worker_is_gone",
     ),
     Mutation(
-        "a claim that was refused is tried at every look",
+        "a refused claim is retried at every reconcile",
         "gpuruntime.serverless.scaling.reconciler",
         "            free_stock=0 if is_held else self._free_stock(template),",
         "            free_stock=self._free_stock(template),",
         SCALING,
     ),
     Mutation(
-        "workers of a unit that owns no function stay",
+        "workers of a unit that owns no function are kept",
         "gpuruntime.serverless.scaling.reconciler",
         "        strays = await self._send_strays_away(function)\n",
         "        strays = None\n",
@@ -132,28 +132,28 @@ WORKERS: Final = (
         f"{SCALING}::test_no_status_is_written_on_a_unit_that_has_the_templates_name_by_now",
     ),
     Mutation(
-        "a drain is written down without a version",
+        "a drain is recorded without a version",
         "gpuruntime.serverless.scaling.worker_units",
         "                resource_version=worker.metadata.resourceVersion,\n",
         "",
         f"{SCALING}::test_no_drain_is_written_on_a_unit_that_has_the_workers_name_by_now",
     ),
     Mutation(
-        "a new leader takes idle workers for useless ones",
+        "a new leader counts existing workers as no demand",
         "gpuruntime.serverless.scaling.history",
         "        return cls(uid=uid, demand=Demand(workers, now))",
         "        return cls(uid=uid, demand=Demand(0 * workers, now))",
         SCALING,
     ),
     Mutation(
-        "the idle time begins before the broker was away",
+        "the idle time includes an outage of the broker",
         "gpuruntime.serverless.scaling.history",
         "            self.demand.note(self.demand.current, now)\n",
         "            pass\n",
         SCALING,
     ),
     Mutation(
-        "a worker is silent because we were deaf",
+        "a worker counts as silent while the connection was lost",
         "gpuruntime.serverless.scaling.observation",
         "        last = max(heard.at, self.hearing_since) if heard else self.hearing_since",
         "        last = heard.at if heard else 0.0",
@@ -167,7 +167,7 @@ WORKERS: Final = (
         "tests/rooms/serverless/scaling/test_depth_polling.py",
     ),
     Mutation(
-        "a wake is forgotten by a reading that began before it",
+        "a wake is cleared by a poll that began before it",
         "gpuruntime.serverless.scaling.queue_depths",
         "        self._woken.difference_update(woken)",
         "        self._woken.clear()",
@@ -183,14 +183,14 @@ INVOCATIONS: Final = (
         f"{WORKER}::test_an_invocation_without_its_record_is_dropped",
     ),
     Mutation(
-        "what was sent to another unit's function is run",
+        "an invocation for another unit's function runs",
         FENCE,
         '    if len({record.declarer, declarer} - {""}) > 1:\n',
         "    if False:\n",
         FENCED,
     ),
     Mutation(
-        "a taken-over attempt has the number of the lost one",
+        "an attempt that takes over repeats the attempt number",
         FENCE,
         "        attempt=record.attempt + 1,",
         "        attempt=max(record.attempt, 1),",
@@ -204,14 +204,14 @@ INVOCATIONS: Final = (
         FENCED,
     ),
     Mutation(
-        "what has ended is started again",
+        "an ended invocation starts again",
         FENCE,
         "    if record.state.is_terminal:",
         "    if False:",
         FENCED,
     ),
     Mutation(
-        "a copy of the message that runs starts as well",
+        "a copy of a running message starts as well",
         FENCE,
         "    if record.state is State.RUNNING and record.sequence != sequence:",
         "    if False:",
@@ -226,7 +226,7 @@ INVOCATIONS: Final = (
         f"{WORKER}::test_a_failed_attempt_is_tried_again_until_the_last_makes_a_dead_letter",
     ),
     Mutation(
-        "an end is written over whatever stands there",
+        "an end overwrites any record",
         "gpuruntime.worker.outcome_writer",
         "        return await self._records.write(shortened, expected=expected, ttl_seconds=ttl)",
         "        return await self._records.write(\n"
@@ -252,35 +252,35 @@ INVOCATIONS: Final = (
         "tests/rooms/worker/test_outcomes.py",
     ),
     Mutation(
-        "a worker that stood still goes on",
+        "a worker goes on after it stood still",
         "gpuruntime.worker.delivery_lease",
         "            if loop.time() - ran_at > self._options.ack_wait_seconds:",
         "            if False:",
         f"{WORKER}::test_a_worker_that_stood_still_for_longer_than_the_ack_wait_gives_up_what_it_ran",
     ),
     Mutation(
-        "a redrive goes on with the old series",
+        "a redrive continues the old series",
         "gpuruntime.serverless.calling.dead_letters",
         "        series=letter.series + 1,\n",
         "        series=letter.series,\n",
         "tests/rooms/serverless/calling/test_dead_letters.py::test_many_redrives_at_once_let_it_run_once",
     ),
     Mutation(
-        "a full queue keeps the record of what it refused",
+        "a full queue keeps the record of a refused invocation",
         "gpuruntime.serverless.calling.acceptance",
         "        except FullError as error:\n            await self._take_back(queued)\n",
         "        except FullError as error:\n",
         f"{ACCEPTANCE}::test_a_full_queue_leaves_nothing_of_what_it_refuses",
     ),
     Mutation(
-        "another request is answered by the invocation of the same id",
+        "another request is answered with the invocation of the same id",
         "gpuruntime.serverless.calling.acceptance",
         "        if record.requestHash != wanted.requestHash:",
         "        if False:",
         f"{ACCEPTANCE}::test_an_id_is_never_for_another_request",
     ),
     Mutation(
-        "a refused write is taken for the repetition of one that stands",
+        "a refused write counts as a repetition of the stored record",
         "gpuruntime.bus.records",
         "        if current is not None and current.record.token == own.token:\n"
         "            return current\n        raise ConflictError",
@@ -295,14 +295,14 @@ INVOCATIONS: Final = (
         "tests/rooms/bus/test_records.py",
     ),
     Mutation(
-        "what runs ends with its function although its worker is there",
+        "a running invocation is ended although its worker exists",
         "gpuruntime.serverless.orphans",
         "        if has_workers and stored.record.state is State.RUNNING:",
         "        if False:",
         "tests/rooms/serverless/test_orphans.py",
     ),
     Mutation(
-        "invocations of a function that is gone are left",
+        "invocations of a deleted function are left open",
         "gpuruntime.serverless.orphans",
         "        if not await self.orphans.end(function, has_workers=has_workers):\n"
         "            return Result(requeue_after_seconds=AGAIN_SECONDS)\n",
@@ -310,14 +310,14 @@ INVOCATIONS: Final = (
         f"{ACTIVATOR}::test_invocations_of_a_deleted_function_end_and_its_consumer_goes",
     ),
     Mutation(
-        "a function is taken for gone by the cache alone",
+        "a function counts as deleted by the cache only",
         "gpuruntime.serverless.orphans",
         "                await self.catch_up()\n",
         "                pass\n",
         f"{ACTIVATOR}::test_a_function_that_was_not_heard_of_yet_keeps_its_invocations",
     ),
     Mutation(
-        "what has ended expires all the same",
+        "an ended invocation expires",
         "gpuruntime.serverless.results.expiry",
         "    if record.state.is_terminal:\n        return Keep()\n",
         "",

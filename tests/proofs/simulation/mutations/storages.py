@@ -13,7 +13,7 @@ STORAGES: Final = (
         "    if phase is not StoragePhase.FAILED:",
     ),
     Mutation(
-        "the younger of those who wait goes first",
+        "the younger of two waiting units gets the storage",
         "gpuruntime.reconcilers.storage.mount_plan",
         "    return min((unit for unit in units if waits(unit))",
         "    return max((unit for unit in units if waits(unit))",
@@ -25,13 +25,13 @@ STORAGES: Final = (
         "        if False:",
     ),
     Mutation(
-        "a storage is given back while Pods mount it",
+        "a storage is released while Pods mount it",
         "gpuruntime.reconcilers.storage.holders",
         "        if any(_uses(pod, storage) for pod in page.items):",
         "        if False:",
     ),
     Mutation(
-        "who is suspended loses its storage",
+        "a suspended unit loses its storage",
         "gpuruntime.reconcilers.storage.holders",
         "        return any(mount.name == storage.metadata.name",
         "        return not unit.spec.suspended and any(mount.name == storage.metadata.name",
@@ -43,7 +43,7 @@ STORAGES: Final = (
         "        if True:\n            return False",
     ),
     Mutation(
-        "a storage is never given back",
+        "a storage is never released",
         "gpuruntime.reconcilers.storage.holders",
         "            if self._wants(storage, holder) or await self._may_mount(storage, holder):",
         "            if True:",
@@ -55,7 +55,7 @@ STORAGES: Final = (
         "",
     ),
     Mutation(
-        "a holder is known by its name alone",
+        "a holder is compared by name only",
         "gpuruntime.reconcilers.storage.mount_plan",
         "        if holder is not None and holder.uid != unit.metadata.uid:",
         "        if holder is not None and holder.name != unit.metadata.name:",
@@ -80,27 +80,27 @@ STORAGES: Final = (
         f"{MEDDLING}::test_a_copy_begins_once_its_source_is_filled",
     ),
     Mutation(
-        "a storage goes while it is mounted",
+        "a storage is deleted while it is mounted",
         "gpuruntime.reconcilers.storage.reconciler",
         "        if storage.status.holder is not None or self.holds.others_pods(storage)"
         " or is_read:",
         "        if False:",
     ),
     Mutation(
-        "a storage bears no finalizer",
+        "a storage has no finalizer",
         "gpuruntime.reconcilers.storage.reconciler",
         "        if FINALIZER not in storage.metadata.finalizers:\n            finalizers = (",
         "        if False:\n            finalizers = (",
     ),
     Mutation(
-        "what a storage of the same name left is taken",
+        "children of an earlier storage of the same name are used",
         "gpuruntime.reconcilers.storage.children",
         "    if owner is not None and owner.uid == storage.metadata.uid:",
         "    if owner is not None and owner.name == storage.metadata.name:",
         "tests/rooms/reconcilers/storage/test_children.py",
     ),
     Mutation(
-        "a claim that was lost is made again",
+        "a lost volume claim is created again",
         "gpuruntime.reconcilers.storage.plan",
         "        return KeepClaim() if _had_volume(storage) else MakeClaim()",
         "        return MakeClaim()",
@@ -112,7 +112,7 @@ STORAGES: Final = (
         "        return Placing()",
     ),
     Mutation(
-        "the Pod comes before its NetworkPolicy",
+        "the Pod is created before its NetworkPolicy",
         "gpuruntime.reconcilers.unit.runner",
         "            await self._keep_way(unit, key)\n"
         "            desired = self._desired(unit)\n"
@@ -124,13 +124,13 @@ STORAGES: Final = (
         "            await self._keep_way(unit, key)\n",
     ),
     Mutation(
-        "a storage comes back by a create after its deletion",
+        "a late create brings a deleted storage back",
         "gpuruntime.reconcilers.storage.reconciler",
         "        if await self._has_come_late(storage):",
         "        if False:",
     ),
     Mutation(
-        "a storage is given back while a request may yet mount it",
+        "a storage is released while a request may still mount it",
         "gpuruntime.reconcilers.storage.holders",
         "            if self._may_start(unit):",
         "            if False:",

@@ -197,7 +197,7 @@ class FunctionStoryRun:
         for call in calls:
             await self._send(call)
         await asyncio.sleep(5.0)
-        self._demand(not self._workers, "has workers while it is suspended")
+        self._demand(not self._workers, "has workers while suspended")
         await self._change(suspended=False)
         for call in calls:
             await self._until_ended(call)
@@ -234,7 +234,7 @@ class FunctionStoryRun:
         path = f"{INVOCATIONS}/{call.name}?serverlessRequestID={self._story.name}"
         answer = (await self._caller.call("DELETE", path)).answer
         is_known = answer.status == 204 or answer.code == "already_finished"
-        self._demand(is_known, f"{call.name} taken back: {answer}")
+        self._demand(is_known, f"{call.name} cancelled: {answer}")
 
     async def _change_image(self, calls: tuple[Call, ...]) -> None:
         image = f"serve:{calls[0].name}"
@@ -273,7 +273,7 @@ class FunctionStoryRun:
             answer = await self._declared_by(self._story.successor)
             if answer.status in (200, 201):
                 return
-            self._demand(answer.code == "name_taken", f"declared anew: {answer}")
+            self._demand(answer.code == "name_taken", f"declared again: {answer}")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _call_in_vain(self) -> None:
@@ -285,7 +285,7 @@ class FunctionStoryRun:
         answer = (await self._caller.call("POST", INVOCATIONS, body)).answer
         if answer.code == "function_not_found":
             return
-        self._demand(answer.status in (200, 202), f"called after its end: {answer}")
+        self._demand(answer.status in (200, 202), f"called after its deletion: {answer}")
         await self._until_ended(last)
 
     async def _until_workers(self, count: int) -> None:

@@ -72,9 +72,9 @@ class StorageChangeStoryRun:
         await asyncio.sleep(PATIENCE_SECONDS)
         after = self._storage()
         is_filled = after is not None and after.status.prepare.phase == StepPhase.SUCCEEDED
-        self._demand(is_filled, "filled no more, since its Job is gone")
+        self._demand(is_filled, "no longer filled after its Job was deleted")
         made = self._context.observer.made[JOBS.kind, str(job)].created
-        self._demand(made == before, "filled once more, since its Job is gone")
+        self._demand(made == before, "filled again after its Job was deleted")
 
     async def _be_waited_for(self) -> str:
         """Let two units wait for the storage; the older one is next. Return the last holder."""
@@ -96,7 +96,7 @@ class StorageChangeStoryRun:
     async def _delete_while_mounted(self, unit: str) -> None:
         await self._context.kubectl.delete(GPU_STORAGES, self._key)
         await asyncio.sleep(PATIENCE_SECONDS)
-        self._demand(self._holder() == unit, "gone while mounted")
+        self._demand(self._holder() == unit, "deleted while mounted")
         await self._delete_unit(unit)
         await self._until(lambda: self._storage() is None)
 
@@ -108,7 +108,7 @@ class StorageChangeStoryRun:
         await self._until(lambda: self._reason() == StorageReason.VOLUME_LOST)
         await asyncio.sleep(PATIENCE_SECONDS)
         made = self._context.observer.made[VOLUME_CLAIMS.kind, str(self._key)]
-        self._demand(made.created == 1, f"{made.created} claims were made")
+        self._demand(made.created == 1, f"{made.created} volume claims were created")
         await self._delete()
 
     async def _delete(self) -> None:

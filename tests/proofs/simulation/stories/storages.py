@@ -108,7 +108,7 @@ class StorageStoryRun:
             # If the answer to the first request was lost, the repeated one is answered 200.
             self._demand(answer.status in (200, 201), f"created: {answer}")
         made = self._context.observer.made[GPU_STORAGES.kind, f"{INSTANCE}/{self._story.name}"]
-        self._demand(made.created == 1, "made more than once")
+        self._demand(made.created == 1, "created more than once")
 
     async def _make_unit(self, name: str, *, mounts: bool, operation: str = "") -> None:
         body = {
@@ -167,7 +167,7 @@ class StorageStoryRun:
     async def _demand_in_use(self) -> None:
         answer = (await self._caller.call("DELETE", self._path)).answer
         self._demand(answer.code == "storage_in_use", f"deleted while mounted: {answer}")
-        self._demand(self._storage(), "gone while mounted")
+        self._demand(self._storage(), "deleted while mounted")
 
     async def _sleep(self, name: str) -> None:
         """Suspend the unit: it keeps its storage, even if its Deployment is deleted."""
@@ -203,7 +203,7 @@ class StorageStoryRun:
         await self._until_mounted_by(name)
         storage = self._storage()
         holder = storage.status.holder if storage else None
-        self._demand(holder and holder.uid != uid, "held by a unit that is gone")
+        self._demand(holder and holder.uid != uid, "held by a deleted unit")
 
     async def _give_up(self, name: str) -> None:
         match self._story.release:

@@ -145,7 +145,7 @@ class StoryRunner:
         self.demand(again.status in (200, 202), f"{story.operation} again: {again}")
         path_of_pool = f"{STOCK}/{derived_name(story.operation)}"
         is_single = self.observer.made[STOCK_POOLS.kind, path_of_pool].created == 1
-        self.demand(is_single, f"{story.operation}: its pool was made more than once")
+        self.demand(is_single, f"{story.operation}: its pool was created more than once")
         other = (await caller.call("POST", path, {**body, "replicas": story.replicas + 1})).answer
         self.demand(other.code == "operation_conflict", f"{story.operation}, other body: {other}")
         while True:
@@ -186,7 +186,7 @@ class StoryRunner:
         left = [
             each for each in self.observer.stock.values() if each.spec.specName == story.spec_name
         ]
-        self.demand(not left, f"{story.operation}: its stock outlived it")
+        self.demand(not left, f"{story.operation}: its stock exists after its deletion")
 
     async def contest(self, story: ContestStory) -> None:
         """Send two bodies for one operation: only one unit may start; the other one is deleted."""
@@ -247,7 +247,7 @@ class UnitStoryRun:
                     "POST", UNITS, (story.body, story.body), TWINS_APART_SECONDS
                 )
                 made = [each for each in answers if each.answer.status == 201]
-                self._demand(len(made) < 2, "both of two requests were told that they made it")
+                self._demand(len(made) < 2, "both of two requests were answered 201")
             else:
                 answers = (await self._caller.call("POST", UNITS, story.body),) * 2
             if any(self._is_there(each) for each in answers):
@@ -272,7 +272,7 @@ class UnitStoryRun:
         if answer.code == "insufficient_capacity":
             is_true = runner.observer.was_short(story.spec_name, told.sent_at)
             runner.demand(
-                is_true, f"{story.operation}: insufficient capacity, though stock is free"
+                is_true, f"{story.operation}: insufficient capacity although stock is free"
             )
             return False
         if answer.status not in (200, 201):
@@ -283,7 +283,9 @@ class UnitStoryRun:
         )
         runner.demand(is_ours, f"{story.operation}: answered with another unit")
         is_known = self._name in runner.observer.names_of[story.operation]
-        runner.demand(is_known, f"{story.operation}: answered {answer} with a unit that never was")
+        runner.demand(
+            is_known, f"{story.operation}: answered {answer} with a unit that never existed"
+        )
         return True
 
     async def _take(self, step: Step) -> None:
@@ -350,7 +352,7 @@ class UnitStoryRun:
     def _demand_replay(self, told: DefiniteAnswer) -> None:
         unit = self._runner.unit(self._name)
         self._demand(told.answer.status == 200, f"replay: {told.answer}")
-        self._demand(unit and unit.metadata.uid == self._uid, "replay: the unit is another one")
+        self._demand(unit and unit.metadata.uid == self._uid, "replay: answered with another unit")
 
     def _demand_code(self, code: str, told: DefiniteAnswer) -> None:
         self._demand(told.answer.code == code, f"{told.answer} instead of {code}")
@@ -359,9 +361,7 @@ class UnitStoryRun:
         answer = (await self._caller.call("PUT", self._path, members)).answer
         self._demand(answer.status == 200, f"changed {sorted(members)}: {answer}")
         if answer.status == 200 and "image" in members:
-            self._demand(
-                answer.data["image"] == members["image"], "the change is not in its answer"
-            )
+            self._demand(answer.data["image"] == members["image"], "the answer lacks the change")
 
     async def _until_ready(self) -> None:
         """Wait until the API shows the unit as Ready with its current spec."""
