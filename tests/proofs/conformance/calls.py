@@ -1,4 +1,4 @@
-"""Raw calls over one Transport: JSON in and out with status and headers, waits with deadlines."""
+"""Raw calls over a transport: JSON with status and headers, and waits with deadlines."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class Answer:
     body: Any
 
     def ok(self, status: int | None = None) -> Document:
-        """The body of a success, and of no other one when a status is given."""
+        """Return the body of a successful answer; with `status`, of exactly this status."""
         assert 200 <= self.status < 300, f"{self.status}: {self.body}"
         assert status in {None, self.status}
         document: Document = self.body
@@ -36,7 +36,7 @@ class Answer:
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """The code and reason of a Status, whose own code must be the answer's."""
+        """Return code and reason of a Status, after checking that its code equals the answer's."""
         assert self.body["kind"] == "Status", self.body
         assert self.body["code"] == self.status
         assert self.body["status"] == "Failure"
@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def causes(self) -> set[tuple[str, str]]:
-        """Which field and why, of each fault of a 422: the sentences may differ."""
+        """Return field and reason of each fault of a 422; messages may differ between servers."""
         assert self.refusal == (422, "Invalid"), self.body
         return {(one["field"], one["reason"]) for one in self.body["details"]["causes"]}
 
@@ -60,14 +60,14 @@ class Event:
 
 
 class Watch:
-    """The events of one open watch, one by one."""
+    """The events of one open watch."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
         self._lines: list[bytes] = [b""]
 
     async def next(self) -> Event | None:
-        """None when the server has ended the watch."""
+        """Return the next event, or None if the server has ended the watch."""
         async with asyncio.timeout(EVENT_SECONDS):
             while len(self._lines) == 1:
                 chunk = await anext(self._chunks, None)
@@ -82,17 +82,17 @@ class Watch:
         events = [await self.next() for _ in range(count)]
         return [event for event in events if event]
 
-    async def told(self, count: int) -> list[tuple[str, str]]:
-        """The types and names of the next events."""
+    async def summaries(self, count: int) -> list[tuple[str, str]]:
+        """Return the types and names of the next events."""
         return [(event.type, event.name) for event in await self.take(count)]
 
 
 class Api:
-    """One server under test: raw calls for what it answers, the typed client for how we read it.
+    """A server under test: raw calls show its answers, and the typed client how we read them.
 
-    After `forget_history` every earlier version is one that the server no longer has. Waits give
-    up after `deadline_seconds`: the controllers of a real cluster back off and resync. They run
-    from the start; those of an embedded one a test has to run.
+    After `forget_history` the server has compacted all earlier versions. Waits end after
+    `deadline_seconds`, because controllers of a real cluster back off and resync. They run from
+    the start; those of an embedded cluster only run with the fixture `controllers`.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Api:
         accept: str = JSON,
         **query: Any,
     ) -> Answer:
-        """A body of bytes goes out as it is."""
+        """Send a request; a body of bytes is sent unchanged."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = Request(
             method=method,
@@ -160,7 +160,7 @@ class Api:
             yield Watch(stream.chunks())
 
     async def admit(self, path: str, body: Document) -> Document:
-        """A new Pod: in a new namespace it is refused until the service account is there."""
+        """Create a Pod; a new namespace refuses it until its service account exists."""
         answer = await self.until(
             lambda: self.post(path, body),
             lambda seen: seen.status != 403 or "serviceaccount" not in seen.body["message"],
@@ -168,13 +168,13 @@ class Api:
         return answer.ok(201)
 
     async def until(self, look: Callable[[], Awaitable[T]], is_done: Callable[[T], object]) -> T:
-        """The first look that is done: controllers take their time, on any server."""
+        """Return the first value that is done: controllers take their time on any server."""
         return await eventually(
             look, is_done, within_seconds=self.deadline_seconds, poll_seconds=POLL_SECONDS
         )
 
     async def settled(self, path: str, is_done: Callable[[Document], object]) -> Document:
-        """The object at this path, as soon as it exists and is as wanted."""
+        """Return the object at this path once it exists and is done."""
 
         async def look() -> Answer:
             return await self.get(path)
@@ -190,12 +190,12 @@ class Api:
 
 
 def _decoded(body: bytes) -> Any:
-    """By its look: the real server sends its OpenAPI index as plain text."""
+    """Decode by the first byte: the real server sends its OpenAPI index as plain text."""
     return json.loads(body) if body[:1] in {b"{", b"["} else body
 
 
 def _query(members: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Kubernetes writes true in lower case; `continue_` stands for the keyword."""
+    """Write booleans in lower case; `continue_` stands for the keyword."""
     return tuple(
         (name.rstrip("_"), str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in members.items()

@@ -1,4 +1,4 @@
-"""The servers that every test here runs against, and the ground each test stands on."""
+"""Fixtures: each server under test, and namespaces and paths for a single test."""
 
 import asyncio
 import itertools
@@ -24,15 +24,15 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     if request.param == REAL:
         opened = servers.real(request.getfixturevalue("cluster"))
     else:
-        is_moving = controllers.__name__ in request.fixturenames
-        opened = EMBEDDED[request.param](is_moving=is_moving)
+        has_controllers = controllers.__name__ in request.fixturenames
+        opened = EMBEDDED[request.param](has_controllers=has_controllers)
     async with opened as one:
         yield one
 
 
 @pytest_asyncio.fixture
 async def controllers(api: Api) -> AsyncIterator[None]:
-    """What makes objects move. Their end tells what broke them, if anything did."""
+    """Run the embedded cluster's controllers; if one failed, the fixture raises its error."""
     if api.embedded is None:
         yield
         return
@@ -49,32 +49,32 @@ async def controllers(api: Api) -> AsyncIterator[None]:
 
 @pytest.fixture
 def unique() -> str:
-    """A name that no other test of this run has."""
+    """Return a name that no other test of this run has."""
     return f"t{next(_numbers)}"
 
 
 @pytest_asyncio.fixture
 async def namespace(api: Api, unique: str) -> str:
-    """A namespace for this test alone; a server that lives on keeps it to its own end."""
+    """Create a namespace for this test; a long-lived server keeps it until its own end."""
     (await api.post(NAMESPACES.path(), named(NAMESPACES, unique))).ok(201)
     return unique
 
 
 @pytest.fixture
 def maps(namespace: str) -> str:
-    """The path of the test's own ConfigMaps."""
+    """Return the path of the test's own ConfigMaps."""
     return CONFIG_MAPS.path(namespace=namespace)
 
 
 @pytest_asyncio.fixture
 async def widgets(api: Api, namespace: str) -> str:
-    """The path of the test's own Widgets, whose kind is served."""
+    """Return the path of the test's own Widgets, and define their kind."""
     await define(api, widget_definition())
     return WIDGETS.path(namespace=namespace)
 
 
 @pytest_asyncio.fixture
 async def gadgets(api: Api) -> str:
-    """The path of all Gadgets, which have no namespace."""
+    """Return the path of all Gadgets, which have no namespace, and define their kind."""
     await define(api, gadget_definition())
     return GADGETS.path()

@@ -1,4 +1,4 @@
-"""Two kinds of the tests' own: one with most of what a schema can say, one without anything."""
+"""Two kinds for tests: Widget with most features of a schema, and Gadget without a schema."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def widget_definition() -> Document:
 
 
 def gadget_definition() -> Document:
-    """Cluster-scoped, without a status subresource, and nothing is pruned."""
+    """Return the definition of Gadget: cluster-scoped, without status subresource and pruning."""
     return definition(GADGETS.group, GADGETS.kind, scope="Cluster")
 
 
@@ -106,11 +106,11 @@ def is_established(document: Document) -> bool:
 
 
 async def define(api: Api, definition: Document) -> None:
-    """A definition that an earlier test has left on the server will do."""
+    """Create the definition, unless an earlier test has, and wait until its kind is served."""
     answer = await api.post(DEFINITIONS.path(), definition)
     assert answer.status in {201, 409}, answer
     await api.settled(DEFINITIONS.path(name=definition["metadata"]["name"]), is_established)
     spec = definition["spec"]
-    # Established comes first: for a moment more the path answers 404, then 429.
+    # For a moment after Established the path answers 404, then 429.
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     await api.settled(path, bool)

@@ -1,4 +1,4 @@
-"""The objects that the tests write, as small as a server takes them."""
+"""Builders of the objects that the tests write, as small as a server accepts them."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ GADGETS = resource("Gadget", "gadgets", group="conformance.example.com", is_name
 
 
 def named(of: Resource[PartialObject], name: str, **members: Any) -> Document:
-    """`metadata` among the members is added to the name."""
+    """Return an object; `metadata` among the members is added to the name."""
     metadata = {"name": name, **members.pop("metadata", {})}
     return {"apiVersion": of.api_version, "kind": of.kind, "metadata": metadata, **members}
 
@@ -63,7 +63,7 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 
 def owner(document: Document, **members: Any) -> Document:
-    """A reference to this object, as it was answered."""
+    """Return a reference to this object."""
     return {
         "apiVersion": document["apiVersion"],
         "kind": document["kind"],
@@ -105,7 +105,7 @@ def job(name: str, *, template: Document | None = None, **spec: Any) -> Document
 
 
 def node(name: str, *, gpus: int, cpu: str = "8") -> Document:
-    """Only Pods that select it by its name go there, and it takes no others."""
+    """Return a node that only Pods with its name and toleration can use."""
     size = {"cpu": cpu, "memory": "64Gi", "pods": "20", "nvidia.com/gpu": str(gpus)}
     return named(
         NODES,
@@ -121,7 +121,7 @@ def node(name: str, *, gpus: int, cpu: str = "8") -> Document:
 
 
 def on(node_name: str) -> Document:
-    """The members of a Pod's spec that send it to this node alone."""
+    """Return the members of a Pod's spec that send it to this node only."""
     return {
         "nodeSelector": {"kubernetes.io/hostname": node_name},
         "tolerations": [{"key": "conformance", "operator": "Exists"}],

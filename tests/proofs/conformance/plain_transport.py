@@ -1,4 +1,4 @@
-"""A transport over HTTP for the tests alone, so that nothing of ours hides what a server says."""
+"""A simple HTTP transport for tests, so that none of our own code hides a server's answer."""
 
 import io
 import ssl
@@ -55,7 +55,8 @@ class PlainTransport:
         headers = {"Accept": request.accept}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        body = None if request.body is None else io.BytesIO(request.body)  # bytes warn from 1 MiB
+        # aiohttp warns about bytes from 1 MiB on
+        body = None if request.body is None else io.BytesIO(request.body)
         url = yarl.URL(self._url + request.path, encoded=True).with_query(request.query)
         async with self._session.request(
             request.method, url, data=body, headers=headers, ssl=self._tls
@@ -64,7 +65,7 @@ class PlainTransport:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """The polite end of a TLS connection would outlive the test's loop."""
+    """Abort the connection: a TLS shutdown would outlive the test's event loop."""
     connection = response.connection
     if connection and connection.transport:
         connection.transport.abort()

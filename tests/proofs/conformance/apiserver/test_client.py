@@ -1,4 +1,4 @@
-"""The typed client: each refusal of a server is one error of our tree."""
+"""The typed client: each refusal of a server is one of our errors."""
 
 import pytest
 
@@ -28,13 +28,13 @@ async def test_a_created_object_is_read_back(api: Api, namespace: str) -> None:
     assert await api.client.get(CONFIG_MAPS, made.metadata.key) == made
 
 
-async def test_a_name_that_is_taken(api: Api, namespace: str) -> None:
+async def test_a_taken_name_raises_already_exists(api: Api, namespace: str) -> None:
     await stored(api, namespace)
     with pytest.raises(AlreadyExistsError, match="configmaps"):
         await stored(api, namespace)
 
 
-async def test_an_object_that_is_not_there(api: Api, namespace: str) -> None:
+async def test_an_absent_object_raises_not_found(api: Api, namespace: str) -> None:
     key = Key(namespace, "a")
     with pytest.raises(NotFoundError):
         await api.client.get(CONFIG_MAPS, key)
@@ -44,7 +44,7 @@ async def test_an_object_that_is_not_there(api: Api, namespace: str) -> None:
         await api.client.delete(CONFIG_MAPS, key)
 
 
-async def test_a_stale_guard_of_each_write(api: Api, namespace: str) -> None:
+async def test_a_stale_precondition_of_each_write_is_a_conflict(api: Api, namespace: str) -> None:
     seen = (await stored(api, namespace)).metadata
     await api.client.patch(CONFIG_MAPS, seen.key, {"data": {"k": "v"}})
     version = seen.resourceVersion
@@ -59,7 +59,7 @@ async def test_a_stale_guard_of_each_write(api: Api, namespace: str) -> None:
         await api.client.delete(CONFIG_MAPS, seen.key, uid="another")
 
 
-async def test_guards_that_hold(api: Api, namespace: str) -> None:
+async def test_writes_with_current_preconditions_succeed(api: Api, namespace: str) -> None:
     first = (await stored(api, namespace)).metadata
     second = await api.client.patch(
         CONFIG_MAPS, first.key, {"data": {"k": "v"}}, resource_version=first.resourceVersion
@@ -79,13 +79,13 @@ async def test_guards_that_hold(api: Api, namespace: str) -> None:
 
 
 @pytest.mark.usefixtures("widgets")
-async def test_an_object_that_the_schema_refuses(api: Api, namespace: str) -> None:
+async def test_an_object_against_its_schema_raises_invalid(api: Api, namespace: str) -> None:
     with pytest.raises(InvalidError, match=r"spec\.size"):
         await api.client.create(WIDGETS, widget("a", size=99), namespace=namespace)
 
 
 @pytest.mark.usefixtures("widgets")
-async def test_a_status_through_its_own_door(api: Api, namespace: str) -> None:
+async def test_a_status_patch_keeps_the_generation(api: Api, namespace: str) -> None:
     made = await api.client.create(WIDGETS, widget("a"), namespace=namespace)
     after = await api.client.patch(
         WIDGETS, made.metadata.key, {"status": {"phase": "Ready"}}, subresource="status"
@@ -93,7 +93,7 @@ async def test_a_status_through_its_own_door(api: Api, namespace: str) -> None:
     assert after.metadata.generation == made.metadata.generation == 1
 
 
-async def test_a_list_goes_on_page_by_page(api: Api, namespace: str) -> None:
+async def test_a_list_is_read_page_by_page(api: Api, namespace: str) -> None:
     for name in ("a", "b", "c"):
         await api.client.create(
             CONFIG_MAPS, config_map(name, labels={"of": "client"}), namespace=namespace
@@ -109,12 +109,12 @@ async def test_a_list_goes_on_page_by_page(api: Api, namespace: str) -> None:
     assert rest.continue_token == ""
 
 
-async def test_a_token_that_is_none(api: Api, namespace: str) -> None:
+async def test_a_malformed_token_raises_bad_request(api: Api, namespace: str) -> None:
     with pytest.raises(BadRequestError):
         await api.client.list_page(CONFIG_MAPS, namespace=namespace, continue_token="garbage")
 
 
-async def test_a_kind_that_nobody_serves(api: Api, namespace: str) -> None:
+async def test_an_unserved_kind_raises_a_malformed_answer(api: Api, namespace: str) -> None:
     unknown = Resource(
         group="nowhere.example.com",
         version="v1",

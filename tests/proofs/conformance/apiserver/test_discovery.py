@@ -1,4 +1,4 @@
-"""What kubectl asks first: versions, groups, resources, schemas."""
+"""Discovery: version, groups, resources and schemas."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from tests.proofs.conformance.calls import Api
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-async def test_the_version_is_one_that_kubectl_takes(api: Api) -> None:
+async def test_the_version_is_one_that_kubectl_supports(api: Api) -> None:
     version = (await api.get("/version")).ok(200)
     assert version["major"] == "1"
     assert version["gitVersion"].startswith("v1.34")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-async def test_health_is_one_word(api: Api, path: str) -> None:
+async def test_health_is_answered_with_ok(api: Api, path: str) -> None:
     answer = await api.get(path, accept="*/*")
     assert (answer.status, answer.body) == (200, b"ok")
 
@@ -76,7 +76,7 @@ async def test_subresources_are_listed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_everything_is_told_in_one_answer(api: Api, path: str) -> None:
+async def test_all_resources_are_listed_in_one_answer(api: Api, path: str) -> None:
     answer = await api.get(path, accept=f"{AGGREGATED},application/json")
     found = answer.ok(200)
     assert found["kind"] == "APIGroupDiscoveryList"

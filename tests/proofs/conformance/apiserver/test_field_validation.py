@@ -1,4 +1,4 @@
-"""fieldValidation: whether unknown and double fields are refused, warned of, or let pass."""
+"""fieldValidation: unknown and duplicate fields are refused, warned about or ignored."""
 
 import pytest
 
@@ -40,19 +40,19 @@ async def test_strict_names_a_field_deep_in_a_list(api: Api, namespace: str) -> 
     assert expected in answer.body["message"]
 
 
-async def test_strict_refuses_a_double_field(api: Api, maps: str) -> None:
+async def test_strict_refuses_a_duplicate_field(api: Api, maps: str) -> None:
     answer = await api.post(maps, DOUBLE, fieldValidation="Strict")
     assert answer.refusal == (400, "BadRequest")
     assert 'duplicate field "data.k"' in answer.body["message"]
 
 
-async def test_strict_lets_a_clean_object_pass(api: Api, widgets: str) -> None:
+async def test_strict_accepts_a_clean_object(api: Api, widgets: str) -> None:
     body = widget("a", anything={"of": "any kind"})
     (await api.post(widgets, body, fieldValidation="Strict")).ok(201)
 
 
 @pytest.mark.parametrize("query", [{"fieldValidation": "Warn"}, {}], ids=["warn", "default"])
-async def test_a_warning_names_the_field_and_the_object_is_made(
+async def test_a_warning_names_the_field_and_the_object_is_created(
     api: Api, widgets: str, query: dict[str, str]
 ) -> None:
     answer = await api.post(widgets, widget("a", unknown=1), **query)
@@ -60,13 +60,13 @@ async def test_a_warning_names_the_field_and_the_object_is_made(
     assert answer.headers["warning"] == '299 - "unknown field \\"spec.unknown\\""'
 
 
-async def test_ignore_says_nothing(api: Api, widgets: str) -> None:
+async def test_ignore_sends_no_warning(api: Api, widgets: str) -> None:
     answer = await api.post(widgets, widget("a", unknown=1), fieldValidation="Ignore")
     assert "unknown" not in answer.ok(201)["spec"]
     assert "warning" not in answer.headers
 
 
-async def test_strict_holds_for_a_merge_patch(api: Api, widgets: str) -> None:
+async def test_strict_applies_to_a_merge_patch(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"spec": {"unknown": 1}}
     answer = await api.patch(f"{widgets}/a", patch, fieldValidation="Strict")
@@ -74,12 +74,12 @@ async def test_strict_holds_for_a_merge_patch(api: Api, widgets: str) -> None:
     (await api.patch(f"{widgets}/a", patch, fieldValidation="Ignore")).ok(200)
 
 
-async def test_strict_holds_for_a_replacement(api: Api, maps: str) -> None:
+async def test_strict_applies_to_a_replacement(api: Api, maps: str) -> None:
     seen = (await api.post(maps, config_map("a"))).ok(201)
     answer = await api.put(f"{maps}/a", {**seen, "unknown": 1}, fieldValidation="Strict")
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_another_word_is_refused(api: Api, maps: str) -> None:
+async def test_an_unknown_value_of_field_validation_is_refused(api: Api, maps: str) -> None:
     answer = await api.post(maps, config_map("a"), fieldValidation="Pedantic")
     assert answer.causes == {("fieldValidation", "FieldValueNotSupported")}

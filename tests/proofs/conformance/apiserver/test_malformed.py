@@ -1,4 +1,4 @@
-"""Bodies that are well-formed and yet no patch, no options, no scale: refused, never a crash."""
+"""Well-formed bodies that are no valid patch, options or scale: each is refused with a Status."""
 
 import json
 
@@ -35,7 +35,7 @@ def containers(*items: object, **members: object) -> object:
     ],
     ids=json.dumps,
 )
-async def test_an_operation_that_is_none_is_refused(
+async def test_an_invalid_json_patch_operation_is_refused(
     api: Api, deployments: str, operations: object
 ) -> None:
     (await api.post(deployments, deployment("a"))).ok(201)
@@ -60,7 +60,7 @@ async def test_an_operation_that_is_none_is_refused(
 async def test_a_strategic_patch_that_does_not_fit_is_refused(
     api: Api, deployments: str, patch: object
 ) -> None:
-    """The real server calls most of them its own fault."""
+    """Accept 500 as well, because the real server answers most of them with it."""
     (await api.post(deployments, deployment("a"))).ok(201)
     answer = await api.patch(f"{deployments}/a", patch, content_type=STRATEGIC_PATCH)
     assert answer.status in {422, 500}, answer.body
@@ -70,14 +70,14 @@ async def test_a_strategic_patch_that_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     "body", [b"", b"{", b'"text"', b"[]", b'{"spec": "text"}', b'{"spec": {"replicas": "2"}}']
 )
-async def test_a_scale_that_is_none_is_400(api: Api, deployments: str, body: bytes) -> None:
+async def test_an_invalid_scale_is_400(api: Api, deployments: str, body: bytes) -> None:
     (await api.post(deployments, deployment("a"))).ok(201)
     answer = await api.put(f"{deployments}/a/scale", body)
     assert answer.refusal == (400, "BadRequest")
 
 
 @pytest.mark.parametrize("patch", [{"spec": "text"}, {"spec": {"replicas": "2"}}], ids=json.dumps)
-async def test_a_patch_that_leaves_no_scale_is_invalid(
+async def test_a_patch_that_leaves_no_valid_scale_is_invalid(
     api: Api, deployments: str, patch: object
 ) -> None:
     (await api.post(deployments, deployment("a"))).ok(201)
@@ -97,7 +97,7 @@ async def test_a_patch_that_leaves_no_scale_is_invalid(
         b'{"propagationPolicy": 5}',
     ],
 )
-async def test_options_of_a_deletion_that_are_none_delete_nothing(
+async def test_invalid_options_of_a_deletion_delete_nothing(
     api: Api, deployments: str, body: bytes
 ) -> None:
     (await api.post(deployments, deployment("a"))).ok(201)
@@ -105,6 +105,6 @@ async def test_options_of_a_deletion_that_are_none_delete_nothing(
     (await api.get(f"{deployments}/a")).ok(200)
 
 
-async def test_a_limit_past_all_integers_is_400(api: Api, deployments: str) -> None:
+async def test_a_limit_beyond_64_bits_is_400(api: Api, deployments: str) -> None:
     answer = await api.get(deployments, limit=10**30)
     assert answer.refusal == (400, "BadRequest")

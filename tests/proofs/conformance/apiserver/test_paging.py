@@ -1,4 +1,4 @@
-"""Lists in pages: one moment in time, however the objects change in between."""
+"""Lists in pages: all pages show one version, however the objects change in between."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ NAMES = ["a", "b", "c", "d", "e"]
 
 @pytest_asyncio.fixture
 async def five(api: Api, maps: str) -> str:
-    """The path of five ConfigMaps; the cluster's own one has no part in a selected list."""
+    """Create five ConfigMaps and return their path; the label excludes the cluster's own map."""
     for name in NAMES:
         (await api.post(maps, config_map(name, labels={"of": "five"}))).ok(201)
     return maps
@@ -31,19 +31,19 @@ async def pages(api: Api, path: str, limit: int, **query: Any) -> list[Document]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 6])
-async def test_the_pages_together_are_the_list(api: Api, five: str, limit: int) -> None:
+async def test_the_pages_together_are_the_whole_list(api: Api, five: str, limit: int) -> None:
     whole = (await api.get(five, labelSelector="of=five")).ok()
     read = await pages(api, five, limit, labelSelector="of=five")
     assert [one for page in read for one in page["items"]] == whole["items"]
     assert all(len(page["items"]) <= limit for page in read)
 
 
-async def test_objects_come_in_the_order_of_their_names(api: Api, five: str) -> None:
+async def test_objects_are_listed_in_the_order_of_their_names(api: Api, five: str) -> None:
     assert names((await api.get(five, labelSelector="of=five")).ok()) == NAMES
 
 
 @pytest.mark.usefixtures("five")
-async def test_namespaces_come_in_order_too(api: Api, namespace: str) -> None:
+async def test_namespaces_are_listed_in_order_too(api: Api, namespace: str) -> None:
     (await api.post(CONFIG_MAPS.path(namespace="default"), config_map(f"x{namespace}"))).ok(201)
     found = (await api.get(CONFIG_MAPS.path())).ok()["items"]
     keys = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found]
@@ -51,13 +51,13 @@ async def test_namespaces_come_in_order_too(api: Api, namespace: str) -> None:
     assert {(namespace, name) for name in NAMES} < set(keys)
 
 
-async def test_items_of_a_list_do_not_repeat_their_kind(api: Api, five: str) -> None:
+async def test_items_of_a_built_in_list_omit_their_kind(api: Api, five: str) -> None:
     page = (await api.get(five, limit=1)).ok()
     assert (page["kind"], page["apiVersion"]) == ("ConfigMapList", "v1")
     assert "kind" not in page["items"][0]
 
 
-async def test_items_of_a_custom_list_repeat_their_kind(api: Api, widgets: str) -> None:
+async def test_items_of_a_custom_list_include_their_kind(api: Api, widgets: str) -> None:
     body = {
         "apiVersion": "conformance.example.com/v1",
         "kind": "Widget",
@@ -70,24 +70,24 @@ async def test_items_of_a_custom_list_repeat_their_kind(api: Api, widgets: str) 
     assert page["items"][0]["kind"] == "Widget"
 
 
-async def test_a_page_says_how_many_are_left(api: Api, five: str) -> None:
+async def test_a_page_reports_the_number_of_remaining_items(api: Api, five: str) -> None:
     page = (await api.get(five, limit=3)).ok()
     everything = (await api.get(five)).ok()["items"]
     assert page["metadata"]["remainingItemCount"] == len(everything) - 3
 
 
-async def test_a_selected_page_does_not_say_it(api: Api, five: str) -> None:
+async def test_a_page_of_a_selection_omits_the_remaining_count(api: Api, five: str) -> None:
     page = (await api.get(five, limit=3, labelSelector="of=five")).ok()
     assert "remainingItemCount" not in page["metadata"]
     assert page["metadata"]["continue"]
 
 
-async def test_a_page_with_room_left_has_no_token(api: Api, five: str) -> None:
+async def test_the_last_page_has_no_token(api: Api, five: str) -> None:
     page = (await api.get(five, limit=100, labelSelector="of=five")).ok()
     assert not page["metadata"].get("continue")
 
 
-async def test_all_pages_are_of_one_version(api: Api, five: str) -> None:
+async def test_all_pages_have_one_version(api: Api, five: str) -> None:
     versions = {
         page["metadata"]["resourceVersion"]
         for page in await pages(api, five, 2, labelSelector="of=five")
@@ -95,7 +95,7 @@ async def test_all_pages_are_of_one_version(api: Api, five: str) -> None:
     assert len(versions) == 1
 
 
-async def test_later_pages_do_not_see_later_changes(api: Api, five: str) -> None:
+async def test_later_pages_do_not_show_later_changes(api: Api, five: str) -> None:
     first = (await api.get(five, limit=2, labelSelector="of=five")).ok()
     (await api.post(five, config_map("c1", labels={"of": "five"}))).ok(201)
     (await api.patch(f"{five}/d", {"data": {"k": "v"}})).ok()
@@ -106,7 +106,7 @@ async def test_later_pages_do_not_see_later_changes(api: Api, five: str) -> None
     assert all("data" not in one for one in rest["items"])
 
 
-async def test_pages_with_partial_objects_go_on_too(api: Api, five: str) -> None:
+async def test_partial_objects_are_paged_too(api: Api, five: str) -> None:
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     query = {"limit": 3, "labelSelector": "of=five"}
     first = (await api.get(five, accept=accept, **query)).ok()
@@ -115,12 +115,12 @@ async def test_pages_with_partial_objects_go_on_too(api: Api, five: str) -> None
     assert names(first) + names(rest) == NAMES
 
 
-async def test_a_token_that_is_none_is_400(api: Api, five: str) -> None:
+async def test_a_malformed_token_is_400(api: Api, five: str) -> None:
     answer = await api.get(five, limit=1, continue_="garbage")
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_a_token_beside_a_version_is_refused(api: Api, five: str) -> None:
+async def test_a_token_with_a_version_is_refused(api: Api, five: str) -> None:
     first = (await api.get(five, limit=1)).ok()
     metadata = first["metadata"]
     answer = await api.get(
@@ -132,7 +132,7 @@ async def test_a_token_beside_a_version_is_refused(api: Api, five: str) -> None:
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_a_list_is_at_least_as_new_as_the_version_asked_for(api: Api, five: str) -> None:
+async def test_a_list_is_at_least_as_new_as_the_requested_version(api: Api, five: str) -> None:
     version = (await api.patch(f"{five}/a", {"data": {"k": "v"}})).ok()["metadata"][
         "resourceVersion"
     ]
@@ -141,7 +141,7 @@ async def test_a_list_is_at_least_as_new_as_the_version_asked_for(api: Api, five
     assert next(one for one in page["items"] if one["metadata"]["name"] == "a")["data"]
 
 
-async def test_any_version_will_do_for_zero(api: Api, five: str) -> None:
+async def test_version_zero_accepts_any_version(api: Api, five: str) -> None:
     async def look() -> list[str]:
         page = (await api.get(five, resourceVersion="0", labelSelector="of=five")).ok(200)
         return names(page)
@@ -149,22 +149,22 @@ async def test_any_version_will_do_for_zero(api: Api, five: str) -> None:
     assert await api.until(look, lambda seen: len(seen) == len(NAMES)) == NAMES
 
 
-async def test_a_version_that_is_no_number_is_400(api: Api, five: str) -> None:
+async def test_a_version_that_is_not_a_number_is_400(api: Api, five: str) -> None:
     answer = await api.get(five, resourceVersion="latest")
     assert answer.status == 400
 
 
-async def test_a_list_of_nothing_has_a_version_and_no_items(api: Api, widgets: str) -> None:
+async def test_an_empty_list_has_a_version_and_no_items(api: Api, widgets: str) -> None:
     page = (await api.get(widgets)).ok(200)
     assert page["items"] == []
     assert int(page["metadata"]["resourceVersion"]) > 0
 
 
-async def test_a_list_in_a_namespace_that_is_not_there_is_empty(api: Api) -> None:
+async def test_a_list_in_an_absent_namespace_is_empty(api: Api) -> None:
     assert (await api.get(CONFIG_MAPS.path(namespace="nowhere"))).ok(200)["items"] == []
 
 
-async def test_an_exact_version_is_answered_as_it_was(api: Api, five: str) -> None:
+async def test_an_exact_version_is_listed_as_it_was(api: Api, five: str) -> None:
     version = (await api.get(five)).ok()["metadata"]["resourceVersion"]
     (await api.delete(f"{five}/e")).ok()
     page = (

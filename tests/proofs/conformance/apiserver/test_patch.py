@@ -1,4 +1,4 @@
-"""PATCH as a merge patch: what null, lists and guards mean."""
+"""PATCH as a merge patch: null, lists and preconditions."""
 
 import asyncio
 from typing import Any
@@ -23,37 +23,37 @@ from tests.proofs.conformance.objects import config_map
     ],
     ids=str,
 )
-async def test_members_are_merged_and_null_takes_away(
+async def test_members_are_merged_and_null_removes_them(
     api: Api, maps: str, patch: dict[str, Any], expected: dict[str, str] | None
 ) -> None:
     (await api.post(maps, config_map("m", {"a": "1"}))).ok(201)
     assert (await api.patch(f"{maps}/m", patch)).ok(200).get("data") == expected
 
 
-async def test_a_list_is_replaced_whole(api: Api, widgets: str) -> None:
+async def test_a_list_is_replaced_as_a_whole(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a", tags=["x", "y"]))).ok(201)
     after = (await api.patch(f"{widgets}/a", {"spec": {"tags": ["z"]}})).ok(200)
     assert after["spec"]["tags"] == ["z"]
 
 
-async def test_a_list_of_keyed_items_is_replaced_whole_too(api: Api, widgets: str) -> None:
+async def test_a_keyed_list_is_replaced_as_a_whole_too(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a", parts=[{"name": "x"}, {"name": "y"}]))).ok(201)
     after = (await api.patch(f"{widgets}/a", {"spec": {"parts": [{"name": "z"}]}})).ok(200)
     assert after["spec"]["parts"] == [{"name": "z", "count": 1}]
 
 
-async def test_a_removed_member_takes_its_default_again(api: Api, widgets: str) -> None:
+async def test_a_removed_member_gets_its_default_again(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a", color="blue"))).ok(201)
     after = (await api.patch(f"{widgets}/a", {"spec": {"color": None}})).ok(200)
     assert after["spec"]["color"] == "red"
 
 
-async def test_a_patch_that_changes_nothing_keeps_the_version(api: Api, maps: str) -> None:
+async def test_a_patch_without_changes_keeps_the_version(api: Api, maps: str) -> None:
     seen = (await api.post(maps, config_map("a", {"k": "v"}))).ok(201)
     assert (await api.patch(f"{maps}/a", {"data": {"k": "v"}})).ok(200) == seen
 
 
-async def test_the_observed_version_is_a_guard_that_holds(api: Api, maps: str) -> None:
+async def test_a_write_with_the_current_version_succeeds(api: Api, maps: str) -> None:
     seen = (await api.post(maps, config_map("a"))).ok(201)
     guard = {"resourceVersion": seen["metadata"]["resourceVersion"]}
     (await api.patch(f"{maps}/a", {"metadata": guard, "data": {"k": "v"}})).ok(200)
@@ -83,7 +83,7 @@ async def test_a_uid_cannot_be_patched(api: Api, maps: str) -> None:
     assert answer.causes == {("metadata.uid", "FieldValueInvalid")}
 
 
-async def test_an_object_that_is_not_there_is_404(api: Api, maps: str) -> None:
+async def test_an_absent_object_is_404(api: Api, maps: str) -> None:
     answer = await api.patch(f"{maps}/a", {"data": {"k": "v"}})
     assert answer.refusal == (404, "NotFound")
     assert answer.body["details"] == {"name": "a", "kind": "configmaps"}
@@ -95,19 +95,19 @@ async def test_a_name_cannot_be_patched(api: Api, maps: str) -> None:
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_a_patch_that_is_no_object_is_400(api: Api, maps: str) -> None:
+async def test_a_patch_that_is_not_an_object_is_400(api: Api, maps: str) -> None:
     (await api.post(maps, config_map("a"))).ok(201)
     answer = await api.patch(f"{maps}/a", ["data"])
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_a_patch_to_an_invalid_object_is_invalid(api: Api, widgets: str) -> None:
+async def test_a_patch_that_makes_an_object_invalid_is_refused(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     answer = await api.patch(f"{widgets}/a", {"spec": {"size": 11}})
     assert answer.causes == {("spec.size", "FieldValueInvalid")}
 
 
-async def test_creation_time_and_uid_cannot_be_taken_away(api: Api, maps: str) -> None:
+async def test_creation_time_and_uid_cannot_be_removed(api: Api, maps: str) -> None:
     seen = (await api.post(maps, config_map("a"))).ok(201)["metadata"]
     gone = {"creationTimestamp": None, "uid": None}
     after = (await api.patch(f"{maps}/a", {"metadata": gone})).ok(200)["metadata"]
@@ -115,14 +115,16 @@ async def test_creation_time_and_uid_cannot_be_taken_away(api: Api, maps: str) -
     assert after["creationTimestamp"] == seen["creationTimestamp"]
 
 
-async def test_a_dry_run_answers_the_result_and_stores_nothing(api: Api, maps: str) -> None:
+async def test_a_dry_run_returns_the_result_and_stores_nothing(api: Api, maps: str) -> None:
     seen = (await api.post(maps, config_map("a"))).ok(201)
     after = (await api.patch(f"{maps}/a", {"data": {"k": "v"}}, dryRun="All")).ok(200)
     assert after["data"] == {"k": "v"}
     assert (await api.get(f"{maps}/a")).ok() == seen
 
 
-async def test_many_guarded_writers_win_one_at_a_time(api: Api, maps: str) -> None:
+async def test_of_concurrent_writers_with_one_version_exactly_one_succeeds(
+    api: Api, maps: str
+) -> None:
     seen = (await api.post(maps, config_map("a"))).ok(201)
     guard = {"resourceVersion": seen["metadata"]["resourceVersion"]}
 

@@ -1,4 +1,4 @@
-"""Label and field selectors, in lists and as what they refuse."""
+"""Label and field selectors in lists, and their refusals."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.proofs.conformance.objects import EVENTS, PODS, SECRETS, config_map, 
 
 @pytest_asyncio.fixture
 async def colored(api: Api, maps: str) -> str:
-    """Four ConfigMaps: a is red and big, b is blue, c is green and small, d has no color."""
+    """Create four ConfigMaps: a is red and big, b blue, c green and small, d has no color."""
     for name, labels in {
         "a": {"color": "red", "size": "big"},
         "b": {"color": "blue"},
@@ -49,12 +49,12 @@ async def found(api: Api, path: str, **query: Any) -> str:
     ],
     ids=str,
 )
-async def test_labels_select(api: Api, colored: str, selector: str, names: str) -> None:
+async def test_labels_select_objects(api: Api, colored: str, selector: str, names: str) -> None:
     assert await found(api, colored, labelSelector=f"of=four,{selector}") == names
 
 
 @pytest.mark.parametrize("operator", [">", "<"])
-async def test_numbers_in_labels_compare(api: Api, maps: str, operator: str) -> None:
+async def test_labels_are_compared_as_numbers(api: Api, maps: str, operator: str) -> None:
     for name in ("1", "5", "9"):
         (await api.post(maps, config_map(name, labels={"n": name}))).ok(201)
     expected = {">": "9", "<": "1"}[operator]
@@ -66,7 +66,7 @@ async def test_numbers_in_labels_compare(api: Api, maps: str, operator: str) -> 
     ["color=red=blue", "color in red", "color in (red", "=red", "!", "-bad=x", "a=b c", ",,"],
     ids=str,
 )
-async def test_a_label_selector_of_a_bad_form_is_400(api: Api, maps: str, selector: str) -> None:
+async def test_a_malformed_label_selector_is_400(api: Api, maps: str, selector: str) -> None:
     assert (await api.get(maps, labelSelector=selector)).refusal == (400, "BadRequest")
 
 
@@ -81,7 +81,7 @@ async def test_a_label_selector_of_a_bad_form_is_400(api: Api, maps: str, select
     ],
     ids=str,
 )
-async def test_fields_select(api: Api, colored: str, selector: str, names: str) -> None:
+async def test_fields_select_objects(api: Api, colored: str, selector: str, names: str) -> None:
     assert await found(api, colored, fieldSelector=selector, labelSelector="of=four") == names
 
 
@@ -98,7 +98,7 @@ async def test_a_field_that_cannot_be_selected_is_400(api: Api, maps: str, selec
     assert (await api.get(maps, fieldSelector=selector)).refusal == (400, "BadRequest")
 
 
-async def test_both_kinds_of_selectors_are_anded(api: Api, colored: str) -> None:
+async def test_label_and_field_selectors_must_both_match(api: Api, colored: str) -> None:
     query = {"labelSelector": "color", "fieldSelector": "metadata.name!=a"}
     assert await found(api, colored, **query) == "bc"
 
@@ -121,7 +121,7 @@ async def test_secrets_are_selected_by_type(api: Api, namespace: str) -> None:
     assert "a" not in await found(api, secrets, fieldSelector="type!=Opaque")
 
 
-async def test_events_are_selected_by_what_they_are_about(api: Api, namespace: str) -> None:
+async def test_events_are_selected_by_their_object(api: Api, namespace: str) -> None:
     events = EVENTS.path(namespace=namespace)
     for name, kind in (("a", "Pod"), ("b", "Node")):
         about = {"kind": kind, "name": "x", "namespace": namespace, "uid": f"uid-{name}"}

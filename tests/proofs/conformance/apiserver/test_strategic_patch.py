@@ -1,4 +1,4 @@
-"""PATCH as kubectl sends it for built-in kinds: lists of named items are merged by their key."""
+"""Strategic merge patches for built-in kinds: lists of named items are merged by their key."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def deployments(namespace: str) -> str:
 
 
 async def patched(api: Api, deployments: str, containers: list[Any]) -> list[Document]:
-    """The containers of a paused Deployment after this patch of them."""
+    """Create a paused Deployment, patch its containers, and return them."""
     body = deployment("d", replicas=0, template={"containers": CONTAINERS}, paused=True)
     (await api.post(deployments, body)).ok(201)
     patch = {"spec": {"template": {"spec": {"containers": containers}}}}
@@ -35,23 +35,23 @@ async def patched(api: Api, deployments: str, containers: list[Any]) -> list[Doc
     return found
 
 
-async def test_a_container_is_found_by_its_name(api: Api, deployments: str) -> None:
+async def test_a_container_is_matched_by_its_name(api: Api, deployments: str) -> None:
     after = await patched(api, deployments, [{"name": "side", "image": "example.com/side:2"}])
     images = {one["name"]: one["image"] for one in after}
     assert images == {"main": "example.com/main:1", "side": "example.com/side:2"}
 
 
-async def test_a_container_of_a_new_name_is_added(api: Api, deployments: str) -> None:
+async def test_a_container_with_a_new_name_is_added(api: Api, deployments: str) -> None:
     after = await patched(api, deployments, [{"name": "new", "image": "example.com/new:1"}])
     assert sorted(one["name"] for one in after) == ["main", "new", "side"]
 
 
-async def test_a_container_is_deleted_by_a_directive(api: Api, deployments: str) -> None:
+async def test_a_directive_deletes_a_container(api: Api, deployments: str) -> None:
     after = await patched(api, deployments, [{"$patch": "delete", "name": "side"}])
     assert [one["name"] for one in after] == ["main"]
 
 
-async def test_a_list_is_replaced_by_a_directive(api: Api, deployments: str) -> None:
+async def test_a_directive_replaces_a_list(api: Api, deployments: str) -> None:
     only = {"name": "only", "image": "example.com/only:1"}
     after = await patched(api, deployments, [{"$patch": "replace"}, only])
     assert [one["name"] for one in after] == ["only"]
@@ -70,7 +70,7 @@ async def test_a_list_without_a_key_is_replaced(api: Api, deployments: str) -> N
     assert next(one for one in after if one["name"] == "main")["args"] == ["z"]
 
 
-async def test_an_order_is_given_by_a_directive(api: Api, deployments: str) -> None:
+async def test_a_directive_orders_a_list(api: Api, deployments: str) -> None:
     body = deployment("d", replicas=0, template={"containers": CONTAINERS}, paused=True)
     (await api.post(deployments, body)).ok(201)
     order = [{"name": "side"}, {"name": "main"}]
@@ -82,7 +82,7 @@ async def test_an_order_is_given_by_a_directive(api: Api, deployments: str) -> N
     assert containers[1]["image"] == "m"
 
 
-async def test_null_takes_a_member_away(api: Api, deployments: str) -> None:
+async def test_null_removes_a_member(api: Api, deployments: str) -> None:
     after = await patched(api, deployments, [{"name": "main", "args": None}])
     assert "args" not in next(one for one in after if one["name"] == "main")
 
@@ -96,7 +96,7 @@ async def test_a_map_is_merged(api: Api, deployments: str) -> None:
     assert after["metadata"]["labels"] == {"b": "2", "c": "3"}
 
 
-async def test_a_finalizer_is_added_and_one_is_deleted(api: Api, deployments: str) -> None:
+async def test_a_finalizer_is_added_and_another_deleted(api: Api, deployments: str) -> None:
     body = deployment("d", replicas=0)
     body["metadata"]["finalizers"] = ["example.com/a"]
     (await api.post(deployments, body)).ok(201)
@@ -110,7 +110,7 @@ async def test_a_finalizer_is_added_and_one_is_deleted(api: Api, deployments: st
     assert after["metadata"]["finalizers"] == ["example.com/b"]
 
 
-async def test_a_services_ports_are_found_by_their_number(api: Api, namespace: str) -> None:
+async def test_ports_of_a_service_are_matched_by_their_number(api: Api, namespace: str) -> None:
     services = SERVICES.path(namespace=namespace)
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
     (await api.post(services, named(SERVICES, "s", spec={"ports": ports}))).ok(201)
@@ -120,7 +120,7 @@ async def test_a_services_ports_are_found_by_their_number(api: Api, namespace: s
     assert names == {80: "a", 81: "c"}
 
 
-async def test_a_custom_kind_takes_none(api: Api, widgets: str) -> None:
+async def test_a_custom_kind_accepts_no_strategic_patch(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"spec": {"size": 2}}
     answer = await api.patch(f"{widgets}/a", patch, content_type=STRATEGIC_PATCH)

@@ -1,4 +1,4 @@
-"""Our transport over HTTP with the kubeconfig, certificates and tokens of a real server."""
+"""Our HTTP transport with the kubeconfig, certificates and tokens of a real server."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ async def opened(kubeconfig: Path) -> HttpTransport:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[ControlPlane]:
-    """Its own: the controllers of the common one would come back late from an outage."""
+    """Start a cluster of its own: the shared one's controllers recover late from an outage."""
     yield from started(tmp_path_factory, pytestconfig)
 
 
@@ -43,7 +43,7 @@ async def transport(cluster: ControlPlane) -> AsyncIterator[HttpTransport]:
 
 
 def spoilt(cluster: ControlPlane, folder: Path, section: str, **members: Any) -> Path:
-    """The cluster's kubeconfig with other members in its only cluster or user."""
+    """Write the cluster's kubeconfig with changed members in its only cluster or user."""
     kubeconfig = json.loads(cluster.kubeconfig.read_text())
     kubeconfig[f"{section}s"][0][section] |= members
     path = folder / "kubeconfig"
@@ -58,17 +58,17 @@ async def test_objects_are_written_and_read(transport: HttpTransport, unique: st
     await client.delete(CONFIG_MAPS, made.metadata.key, uid=made.metadata.uid)
 
 
-async def test_a_watch_is_told_bit_by_bit(transport: HttpTransport, unique: str) -> None:
+async def test_a_watch_is_received_event_by_event(transport: HttpTransport, unique: str) -> None:
     client = Client(transport)
     path = CONFIG_MAPS.path(namespace="default")
     query = (("watch", "true"), ("fieldSelector", f"metadata.name={unique}"))
     async with transport.stream(Request(method="GET", path=path, query=query)) as stream:
         assert stream.status == 200
         await client.create(CONFIG_MAPS, config_map(unique), namespace="default")
-        assert await Watch(stream.chunks()).told(1) == [("ADDED", unique)]
+        assert await Watch(stream.chunks()).summaries(1) == [("ADDED", unique)]
 
 
-async def test_a_stream_that_nobody_answers_any_more_breaks(
+async def test_a_stream_breaks_when_the_server_is_killed(
     transport: HttpTransport, cluster: ControlPlane
 ) -> None:
     request = Request(
@@ -86,16 +86,14 @@ async def test_a_stream_that_nobody_answers_any_more_breaks(
     await Client(transport).get(NAMESPACES, Key("", "default"))
 
 
-async def test_a_token_that_nobody_knows_is_unauthorized(
-    cluster: ControlPlane, tmp_path: Path
-) -> None:
+async def test_an_unknown_token_is_unauthorized(cluster: ControlPlane, tmp_path: Path) -> None:
     transport = await opened(spoilt(cluster, tmp_path, "user", token="another"))
     with pytest.raises(UnauthorizedError):
         await Client(transport).get(NAMESPACES, Key("", "default"))
     await transport.close()
 
 
-async def test_a_certificate_of_nobody_we_know_is_not_trusted(
+async def test_a_certificate_of_an_unknown_authority_is_not_trusted(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
     path = spoilt(cluster, tmp_path, "cluster")

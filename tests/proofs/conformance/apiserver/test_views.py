@@ -1,4 +1,4 @@
-"""The same objects in other shapes: metadata alone, and tables."""
+"""Other forms of objects: only metadata, and tables."""
 
 import pytest
 import pytest_asyncio
@@ -14,7 +14,7 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 @pytest_asyncio.fixture(params=["built-in", "custom"])
 async def one(api: Api, maps: str, widgets: str, request: pytest.FixtureRequest) -> Document:
-    """A labelled object, alone under its label, with its collection's path."""
+    """Create a labelled object, and return it with its collection's path."""
     metadata = {"labels": {"of": "views"}}
     if request.param == "built-in":
         made = (await api.post(maps, config_map("a", {"k": "v"}, **metadata))).ok(201)
@@ -23,7 +23,7 @@ async def one(api: Api, maps: str, widgets: str, request: pytest.FixtureRequest)
     return {"path": widgets, "made": made}
 
 
-async def test_a_list_of_metadata_has_nothing_else(api: Api, one: Document) -> None:
+async def test_a_list_of_metadata_contains_only_metadata(api: Api, one: Document) -> None:
     page = (await api.get(one["path"], accept=PARTIAL_LIST, labelSelector="of=views")).ok(200)
     assert page["kind"] == "PartialObjectMetadataList"
     assert page["apiVersion"] == "meta.k8s.io/v1"
@@ -41,9 +41,7 @@ async def test_one_object_is_read_as_metadata(api: Api, one: Document) -> None:
     }
 
 
-async def test_a_list_of_full_objects_is_not_one_object_of_metadata(
-    api: Api, one: Document
-) -> None:
+async def test_a_list_cannot_be_read_as_one_metadata_object(api: Api, one: Document) -> None:
     answer = await api.get(one["path"], accept=PARTIAL)
     assert answer.refusal == (406, "NotAcceptable")
 
@@ -65,7 +63,7 @@ async def test_a_table_of_one_object(api: Api, one: Document) -> None:
     assert [row["cells"][0] for row in table["rows"]] == ["a"]
 
 
-async def test_rows_carry_objects_as_asked(api: Api, one: Document) -> None:
+async def test_rows_contain_objects_as_requested(api: Api, one: Document) -> None:
     path = f"{one['path']}/a"
     none = (await api.get(path, accept=TABLE, includeObject="None")).ok(200)
     assert none["rows"][0].get("object") is None
@@ -73,7 +71,7 @@ async def test_rows_carry_objects_as_asked(api: Api, one: Document) -> None:
     assert whole["rows"][0]["object"] == one["made"]
 
 
-async def test_a_definitions_columns_are_the_tables(api: Api, widgets: str) -> None:
+async def test_a_table_has_the_columns_of_the_definition(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a", size=4))).ok(201)
     (await api.patch(f"{widgets}/a/status", {"status": {"phase": "Ready"}})).ok()
     table = (await api.get(widgets, accept=TABLE)).ok(200)
@@ -105,9 +103,9 @@ async def test_tables_have_pages(api: Api, maps: str) -> None:
     assert cells == ["a", "b", "c"]
 
 
-async def test_a_watch_tells_tables(api: Api, maps: str) -> None:
+async def test_a_watch_can_send_tables(api: Api, maps: str) -> None:
     version = (await api.post(maps, config_map("a"))).ok()["metadata"]["resourceVersion"]
-    # A real cluster puts a map of its own into each new namespace, when it comes to it.
+    # A real cluster adds a ConfigMap of its own to each new namespace at some time.
     query = {"resourceVersion": version, "fieldSelector": "metadata.name=b"}
     async with api.watch(maps, accept=TABLE, **query) as watch:
         (await api.post(maps, config_map("b"))).ok(201)
@@ -120,9 +118,7 @@ async def test_a_watch_tells_tables(api: Api, maps: str) -> None:
     assert not second.object.get("columnDefinitions")
 
 
-async def test_kubectl_gets_a_table_where_it_can_and_objects_where_not(
-    api: Api, maps: str
-) -> None:
+async def test_a_table_is_preferred_if_the_client_lists_it_first(api: Api, maps: str) -> None:
     answer = await api.get(maps, accept=f"{TABLE},application/json")
     assert answer.ok(200)["kind"] == "Table"
 
@@ -133,8 +129,9 @@ async def test_kubectl_gets_a_table_where_it_can_and_objects_where_not(
         ("pods", ["Name", "Ready", "Status", "Restarts", "Age"]),
         ("deployments", ["Name", "Ready", "Up-to-date", "Available", "Age"]),
     ],
+    ids=["pods", "deployments"],
 )
-async def test_built_in_kinds_have_the_columns_that_users_know(
+async def test_built_in_kinds_have_their_usual_columns(
     api: Api, namespace: str, kind: str, expected: list[str]
 ) -> None:
     resource = {"pods": PODS, "deployments": DEPLOYMENTS}[kind]
@@ -146,17 +143,17 @@ async def test_built_in_kinds_have_the_columns_that_users_know(
     assert shown == expected
 
 
-async def test_a_shape_that_nobody_knows_is_406(api: Api, maps: str) -> None:
+async def test_an_unknown_form_is_406(api: Api, maps: str) -> None:
     answer = await api.get(maps, accept="application/json;as=Poem;g=meta.k8s.io;v=v1")
     assert answer.refusal == (406, "NotAcceptable")
 
 
-async def test_a_media_type_that_nobody_speaks_is_406(api: Api, maps: str) -> None:
+async def test_an_unsupported_media_type_in_accept_is_406(api: Api, maps: str) -> None:
     assert (await api.get(maps, accept="text/html")).status == 406
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json, */*", ""])
-async def test_json_is_what_whoever_takes_anything_gets(api: Api, maps: str, accept: str) -> None:
+async def test_a_client_that_accepts_anything_gets_json(api: Api, maps: str, accept: str) -> None:
     answer = await api.get(maps, accept=accept)
     assert answer.headers["content-type"] == "application/json"
     answer.ok(200)

@@ -1,4 +1,4 @@
-"""WATCH: where it begins, what it tells, when it ends."""
+"""Watches: their start, their events and their end."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from tests.proofs.conformance.objects import config_map
 
 
 async def created(api: Api, maps: str, name: str, **metadata: Any) -> str:
-    """The version of a new ConfigMap that every watch here selects."""
+    """Create a ConfigMap that every watch here selects, and return its version."""
     labels = {"of": "watch", **metadata.pop("labels", {})}
     made = (await api.post(maps, config_map(name, labels=labels, **metadata))).ok(201)
     return str(made["metadata"]["resourceVersion"])
@@ -20,25 +20,25 @@ async def created(api: Api, maps: str, name: str, **metadata: Any) -> str:
 SELECTED: dict[str, Any] = {"labelSelector": "of=watch"}
 
 
-async def test_a_watch_from_a_version_tells_what_came_after_it(api: Api, maps: str) -> None:
+async def test_a_watch_from_a_version_sends_later_changes(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     await created(api, maps, "b")
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         await created(api, maps, "c")
-        assert await watch.told(2) == [("ADDED", "b"), ("ADDED", "c")]
+        assert await watch.summaries(2) == [("ADDED", "b"), ("ADDED", "c")]
 
 
-async def test_changes_are_told_in_their_order(api: Api, maps: str) -> None:
+async def test_changes_are_sent_in_order(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         (await api.patch(f"{maps}/a", {"data": {"k": "v"}})).ok()
         (await api.delete(f"{maps}/a")).ok()
         await created(api, maps, "a")
-        told = await watch.told(3)
-    assert told == [("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "a")]
+        received = await watch.summaries(3)
+    assert received == [("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "a")]
 
 
-async def test_versions_of_events_only_rise(api: Api, maps: str) -> None:
+async def test_versions_of_events_increase(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         (await api.patch(f"{maps}/a", {"data": {"k": "v"}})).ok()
@@ -48,7 +48,7 @@ async def test_versions_of_events_only_rise(api: Api, maps: str) -> None:
     assert versions == sorted(set(versions))
 
 
-async def test_a_deletion_shows_the_object_as_it_was(api: Api, maps: str) -> None:
+async def test_a_deletion_event_contains_the_last_object(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     (await api.patch(f"{maps}/a", {"data": {"k": "v"}})).ok()
     (await api.delete(f"{maps}/a")).ok()
@@ -59,28 +59,28 @@ async def test_a_deletion_shows_the_object_as_it_was(api: Api, maps: str) -> Non
     assert deleted.object["kind"] == "ConfigMap"
 
 
-async def test_a_change_that_changes_nothing_is_not_told(api: Api, maps: str) -> None:
+async def test_an_update_without_changes_sends_no_event(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         (await api.patch(f"{maps}/a", {"metadata": {"labels": {"of": "watch"}}})).ok()
         await created(api, maps, "b")
-        assert await watch.told(1) == [("ADDED", "b")]
+        assert await watch.summaries(1) == [("ADDED", "b")]
 
 
 @pytest.mark.parametrize("start", [{}, {"resourceVersion": "0"}], ids=["none", "zero"])
-async def test_a_watch_from_no_version_begins_with_what_is_there(
+async def test_a_watch_without_a_version_begins_with_existing_objects(
     api: Api, maps: str, start: dict[str, str]
 ) -> None:
     await created(api, maps, "a")
     await created(api, maps, "b")
     async with api.watch(maps, **start, **SELECTED) as watch:
-        first = await watch.told(2)
+        first = await watch.summaries(2)
         await created(api, maps, "c")
-        assert await watch.told(1) == [("ADDED", "c")]
+        assert await watch.summaries(1) == [("ADDED", "c")]
     assert sorted(first) == [("ADDED", "a"), ("ADDED", "b")]
 
 
-async def test_objects_come_and_go_with_a_label_selector(api: Api, maps: str) -> None:
+async def test_objects_are_added_and_deleted_as_they_match_a_selector(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     selector = "of=watch,color=red"
     async with api.watch(maps, resourceVersion=version, labelSelector=selector) as watch:
@@ -88,11 +88,13 @@ async def test_objects_come_and_go_with_a_label_selector(api: Api, maps: str) ->
             labels = {"labels": {"color": color}, "annotations": {color: str(id(color))}}
             (await api.patch(f"{maps}/a", {"metadata": labels, "data": {"k": color}})).ok()
         (await api.delete(f"{maps}/a")).ok()
-        told = await watch.told(4)
-    assert told == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
+        received = await watch.summaries(4)
+    assert received == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_leaving_a_selector_has_the_version_of_the_change(api: Api, maps: str) -> None:
+async def test_an_object_that_no_longer_matches_has_the_version_of_its_change(
+    api: Api, maps: str
+) -> None:
     version = await created(api, maps, "a", labels={"color": "red"})
     async with api.watch(maps, resourceVersion=version, labelSelector="color=red") as watch:
         patch = {"metadata": {"labels": {"color": "blue"}}}
@@ -108,20 +110,20 @@ async def test_one_object_is_watched_by_its_name(api: Api, maps: str) -> None:
     async with api.watch(maps, resourceVersion=version, fieldSelector=selector) as watch:
         await created(api, maps, "x")
         await created(api, maps, "b")
-        assert await watch.told(1) == [("ADDED", "b")]
+        assert await watch.summaries(1) == [("ADDED", "b")]
 
 
-async def test_a_watch_of_one_namespace_tells_nothing_of_another(
+async def test_a_watch_of_one_namespace_sends_nothing_of_another(
     api: Api, maps: str, namespace: str
 ) -> None:
     version = await created(api, maps, "a")
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         await created(api, "/api/v1/namespaces/default/configmaps", f"x{namespace}")
         await created(api, maps, "b")
-        assert await watch.told(1) == [("ADDED", "b")]
+        assert await watch.summaries(1) == [("ADDED", "b")]
 
 
-async def test_a_watch_of_all_namespaces_tells_of_each(
+async def test_a_watch_of_all_namespaces_sends_events_of_each(
     api: Api, maps: str, namespace: str
 ) -> None:
     version = await created(api, maps, "a")
@@ -129,10 +131,10 @@ async def test_a_watch_of_all_namespaces_tells_of_each(
     async with api.watch("/api/v1/configmaps", **query) as watch:
         await created(api, "/api/v1/namespaces/default/configmaps", f"y{namespace}")
         await created(api, maps, "b")
-        assert await watch.told(2) == [("ADDED", f"y{namespace}"), ("ADDED", "b")]
+        assert await watch.summaries(2) == [("ADDED", f"y{namespace}"), ("ADDED", "b")]
 
 
-async def test_custom_objects_and_their_status_are_told(api: Api, widgets: str) -> None:
+async def test_status_changes_of_custom_objects_are_sent(api: Api, widgets: str) -> None:
     made = (await api.post(widgets, widget("a"))).ok(201)
     version = made["metadata"]["resourceVersion"]
     async with api.watch(widgets, resourceVersion=version) as watch:
@@ -141,7 +143,7 @@ async def test_custom_objects_and_their_status_are_told(api: Api, widgets: str) 
     assert (event.type, event.object["status"]) == ("MODIFIED", {"phase": "Ready"})
 
 
-async def test_an_object_on_its_way_out_is_told_twice(api: Api, maps: str) -> None:
+async def test_a_deletion_with_finalizers_sends_two_events(api: Api, maps: str) -> None:
     version = await created(api, maps, "a", finalizers=["example.com/a"])
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         (await api.delete(f"{maps}/a")).ok()
@@ -151,7 +153,9 @@ async def test_an_object_on_its_way_out_is_told_twice(api: Api, maps: str) -> No
     assert marked.object["metadata"]["deletionTimestamp"]
 
 
-async def test_many_writers_are_told_completely_and_in_order(api: Api, maps: str) -> None:
+async def test_changes_of_many_writers_are_sent_completely_and_in_order(
+    api: Api, maps: str
+) -> None:
     version = await created(api, maps, "first")
     async with api.watch(maps, resourceVersion=version, **SELECTED) as watch:
         async with asyncio.TaskGroup() as group:
@@ -163,7 +167,7 @@ async def test_many_writers_are_told_completely_and_in_order(api: Api, maps: str
     assert {one.name for one in events} == {f"m{number}" for number in range(50)}
 
 
-async def test_a_watch_ends_after_its_time(api: Api, maps: str) -> None:
+async def test_a_watch_ends_after_its_timeout(api: Api, maps: str) -> None:
     version = await created(api, maps, "a")
     started = asyncio.get_running_loop().time()
     async with api.watch(maps, resourceVersion=version, timeoutSeconds=1) as watch:
@@ -172,10 +176,10 @@ async def test_a_watch_ends_after_its_time(api: Api, maps: str) -> None:
     assert 0.9 < asyncio.get_running_loop().time() - started < 5
 
 
-async def test_a_bookmark_tells_whoever_asked_how_far_the_watch_has_come(
+async def test_a_bookmark_reports_the_version_that_a_watch_has_reached(
     api: Api, maps: str, namespace: str
 ) -> None:
-    """One comes two seconds before the end, if there is news that the selector has left out."""
+    """Expect a bookmark two seconds before the end, if a change outside the selector happened."""
     version = await created(api, maps, "a")
     query = {"resourceVersion": version, "timeoutSeconds": 4, **SELECTED}
     async with (
@@ -185,7 +189,7 @@ async def test_a_bookmark_tells_whoever_asked_how_far_the_watch_has_come(
         last = await created(api, "/api/v1/namespaces/default/configmaps", f"z{namespace}")
         bookmark = await asking.next()
         await created(api, maps, "b")
-        assert await silent.told(1) == [("ADDED", "b")]
+        assert await silent.summaries(1) == [("ADDED", "b")]
     assert bookmark
     assert bookmark.type == "BOOKMARK"
     assert bookmark.object["kind"] == "ConfigMap"
@@ -204,10 +208,10 @@ async def test_initial_events_end_with_a_marked_bookmark(api: Api, maps: str) ->
         **SELECTED,
     }
     async with api.watch(maps, **query) as watch:
-        first = await watch.told(2)
+        first = await watch.summaries(2)
         mark = await watch.next()
         await created(api, maps, "c")
-        assert await watch.told(1) == [("ADDED", "c")]
+        assert await watch.summaries(1) == [("ADDED", "c")]
     assert sorted(first) == [("ADDED", "a"), ("ADDED", "b")]
     assert mark
     assert mark.type == "BOOKMARK"
@@ -215,12 +219,12 @@ async def test_initial_events_end_with_a_marked_bookmark(api: Api, maps: str) ->
 
 
 @pytest.mark.parametrize("version", ["latest", "-1"])
-async def test_a_version_that_is_no_number_is_refused(api: Api, maps: str, version: str) -> None:
+async def test_a_malformed_version_is_refused(api: Api, maps: str, version: str) -> None:
     answer = await api.get(maps, watch=True, resourceVersion=version, timeoutSeconds=1)
     assert answer.status >= 400
 
 
-async def test_a_bad_selector_is_400(api: Api, maps: str) -> None:
+async def test_a_malformed_selector_is_400(api: Api, maps: str) -> None:
     answer = await api.get(maps, watch=True, labelSelector="=", timeoutSeconds=1)
     assert answer.refusal == (400, "BadRequest")
 

@@ -1,4 +1,4 @@
-"""Owners and what they own: background, foreground, orphans, and owners that never were."""
+"""Owners and dependents: background and foreground deletion, orphans, and missing owners."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def made(api: Api, maps: str, name: str, *owners: Document, **metadata: An
     return (await api.post(maps, body)).ok(201)
 
 
-async def test_what_an_object_owns_goes_after_it(api: Api, maps: str) -> None:
+async def test_dependents_are_deleted_after_their_owner(api: Api, maps: str) -> None:
     above = await made(api, maps, "owner")
     child = await made(api, maps, "child", owner(above))
     await made(api, maps, "grandchild", owner(child))
@@ -26,7 +26,7 @@ async def test_what_an_object_owns_goes_after_it(api: Api, maps: str) -> None:
     await api.gone(f"{maps}/grandchild")
 
 
-async def test_background_is_what_a_deletion_means_by_default(api: Api, maps: str) -> None:
+async def test_a_deletion_is_in_the_background_by_default(api: Api, maps: str) -> None:
     above = await made(api, maps, "owner")
     await made(api, maps, "child", owner(above))
     (await api.delete(f"{maps}/owner")).ok(200)
@@ -48,7 +48,7 @@ async def test_foreground_deletion_removes_the_owner_last(api: Api, maps: str) -
     assert (await api.get(f"{maps}/child")).status == 404
 
 
-async def test_in_the_foreground_nobody_waits_for_a_child_that_does_not_block(
+async def test_a_foreground_deletion_does_not_wait_for_a_child_that_does_not_block(
     api: Api, maps: str
 ) -> None:
     above = await made(api, maps, "owner")
@@ -69,7 +69,7 @@ async def test_an_orphan_loses_its_owner_and_stays(api: Api, maps: str) -> None:
     assert "deletionTimestamp" not in child
 
 
-async def test_a_child_of_two_stays_with_the_one_that_is_left(api: Api, maps: str) -> None:
+async def test_a_child_of_two_owners_stays_with_the_remaining_one(api: Api, maps: str) -> None:
     first, second = [await made(api, maps, name) for name in ("first", "second")]
     await made(api, maps, "child", owner(first), owner(second))
     (await api.delete(f"{maps}/first")).ok(200)
@@ -83,7 +83,7 @@ async def test_a_child_of_two_stays_with_the_one_that_is_left(api: Api, maps: st
 
 
 @pytest.mark.parametrize("uid", ["never-was", "another-than-now"])
-async def test_a_child_of_an_owner_that_is_not_there_goes(api: Api, maps: str, uid: str) -> None:
+async def test_a_child_of_an_absent_owner_is_deleted(api: Api, maps: str, uid: str) -> None:
     above = await made(api, maps, "owner")
     name = "owner" if uid == "another-than-now" else "nobody"
     await made(api, maps, "child", {**owner(above), "name": name, "uid": uid})
@@ -102,7 +102,7 @@ async def test_a_child_recreated_for_a_recreated_owner_stays(api: Api, maps: str
     (await api.get(f"{maps}/child")).ok(200)
 
 
-async def test_a_custom_object_owns_as_well(api: Api, maps: str, widgets: str) -> None:
+async def test_a_custom_object_can_be_an_owner(api: Api, maps: str, widgets: str) -> None:
     above = (await api.post(widgets, widget("a"))).ok(201)
     await made(api, maps, "child", owner(above, controller=True, blockOwnerDeletion=True))
     (await api.delete(f"{widgets}/a", {"propagationPolicy": "Background"})).ok(200)

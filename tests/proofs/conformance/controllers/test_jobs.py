@@ -1,4 +1,4 @@
-"""Jobs: success, failure, limits, and the end of what is finished."""
+"""Jobs: success, failure, limits, and deletion after the end."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.proofs.conformance.objects import JOBS, PODS, job
 
 pytestmark = pytest.mark.usefixtures("controllers")
 
-# Their Pods stay Pending, so that a test plays the kubelet itself.
+# These Pods stay Pending, so that a test can set their phase itself.
 NOWHERE = {"nodeSelector": {"nowhere": "at-all"}}
 
 
@@ -31,7 +31,7 @@ def reason(seen: Document, kind: str) -> str:
 
 
 async def pending(api: Api, pods: str, count: int = 1) -> list[Document]:
-    """The Pods that a test may end, as soon as there are so many."""
+    """Return the pending Pods once there are `count` of them."""
 
     async def look() -> list[Document]:
         found = (await api.get(pods)).ok()["items"]
@@ -45,7 +45,7 @@ async def end(api: Api, pods: str, one: Document, phase: str) -> None:
     (await api.patch(path, {"status": {"phase": phase}})).ok(200)
 
 
-async def test_a_job_runs_to_its_success(api: Api, jobs: str, pods: str) -> None:
+async def test_a_job_runs_until_it_succeeds(api: Api, jobs: str, pods: str) -> None:
     (await api.post(jobs, job("j"))).ok(201)
     seen = await api.settled(f"{jobs}/j", lambda one: has_ended(one, "Complete"))
     assert seen["status"]["succeeded"] == 1
@@ -56,7 +56,7 @@ async def test_a_job_runs_to_its_success(api: Api, jobs: str, pods: str) -> None
     assert one["metadata"]["ownerReferences"][0]["uid"] == seen["metadata"]["uid"]
 
 
-async def test_pods_of_a_job_are_labelled_with_it(api: Api, jobs: str, pods: str) -> None:
+async def test_pods_of_a_job_carry_its_labels(api: Api, jobs: str, pods: str) -> None:
     made = (await api.post(jobs, job("j", template=NOWHERE))).ok(201)
     (one,) = await pending(api, pods)
     labels = one["metadata"]["labels"]
@@ -66,7 +66,7 @@ async def test_pods_of_a_job_are_labelled_with_it(api: Api, jobs: str, pods: str
     assert selector == {"batch.kubernetes.io/controller-uid": made["metadata"]["uid"]}
 
 
-async def test_an_active_job_says_so(api: Api, jobs: str) -> None:
+async def test_an_active_job_is_reported_as_active(api: Api, jobs: str) -> None:
     (await api.post(jobs, job("j", template=NOWHERE))).ok(201)
     seen = await api.settled(f"{jobs}/j", lambda one: one.get("status", {}).get("active") == 1)
     assert seen["status"]["startTime"]
@@ -83,7 +83,7 @@ async def test_a_job_without_retries_fails_with_its_pod(api: Api, jobs: str, pod
     assert "completionTime" not in seen["status"]
 
 
-async def test_a_job_with_a_retry_left_outlives_a_failed_pod(
+async def test_a_job_with_a_remaining_retry_survives_a_failed_pod(
     api: Api, jobs: str, pods: str
 ) -> None:
     (await api.post(jobs, job("j", template=NOWHERE, backoffLimit=1))).ok(201)
@@ -105,7 +105,7 @@ async def test_a_job_past_its_deadline_fails(api: Api, jobs: str, pods: str) -> 
     await api.until(look, lambda found: not found)
 
 
-async def test_several_completions_run_side_by_side(api: Api, jobs: str, pods: str) -> None:
+async def test_several_completions_run_in_parallel(api: Api, jobs: str, pods: str) -> None:
     body = job("j", template=NOWHERE, completions=3, parallelism=2)
     (await api.post(jobs, body)).ok(201)
     for one in await pending(api, pods, 2):
@@ -116,7 +116,7 @@ async def test_several_completions_run_side_by_side(api: Api, jobs: str, pods: s
     assert seen["status"]["succeeded"] == 3
 
 
-async def test_a_suspended_job_makes_no_pods(api: Api, jobs: str, pods: str) -> None:
+async def test_a_suspended_job_creates_no_pods(api: Api, jobs: str, pods: str) -> None:
     (await api.post(jobs, job("j", suspend=True))).ok(201)
     await api.settled(f"{jobs}/j", lambda one: has_ended(one, "Suspended"))
     assert (await api.get(pods)).ok()["items"] == []
@@ -124,12 +124,12 @@ async def test_a_suspended_job_makes_no_pods(api: Api, jobs: str, pods: str) -> 
     await api.settled(f"{jobs}/j", lambda one: has_ended(one, "Complete"))
 
 
-async def test_a_finished_job_goes_after_its_time_to_live(api: Api, jobs: str) -> None:
+async def test_a_finished_job_is_deleted_after_its_time_to_live(api: Api, jobs: str) -> None:
     (await api.post(jobs, job("j", ttlSecondsAfterFinished=0))).ok(201)
     await api.gone(f"{jobs}/j")
 
 
-async def test_a_deleted_job_takes_its_pods_with_it(api: Api, jobs: str, pods: str) -> None:
+async def test_a_deleted_job_deletes_its_pods(api: Api, jobs: str, pods: str) -> None:
     (await api.post(jobs, job("j", template=NOWHERE))).ok(201)
     (one,) = await pending(api, pods)
     (await api.delete(f"{jobs}/j", {"propagationPolicy": "Background"})).ok(200)
@@ -143,7 +143,7 @@ async def test_a_template_cannot_change(api: Api, jobs: str) -> None:
     assert answer.causes == {("spec.template", "FieldValueInvalid")}
 
 
-async def test_pods_of_a_job_do_not_restart_for_ever(api: Api, jobs: str) -> None:
+async def test_pods_of_a_job_cannot_restart_always(api: Api, jobs: str) -> None:
     answer = await api.post(jobs, job("j", template={"restartPolicy": "Always"}))
     field = "spec.template.spec.restartPolicy"
     assert answer.causes == {(field, "FieldValueRequired")}

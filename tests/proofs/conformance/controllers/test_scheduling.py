@@ -1,4 +1,4 @@
-"""The scheduler: who gets a GPU, who waits and with which words, and who has to give way."""
+"""The scheduler: GPUs, messages of waiting Pods, and preemption."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("controllers")
 
 @pytest_asyncio.fixture
 async def small(api: Api, unique: str) -> AsyncIterator[str]:
-    """A node with two GPUs that only Pods of this test go to."""
+    """Create a node with two GPUs that only Pods of this test can use."""
     (await api.post(NODES.path(), node(unique, gpus=2))).ok(201)
     await api.settled(NODES.path(name=unique), lambda one: one["status"].get("allocatable"))
     yield unique
@@ -41,7 +41,7 @@ async def made(api: Api, pods: str, name: str, small: str, **spec: Any) -> Docum
 
 
 def scheduled(seen: Document) -> Document:
-    """The condition PodScheduled, or nothing yet."""
+    """Return the condition PodScheduled, or nothing yet."""
     conditions = seen.get("status", {}).get("conditions", [])
     return next((one for one in conditions if one["type"] == "PodScheduled"), {})
 
@@ -54,14 +54,14 @@ def is_refused(seen: Document) -> bool:
     return scheduled(seen).get("status") == "False"
 
 
-async def test_a_pod_that_fits_runs_where_it_was_sent(api: Api, pods: str, small: str) -> None:
+async def test_a_pod_that_fits_runs_on_its_node(api: Api, pods: str, small: str) -> None:
     await made(api, pods, "p", small, gpus=2)
     seen = await api.settled(f"{pods}/p", is_running)
     assert seen["spec"]["nodeName"] == small
     assert scheduled(seen)["status"] == "True"
 
 
-async def test_a_pod_without_a_gpu_left_waits_and_says_why(
+async def test_a_pod_without_a_free_gpu_waits_and_reports_why(
     api: Api, pods: str, small: str
 ) -> None:
     await made(api, pods, "first", small, gpus=2)
@@ -77,7 +77,7 @@ async def test_a_pod_without_a_gpu_left_waits_and_says_why(
     assert "nodeName" not in seen["spec"]
 
 
-async def test_a_freed_gpu_goes_to_whoever_waits(api: Api, pods: str, small: str) -> None:
+async def test_a_freed_gpu_is_given_to_a_waiting_pod(api: Api, pods: str, small: str) -> None:
     await made(api, pods, "first", small, gpus=2)
     await api.settled(f"{pods}/first", is_running)
     await made(api, pods, "second", small, gpus=2)
@@ -86,7 +86,7 @@ async def test_a_freed_gpu_goes_to_whoever_waits(api: Api, pods: str, small: str
     await api.settled(f"{pods}/second", is_running)
 
 
-async def test_a_new_node_ends_the_waiting(api: Api, pods: str, unique: str) -> None:
+async def test_a_new_node_lets_a_waiting_pod_run(api: Api, pods: str, unique: str) -> None:
     other = f"{unique}-other"
     await made(api, pods, "p", other, gpus=1)
     await api.settled(f"{pods}/p", is_refused)
@@ -95,7 +95,7 @@ async def test_a_new_node_ends_the_waiting(api: Api, pods: str, unique: str) -> 
     (await api.delete(NODES.path(name=other))).ok(200)
 
 
-async def test_cpu_counts_as_well(api: Api, pods: str, small: str) -> None:
+async def test_cpu_is_counted_too(api: Api, pods: str, small: str) -> None:
     hungry = {"name": "main", "image": "m", "resources": {"requests": {"cpu": "7.5"}}}
     await made(api, pods, "first", small, containers=[hungry])
     await api.settled(f"{pods}/first", is_running)
@@ -104,7 +104,7 @@ async def test_cpu_counts_as_well(api: Api, pods: str, small: str) -> None:
     assert "1 Insufficient cpu" in scheduled(seen)["message"]
 
 
-async def test_ended_pods_hold_nothing(api: Api, pods: str, small: str) -> None:
+async def test_finished_pods_hold_no_resources(api: Api, pods: str, small: str) -> None:
     await made(api, pods, "first", small, gpus=2)
     await api.settled(f"{pods}/first", is_running)
     (await api.patch(f"{pods}/first/status", {"status": {"phase": "Succeeded"}})).ok(200)
@@ -112,7 +112,7 @@ async def test_ended_pods_hold_nothing(api: Api, pods: str, small: str) -> None:
     await api.settled(f"{pods}/second", is_running)
 
 
-async def test_a_taint_keeps_away_whoever_does_not_tolerate_it(
+async def test_a_taint_repels_pods_that_do_not_tolerate_it(
     api: Api, pods: str, small: str
 ) -> None:
     await made(api, pods, "p", small, tolerations=[])
@@ -120,7 +120,7 @@ async def test_a_taint_keeps_away_whoever_does_not_tolerate_it(
     assert "untolerated taint" in scheduled(seen)["message"]
 
 
-async def test_a_cordoned_node_takes_nobody(api: Api, pods: str, small: str) -> None:
+async def test_a_cordoned_node_takes_no_pods(api: Api, pods: str, small: str) -> None:
     path = NODES.path(name=small)
     (await api.patch(path, {"spec": {"unschedulable": True}})).ok(200)
     await made(api, pods, "p", small)
@@ -130,7 +130,7 @@ async def test_a_cordoned_node_takes_nobody(api: Api, pods: str, small: str) -> 
     await api.settled(f"{pods}/p", is_running)
 
 
-async def test_a_preferred_node_is_taken_where_there_is_room(
+async def test_a_preferred_node_is_chosen_while_it_has_room(
     api: Api, pods: str, small: str, unique: str
 ) -> None:
     other = f"{unique}-preferred"
@@ -155,7 +155,7 @@ async def test_a_preferred_node_is_taken_where_there_is_room(
     (await api.delete(NODES.path(name=other))).ok(200)
 
 
-async def test_events_tell_what_the_scheduler_did(
+async def test_events_record_what_the_scheduler_did(
     api: Api, pods: str, small: str, namespace: str
 ) -> None:
     await made(api, pods, "p", small, gpus=3)
@@ -169,7 +169,7 @@ async def test_events_tell_what_the_scheduler_did(
     await api.until(reasons, lambda seen: "FailedScheduling" in seen)
 
 
-async def test_a_bound_pod_stays_where_it_is(api: Api, pods: str, small: str) -> None:
+async def test_a_bound_pod_cannot_move(api: Api, pods: str, small: str) -> None:
     await made(api, pods, "p", small)
     await api.settled(f"{pods}/p", is_running)
     answer = await api.patch(f"{pods}/p", {"spec": {"nodeName": "elsewhere"}})
@@ -178,7 +178,7 @@ async def test_a_bound_pod_stays_where_it_is(api: Api, pods: str, small: str) ->
 
 @pytest_asyncio.fixture
 async def classes(api: Api, unique: str) -> dict[str, str]:
-    """The names of classes: one below and one above the default of 0, one that is only polite."""
+    """Create classes below and above the default of 0, and one above that never preempts."""
     wanted = {"low": (-10, "Never"), "high": (10, "PreemptLowerPriority"), "polite": (10, "Never")}
     for name, (value, policy) in wanted.items():
         body = named(PRIORITY_CLASSES, f"{unique}-{name}", value=value, preemptionPolicy=policy)
@@ -200,14 +200,14 @@ async def test_a_pod_without_a_class_has_the_priority_zero(api: Api, pods: str) 
     assert made_pod["spec"]["preemptionPolicy"] == "PreemptLowerPriority"
 
 
-async def test_a_class_that_is_not_there_is_forbidden(api: Api, pods: str) -> None:
+async def test_an_absent_priority_class_is_forbidden(api: Api, pods: str) -> None:
     await api.admit(pods, pod("p"))
     answer = await api.post(pods, pod("q", priorityClassName="nobody"))
     assert answer.refusal == (403, "Forbidden")
     assert "no PriorityClass with name nobody was found" in answer.body["message"]
 
 
-async def test_a_priority_cannot_be_claimed(api: Api, pods: str) -> None:
+async def test_a_priority_cannot_be_set_directly(api: Api, pods: str) -> None:
     await api.admit(pods, pod("p"))
     answer = await api.post(pods, pod("q", priority=1000))
     assert answer.refusal == (403, "Forbidden")
@@ -219,7 +219,7 @@ async def test_the_value_of_a_class_cannot_change(api: Api, classes: dict[str, s
     assert answer.causes == {("value", "FieldValueForbidden")}
 
 
-async def test_a_higher_priority_takes_the_place_of_a_lower_one(
+async def test_a_pod_of_higher_priority_replaces_one_of_lower_priority(
     api: Api, pods: str, small: str, classes: dict[str, str]
 ) -> None:
     await made(api, pods, "low", small, gpus=2, priorityClassName=classes["low"])
@@ -229,7 +229,7 @@ async def test_a_higher_priority_takes_the_place_of_a_lower_one(
     await api.gone(f"{pods}/low")
 
 
-async def test_no_more_are_displaced_than_have_to_be(
+async def test_no_more_pods_are_preempted_than_necessary(
     api: Api, pods: str, small: str, classes: dict[str, str]
 ) -> None:
     for name in ("one", "two"):
@@ -242,14 +242,14 @@ async def test_no_more_are_displaced_than_have_to_be(
     assert "high" in left
 
 
-async def told(api: Api, pods: str, version: str, name: str, member: Any) -> Any:
-    """What this member of the status of a Pod became first; a displaced Pod is soon gone."""
+async def first_value(api: Api, pods: str, version: str, name: str, member: Any) -> Any:
+    """Return the first value of this member of the status; a preempted Pod is soon gone."""
     selector = f"metadata.name={name}"
     async with api.watch(pods, resourceVersion=version, fieldSelector=selector) as watch:
         while event := await watch.next():
             if found := member(event.object["status"]):
                 return found
-    raise AssertionError(f"nothing was told of {name}")
+    raise AssertionError(f"{name} was deleted without a value")
 
 
 def disruption(status: Document) -> Document | None:
@@ -257,21 +257,23 @@ def disruption(status: Document) -> Document | None:
     return next((one for one in found if one["type"] == "DisruptionTarget"), None)
 
 
-async def test_a_displaced_pod_says_why_and_its_successor_where(
+async def test_a_preempted_pod_reports_why_and_its_successor_the_node(
     api: Api, pods: str, small: str, classes: dict[str, str]
 ) -> None:
     await made(api, pods, "low", small, gpus=2, priorityClassName=classes["low"])
     await api.settled(f"{pods}/low", is_running)
     version = (await api.get(pods)).ok()["metadata"]["resourceVersion"]
     await made(api, pods, "high", small, gpus=2, priorityClassName=classes["high"])
-    condition = await told(api, pods, version, "low", disruption)
+    condition = await first_value(api, pods, version, "low", disruption)
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
-    nominated = await told(api, pods, version, "high", lambda seen: seen.get("nominatedNodeName"))
+    nominated = await first_value(
+        api, pods, version, "high", lambda seen: seen.get("nominatedNodeName")
+    )
     assert nominated == small
 
 
 @pytest.mark.parametrize("priority", ["polite", "same"])
-async def test_nobody_is_displaced_by_a_polite_or_equal_one(
+async def test_a_pod_of_equal_priority_or_without_preemption_preempts_none(
     api: Api, pods: str, small: str, classes: dict[str, str], priority: str
 ) -> None:
     await made(api, pods, "first", small, gpus=2)
@@ -282,7 +284,7 @@ async def test_nobody_is_displaced_by_a_polite_or_equal_one(
     assert is_running((await api.get(f"{pods}/first")).ok(200))
 
 
-async def test_the_higher_of_two_waiting_gets_the_freed_gpu(
+async def test_of_two_waiting_pods_the_more_important_gets_the_freed_gpu(
     api: Api, pods: str, small: str, classes: dict[str, str]
 ) -> None:
     await made(api, pods, "first", small, gpus=2, priorityClassName=classes["polite"])

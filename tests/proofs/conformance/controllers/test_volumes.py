@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims: bound by the default class, protected in use, gone with a volume."""
+"""PersistentVolumeClaims: bound by the default class, protected in use, deleted with volumes."""
 
 from typing import Any
 
@@ -35,9 +35,7 @@ def is_bound(seen: Document) -> bool:
     return bool(seen.get("status", {}).get("phase") == "Bound")
 
 
-async def test_a_claim_is_bound_to_a_volume_of_its_own(
-    api: Api, claims: str, namespace: str
-) -> None:
+async def test_a_claim_is_bound_to_a_new_volume(api: Api, claims: str, namespace: str) -> None:
     made = (await api.post(claims, claim("c"))).ok(201)
     assert made["status"]["phase"] == "Pending"
     seen = await api.settled(f"{claims}/c", is_bound)
@@ -57,14 +55,16 @@ async def test_a_claim_without_class_gets_the_default_one(api: Api, claims: str)
 
 
 @pytest.mark.parametrize("storage_class", ["", "nobody-provisions-this"])
-async def test_a_claim_that_nobody_serves_waits(api: Api, claims: str, storage_class: str) -> None:
+async def test_a_claim_without_a_provisioner_waits(
+    api: Api, claims: str, storage_class: str
+) -> None:
     (await api.post(claims, claim("c", storageClassName=storage_class))).ok(201)
     (await api.post(claims, claim("served"))).ok(201)
     await api.settled(f"{claims}/served", is_bound)
     assert (await api.get(f"{claims}/c")).ok()["status"]["phase"] == "Pending"
 
 
-async def test_a_deleted_claim_takes_its_volume_with_it(api: Api, claims: str) -> None:
+async def test_a_deleted_claim_deletes_its_volume(api: Api, claims: str) -> None:
     (await api.post(claims, claim("c"))).ok(201)
     volume = (await api.settled(f"{claims}/c", is_bound))["spec"]["volumeName"]
     (await api.delete(f"{claims}/c")).ok(200)
@@ -72,7 +72,7 @@ async def test_a_deleted_claim_takes_its_volume_with_it(api: Api, claims: str) -
     await api.gone(VOLUMES.path(name=volume))
 
 
-async def test_a_claim_takes_the_volume_that_names_it(
+async def test_a_claim_is_bound_to_the_volume_that_names_it(
     api: Api, claims: str, namespace: str
 ) -> None:
     (await api.post(claims, claim("c", storageClassName="by-hand"))).ok(201)
@@ -100,7 +100,7 @@ async def test_a_claim_whose_volume_is_gone_is_lost(api: Api, claims: str) -> No
     assert seen["spec"]["volumeName"] == volume
 
 
-async def test_a_claim_grows_where_its_class_lets_it(api: Api, claims: str, unique: str) -> None:
+async def test_a_claim_grows_if_its_class_permits_it(api: Api, claims: str, unique: str) -> None:
     elastic = named(
         STORAGE_CLASSES,
         f"{unique}-elastic",
@@ -116,7 +116,7 @@ async def test_a_claim_grows_where_its_class_lets_it(api: Api, claims: str, uniq
 
 
 @pytest.mark.parametrize("grows", [False, None])
-async def test_a_claim_does_not_grow_where_its_class_does_not_let_it(
+async def test_a_claim_does_not_grow_if_its_class_does_not_permit_it(
     api: Api, claims: str, unique: str, grows: bool | None
 ) -> None:
     stiff = named(
@@ -203,8 +203,9 @@ def with_no_size(body: Document) -> None:
         (without_size, ("spec.resources[storage]", "FieldValueRequired")),
         (with_no_size, ("spec.resources[storage]", "FieldValueInvalid")),
     ],
+    ids=["no access modes", "no size", "size zero"],
 )
-async def test_a_bad_claim_is_invalid(
+async def test_an_invalid_claim_is_refused(
     api: Api, claims: str, spoil: Any, cause: tuple[str, str]
 ) -> None:
     body = claim("c")

@@ -1,4 +1,4 @@
-"""Deployments: from the wish to running Pods, and what the status says on the way."""
+"""Deployments: from creation to running Pods, and the status on the way."""
 
 from typing import Any
 
@@ -31,15 +31,15 @@ def condition(document: Document, kind: str) -> Document:
 
 
 def has_settled(replicas: int) -> Any:
-    """Whether everything that the status counts is at this number."""
+    """Return a check that all counts of the status equal this number."""
 
-    def judge(seen: Document) -> bool:
+    def is_settled(seen: Document) -> bool:
         status = seen.get("status", {})
         counts = [status.get(name, 0) for name in ("replicas", "updatedReplicas", "readyReplicas")]
         is_current = status.get("observedGeneration") == seen["metadata"]["generation"]
         return is_current and counts == [replicas] * 3
 
-    return judge
+    return is_settled
 
 
 async def items(api: Api, path: str) -> list[Document]:
@@ -86,7 +86,7 @@ async def test_the_status_of_a_complete_deployment(api: Api, deployments: str) -
     assert condition(seen, "Progressing")["status"] == "True"
 
 
-async def test_running_pods_say_so(api: Api, deployments: str, pods: str) -> None:
+async def test_running_pods_report_their_conditions(api: Api, deployments: str, pods: str) -> None:
     await running(api, deployments, deployment("d"))
     (one,) = await items(api, pods)
     conditions = {each["type"]: each["status"] for each in one["status"]["conditions"]}
@@ -118,7 +118,7 @@ async def test_a_deployment_scales_by_its_subresource(api: Api, deployments: str
     await api.settled(f"{deployments}/d", has_settled(2))
 
 
-async def test_a_lost_pod_is_replaced(api: Api, deployments: str, pods: str) -> None:
+async def test_a_deleted_pod_is_replaced(api: Api, deployments: str, pods: str) -> None:
     await running(api, deployments, deployment("d"))
     (lost,) = await items(api, pods)
     (await api.delete(f"{pods}/{lost['metadata']['name']}")).ok(200)
@@ -146,7 +146,7 @@ async def test_a_failed_pod_is_replaced(api: Api, deployments: str, pods: str) -
     }
 
 
-async def test_recreate_ends_the_old_pod_before_the_new_one_is_made(
+async def test_recreate_deletes_the_old_pod_before_it_creates_the_new_one(
     api: Api, deployments: str, pods: str
 ) -> None:
     await running(api, deployments, deployment("d", strategy={"type": "Recreate"}))
@@ -168,7 +168,7 @@ async def test_recreate_ends_the_old_pod_before_the_new_one_is_made(
     await api.settled(f"{deployments}/d", has_settled(1))
 
 
-async def test_a_new_template_is_a_new_replica_set(
+async def test_a_new_template_creates_a_new_replica_set(
     api: Api, deployments: str, replica_sets: str, pods: str
 ) -> None:
     await running(api, deployments, deployment("d", replicas=2))
@@ -188,7 +188,7 @@ async def test_a_new_template_is_a_new_replica_set(
     assert images == {"example.com/main:2"}
 
 
-async def test_labels_of_the_deployment_alone_restart_nothing(
+async def test_labels_of_the_deployment_restart_no_pods(
     api: Api, deployments: str, pods: str
 ) -> None:
     await running(api, deployments, deployment("d"))
@@ -223,7 +223,7 @@ async def test_a_deployment_without_room_is_not_available(api: Api, deployments:
     assert seen["status"]["unavailableReplicas"] == 1
 
 
-async def test_a_deleted_deployment_takes_everything_with_it(
+async def test_a_deleted_deployment_deletes_its_children(
     api: Api, deployments: str, replica_sets: str, pods: str
 ) -> None:
     await running(api, deployments, deployment("d", replicas=2))
@@ -232,7 +232,7 @@ async def test_a_deleted_deployment_takes_everything_with_it(
     await api.until(lambda: items(api, pods), lambda seen: not seen)
 
 
-async def test_in_the_foreground_a_deployment_outlives_its_pods(
+async def test_a_foreground_deletion_removes_a_deployment_after_its_pods(
     api: Api, deployments: str, pods: str
 ) -> None:
     await running(api, deployments, deployment("d"))
@@ -300,8 +300,18 @@ TEMPLATE = "spec.template.spec"
             (f"{TEMPLATE}.containers[0].ports[0].containerPort", "FieldValueInvalid"),
         ),
     ],
+    ids=[
+        "other selector",
+        "no selector",
+        "no containers",
+        "negative replicas",
+        "negative quantity",
+        "half a GPU",
+        "duplicate name",
+        "port out of range",
+    ],
 )
-async def test_a_bad_deployment_is_invalid(
+async def test_an_invalid_deployment_is_refused(
     api: Api, deployments: str, spoil: Any, cause: tuple[str, str]
 ) -> None:
     body = deployment("d")
@@ -309,7 +319,7 @@ async def test_a_bad_deployment_is_invalid(
     assert cause in (await api.post(deployments, body)).causes
 
 
-async def test_a_quantity_that_is_none_is_400(api: Api, deployments: str) -> None:
+async def test_a_malformed_quantity_is_400(api: Api, deployments: str) -> None:
     body = deployment("d")
     resources = {"limits": {"memory": "not-a-quantity"}}
     body["spec"]["template"]["spec"]["containers"][0]["resources"] = resources

@@ -1,4 +1,4 @@
-"""POST: what a new object gets from the server, and what is refused."""
+"""POST: what the server adds to a new object, and what it refuses."""
 
 from datetime import datetime
 from typing import Any
@@ -27,12 +27,12 @@ async def test_a_new_object_gets_its_identity_from_the_server(api: Api, maps: st
     assert datetime.fromisoformat(metadata["creationTimestamp"]).tzinfo
 
 
-async def test_what_was_answered_is_what_is_read(api: Api, maps: str) -> None:
+async def test_the_answer_equals_what_is_read_afterwards(api: Api, maps: str) -> None:
     made = (await api.post(maps, config_map("a", {"k": "v"}))).ok(201)
     assert (await api.get(f"{maps}/a")).ok(200) == made
 
 
-async def test_a_sender_sets_neither_uid_nor_time(api: Api, maps: str) -> None:
+async def test_a_client_cannot_set_uid_and_creation_time(api: Api, maps: str) -> None:
     given: dict[str, Any] = {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z"}
     made = (await api.post(maps, config_map("a", **given))).ok(201)["metadata"]
     assert made["uid"] != "mine"
@@ -49,13 +49,13 @@ async def test_a_namespace_other_than_the_paths_is_400(api: Api, maps: str) -> N
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_an_object_in_a_namespace_that_is_not_there_is_404(api: Api) -> None:
+async def test_an_object_in_an_absent_namespace_is_404(api: Api) -> None:
     answer = await api.post(CONFIG_MAPS.path(namespace="nowhere"), config_map("a"))
     assert answer.refusal == (404, "NotFound")
     assert answer.body["details"] == {"name": "nowhere", "kind": "namespaces"}
 
 
-async def test_a_name_that_is_taken_is_already_exists(api: Api, maps: str) -> None:
+async def test_a_taken_name_is_already_exists(api: Api, maps: str) -> None:
     (await api.post(maps, config_map("a"))).ok(201)
     answer = await api.post(maps, config_map("a"))
     assert answer.refusal == (409, "AlreadyExists")
@@ -76,7 +76,7 @@ async def test_a_resource_version_on_a_new_object_is_refused(api: Api, maps: str
     assert "resourceVersion should not be set" in answer.body["message"]
 
 
-async def test_an_object_without_any_name_is_invalid(api: Api, maps: str) -> None:
+async def test_an_object_without_a_name_is_invalid(api: Api, maps: str) -> None:
     answer = await api.post(maps, {"apiVersion": "v1", "kind": "ConfigMap"})
     assert answer.causes == {("metadata.name", "FieldValueRequired")}
 
@@ -84,18 +84,20 @@ async def test_an_object_without_any_name_is_invalid(api: Api, maps: str) -> Non
 @pytest.mark.parametrize(
     "name", ["Upper", "under_score", "-first", "last-", "a..b", "x" * 254], ids=str
 )
-async def test_a_name_that_is_no_dns_subdomain_is_invalid(api: Api, maps: str, name: str) -> None:
+async def test_a_name_that_is_not_a_dns_subdomain_is_invalid(
+    api: Api, maps: str, name: str
+) -> None:
     answer = await api.post(maps, config_map(name))
     assert answer.causes == {("metadata.name", "FieldValueInvalid")}
 
 
 @pytest.mark.parametrize("name", ["a.b", "x" * 64, "1"], ids=str)
-async def test_a_config_map_takes_any_dns_subdomain(api: Api, maps: str, name: str) -> None:
+async def test_a_config_map_accepts_any_dns_subdomain(api: Api, maps: str, name: str) -> None:
     (await api.post(maps, config_map(name))).ok(201)
 
 
 @pytest.mark.parametrize("name", ["a.b", "x" * 64], ids=str)
-async def test_a_namespace_takes_a_dns_label_only(api: Api, name: str) -> None:
+async def test_a_namespace_accepts_only_a_dns_label(api: Api, name: str) -> None:
     answer = await api.post(NAMESPACES.path(), named(NAMESPACES, name))
     assert ("metadata.name", "FieldValueInvalid") in answer.causes
 
@@ -112,14 +114,14 @@ async def test_a_namespace_takes_a_dns_label_only(api: Api, name: str) -> None:
     ],
     ids=str,
 )
-async def test_metadata_of_a_bad_form_is_invalid(
+async def test_malformed_metadata_is_invalid(
     api: Api, maps: str, metadata: dict[str, Any], field: str
 ) -> None:
     answer = await api.post(maps, config_map("a", **metadata))
     assert (field, "FieldValueInvalid") in answer.causes
 
 
-async def test_annotations_have_a_total_size(api: Api, maps: str) -> None:
+async def test_annotations_have_a_total_size_limit(api: Api, maps: str) -> None:
     answer = await api.post(maps, config_map("a", annotations={"a": "x" * (256 * 1024)}))
     assert answer.causes == {("metadata.annotations", "FieldValueTooLong")}
 
@@ -131,7 +133,7 @@ async def test_a_generated_name_begins_with_its_prefix(api: Api, maps: str) -> N
     assert all(name.startswith("gen-") and len(name) == len("gen-") + 5 for name in names)
 
 
-async def test_a_given_name_wins_over_a_prefix(api: Api, maps: str) -> None:
+async def test_a_given_name_takes_precedence_over_a_prefix(api: Api, maps: str) -> None:
     made = (await api.post(maps, config_map("a", generateName="gen-"))).ok(201)
     assert made["metadata"]["name"] == "a"
     assert made["metadata"]["generateName"] == "gen-"
@@ -166,12 +168,12 @@ async def test_two_controlling_owners_are_invalid(api: Api, maps: str) -> None:
     assert answer.causes == {("metadata.ownerReferences", "FieldValueInvalid")}
 
 
-async def test_an_object_at_a_single_objects_path_is_405(api: Api, maps: str) -> None:
+async def test_a_post_to_the_path_of_an_object_is_405(api: Api, maps: str) -> None:
     answer = await api.post(f"{maps}/a", config_map("a"))
     assert answer.refusal == (405, "MethodNotAllowed")
 
 
-async def test_the_bytes_of_a_secret_are_given_as_text_once(api: Api, namespace: str) -> None:
+async def test_text_of_a_secret_is_stored_as_base64(api: Api, namespace: str) -> None:
     secrets = SECRETS.path(namespace=namespace)
     made = (await api.post(secrets, named(SECRETS, "a", stringData={"k": "plain"}))).ok(201)
     assert made["data"] == {"k": "cGxhaW4="}

@@ -1,4 +1,4 @@
-"""DELETE: preconditions, what is answered, grace, and whole collections."""
+"""DELETE: preconditions, answers, grace periods and collections."""
 
 import pytest
 
@@ -17,7 +17,7 @@ async def test_a_deleted_object_is_gone(api: Api, maps: str) -> None:
     assert (await api.get(f"{maps}/a")).refusal == (404, "NotFound")
 
 
-async def test_a_deletion_is_answered_by_a_status_that_names_the_object(
+async def test_a_deletion_is_answered_with_a_status_that_names_the_object(
     api: Api, maps: str
 ) -> None:
     seen = await made(api, maps)
@@ -30,11 +30,11 @@ async def test_a_deletion_is_answered_by_a_status_that_names_the_object(
     }
 
 
-async def test_an_object_that_is_not_there_is_404(api: Api, maps: str) -> None:
+async def test_an_absent_object_is_404(api: Api, maps: str) -> None:
     assert (await api.delete(f"{maps}/a")).refusal == (404, "NotFound")
 
 
-async def test_a_recreated_object_is_another_one(api: Api, maps: str) -> None:
+async def test_a_recreated_object_has_another_uid(api: Api, maps: str) -> None:
     first = await made(api, maps)
     (await api.delete(f"{maps}/a")).ok()
     second = await made(api, maps)
@@ -44,7 +44,9 @@ async def test_a_recreated_object_is_another_one(api: Api, maps: str) -> None:
 
 
 @pytest.mark.parametrize("guard", ["uid", "resourceVersion"])
-async def test_a_precondition_that_holds_lets_it_go(api: Api, maps: str, guard: str) -> None:
+async def test_a_deletion_with_a_current_precondition_succeeds(
+    api: Api, maps: str, guard: str
+) -> None:
     seen = await made(api, maps)
     options = {"preconditions": {guard: seen["metadata"][guard]}}
     (await api.delete(f"{maps}/a", options)).ok(200)
@@ -83,7 +85,9 @@ async def test_a_dry_run_deletes_nothing(api: Api, maps: str) -> None:
     assert (await api.get(f"{maps}/a")).ok() == seen
 
 
-async def test_a_collection_goes_as_far_as_it_is_selected(api: Api, maps: str) -> None:
+async def test_a_deletion_of_a_collection_deletes_only_selected_objects(
+    api: Api, maps: str
+) -> None:
     for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
         (await api.post(maps, config_map(name, labels={"color": color}))).ok(201)
     (await api.delete(maps, labelSelector="color=red")).ok(200)
@@ -91,7 +95,9 @@ async def test_a_collection_goes_as_far_as_it_is_selected(api: Api, maps: str) -
     assert [one["metadata"]["name"] for one in left] == ["b"]
 
 
-async def test_a_custom_object_is_answered_by_a_status_too(api: Api, widgets: str) -> None:
+async def test_a_deleted_custom_object_is_answered_with_a_status_too(
+    api: Api, widgets: str
+) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     answer = (await api.delete(f"{widgets}/a")).ok(200)
     assert answer["kind"] == "Status"
@@ -105,12 +111,12 @@ def pods(namespace: str) -> str:
 
 
 async def waiting_pod(api: Api, pods: str) -> Document:
-    """A Pod that no node takes: so nobody but the server has a word in its deletion."""
+    """Create a Pod that fits no node, so that only the server takes part in its deletion."""
     body = pod("p", nodeSelector={"nowhere": "at-all"})
     return await api.admit(pods, body)
 
 
-async def test_a_pod_on_no_node_goes_at_once(api: Api, pods: str) -> None:
+async def test_an_unassigned_pod_is_deleted_at_once(api: Api, pods: str) -> None:
     await waiting_pod(api, pods)
     answer = (await api.delete(f"{pods}/p")).ok(200)
     assert answer["kind"] == "Pod"
@@ -118,12 +124,12 @@ async def test_a_pod_on_no_node_goes_at_once(api: Api, pods: str) -> None:
 
 
 async def bound_pod(api: Api, pods: str) -> None:
-    """A Pod on a node that nobody runs: its end waits for a kubelet that never comes."""
+    """Create a Pod on a node that does not exist: no kubelet ever ends it."""
     body = pod("p", nodeName="nobody-runs-this-node", terminationGracePeriodSeconds=40)
     await api.admit(pods, body)
 
 
-async def test_a_bound_pod_gets_its_own_grace(api: Api, pods: str) -> None:
+async def test_an_assigned_pod_gets_its_own_grace_period(api: Api, pods: str) -> None:
     await bound_pod(api, pods)
     metadata = (await api.delete(f"{pods}/p")).ok(200)["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == 40
@@ -132,13 +138,13 @@ async def test_a_bound_pod_gets_its_own_grace(api: Api, pods: str) -> None:
     assert after["deletionTimestamp"] == metadata["deletionTimestamp"]
 
 
-async def test_a_grace_that_is_asked_for_wins(api: Api, pods: str) -> None:
+async def test_a_requested_grace_period_takes_precedence(api: Api, pods: str) -> None:
     await bound_pod(api, pods)
     metadata = (await api.delete(f"{pods}/p", {"gracePeriodSeconds": 7})).ok(200)["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == 7
 
 
-async def test_a_grace_can_be_shortened_and_not_prolonged(api: Api, pods: str) -> None:
+async def test_a_grace_period_can_be_shortened_and_not_extended(api: Api, pods: str) -> None:
     await bound_pod(api, pods)
     for asked, expected in ((20, 20), (30, 20), (5, 5)):
         (await api.delete(f"{pods}/p", {"gracePeriodSeconds": asked})).ok(200)
@@ -146,7 +152,7 @@ async def test_a_grace_can_be_shortened_and_not_prolonged(api: Api, pods: str) -
         assert metadata["deletionGracePeriodSeconds"] == expected
 
 
-async def test_no_grace_takes_a_bound_pod_away_at_once(api: Api, pods: str) -> None:
+async def test_a_grace_period_of_zero_deletes_an_assigned_pod_at_once(api: Api, pods: str) -> None:
     await bound_pod(api, pods)
     (await api.delete(f"{pods}/p", {"gracePeriodSeconds": 0})).ok(200)
     assert (await api.get(f"{pods}/p")).status == 404

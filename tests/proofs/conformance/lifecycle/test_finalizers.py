@@ -1,4 +1,4 @@
-"""Finalizers: an object on its way out stays until the last of them is taken off."""
+"""Finalizers: a deleted object stays until its last finalizer is removed."""
 
 import pytest
 import pytest_asyncio
@@ -12,7 +12,7 @@ HELD: Document = {"finalizers": ["example.com/a", "example.com/b"]}
 
 @pytest_asyncio.fixture(params=["built-in", "custom"])
 async def held(api: Api, maps: str, widgets: str, request: pytest.FixtureRequest) -> str:
-    """The path of an object with two finalizers."""
+    """Create an object with two finalizers, and return its path."""
     if request.param == "built-in":
         (await api.post(maps, config_map("a", **HELD))).ok(201)
         return f"{maps}/a"
@@ -25,7 +25,7 @@ async def deleted(api: Api, path: str) -> Document:
     return (await api.get(path)).ok(200)
 
 
-async def test_a_deletion_sets_the_time_and_answers_the_object(api: Api, held: str) -> None:
+async def test_a_deletion_sets_the_time_and_returns_the_object(api: Api, held: str) -> None:
     before = (await api.get(held)).ok()
     answer = (await api.delete(held)).ok(200)
     assert answer["metadata"]["deletionTimestamp"]
@@ -39,7 +39,7 @@ async def test_a_second_deletion_changes_nothing(api: Api, held: str) -> None:
     assert await deleted(api, held) == first
 
 
-async def test_the_last_finalizer_taken_off_ends_the_object(api: Api, held: str) -> None:
+async def test_removing_the_last_finalizer_removes_the_object(api: Api, held: str) -> None:
     await deleted(api, held)
     one = (await api.patch(held, {"metadata": {"finalizers": ["example.com/b"]}})).ok(200)
     assert one["metadata"]["finalizers"] == ["example.com/b"]
@@ -47,46 +47,48 @@ async def test_the_last_finalizer_taken_off_ends_the_object(api: Api, held: str)
     assert (await api.get(held)).refusal == (404, "NotFound")
 
 
-async def test_a_replacement_can_take_the_last_one_off(api: Api, held: str) -> None:
+async def test_a_replacement_can_remove_the_last_finalizer(api: Api, held: str) -> None:
     seen = await deleted(api, held)
     del seen["metadata"]["finalizers"]
     (await api.put(held, seen)).ok(200)
     assert (await api.get(held)).status == 404
 
 
-async def test_an_object_on_its_way_out_gets_no_new_finalizer(api: Api, held: str) -> None:
+async def test_an_object_being_deleted_accepts_no_new_finalizer(api: Api, held: str) -> None:
     await deleted(api, held)
     patch = {"metadata": {"finalizers": [*HELD["finalizers"], "example.com/c"]}}
     answer = await api.patch(held, patch)
     assert answer.causes == {("metadata.finalizers", "FieldValueForbidden")}
 
 
-async def test_an_object_on_its_way_out_can_still_be_changed(api: Api, held: str) -> None:
+async def test_an_object_being_deleted_can_still_be_changed(api: Api, held: str) -> None:
     await deleted(api, held)
     after = (await api.patch(held, {"metadata": {"labels": {"k": "v"}}})).ok(200)
     assert after["metadata"]["labels"] == {"k": "v"}
 
 
-async def test_a_deletion_cannot_be_taken_back(api: Api, held: str) -> None:
+async def test_a_deletion_cannot_be_undone(api: Api, held: str) -> None:
     seen = await deleted(api, held)
     patch = {"metadata": {"deletionTimestamp": None, "deletionGracePeriodSeconds": None}}
     after = (await api.patch(held, patch)).ok(200)
     assert after["metadata"]["deletionTimestamp"] == seen["metadata"]["deletionTimestamp"]
 
 
-async def test_its_name_is_taken_until_it_is_gone(api: Api, maps: str) -> None:
+async def test_a_name_is_taken_until_the_object_is_gone(api: Api, maps: str) -> None:
     (await api.post(maps, config_map("a", **HELD))).ok(201)
     await deleted(api, f"{maps}/a")
     assert (await api.post(maps, config_map("a"))).refusal == (409, "AlreadyExists")
 
 
-async def test_a_finalizer_off_an_object_that_stays_is_just_a_change(api: Api, held: str) -> None:
+async def test_removing_finalizers_of_an_object_that_stays_is_a_plain_change(
+    api: Api, held: str
+) -> None:
     after = (await api.patch(held, {"metadata": {"finalizers": None}})).ok(200)
     assert "finalizers" not in after["metadata"]
     (await api.get(held)).ok(200)
 
 
-async def test_a_precondition_guards_the_mark_as_well(api: Api, held: str) -> None:
+async def test_a_precondition_also_guards_the_deletion_mark(api: Api, held: str) -> None:
     answer = await api.delete(held, {"preconditions": {"resourceVersion": "1"}})
     assert answer.refusal == (409, "Conflict")
     assert "deletionTimestamp" not in (await api.get(held)).ok()["metadata"]

@@ -1,4 +1,4 @@
-"""The generation counts changes of what is wanted, where a kind tells that from what is."""
+"""The generation counts changes of the spec; kinds without one have no generation."""
 
 from tests.proofs.conformance.calls import Api, Document
 from tests.proofs.conformance.definitions import gadget, widget
@@ -9,35 +9,35 @@ async def generation_after(api: Api, path: str, patch: Document) -> int:
     return int((await api.patch(path, patch)).ok(200)["metadata"]["generation"])
 
 
-async def test_a_custom_object_begins_with_one(api: Api, widgets: str) -> None:
+async def test_a_custom_object_begins_with_generation_one(api: Api, widgets: str) -> None:
     made = (await api.post(widgets, widget("a", metadata={"generation": 7}))).ok(201)
     assert made["metadata"]["generation"] == 1
 
 
-async def test_a_change_of_the_spec_counts(api: Api, widgets: str) -> None:
+async def test_a_change_of_the_spec_raises_the_generation(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     assert await generation_after(api, f"{widgets}/a", {"spec": {"size": 2}}) == 2
 
 
-async def test_a_change_of_metadata_does_not_count(api: Api, widgets: str) -> None:
+async def test_a_change_of_metadata_keeps_the_generation(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"metadata": {"labels": {"k": "v"}, "annotations": {"k": "v"}}}
     assert await generation_after(api, f"{widgets}/a", patch) == 1
 
 
-async def test_a_change_of_the_status_does_not_count(api: Api, widgets: str) -> None:
+async def test_a_change_of_the_status_keeps_the_generation(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"status": {"phase": "Ready"}}
     assert await generation_after(api, f"{widgets}/a/status", patch) == 1
 
 
-async def test_a_sender_cannot_set_it(api: Api, widgets: str) -> None:
+async def test_a_client_cannot_set_the_generation(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"metadata": {"generation": 7}}
     assert await generation_after(api, f"{widgets}/a", patch) == 1
 
 
-async def test_the_mark_of_a_deletion_counts(api: Api, widgets: str) -> None:
+async def test_the_deletion_mark_raises_the_generation(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a", metadata={"finalizers": ["example.com/a"]}))).ok(201)
     answer = (await api.delete(f"{widgets}/a")).ok()
     assert answer["metadata"]["generation"] == 2
@@ -53,7 +53,9 @@ async def test_without_a_status_subresource_every_change_outside_metadata_counts
     assert await generation_after(api, path, {"metadata": {"labels": {"k": "v"}}}) == 3
 
 
-async def test_a_deployments_spec_counts_and_its_labels_do_not(api: Api, namespace: str) -> None:
+async def test_the_spec_of_a_deployment_counts_and_its_labels_do_not(
+    api: Api, namespace: str
+) -> None:
     path = DEPLOYMENTS.path(namespace=namespace)
     made = (await api.post(path, deployment("d", replicas=0, paused=True))).ok(201)
     assert made["metadata"]["generation"] == 1
@@ -61,7 +63,7 @@ async def test_a_deployments_spec_counts_and_its_labels_do_not(api: Api, namespa
     assert await generation_after(api, f"{path}/d", {"spec": {"replicas": 1}}) == 2
 
 
-async def test_a_config_map_has_none(api: Api, maps: str) -> None:
+async def test_a_config_map_has_no_generation(api: Api, maps: str) -> None:
     (await api.post(maps, config_map("a"))).ok(201)
     after = (await api.patch(f"{maps}/a", {"data": {"k": "v"}})).ok()
     assert "generation" not in after["metadata"]

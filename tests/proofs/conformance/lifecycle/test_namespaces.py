@@ -1,4 +1,4 @@
-"""Namespaces: what is in one goes with it, and nothing new comes in meanwhile."""
+"""Namespaces: deletion empties them, and refuses new objects meanwhile."""
 
 import pytest
 
@@ -28,12 +28,12 @@ async def test_a_new_namespace_is_active_and_named_by_a_label(api: Api, namespac
     assert seen["spec"]["finalizers"] == ["kubernetes"]
 
 
-async def test_the_clusters_own_namespaces_are_there(api: Api) -> None:
+async def test_the_initial_namespaces_exist(api: Api) -> None:
     names = {one["metadata"]["name"] for one in (await api.get(NAMESPACES.path())).ok()["items"]}
     assert {"default", "kube-system"} <= names
 
 
-async def test_everything_in_a_namespace_goes_with_it(
+async def test_objects_are_deleted_with_their_namespace(
     api: Api, namespace: str, maps: str, widgets: str
 ) -> None:
     (await api.post(maps, config_map("a"))).ok(201)
@@ -58,7 +58,7 @@ async def test_an_object_with_a_finalizer_holds_its_namespace(
     await api.gone(NAMESPACES.path(name=namespace))
 
 
-async def test_nothing_new_comes_into_a_namespace_on_its_way_out(
+async def test_a_terminating_namespace_refuses_new_objects(
     api: Api, namespace: str, maps: str
 ) -> None:
     (await api.post(maps, config_map("a", finalizers=["example.com/hold"]))).ok(201)
@@ -69,9 +69,7 @@ async def test_nothing_new_comes_into_a_namespace_on_its_way_out(
     (await api.patch(f"{maps}/a", {"metadata": {"labels": {"k": "v"}, "finalizers": None}})).ok()
 
 
-async def test_a_namespace_of_the_same_name_begins_empty(
-    api: Api, namespace: str, maps: str
-) -> None:
+async def test_a_recreated_namespace_is_empty(api: Api, namespace: str, maps: str) -> None:
     (await api.post(maps, config_map("a"))).ok(201)
     path = NAMESPACES.path(name=namespace)
     first = (await api.get(path)).ok()["metadata"]["uid"]
@@ -82,12 +80,12 @@ async def test_a_namespace_of_the_same_name_begins_empty(
     assert (await api.get(f"{maps}/a")).status == 404
 
 
-async def test_the_default_namespace_cannot_go(api: Api) -> None:
+async def test_the_default_namespace_cannot_be_deleted(api: Api) -> None:
     answer = await api.delete(NAMESPACES.path(name="default"))
     assert answer.refusal == (403, "Forbidden")
 
 
-async def test_other_namespaces_are_left_alone(api: Api, namespace: str, maps: str) -> None:
+async def test_other_namespaces_are_not_affected(api: Api, namespace: str, maps: str) -> None:
     other = f"{namespace}-other"
     (await api.post(NAMESPACES.path(), named(NAMESPACES, other))).ok(201)
     (await api.post(CONFIG_MAPS.path(namespace=other), config_map("a"))).ok(201)

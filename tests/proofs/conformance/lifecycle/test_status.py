@@ -1,4 +1,4 @@
-"""The status subresource: each side of an object is written through its own door."""
+"""The status subresource: spec and status are written by separate requests."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def test_a_status_sent_with_a_new_object_is_dropped(api: Api, widgets: str
     assert "status" not in made
 
 
-async def test_the_objects_own_door_leaves_the_status_alone(api: Api, widgets: str) -> None:
+async def test_a_write_of_the_object_keeps_the_status(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     (await api.patch(f"{widgets}/a/status", {"status": {"phase": "Ready"}})).ok(200)
     patch = {"spec": {"size": 2}, "status": {"phase": "Failed"}}
@@ -41,7 +41,7 @@ async def test_a_replacement_without_status_keeps_it(api: Api, widgets: str) -> 
     assert (await api.put(f"{widgets}/a", body)).ok(200)["status"] == {"phase": "Ready"}
 
 
-async def test_the_statuss_door_leaves_the_spec_alone(api: Api, widgets: str) -> None:
+async def test_a_status_write_keeps_the_spec(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"spec": {"size": 9}, "status": {"phase": "Ready"}}
     after = (await api.patch(f"{widgets}/a/status", patch)).ok(200)
@@ -49,7 +49,7 @@ async def test_the_statuss_door_leaves_the_spec_alone(api: Api, widgets: str) ->
     assert after["status"] == {"phase": "Ready"}
 
 
-async def test_the_statuss_door_leaves_metadata_alone(api: Api, widgets: str) -> None:
+async def test_a_status_write_keeps_the_metadata(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     metadata = {
         "labels": {"k": "v"},
@@ -61,7 +61,7 @@ async def test_the_statuss_door_leaves_metadata_alone(api: Api, widgets: str) ->
     assert not metadata.keys() & after["metadata"].keys()
 
 
-async def test_a_status_is_replaced_whole(api: Api, widgets: str) -> None:
+async def test_a_status_is_replaced_as_a_whole(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"status": {"phase": "Ready", "count": 1}}
     seen = (await api.patch(f"{widgets}/a/status", patch)).ok(200)
@@ -77,37 +77,37 @@ async def test_a_stale_version_is_a_conflict(api: Api, widgets: str) -> None:
     assert (await api.patch(f"{widgets}/a/status", patch)).refusal == (409, "Conflict")
 
 
-async def test_the_same_status_again_keeps_the_version(api: Api, widgets: str) -> None:
+async def test_a_status_write_without_changes_keeps_the_version(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"status": {"phase": "Ready"}}
     seen = (await api.patch(f"{widgets}/a/status", patch)).ok(200)
     assert (await api.patch(f"{widgets}/a/status", patch)).ok(200) == seen
 
 
-async def test_a_status_follows_its_schema(api: Api, widgets: str) -> None:
+async def test_a_status_is_validated_by_its_schema(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     answer = await api.patch(f"{widgets}/a/status", {"status": {"count": "many"}})
     assert answer.causes == {("status.count", "FieldValueTypeInvalid")}
 
 
-async def test_what_the_schema_of_a_status_does_not_have_is_pruned(api: Api, widgets: str) -> None:
+async def test_unknown_members_of_a_status_are_pruned(api: Api, widgets: str) -> None:
     (await api.post(widgets, widget("a"))).ok(201)
     patch = {"status": {"phase": "Ready", "unknown": 1}}
     after = (await api.patch(f"{widgets}/a/status", patch)).ok(200)
     assert after["status"] == {"phase": "Ready"}
 
 
-async def test_a_status_of_an_object_that_is_not_there_is_404(api: Api, widgets: str) -> None:
+async def test_the_status_of_an_absent_object_is_404(api: Api, widgets: str) -> None:
     answer = await api.patch(f"{widgets}/a/status", {"status": {}})
     assert answer.refusal == (404, "NotFound")
 
 
-async def test_a_status_can_be_read_by_its_own_door(api: Api, widgets: str) -> None:
+async def test_the_status_path_returns_the_whole_object(api: Api, widgets: str) -> None:
     made = (await api.post(widgets, widget("a"))).ok(201)
     assert (await api.get(f"{widgets}/a/status")).ok(200) == made
 
 
-async def test_a_kind_without_the_subresource_has_no_such_door(
+async def test_a_kind_without_the_subresource_has_no_status_path(
     api: Api, gadgets: str, unique: str
 ) -> None:
     (await api.post(gadgets, {**gadget(unique), "status": {"phase": "Ready"}})).ok(201)
@@ -117,12 +117,12 @@ async def test_a_kind_without_the_subresource_has_no_such_door(
     assert after["status"] == {"phase": "Failed"}
 
 
-async def test_a_config_map_has_no_such_door(api: Api, maps: str) -> None:
+async def test_a_config_map_has_no_status_path(api: Api, maps: str) -> None:
     (await api.post(maps, config_map("a"))).ok(201)
     assert (await api.get(f"{maps}/a/status")).status == 404
 
 
-async def test_a_pods_status_is_its_kubelets_business(api: Api, namespace: str) -> None:
+async def test_only_a_status_write_changes_a_pods_status(api: Api, namespace: str) -> None:
     pods = PODS.path(namespace=namespace)
     body = {**pod("p", nodeSelector={"nowhere": "at-all"}), "status": {"phase": "Running"}}
     assert (await api.admit(pods, body))["status"]["phase"] == "Pending"
@@ -132,7 +132,7 @@ async def test_a_pods_status_is_its_kubelets_business(api: Api, namespace: str) 
 
 
 @pytest.mark.parametrize("of", ["pod", "job", "service", "node"])
-async def test_the_statuss_door_of_a_built_in_kind_takes_metadata_along(
+async def test_a_status_write_of_a_built_in_kind_changes_metadata_too(
     api: Api, namespace: str, unique: str, of: str
 ) -> None:
     path, body = {
@@ -153,7 +153,7 @@ async def test_the_statuss_door_of_a_built_in_kind_takes_metadata_along(
     await api.delete(f"{path}/{unique}")
 
 
-async def test_the_statuss_door_of_a_deployment_takes_annotations_and_no_labels(
+async def test_a_status_write_of_a_deployment_changes_annotations_but_not_labels(
     api: Api, namespace: str
 ) -> None:
     path = DEPLOYMENTS.path(namespace=namespace)
@@ -165,9 +165,7 @@ async def test_the_statuss_door_of_a_deployment_takes_annotations_and_no_labels(
     assert after["metadata"]["generation"] == 1
 
 
-async def test_the_statuss_door_of_a_pod_gives_it_no_owner(
-    api: Api, maps: str, namespace: str
-) -> None:
+async def test_a_status_write_of_a_pod_adds_no_owner(api: Api, maps: str, namespace: str) -> None:
     made = (await api.post(maps, config_map("a"))).ok(201)
     path = PODS.path(namespace=namespace)
     await api.admit(path, pod("a"))

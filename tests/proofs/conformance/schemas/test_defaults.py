@@ -1,4 +1,4 @@
-"""What the server fills in for built-in kinds, and how it writes what it was given."""
+"""Defaults of built-in kinds, and the canonical form of values."""
 
 from typing import Any
 
@@ -108,14 +108,14 @@ async def test_a_pod_template_is_filled_in(api: Api, namespace: str) -> None:
     ("image", "expected"),
     [("a", "Always"), ("a:latest", "Always"), ("a:1", "IfNotPresent"), ("h:5000/a", "Always")],
 )
-async def test_the_tag_of_an_image_decides_about_pulls(
+async def test_the_tag_of_an_image_decides_its_pull_policy(
     api: Api, namespace: str, image: str, expected: str
 ) -> None:
     spec = await template_of(api, namespace, image=image)
     assert spec["containers"][0]["imagePullPolicy"] == expected
 
 
-async def test_a_probe_is_filled_in(api: Api, namespace: str) -> None:
+async def test_a_probe_gets_its_defaults(api: Api, namespace: str) -> None:
     spec = await template_of(api, namespace, readinessProbe={"tcpSocket": {"port": 80}})
     assert spec["containers"][0]["readinessProbe"] == {
         "tcpSocket": {"port": 80},
@@ -126,8 +126,8 @@ async def test_a_probe_is_filled_in(api: Api, namespace: str) -> None:
     }
 
 
-async def test_limits_are_requests_where_none_are_given(api: Api, namespace: str) -> None:
-    """Only in Pods: a template keeps what it was given."""
+async def test_limits_do_not_become_requests_in_a_template(api: Api, namespace: str) -> None:
+    """Only Pods get requests from their limits."""
     spec = await template_of(api, namespace, resources={"limits": {"cpu": "1"}})
     assert spec["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
 
@@ -144,7 +144,7 @@ async def test_limits_are_requests_where_none_are_given(api: Api, namespace: str
         ("0", "0"),
     ],
 )
-async def test_quantities_are_written_in_one_manner(
+async def test_quantities_are_written_in_canonical_form(
     api: Api, namespace: str, given: str, kept: str
 ) -> None:
     spec = await template_of(api, namespace, resources={"limits": {"memory": given}})
@@ -154,14 +154,16 @@ async def test_quantities_are_written_in_one_manner(
 @pytest.mark.parametrize(
     ("given", "kept"), [("1n", "1m"), ("1000001u", "1001m"), ("1e-9", "1e-3"), ("0.0005", "1m")]
 )
-async def test_no_resource_is_finer_than_a_thousandth(
+async def test_resources_are_rounded_up_to_thousandths(
     api: Api, namespace: str, given: str, kept: str
 ) -> None:
     spec = await template_of(api, namespace, resources={"limits": {"cpu": given}})
     assert spec["containers"][0]["resources"]["limits"]["cpu"] == kept
 
 
-async def test_the_limit_of_a_volume_is_kept_to_a_billionth(api: Api, namespace: str) -> None:
+async def test_the_size_limit_of_a_volume_is_exact_to_a_billionth(
+    api: Api, namespace: str
+) -> None:
     volume = {"name": "v", "emptyDir": {"sizeLimit": "1n"}}
     template = pod_spec(volumes=[volume])
     body = deployment("d", replicas=0, template=template)
@@ -169,7 +171,7 @@ async def test_the_limit_of_a_volume_is_kept_to_a_billionth(api: Api, namespace:
     assert made["spec"]["template"]["spec"]["volumes"] == [volume]
 
 
-async def test_a_number_is_as_good_as_a_quantity(api: Api, namespace: str) -> None:
+async def test_a_number_is_accepted_as_a_quantity(api: Api, namespace: str) -> None:
     spec = await template_of(api, namespace, resources={"limits": {"nvidia.com/gpu": 2}})
     assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
 
@@ -188,14 +190,14 @@ async def test_a_service_gets_an_address_and_keeps_it(api: Api, namespace: str) 
     assert (await api.put(f"{services}/s", replaced)).ok(200)["spec"]["clusterIP"] == address
 
 
-async def test_a_services_address_cannot_change(api: Api, namespace: str) -> None:
+async def test_the_address_of_a_service_cannot_change(api: Api, namespace: str) -> None:
     services = SERVICES.path(namespace=namespace)
     (await api.post(services, service())).ok(201)
     answer = await api.patch(f"{services}/s", {"spec": {"clusterIP": "10.96.99.99"}})
     assert ("spec.clusterIPs[0]", "FieldValueInvalid") in answer.causes
 
 
-async def test_a_headless_service_has_none(api: Api, namespace: str) -> None:
+async def test_a_headless_service_has_no_address(api: Api, namespace: str) -> None:
     made = (await api.post(SERVICES.path(namespace=namespace), service(clusterIP="None"))).ok(201)
     assert made["spec"]["clusterIP"] == "None"
 
@@ -210,7 +212,7 @@ async def test_a_headless_service_has_none(api: Api, namespace: str) -> None:
     ],
     ids=["no port", "port 0", "unnamed ports", "type"],
 )
-async def test_a_bad_service_is_invalid(
+async def test_an_invalid_service_is_refused(
     api: Api, namespace: str, spec: Document, cause: tuple[str, str]
 ) -> None:
     answer = await api.post(SERVICES.path(namespace=namespace), service(**spec))
@@ -225,7 +227,7 @@ async def test_a_service_needs_a_name_for_dns(api: Api, namespace: str, name: st
     assert ("metadata.name", "FieldValueInvalid") in answer.causes
 
 
-async def test_the_moments_of_a_lease_keep_their_microseconds(api: Api, namespace: str) -> None:
+async def test_the_times_of_a_lease_keep_their_microseconds(api: Api, namespace: str) -> None:
     leases = LEASES.path(namespace=namespace)
     spec = {
         "holderIdentity": "a",
@@ -238,7 +240,7 @@ async def test_the_moments_of_a_lease_keep_their_microseconds(api: Api, namespac
     assert (await api.get(f"{leases}/l")).ok(200)["spec"] == spec
 
 
-async def test_null_members_are_as_good_as_absent(api: Api, maps: str) -> None:
+async def test_null_members_are_treated_as_absent(api: Api, maps: str) -> None:
     body = {**config_map("a"), "data": None, "binaryData": None}
     body["metadata"] |= {"labels": None, "annotations": None, "finalizers": None}
     made = (await api.post(maps, body)).ok(201)
@@ -246,7 +248,7 @@ async def test_null_members_are_as_good_as_absent(api: Api, maps: str) -> None:
     assert not {"labels", "annotations", "finalizers"} & made["metadata"].keys()
 
 
-async def test_empty_members_are_as_good_as_absent(api: Api, maps: str) -> None:
+async def test_empty_members_are_treated_as_absent(api: Api, maps: str) -> None:
     body: Document = {**config_map("a"), "data": {}, "binaryData": {}}
     body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
     made = (await api.post(maps, body)).ok(201)
@@ -255,7 +257,7 @@ async def test_empty_members_are_as_good_as_absent(api: Api, maps: str) -> None:
     assert not emptied & made["metadata"].keys()
 
 
-async def test_empty_members_of_a_pod_template_are_as_good_as_absent(
+async def test_empty_members_of_a_pod_template_are_treated_as_absent(
     api: Api, namespace: str
 ) -> None:
     spec = await template_of(api, namespace, env=[], args=[], ports=[], volumeMounts=[])

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: from the definition to objects that can be written, and back."""
+"""CustomResourceDefinitions: from creation to served objects, and back."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.proofs.conformance.objects import DEFINITIONS
 
 @pytest.fixture
 def group(unique: str) -> str:
-    """An API group of this test alone."""
+    """Return an API group of this test alone."""
     return f"{unique}.example.com"
 
 
@@ -35,7 +35,7 @@ async def test_a_definition_is_established_and_served(
     assert made["spec"] == {"k": 1}
 
 
-async def test_its_status_tells_the_names_and_versions(api: Api, group: str) -> None:
+async def test_the_status_shows_accepted_names_and_stored_versions(api: Api, group: str) -> None:
     await define(api, definition(group, "Thing"))
     seen = (await api.get(DEFINITIONS.path(name=f"things.{group}"))).ok()
     conditions = {one["type"]: one["status"] for one in seen["status"]["conditions"]}
@@ -45,7 +45,7 @@ async def test_its_status_tells_the_names_and_versions(api: Api, group: str) -> 
     assert seen["status"]["acceptedNames"]["kind"] == "Thing"
 
 
-async def test_it_appears_in_discovery(api: Api, group: str) -> None:
+async def test_a_custom_kind_appears_in_discovery(api: Api, group: str) -> None:
     made = definition(group, "Thing", subresources={"status": {}})
     made["spec"]["names"] |= {"shortNames": ["th"], "categories": ["all-things"]}
     await define(api, made)
@@ -70,7 +70,7 @@ async def test_a_version_that_is_not_served_is_404(api: Api, group: str, namespa
     assert (await api.get(things(group, namespace, "v2"))).status == 404
 
 
-async def test_a_served_version_beside_the_stored_one_shows_the_same_objects(
+async def test_every_served_version_shows_the_same_objects(
     api: Api, group: str, namespace: str
 ) -> None:
     made = definition(group, "Thing")
@@ -84,7 +84,7 @@ async def test_a_served_version_beside_the_stored_one_shows_the_same_objects(
     assert seen["spec"] == {"k": 1}
 
 
-async def test_a_changed_schema_judges_the_next_write(
+async def test_a_changed_schema_applies_to_the_next_write(
     api: Api, group: str, namespace: str
 ) -> None:
     await define(api, definition(group, "Thing"))
@@ -102,9 +102,7 @@ async def test_a_changed_schema_judges_the_next_write(
     assert (await api.get(f"{things(group, namespace)}/a")).ok(200)["size"] == 99
 
 
-async def test_a_definition_takes_its_objects_with_it(
-    api: Api, group: str, namespace: str
-) -> None:
+async def test_a_definition_deletes_its_objects(api: Api, group: str, namespace: str) -> None:
     await define(api, definition(group, "Thing"))
     (await api.post(things(group, namespace), thing(group, "a"))).ok(201)
     (await api.delete(DEFINITIONS.path(name=f"things.{group}"))).ok(200)
@@ -129,12 +127,12 @@ async def test_an_object_with_a_finalizer_holds_the_definition(
     await api.gone(DEFINITIONS.path(name=f"things.{group}"))
 
 
-async def test_another_version_than_the_paths_is_400(api: Api, widgets: str) -> None:
+async def test_a_version_other_than_the_paths_is_400(api: Api, widgets: str) -> None:
     answer = await api.post(widgets, {**widget("a"), "apiVersion": "conformance.example.com/v2"})
     assert answer.refusal == (400, "BadRequest")
 
 
-async def test_another_kind_than_the_paths_is_invalid(api: Api, widgets: str) -> None:
+async def test_a_kind_other_than_the_paths_is_invalid(api: Api, widgets: str) -> None:
     answer = await api.post(widgets, {**widget("a"), "kind": "Gadget"})
     assert answer.causes == {("kind", "FieldValueInvalid")}
 
@@ -168,7 +166,7 @@ def without_kind(made: Document) -> None:
     made["spec"]["names"]["kind"] = ""
 
 
-# With one version the server judges a schema where v1beta1 had it.
+# With a single version the server reports faults at v1beta1's path of the schema.
 SCHEMA = "spec.validation.openAPIV3Schema"
 
 
@@ -183,8 +181,17 @@ SCHEMA = "spec.validation.openAPIV3Schema"
         (with_unknown_scope, ("spec.scope", "FieldValueNotSupported")),
         (without_kind, ("spec.names.kind", "FieldValueRequired")),
     ],
+    ids=[
+        "no schema",
+        "other name",
+        "two stored versions",
+        "no type",
+        "invalid default",
+        "unknown scope",
+        "no kind",
+    ],
 )
-async def test_a_bad_definition_is_invalid(
+async def test_an_invalid_definition_is_refused(
     api: Api, group: str, spoil: Any, cause: tuple[str, str]
 ) -> None:
     made = definition(group, "Thing")
@@ -192,7 +199,7 @@ async def test_a_bad_definition_is_invalid(
     assert cause in (await api.post(DEFINITIONS.path(), made)).causes
 
 
-async def test_names_that_another_definition_has_are_not_accepted(
+async def test_names_of_another_definition_are_not_accepted(
     api: Api, group: str, namespace: str
 ) -> None:
     await define(api, definition(group, "Thing"))

@@ -1,4 +1,4 @@
-"""The CEL rules of our kinds: every server allows and denies what their twins do."""
+"""The CEL rules of our kinds: every server decides as their Python twins do."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from tests.proofs.conformance.calls import Api, Document
 from tests.proofs.conformance.definitions import define
 from tests.rooms.models.rule_cases import CASES, RuleCase, unit
 
-# As they are installed.
+# The definitions as they are installed.
 DEFINITIONS = {one["spec"]["names"]["kind"]: one for one in map(dict[str, Any], crds())}
 
 
 async def collection(api: Api, kind: str, namespace: str) -> str:
-    """The path of the kind's objects, which is served from now on."""
+    """Define the kind, and return the path of its objects in the namespace."""
     await define(api, DEFINITIONS[kind])
     spec = DEFINITIONS[kind]["spec"]
     api_version = f"{spec['group']}/{spec['versions'][0]['name']}"
@@ -44,10 +44,10 @@ async def test_a_write_is_allowed_or_denied(api: Api, namespace: str, case: Rule
         answer.ok()
 
 
-async def test_a_status_is_patched_past_a_spec_that_no_rule_would_let_in(
+async def test_a_status_can_be_patched_although_the_spec_breaks_a_rule(
     api: Api, namespace: str
 ) -> None:
-    """A bad quantity reaches its controller, which has to say so."""
+    """A malformed quantity reaches its controller, which must report it in the status."""
     path = await collection(api, "GPUUnit", namespace)
     (await api.post(path, placed(unit(memory="not-a-quantity"), namespace))).ok(201)
     patch = {"status": {"phase": "Failed"}}

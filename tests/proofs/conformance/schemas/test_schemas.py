@@ -1,4 +1,4 @@
-"""Structural schemas: what is judged, filled in and dropped, by field and reason."""
+"""Structural schemas: validation by field and reason, defaults, and pruning."""
 
 from typing import Any
 
@@ -40,13 +40,13 @@ from tests.proofs.conformance.definitions import widget
     ],
     ids=str,
 )
-async def test_a_bad_value_is_told_by_field_and_reason(
+async def test_an_invalid_value_is_reported_by_field_and_reason(
     api: Api, widgets: str, spec: dict[str, Any], causes: set[tuple[str, str]]
 ) -> None:
     assert (await api.post(widgets, widget("a", **spec))).causes == causes
 
 
-async def test_all_faults_are_told_at_once(api: Api, widgets: str) -> None:
+async def test_all_faults_are_reported_at_once(api: Api, widgets: str) -> None:
     answer = await api.post(widgets, widget("a", size=0, color="green", isOn="no"))
     assert {field for field, _ in answer.causes} == {"spec.size", "spec.color", "spec.isOn"}
 
@@ -66,7 +66,7 @@ async def test_a_missing_member_is_required(api: Api, widgets: str) -> None:
 
 
 @pytest.mark.parametrize("amount", [5, "5", "50%"], ids=str)
-async def test_an_int_or_string_is_either(api: Api, widgets: str, amount: object) -> None:
+async def test_an_int_or_string_accepts_both(api: Api, widgets: str, amount: object) -> None:
     made = (await api.post(widgets, widget("a", amount=amount))).ok(201)
     assert made["spec"]["amount"] == amount
 
@@ -76,7 +76,7 @@ async def test_a_whole_number_written_as_a_float_is_an_integer(api: Api, widgets
     assert made["spec"]["size"] == 2
 
 
-async def test_absent_members_take_their_defaults(api: Api, widgets: str) -> None:
+async def test_absent_members_get_their_defaults(api: Api, widgets: str) -> None:
     made = (await api.post(widgets, widget("a", parts=[{"name": "x"}]))).ok(201)
     assert made["spec"] == {
         "size": 1,
@@ -86,13 +86,13 @@ async def test_absent_members_take_their_defaults(api: Api, widgets: str) -> Non
     }
 
 
-async def test_null_takes_the_default_where_null_is_no_value(api: Api, widgets: str) -> None:
+async def test_null_becomes_the_default_unless_null_is_allowed(api: Api, widgets: str) -> None:
     made = (await api.post(widgets, widget("a", color=None, maybe=None))).ok(201)
     assert made["spec"]["color"] == "red"
     assert made["spec"]["maybe"] is None
 
 
-async def test_null_without_default_is_dropped_where_null_is_no_value(
+async def test_null_without_a_default_is_dropped_unless_null_is_allowed(
     api: Api, widgets: str
 ) -> None:
     made = (await api.post(widgets, widget("a", title=None))).ok(201)
@@ -107,7 +107,7 @@ async def test_unknown_members_are_dropped(api: Api, widgets: str) -> None:
     assert "extra" not in made
 
 
-async def test_unknown_members_stay_where_the_schema_says_so(api: Api, widgets: str) -> None:
+async def test_unknown_members_are_kept_if_the_schema_says_so(api: Api, widgets: str) -> None:
     anything = {"a": [1, {"b": None}], "c": 1.5}
     made = (await api.post(widgets, widget("a", anything=anything))).ok(201)
     assert made["spec"]["anything"] == anything
@@ -118,7 +118,7 @@ async def test_unknown_metadata_is_dropped(api: Api, widgets: str) -> None:
     assert "unknown" not in made["metadata"]
 
 
-async def test_metadata_of_a_bad_type_is_400(api: Api, widgets: str) -> None:
+async def test_metadata_of_a_wrong_type_is_400(api: Api, widgets: str) -> None:
     answer = await api.post(widgets, widget("a", metadata={"labels": {"a": 1}}))
     assert answer.refusal == (400, "BadRequest")
 

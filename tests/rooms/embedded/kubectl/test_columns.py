@@ -101,6 +101,16 @@ CONDITIONS = [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "
         (".metadata['annotations']", {"example.com/x": "y"}),
         (".spec.nothing.at.all", None),
     ],
+    ids=[
+        "matching item",
+        "no matching item",
+        "index",
+        "index out of range",
+        "every item",
+        "escaped dot",
+        "quoted name",
+        "absent members",
+    ],
 )
 def test_a_column_finds_its_value(path: str, found: object) -> None:
     document = {
