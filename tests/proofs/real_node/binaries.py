@@ -1,4 +1,4 @@
-"""What a node needs beside the control plane: built once, or from the distribution."""
+"""The programs of a node besides the control plane: built once, or from the distribution."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ NICENESS = 10
 
 @attrs.frozen
 class Tool:
-    """A file that shows whether a package of the distribution is there."""
+    """A package of the distribution, and a file that shows whether it is installed."""
 
     path: str
     package: str
@@ -41,7 +41,7 @@ TOOLS = (
 
 
 def find() -> Path:
-    """The folder that holds the programs, if there is one already."""
+    """Return the folder that holds the programs, or raise MissingBinariesError."""
     folder = _folder()
     if not folder.is_dir():
         raise MissingBinariesError(
@@ -72,7 +72,7 @@ def find_or_build() -> Path:
 
 
 def install_tools() -> None:
-    """From the distribution, and only what is missing; says what it does."""
+    """Install the missing packages of the distribution, and report them."""
     missing = [tool.package for tool in TOOLS if not tool.is_there()]
     if not missing:
         return
@@ -86,7 +86,7 @@ def install_tools() -> None:
 
 
 def _folder() -> Path:
-    """Named by what goes in, our own sources too."""
+    """Return the folder, whose name is a digest of versions and of our own sources."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*.*")):
         digest.update(f"{path.relative_to(SOURCES)}\0".encode() + path.read_bytes())
@@ -105,7 +105,7 @@ def _run(command: list[str]) -> None:
 
 
 def main() -> None:
-    os.nice(NICENESS)  # a build of minutes is nobody's hurry
+    os.nice(NICENESS)  # a build of minutes may yield to everything else
     try:
         install_tools()
         sys.stdout.write(f"{find_or_build()}\n")

@@ -10,7 +10,7 @@ from typing import Any
 from tests.eventually import eventually_blocking
 from tests.proofs.real_cluster.product import WAIT_SECONDS, Answer, Caller
 
-# The outcome is unknown, or nobody was there: the same operation may be sent again.
+# The outcome is unknown, or no server answered, so the same operation may be sent again.
 AGAIN = frozenset({429, 502, 503, 504})
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
@@ -35,7 +35,7 @@ class RetryingCaller:
     def until(
         self, path: str, holds: Callable[[Any], bool], *, seconds: float = WAIT_SECONDS
     ) -> Any:
-        """The data of the first answer for which it holds."""
+        """Return the data of the first answer for which the predicate holds."""
         answer = eventually_blocking(
             lambda: self.get(path),
             lambda answer: answer.status == 200 and holds(answer.data),
@@ -45,7 +45,7 @@ class RetryingCaller:
 
 
 class BackgroundCaller:
-    """One pool without stock after the other; what went wrong is kept."""
+    """A caller that creates one empty pool after the other, and records failures."""
 
     def __init__(self, address: str, name: str) -> None:
         self.failures: list[str] = []
@@ -71,7 +71,7 @@ class BackgroundCaller:
 
 @contextmanager
 def calling_in_background(address: str, name: str) -> Iterator[BackgroundCaller]:
-    """Its last call has ended when the block is left."""
+    """Run a caller in a thread; its last call has ended when the block is left."""
     made = BackgroundCaller(address, name)
     thread = threading.Thread(target=made.run, name=f"load {name}")
     thread.start()

@@ -1,4 +1,4 @@
-"""What the programs of a node are told: their files, and their command lines."""
+"""The configuration files and command lines of a node's programs."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ GPU_PRODUCT = "NVIDIA-TEST"
 
 @attrs.frozen(kw_only=True)
 class Layout:
-    """Where a node keeps things, and how its cluster is reached."""
+    """The folders of a node, and the credentials of its cluster."""
 
     binaries: Path
     data: Path
@@ -34,19 +34,19 @@ class Layout:
 
 
 def write_files(layout: Layout) -> None:
-    """What must be there before the first program starts."""
+    """Write the files that have to exist before the first program starts."""
     (layout.data / "configuration/cni").mkdir(parents=True)
     layout.file("containerd.toml").write_text(_containerd(layout))
     layout.file("cni/10-pods.conflist").write_text(json.dumps(_network(layout)))
     layout.file("kubelet.json").write_text(json.dumps(_kubelet(layout)))
     layout.file("kube-proxy.json").write_text(json.dumps(_kube_proxy(layout)))
     layout.file("Corefile").write_text(_zones(layout))
-    # The host finds Services by name, and no other name: a pull from anywhere fails at once.
+    # The host resolves Services and no other name, so a pull from any registry fails at once.
     Path("/etc/resolv.conf").write_text(f"nameserver {layout.address}\n")
 
 
 def commands(layout: Layout) -> dict[str, list[str]]:
-    """In the order of their start."""
+    """Return the command line of each program, in the order of their start."""
     programs = layout.binaries
     return {
         "containerd": ["containerd", f"--config={layout.file('containerd.toml')}"],
@@ -69,7 +69,10 @@ def commands(layout: Layout) -> dict[str, list[str]]:
 
 
 def _containerd(layout: Layout) -> str:
-    """Root here may lack CAP_SYS_RESOURCE, without which no score can be lowered."""
+    """Return containerd's configuration, which does not lower OOM scores.
+
+    Root may lack CAP_SYS_RESOURCE here, which lowering a score needs.
+    """
     return f"""
 version = 2
 root = "{layout.data}/containerd"
@@ -111,7 +114,7 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": layout.address,
-        # Nobody is in this network but the API server and the Pods of the tests.
+        # Only the API server and the Pods of the tests are in this network.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
@@ -124,7 +127,7 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
         "volumePluginDir": str(layout.data / "volume-plugins"),
         "clusterDomain": CLUSTER_DOMAIN,
         "clusterDNS": [layout.address],
-        # What was imported cannot be pulled again.
+        # Imported images cannot be pulled again.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {"memory.available": "100Mi"},
@@ -142,7 +145,7 @@ def _kube_proxy(layout: Layout) -> dict[str, Any]:
         "clientConnection": {"kubeconfig": str(layout.kubeconfig)},
         "clusterCIDR": POD_CIDR,
         "bindAddress": layout.address,
-        "conntrack": {"maxPerCore": 0},  # of the whole machine
+        "conntrack": {"maxPerCore": 0},  # a setting of the whole machine
         "oomScoreAdj": 0,
         "iptables": {"minSyncPeriod": "0s", "syncPeriod": "30s"},
     }

@@ -1,4 +1,4 @@
-"""One control plane and one real node for all tests of a run; failures show the ends of logs."""
+"""A control plane and a real node shared by all tests of a run; failures show the ends of logs."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.proofs.real_node.isolation import enclosure
 from tests.proofs.real_node.node import Node, node
 
 RUNNING = pytest.StashKey[Node]()
-# kwok plays the nodes that say so, and leaves the real one alone.
+# kwok simulates only the nodes with this annotation, and leaves the real node alone.
 KWOK = (
     "--manage-all-nodes=false",
     "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
@@ -25,7 +25,7 @@ APISERVER = ("--kubelet-preferred-address-types=InternalIP",)
 
 @pytest.fixture(scope="session")
 def place() -> Path:
-    """The enclosure's folder: without one, nothing of a node may start."""
+    """Return the enclosure's folder; outside of an enclosure no part of a node may start."""
     try:
         return enclosure.folder()
     except enclosure.EnclosureError as error:

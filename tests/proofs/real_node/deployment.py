@@ -1,4 +1,4 @@
-"""The control plane as Pods on a real node, from the manifests as an operator would lay over."""
+"""The control plane as Pods on a real node, from the manifests and an operator's overlay."""
 
 import json
 import time
@@ -17,17 +17,17 @@ from tests.proofs.real_node.overlay import SYSTEM, Part
 INSTANCE = "runtime-instance"
 STOCK = "runtime-stock"
 ADDRESS = f"http://gpuruntime-api.{SYSTEM}.svc.cluster.local:8080"
-# A shell as the first process of a Pod hears no SIGTERM that it does not trap.
+# A shell that is the first process of a Pod ignores SIGTERM unless it traps it.
 RESTS = {"command": ["sh", "-c", "trap exit TERM; sleep 1d & wait"]}
-# Two cores for everything: what a unit does not ask for is little here.
+# Two cores run everything, so a unit's default requests are small here.
 MANAGER = {"podDefaults": {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}}
 CONTROL_PLANE = {"manager": Part(settings=MANAGER)}
-# Two cores, on which everything else runs meanwhile.
+# Long, because two cores run everything else meanwhile.
 ROLLOUT_SECONDS = 180
 
 
 class Deployment:
-    """What the manifests bring, under their own names, and how it is called."""
+    """The objects of the manifests under their own names, and a caller of the api."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
@@ -35,13 +35,13 @@ class Deployment:
         self._folder = folder
 
     def apply(self, parts: Mapping[str, Part] = CONTROL_PLANE) -> None:
-        """Again with others is a rollout of the roles that they are of."""
+        """Apply the manifests with this overlay; other parts roll out the roles they configure."""
         overlay.write(self._folder, parts)
         self.plane.kubectl("apply", "-k", str(self._folder))
         self.wait_until_rolled_out(*overlay.bases_of(parts))
 
     def remove(self, base: str) -> None:
-        """What one folder of the manifests has brought."""
+        """Delete the objects of one folder of the manifests."""
         self.plane.kubectl("delete", "-k", str(MANIFESTS / base), "--ignore-not-found")
 
     def wait_until_rolled_out(self, *bases: str) -> None:
@@ -60,7 +60,7 @@ class Deployment:
             raise ControlPlaneError(f"{error}; the ends of its logs:\n{said}") from error
 
     def pods(self, role: str) -> list[dict[str, Any]]:
-        """Those that are not on their way out."""
+        """Return the role's Pods that are not being deleted."""
         return self.pods_of(SYSTEM, f"app.kubernetes.io/name=gpuruntime-{role}")
 
     def pods_of(self, namespace: str, selector: str = "") -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ class Deployment:
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def leader(self) -> str:
-        """The Pod that holds the lease, if one does."""
+        """Return the Pod that holds the manager's lease, or an empty text."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/gpuruntime-manager"
         lease = eventually_blocking(lambda: self.plane.request("GET", path))
         return str(lease["spec"].get("holderIdentity", ""))
@@ -78,7 +78,7 @@ class Deployment:
         return self.plane.kubectl("exec", "-n", SYSTEM, pod, "--", *command)
 
     def seed(self, spec: str, replicas: int, **body: Any) -> None:
-        """Returns when they are ready."""
+        """Seed stock and return when it is ready."""
         operation = f"stock-{spec}-{time.monotonic_ns()}"
         wanted = {"operationID": operation, "specName": spec, "replicas": replicas, **body}
         answer = self.caller.post("/operator/stock-units", wanted)
@@ -94,7 +94,7 @@ class Deployment:
         return view
 
     def clear(self) -> None:
-        """No unit, no stock, no storage, and no Pod of any."""
+        """Delete all units, stock and storages, and wait until their Pods are gone."""
         kinds = "gpuunits,stockpools,gpustorages"
         for namespace in (INSTANCE, STOCK):
             self.plane.kubectl("delete", kinds, "--all", "-n", namespace, "--wait=false")

@@ -1,6 +1,6 @@
-"""One real node beside a control plane: a container runtime, the kubelet, kube-proxy and DNS.
+"""A real node beside a control plane: a container runtime, the kubelet, kube-proxy and DNS.
 
-It comes up inside an enclosure, which takes all of it away again.
+It starts inside an enclosure, which removes all of it again.
 """
 
 import json
@@ -25,11 +25,11 @@ GPUS = 8
 
 
 class NodeError(Exception):
-    """A program of the node ended, or refused; the message carries what it said."""
+    """A program of the node ended or refused a command; the message carries its output."""
 
 
 class Node:
-    """A started node: what runs on it, and how to take a part of it away."""
+    """A started node: its programs, and how to stop one of them."""
 
     def __init__(self, plane: ControlPlane, keeper: Keeper, layout: Layout, logs: Path) -> None:
         self.plane = plane
@@ -40,12 +40,12 @@ class Node:
         self._started_at = 0.0
 
     def start(self, name: str) -> None:
-        """The same command again after a kill: same data."""
+        """Start a program; after a kill it has the same command and data."""
         self._started_at = time.time()
         self._keeper.start(name, self._commands[name], self._log(name))
 
     def kill(self, name: str) -> None:
-        """At once, as a crash would; the Pods stay."""
+        """Kill a program at once, as a crash would; the Pods stay."""
         self._keeper.kill(name)
 
     def ctr(self, *arguments: str) -> str:
@@ -56,19 +56,19 @@ class Node:
         return done.stdout
 
     def take_image(self, archive: Path) -> None:
-        """As a pull would bring it."""
+        """Import an image, with the same effect as a pull."""
         self.ctr("images", "import", str(archive))
 
     def wait_until_ready(self) -> None:
-        """By what the kubelet says since the last start of anything."""
+        """Return when the kubelet reports Ready after the last start of any program."""
         self._wait("containerd", self._has_runtime)
         self._wait("kubelet", self._is_ready)
         self.pretend_gpus()
 
     def pretend_gpus(self, count: int = GPUS) -> None:
-        """Nobody checks that there is a device behind a resource of an unknown vendor.
+        """Add GPUs to the node's status; Kubernetes checks no device of an unknown vendor.
 
-        A kubelet that has just started takes them away once.
+        A kubelet removes them once after its start.
         """
         resources = {"nvidia.com/gpu": str(count)}
         patch = json.dumps({"status": {"capacity": resources, "allocatable": resources}})
@@ -134,7 +134,7 @@ class Node:
 def node(
     plane: ControlPlane, layout: Layout, logs: Path, images: Iterable[Path]
 ) -> Iterator[Node]:
-    """Ready when it is yielded, and it has the images."""
+    """Yield a node that is ready and has the images."""
     layout.data.mkdir()
     configuration.write_files(layout)
     keeper = Keeper(Path(tempfile.mkdtemp(prefix="gpuruntime-keeper-")), NOWHERE)

@@ -1,4 +1,4 @@
-"""What an operator lays over the manifests: settings of each role, and its secret files."""
+"""An operator's overlay over the manifests: the settings and secret files of each role."""
 
 import os
 import shutil
@@ -21,19 +21,19 @@ BASES = {
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """Of one role: what differs from the settings of the manifests, and files by their names."""
+    """A role's changes to the settings of the manifests, and its secret files by name."""
 
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     secrets: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def bases_of(parts: Mapping[str, Part]) -> list[str]:
-    """The folders of manifests that have the Pods of these roles."""
+    """Return the folders of the manifests that have the Pods of these roles."""
     return [base for base, roles in BASES.items() if not parts.keys().isdisjoint(roles)]
 
 
 def write(folder: Path, parts: Mapping[str, Part]) -> None:
-    """For `kubectl apply -k`; what was in the folder before is gone."""
+    """Replace the folder by one for `kubectl apply -k`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     document: dict[str, Any] = {"resources": [], "configMapGenerator": [], "secretGenerator": []}

@@ -1,4 +1,4 @@
-"""Pods for tests that look at a node itself, and what is asked of them."""
+"""Pods for tests of a node itself, and requests to them."""
 
 import json
 import urllib.request
@@ -12,7 +12,7 @@ WAIT_SECONDS = 30.0
 
 
 def pod(name: str, *command: str, image: str = PYTHON, **limits: str) -> dict[str, Any]:
-    """It ends at once when it is asked to; limits are named as Kubernetes names them."""
+    """Return a Pod that ends at once on deletion; limits have the names of Kubernetes."""
     container: dict[str, Any] = {"name": "main", "image": image, "command": list(command)}
     if limits:
         container["resources"] = {
@@ -59,7 +59,7 @@ def wait_for_phase(plane: ControlPlane, name: str, phase: str) -> dict[str, Any]
 
 
 def ask(url: str) -> str:
-    """From the node itself, which hears later than the API server that a Pod is ready."""
+    """Return the answer to a request from the node, which learns of a ready Pod with a delay."""
     return eventually_blocking(lambda: _answer(url), within_seconds=WAIT_SECONDS)
 
 
@@ -68,7 +68,7 @@ def answers(url: str) -> bool:
 
 
 def _answer(url: str) -> str:
-    """Empty while nobody answers; no proxy is asked on the way."""
+    """Return the answer, or an empty text if no server answers; proxies are not used."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=5) as answer:
@@ -79,7 +79,7 @@ def _answer(url: str) -> str:
 
 
 class Client:
-    """A Pod from which others are asked."""
+    """A Pod that sends requests to other Pods."""
 
     def __init__(self, plane: ControlPlane, name: str = "client") -> None:
         self._plane = plane
@@ -91,7 +91,7 @@ class Client:
         return self._plane.kubectl("exec", self._name, "--", "wget", "-q", "-O", "-", url)
 
     def answers(self, url: str) -> bool:
-        """Also false while a kubelet that has just started knows of no Pod yet."""
+        """Return False also while a kubelet that has just started knows no Pod yet."""
         try:
             return bool(self.ask(url))
         except ControlPlaneError:

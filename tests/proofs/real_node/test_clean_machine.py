@@ -1,7 +1,7 @@
-"""A newcomer follows the page on a cluster that has nothing of ours, to the end and back.
+"""The page docs/install.md, followed to its end and back on a cluster without the product.
 
-It comes before everything else that runs the product on the node: what it has brought is gone
-again when it ends.
+This module has to run before all others that run the product on the node. At its end it has
+removed everything that it installed.
 """
 
 import os
@@ -31,7 +31,7 @@ URL = "http://unit-demo-instance.runtime-instance.svc.cluster.local:8080"
 
 @pytest.fixture
 def folder(place: Path) -> Iterator[Path]:
-    """A checkout, and one's own overlay beside it, as the page shows it."""
+    """Yield a checkout with an overlay beside it, as the page shows it."""
     folder = place / "newcomer"
     for name in ("manifests", "examples"):
         shutil.copytree(ROOT / name, folder / "gpuruntime" / name)
@@ -43,11 +43,11 @@ def folder(place: Path) -> Iterator[Path]:
 
 
 def here(text: str) -> str:
-    """The image is on the node already."""
+    """Replace the registry's image by the one that the node has already."""
     return text.replace("registry.example.com/gpuruntime", "gpuruntime")
 
 
-def test_the_page_leads_to_a_unit_that_answers_and_back(
+def test_the_page_installs_a_unit_that_answers_and_removes_everything(
     plane: ControlPlane, real_node: Node, folder: Path
 ) -> None:
     del real_node
@@ -73,5 +73,5 @@ def test_the_page_leads_to_a_unit_that_answers_and_back(
 
 
 def names(plane: ControlPlane) -> set[str]:
-    """Of everything that the manifests bring to the cluster as a whole."""
+    """Return the names of all cluster-wide objects of the kinds in the manifests."""
     return set(plane.kubectl("get", f"{OURS},{GUARDS}", "-o", "name").split())

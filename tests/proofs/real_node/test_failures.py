@@ -1,4 +1,4 @@
-"""What a kubelet says of a Pod that does not run stands in the unit's condition, and goes."""
+"""The kubelet's reason for a Pod that does not run: in the unit's condition, and gone later."""
 
 import json
 import time
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.node
 SPEC = "failing.1"
 STRANGER = "docker.io/library/stranger:1"
 PATIENCE_SECONDS = 5.0
-# Of the whole second that the condition tells, and of two busy cores.
+# The condition has whole seconds, and two cores are busy.
 SLACK_SECONDS = 3.0
 RAISES = {"command": ["python", "-c", "raise ValueError('no model found')"]}
 EATS = {"command": ["python", "-c", "held = [bytearray(b'x' * (1 << 20)) for _ in range(512)]"]}
@@ -29,7 +29,7 @@ EATS = {"command": ["python", "-c", "held = [bytearray(b'x' * (1 << 20)) for _ i
 
 @pytest.fixture(scope="module")
 def failing(product: Deployment, real_node: Node, images: Images, place: Path) -> Deployment:
-    """With a stock for each case, and an image that wants to run as nobody knows whom."""
+    """Prepare stock for each case, and an image that runs as an unknown user."""
     archive = place / "stranger.tar"
     images.pack(
         archive, Image(name=STRANGER, command=("sh",), user="stranger"), "files", "busybox"
@@ -40,21 +40,21 @@ def failing(product: Deployment, real_node: Node, images: Images, place: Path) -
 
 
 def condition(product: Deployment, name: str) -> dict[str, Any]:
-    """Ready's, or what stands for it before the manager has seen the unit."""
+    """Return the condition Ready, or an empty one before the manager has seen the unit."""
     view = product.caller.get(f"/gpu-units/{name}").data
     found = (one for one in view["conditions"] if one["type"] == "Ready")
     return next(found, {"message": "", "reason": "", "status": "Unknown"})
 
 
 def refused_at(product: Deployment, name: str) -> float:
-    """When the scheduler first found no node for its Pod, in whole seconds."""
+    """Return when the scheduler first found no node for the Pod, in whole seconds."""
     [pod] = product.pods_of(INSTANCE, f"runtime.lokiwager.io/unit={name}")
     [scheduled] = [one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled"]
     return datetime.fromisoformat(scheduled["lastTransitionTime"]).timestamp()
 
 
 def apply_unit(product: Deployment, name: str, **spec: Any) -> None:
-    """Past the API, which refuses what cannot be."""
+    """Apply a unit past the API, which would refuse an invalid one."""
     document = {
         "apiVersion": "runtime.lokiwager.io/v1alpha1",
         "kind": "GPUUnit",
@@ -84,7 +84,7 @@ def cleared(failing: Deployment, request: pytest.FixtureRequest) -> Iterator[str
         pytest.param(PYTHON, EATS, "OOMKilled", "OOMKilled: exit code 137", id="memory"),
     ],
 )
-def test_a_failure_is_told_as_soon_as_the_kubelet_tells_it_and_mended_by_a_put(
+def test_a_failure_is_reported_in_the_kubelets_words_and_cleared_by_a_put(
     failing: Deployment,
     cleared: str,
     image: str,
@@ -111,10 +111,10 @@ def test_a_failure_is_told_as_soon_as_the_kubelet_tells_it_and_mended_by_a_put(
     failing.ready(cleared)
 
 
-def test_too_few_gpus_are_told_in_the_scheduler_s_words_until_there_are_enough(
+def test_too_few_gpus_are_reported_in_the_schedulers_words_until_there_are_enough(
     product: Deployment, real_node: Node
 ) -> None:
-    """Not before it has been patient with a seat that may yet come free."""
+    """The report comes only after a delay in which a place may still become free."""
     apply_unit(product, "greedy", gpu=100)
     product.caller.until(
         "/gpu-units/greedy",
@@ -133,7 +133,7 @@ def test_too_few_gpus_are_told_in_the_scheduler_s_words_until_there_are_enough(
 
 @pytest.fixture
 def missing(product: Deployment) -> Iterator[Deployment]:
-    """With a unit that says which storage it lacks."""
+    """Yield a deployment with a unit that reports a missing storage."""
     apply_unit(product, "mounting", storageMounts=[{"name": "late", "mountPath": "/models"}])
     seen = eventually_blocking(
         lambda: condition(product, "mounting"),
@@ -147,7 +147,7 @@ def missing(product: Deployment) -> Iterator[Deployment]:
     eventually_blocking(lambda: product.caller.get("/gpu-units/mounting").status, equals(404))
 
 
-def test_a_storage_that_is_not_there_is_named_until_nobody_asks_for_it(
+def test_a_missing_storage_is_reported_until_it_is_no_longer_mounted(
     missing: Deployment,
 ) -> None:
     mended = missing.caller.put("/gpu-units/mounting", {"storageMounts": []})
@@ -155,7 +155,7 @@ def test_a_storage_that_is_not_there_is_named_until_nobody_asks_for_it(
     missing.ready("mounting")
 
 
-def test_a_storage_that_is_not_there_is_named_until_it_comes(missing: Deployment) -> None:
+def test_a_missing_storage_is_reported_until_it_is_created(missing: Deployment) -> None:
     storage = {"operationID": "storage-late", "name": "late", "size": "1Mi"}
     assert missing.caller.post("/gpu-storages", storage).status == 201
     missing.ready("mounting")

@@ -1,4 +1,7 @@
-"""A function on the real node, from its first call to its last worker's end, all roles as Pods."""
+"""A function on the real node, from its first call to the end of its last worker.
+
+All roles run as Pods.
+"""
 
 import asyncio
 import time
@@ -27,7 +30,7 @@ from tests.rooms.serverless.results.database import Database, Network, asking, d
 pytestmark = pytest.mark.node
 
 SPEC = "echo.1"
-# The worker's share and the function's both fit.
+# The envelope fits both containers of a worker.
 ENVELOPE = {"cpu": "250m", "memory": "640Mi"}
 FUNCTION = {
     "operationID": "unit-echo",
@@ -45,14 +48,14 @@ CALL = {
     "payload": {"words": ["one", "two"]},
 }
 WORKER = "echo-w-1"
-# Kubernetes' own moments are whole seconds.
+# Timestamps of Kubernetes have whole seconds.
 GRAIN_SECONDS = 1.0
-# Of two busy cores, between the end and whoever hears of it.
+# Two busy cores delay the report of an end.
 SLACK_SECONDS = 3.0
 
 
 def parts(queue: Broker, stored: Database, account: Identity) -> dict[str, Part]:
-    """As docs/functions.md says what goes where."""
+    """Return the settings and secrets of each role, as docs/functions.md describes them."""
     nats = {"url": queue.url}
     login = {**nats, "credentialsFile": f"{SECRETS}/broker.creds"}
     results = {"store": "postgres", "postgres": {"urlFile": f"{SECRETS}/url"}}
@@ -75,7 +78,7 @@ def parts(queue: Broker, stored: Database, account: Identity) -> dict[str, Part]
 
 @attrs.frozen
 class Called:
-    """The one call of this module: what was heard, in how many seconds, and by which worker."""
+    """The only call of this module: its answer, its duration, and its worker."""
 
     invocation: dict[str, Any]
     seconds: float
@@ -91,7 +94,7 @@ def stored(real_node: Node) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def functions(product: Deployment, stored: Database) -> Iterator[Deployment]:
-    """With a stock of one, and no function yet."""
+    """Yield a deployment with one stock unit and no function yet."""
     product.clear()
     account = Identity("account")
     with broker(*operated(account), address=enclosure.ADDRESS) as queue:
@@ -116,7 +119,7 @@ def called(functions: Deployment) -> Called:
     return Called(answer.data, seconds, functions.ready(WORKER))
 
 
-def test_a_call_wakes_a_worker_from_stock_and_is_answered_with_its_result(
+def test_a_call_starts_a_worker_from_stock_and_returns_its_result(
     called: Called,
 ) -> None:
     invocation = called.invocation
@@ -126,7 +129,7 @@ def test_a_call_wakes_a_worker_from_stock_and_is_answered_with_its_result(
     assert called.worker["sourceStock"]["name"].endswith("-1")
 
 
-def test_nothing_of_its_pod_was_restarted(called: Called, functions: Deployment) -> None:
+def test_no_container_of_the_worker_restarted(called: Called, functions: Deployment) -> None:
     del called
     [pod] = functions.pods_of(INSTANCE)
     assert pod["metadata"]["labels"]["runtime.lokiwager.io/unit"] == WORKER
@@ -134,7 +137,7 @@ def test_nothing_of_its_pod_was_restarted(called: Called, functions: Deployment)
     assert {one["name"]: one["restartCount"] for one in seen} == {"worker": 0, "runtime": 0}
 
 
-def test_the_moments_of_call_and_worker_follow_each_other_and_add_up(called: Called) -> None:
+def test_the_timestamps_of_call_and_worker_are_in_order_and_add_up(called: Called) -> None:
     invocation, timeline = called.invocation, called.worker["timeline"]
     unit = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt")
     told = [
@@ -161,7 +164,7 @@ def test_the_result_is_a_row_of_the_database(called: Called, stored: Database) -
     assert record.completedAt == datetime.fromisoformat(called.invocation["completedAt"])
 
 
-def test_at_rest_the_function_has_no_worker_again(called: Called, functions: Deployment) -> None:
+def test_the_function_has_no_worker_once_it_is_idle(called: Called, functions: Deployment) -> None:
     del called
     unit = functions.caller.until(
         "/gpu-units?lifecycle=instance", lambda units: [one["name"] for one in units] == ["echo"]

@@ -1,4 +1,4 @@
-"""A full node: every GPU is held by stock, and a claim runs in that place."""
+"""Claims on a full node, whose every GPU is held by stock: a claim runs in the stock's place."""
 
 import json
 import time
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.node
 
 WARM = "docker.io/library/warm:1"
 PHASES = ("acceptedAt", "claimedAt", "createdAt", "scheduledAt", "startedAt", "readyAt")
-# Kubernetes' own moments are whole seconds.
+# Timestamps of Kubernetes have whole seconds.
 GRAIN_SECONDS = 1.0
-# Of two busy cores, between what was done and who hears of it.
+# Two busy cores delay the report of a change.
 SLACK_SECONDS = 3.0
 
 
@@ -43,7 +43,7 @@ def gpus_in_use(product: Deployment) -> int:
     return sum(int(one.get("nvidia.com/gpu", 0)) for one in limits)
 
 
-def claim_retried(product: Deployment, name: str) -> None:
+def claim_with_retries(product: Deployment, name: str) -> None:
     body = {"operationID": f"unit-{name}", "name": name, "specName": "crowd.1"}
     wanted = {**body, "image": BUSYBOX, "template": RESTS}
     eventually_blocking(
@@ -74,11 +74,11 @@ def test_a_claim_on_a_full_node_runs_in_the_place_of_its_stock(
     )
 
 
-def test_eight_claims_all_run_on_a_full_node(empty: Deployment) -> None:
-    """A Pod of unclaimed stock may go first, and its unit is no stock until it has the seat."""
+def test_as_many_claims_as_gpus_all_run_on_a_full_node(empty: Deployment) -> None:
+    """A Pod of unclaimed stock may end first; its unit is not ready again until it has a GPU."""
     empty.seed("crowd.1", GPUS, memory="64Mi", gpu=1)
     for number in range(GPUS):
-        claim_retried(empty, f"crowd-{number}")
+        claim_with_retries(empty, f"crowd-{number}")
     for number in range(GPUS):
         empty.ready(f"crowd-{number}")
 
@@ -103,7 +103,7 @@ def test_a_claim_from_a_warm_pool_starts_without_a_pull(
 
 
 def events_of(product: Deployment, unit: str) -> dict[str, str]:
-    """What was told of its Pod, by reason."""
+    """Return the Events of the unit's Pod, by reason."""
     [pod] = product.pods_of(INSTANCE, f"runtime.lokiwager.io/unit={unit}")
     selector = f"--field-selector=involvedObject.uid={pod['metadata']['uid']}"
     found = product.plane.kubectl("get", "events", "-n", INSTANCE, selector, "-o", "json")

@@ -1,4 +1,4 @@
-"""The node itself: real Pods run, are reached, are held to their limits, and survive restarts."""
+"""Tests of the node itself: Pods run, are reachable, are limited, and survive restarts."""
 
 import json
 import tempfile
@@ -18,13 +18,13 @@ SERVER = ("python", "-m", "http.server", "8080")
 HUNGRY = ("python", "-c", "held = bytearray(512 << 20); held[::4096] = b'x' * len(held[::4096])")
 
 
-def test_what_is_made_for_a_while_goes_with_the_enclosure(place: Path) -> None:
+def test_temporary_files_are_in_the_enclosures_folder(place: Path) -> None:
     assert Path(tempfile.gettempdir()) == place
 
 
 @pytest.fixture(scope="module")
 def server(plane: ControlPlane, client: pods.Client) -> str:
-    """The ClusterIP of a Service with one Pod behind it."""
+    """Return the ClusterIP of a Service with one Pod behind it."""
     del client
     pods.apply(plane, pods.pod("server", *SERVER), pods.service("server", 8080))
     pods.wait_for_phase(plane, "server", "Running")
@@ -34,19 +34,19 @@ def server(plane: ControlPlane, client: pods.Client) -> str:
     return address
 
 
-def test_a_pod_reaches_another_by_its_service_s_name_and_address(
+def test_a_pod_reaches_another_by_its_services_name_and_address(
     client: pods.Client, server: str
 ) -> None:
     for host in ("server", "server.default.svc.cluster.local", server):
         assert "Directory listing" in client.ask(f"http://{host}:8080")
 
 
-def test_the_host_reaches_a_pod_by_its_service_s_name_and_address(server: str) -> None:
+def test_the_host_reaches_a_pod_by_its_services_name_and_address(server: str) -> None:
     for host in ("server.default.svc.cluster.local", server):
         assert "Directory listing" in pods.ask(f"http://{host}:8080")
 
 
-def test_a_pod_finds_the_api_server_where_its_environment_says(
+def test_a_pod_reaches_the_api_server_at_the_address_in_its_environment(
     client: pods.Client, plane: ControlPlane
 ) -> None:
     del client
@@ -58,7 +58,7 @@ def test_a_pod_finds_the_api_server_where_its_environment_says(
     pods.wait_for_phase(plane, "caller", "Succeeded")
 
 
-def test_a_pod_gets_its_gpus_and_one_that_wants_too_many_waits(
+def test_a_pod_gets_its_gpus_and_one_with_too_many_waits(
     plane: ControlPlane, real_node: Node
 ) -> None:
     del real_node
@@ -73,7 +73,7 @@ def test_a_pod_gets_its_gpus_and_one_that_wants_too_many_waits(
     plane.kubectl("delete", "pod", "half", "too-many")
 
 
-def test_a_process_that_takes_more_memory_than_its_limit_is_killed(
+def test_a_process_that_exceeds_its_memory_limit_is_killed(
     plane: ControlPlane, real_node: Node
 ) -> None:
     del real_node
@@ -83,7 +83,7 @@ def test_a_process_that_takes_more_memory_than_its_limit_is_killed(
     assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137)
 
 
-def test_an_image_that_nobody_brought_fails_at_once(plane: ControlPlane, real_node: Node) -> None:
+def test_a_missing_image_fails_at_once(plane: ControlPlane, real_node: Node) -> None:
     del real_node
     pods.apply(plane, pods.pod("unknown", "run", image="nowhere.example/none:1"))
     seen = eventually_blocking(
@@ -96,7 +96,7 @@ def test_an_image_that_nobody_brought_fails_at_once(plane: ControlPlane, real_no
 
 
 @pytest.mark.parametrize("program", ["kubelet", "containerd", "kube-proxy", "coredns"])
-def test_pods_stay_when_a_program_of_the_node_is_killed(
+def test_pods_survive_the_kill_of_a_program_of_the_node(
     program: str, plane: ControlPlane, real_node: Node, client: pods.Client, server: str
 ) -> None:
     before = pods.status(plane, "server")["containerStatuses"][0]["containerID"]

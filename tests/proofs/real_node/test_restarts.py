@@ -1,4 +1,4 @@
-"""Parts end and come back: nothing is lost, nothing is doubled, and callers just ask again."""
+"""Parts of the system end and return: no work is lost or doubled, and callers only retry."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ STEADY = "steady"
 
 @pytest.fixture(scope="module")
 def steady(product: Deployment) -> Iterator[Deployment]:
-    """With one unit that serves all the while."""
+    """Yield a deployment with a unit that serves during all tests."""
     product.clear()
     product.seed(SPEC, 5, memory="64Mi")
     product.claim(SPEC, STEADY, image=PYTHON, template=TEMPLATE)
@@ -34,7 +34,7 @@ def steady(product: Deployment) -> Iterator[Deployment]:
 
 @pytest.fixture
 def unharmed(steady: Deployment) -> Iterator[Deployment]:
-    """Its Pod is the same one afterwards, it answers, and the audit finds nothing."""
+    """Check afterwards that the unit's Pod is the same and answers, and audit the installation."""
     before = pod_of(steady)
     yield steady
     url = str(steady.ready(STEADY)["accessURL"])
@@ -58,7 +58,7 @@ def claim_another(product: Deployment, name: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["kubelet", "containerd"])
-def test_a_program_of_the_node_is_killed(
+def test_a_unit_survives_the_kill_of_a_program_of_the_node(
     unharmed: Deployment, real_node: Node, program: str
 ) -> None:
     real_node.kill(program)
@@ -68,14 +68,16 @@ def test_a_program_of_the_node_is_killed(
 
 
 @pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
-def test_a_program_of_the_control_plane_is_killed(unharmed: Deployment, program: str) -> None:
+def test_a_unit_survives_the_kill_of_a_program_of_the_control_plane(
+    unharmed: Deployment, program: str
+) -> None:
     unharmed.plane.kill(program)
     unharmed.plane.start(program)
     unharmed.plane.wait_until_ready()
     claim_another(unharmed, f"after-{program}")
 
 
-def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
+def test_the_second_manager_takes_over_when_the_leader_is_killed(
     unharmed: Deployment,
 ) -> None:
     leader = unharmed.leader()
@@ -92,7 +94,7 @@ def test_the_leading_manager_is_killed_and_the_other_one_takes_over(
     unharmed.wait_until_rolled_out()
 
 
-def test_an_api_pod_that_is_killed_costs_its_callers_a_retry(unharmed: Deployment) -> None:
+def test_a_killed_api_pod_costs_its_callers_a_retry(unharmed: Deployment) -> None:
     before = unharmed.plane.audit_size()
     with calling_in_background(ADDRESS, "killed") as running:
         eventually_blocking(lambda: len(running.names), lambda count: count > 10)
@@ -114,7 +116,7 @@ def test_a_rolling_update_fails_no_request(unharmed: Deployment) -> None:
 
 
 def pools_made_since(product: Deployment, size: int) -> Counter[str]:
-    """How often each was, by the log of the API server."""
+    """Return how often each pool was created, by the API server's audit log."""
     asked = (
         event["objectRef"]
         for event in product.plane.audit_events(size)

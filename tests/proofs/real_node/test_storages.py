@@ -35,7 +35,7 @@ class File:
 
 @pytest.fixture(scope="module")
 def stored(product: Deployment, place: Path) -> Iterator[Deployment]:
-    """With volumes of one node that wait for their first Pod, as a node's own disks do."""
+    """Yield a deployment with local volumes that are bound to their first Pod."""
     product.clear()
     documents = [storage_class(), *(volume(place, number) for number in range(VOLUMES))]
     pods.apply(product.plane, *documents)
@@ -73,7 +73,7 @@ def volume(place: Path, number: int) -> dict[str, Any]:
 
 
 def make(product: Deployment, name: str, **body: Any) -> dict[str, Any]:
-    """Ready when it is returned."""
+    """Create a storage and return its view once it is ready."""
     wanted = {"operationID": f"storage-{name}", "name": name, "size": "1Gi"}
     answer = product.caller.post("/gpu-storages", {**wanted, "storageClassName": CLASS, **body})
     assert answer.status == 201, answer
@@ -88,13 +88,16 @@ def is_ready(product: Deployment, name: str) -> dict[str, Any]:
 
 
 def reader(product: Deployment, name: str) -> str:
-    """The address of a unit that serves what it mounts."""
+    """Return the address of a unit that serves the files of its mount."""
     product.claim("stored.1", name, image=PYTHON, template=TEMPLATE, storageMounts=MOUNTS)
     return str(product.ready(name)["accessURL"])
 
 
 def file(path: str, data: bytes | None = None) -> bytes:
-    """Through the API; ready is what the kubelet says, and kube-proxy hears of it later."""
+    """Read or write a file through the API.
+
+    Retry 5xx answers, because kube-proxy learns of a ready file server with a delay.
+    """
     answer = eventually_blocking(lambda: ask_for(path, data), lambda answer: answer.status < 500)
     assert answer.status < 300, answer
     return answer.body
@@ -111,12 +114,12 @@ def ask_for(path: str, data: bytes | None) -> File:
             return File(error.code, error.read())
 
 
-def test_a_prepare_job_fills_what_a_unit_then_reads(stored: Deployment) -> None:
+def test_a_unit_reads_the_files_that_a_prepare_wrote(stored: Deployment) -> None:
     make(stored, "weights", prepare=FILL)
     assert pods.ask(f"{reader(stored, 'reading')}/words") == "first words\n"
 
 
-def test_a_unit_that_is_made_again_finds_what_the_first_one_had(stored: Deployment) -> None:
+def test_a_later_unit_finds_the_files_of_the_first_one(stored: Deployment) -> None:
     assert stored.caller.delete("/gpu-units/reading").status == 204
     assert pods.ask(f"{reader(stored, 'again')}/words") == "first words\n"
 
@@ -128,7 +131,7 @@ def test_suspend_and_resume_keep_the_data(stored: Deployment) -> None:
     assert pods.ask(f"{stored.ready('again')['accessURL']}/words") == "first words\n"
 
 
-def test_the_accessor_serves_and_takes_files_through_the_api(stored: Deployment) -> None:
+def test_the_file_server_reads_and_writes_files_through_the_api(stored: Deployment) -> None:
     accessor = {"enabled": True, "writable": True}
     assert stored.caller.put("/gpu-storages/weights", {"accessor": accessor}).status == 200
     stored.caller.until(
@@ -140,7 +143,7 @@ def test_the_accessor_serves_and_takes_files_through_the_api(stored: Deployment)
     assert pods.ask(f"{url}/more") == "from a caller"
 
 
-def test_a_copy_has_what_its_source_had(stored: Deployment) -> None:
+def test_a_copy_has_the_files_of_its_source(stored: Deployment) -> None:
     assert stored.caller.delete("/gpu-units/again").status == 204
     accessor = {"enabled": True, "writable": True}
     make(stored, "copy", prepare={"fromStorageName": "weights"}, accessor=accessor)
@@ -148,12 +151,12 @@ def test_a_copy_has_what_its_source_had(stored: Deployment) -> None:
         "/gpu-storages/copy", lambda storage: storage["accessorStatus"]["phase"] == "Ready"
     )
     assert file("copy/files/more") == b"from a caller"
-    # It is the file server's own still, which may write to nobody else's.
+    # The file still belongs to the file server, which can write only to its own files.
     file("copy/files/more", b"from the same")
     assert file("copy/files/more") == b"from the same"
 
 
-def test_a_prepare_that_fails_says_so_and_is_run_again_on_request(stored: Deployment) -> None:
+def test_a_failed_prepare_is_reported_and_runs_again_on_request(stored: Deployment) -> None:
     failing = {**FILL, "command": ["sh", "-c", "echo no such model >&2; exit 3"]}
     body = {"operationID": "storage-broken", "name": "broken", "size": "1Gi"}
     answer = stored.caller.post(

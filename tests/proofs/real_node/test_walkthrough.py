@@ -1,4 +1,4 @@
-"""The walk-through to the letter, through the api's Service, with Pods that really run."""
+"""The walk-through, step by step, through the api's Service, with Pods that really run."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ PYTHON = "/opt/gpuruntime/bin/python"
 
 
 @pytest.mark.parametrize("role", ["manager", "api"])
-def test_a_role_runs_without_root_and_writes_nowhere(product: Deployment, role: str) -> None:
+def test_a_role_runs_without_root_and_can_write_no_folder(product: Deployment, role: str) -> None:
     first, second = product.pods(role)
     for pod in (first, second):
         name = pod["metadata"]["name"]
@@ -42,7 +42,7 @@ def test_the_walk_through_reaches_its_end_through_the_service(product: Deploymen
     assert (unit["image"], unit["memory"], unit["gpu"]) == ("python:3.12", "16Gi", 1)
 
 
-def test_its_unit_answers_a_pod_and_the_host_by_name_and_by_address(
+def test_the_unit_answers_a_pod_and_the_host_by_name_and_by_address(
     product: Deployment, client: pods.Client
 ) -> None:
     url = product.ready(UNIT["name"])["accessURL"]
@@ -53,7 +53,7 @@ def test_its_unit_answers_a_pod_and_the_host_by_name_and_by_address(
         assert "Directory listing" in pods.ask(each)
 
 
-def test_the_log_of_its_pod_is_served(product: Deployment) -> None:
+def test_the_api_serves_the_log_of_the_units_pod(product: Deployment) -> None:
     answer = product.caller.get(f"/gpu-units/{UNIT['name']}/logs")
     assert answer.status == 200
     assert b'"GET / HTTP/1.1" 200' in answer.document

@@ -1,4 +1,4 @@
-"""Workers beside containers that know nothing of us, by a real kubelet."""
+"""Workers beside containers of unaware images, under a real kubelet."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.node
 UID = 1000
 UNPRIVILEGED = "docker.io/library/unprivileged:1"
 RESTRICTED_UID = 65_532
-# Its socket lets in nobody but its maker, as servers have it by default; a signal ends it at once.
+# Only its own user may open its socket, as servers have it by default. A signal ends it at once.
 FRAMEWORK = """
 import http.server, json, os, signal, socketserver, sys, time
 
@@ -57,7 +57,7 @@ LONG_SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def queue(real_node: Node) -> Iterator[Broker]:
-    """Where Pods reach it."""
+    """Yield a broker at an address that Pods reach."""
     del real_node
     with broker(address=enclosure.ADDRESS) as started:
         yield started
@@ -89,7 +89,7 @@ def declare(made: Installation, image: str) -> None:
 
 
 def seen(made: Installation) -> str:
-    """Its phase, and what is to be said of it."""
+    """Return the unit's phase and the message of its first condition."""
     units = made.objects("gpuunits", made.instance)
     status: dict[str, Any] = units[0].get("status", {}) if units else {}
     ready: dict[str, Any] = (status.get("conditions") or [{}])[0]
@@ -97,7 +97,7 @@ def seen(made: Installation) -> str:
 
 
 @pytest.mark.parametrize(("level", "uid"), [("baseline", UID), ("restricted", RESTRICTED_UID)])
-async def test_a_worker_reaches_a_socket_of_whichever_user_and_drains_before_it_ends(
+async def test_a_worker_reaches_a_socket_of_any_user_and_drains_before_it_ends(
     plane: ControlPlane, queue: Broker, unprivileged: str, tmp_path: Path, level: str, uid: int
 ) -> None:
     small = {"cpu": "20m", "memory": "64Mi", "ephemeralStorage": "100Mi"}

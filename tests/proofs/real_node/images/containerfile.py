@@ -1,6 +1,6 @@
-"""What `Containerfile` says goes into the product's image, so that nobody says it twice.
+"""A reader of `Containerfile`, the only description of the product's image.
 
-What is not understood here is refused: the packing would leave it out without a word.
+Unknown instructions are refused, because the packing would silently leave them out.
 """
 
 import json
@@ -13,7 +13,7 @@ import attrs
 
 from tests.proofs.real_node.images.oci_archive import SEARCH_PATH
 
-# The machine's own Python stands in for it.
+# The machine's own Python replaces this base image.
 _BASE = re.compile(r"docker\.io/library/python:3\.\d+-slim")
 _INSTALL = re.compile(
     r"python -m venv (?P<prefix>\S+) && (?P=prefix)/bin/pip install --no-cache-dir --no-compile"
@@ -32,7 +32,7 @@ class ContainerfileError(Exception):
 
 @attrs.frozen(kw_only=True)
 class Recipe:
-    """The first stage installs the sources under the prefix, the second one runs them."""
+    """The contents of the file: a stage that installs under the prefix, and one that runs it."""
 
     sources: tuple[str, ...]
     extras: str
@@ -72,7 +72,7 @@ def read(path: Path) -> Recipe:
 
 
 def _runs(build: list[tuple[str, str]]) -> tuple[re.Match[str], re.Match[str]]:
-    """The installation, and then the byte code."""
+    """Return the matches of the installation and of the compilation."""
     commands = [words for name, words in build if name == "RUN"]
     if len(commands) == 2:
         install, compiled = _INSTALL.fullmatch(commands[0]), _COMPILE.fullmatch(commands[1])
@@ -82,7 +82,7 @@ def _runs(build: list[tuple[str, str]]) -> tuple[re.Match[str], re.Match[str]]:
 
 
 def _sources(words: str) -> list[str]:
-    """Each is copied to the place of its own name."""
+    """Return the sources of a COPY that keeps their names."""
     *sources, target = shlex.split(words)
     if target not in ("./", *sources[:1]) or any(one.startswith("-") for one in sources):
         raise ContainerfileError(f"not understood: COPY {words}")

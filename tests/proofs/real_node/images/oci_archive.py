@@ -1,7 +1,7 @@
-"""Container images without a container engine: root folders become the layers of an OCI archive.
+"""A packer of OCI archives, which needs no container engine: root folders become layers.
 
-The same folders give the same digest, whenever and by whomever they were made: only names,
-modes, links and bytes go in, and everything belongs to root.
+The same folders always give the same digest. Only names, modes, links and bytes are packed, and
+everything belongs to root.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @attrs.frozen(kw_only=True)
 class Image:
-    """What an image says of itself; its name is whole, with registry and tag."""
+    """The configuration of an image; its name includes registry and tag."""
 
     name: str
     entrypoint: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Blob:
 
 
 def pack(archive: Path, image: Image, layers: Iterable[Path]) -> str:
-    """Writes what `ctr images import` reads; the digest names the image's content."""
+    """Write an archive for `ctr images import`, and return the digest of the image's content."""
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as output:
         blobs = [_add_layer(output, layer, archive.with_suffix(".layer")) for layer in layers]
         config = _add_document(output, "config.v1+json", _config(image, blobs))
@@ -97,7 +97,7 @@ def _config(image: Image, layers: list[Blob]) -> dict[str, Any]:
 
 
 def _add_layer(output: tarfile.TarFile, root: Path, scratch: Path) -> Blob:
-    """By way of a file: a layer may be larger than one wants in memory."""
+    """Pack the layer through a file, because it may be too large for memory."""
     try:
         with tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as layer:
             for path in sorted(root.rglob("*")):

@@ -1,4 +1,4 @@
-"""The images that a node has before its first Pod: made once for each state of the project."""
+"""The images that a node has before its first Pod, made once for each state of the project."""
 
 import hashlib
 import shutil
@@ -28,7 +28,7 @@ PRODUCT = f"docker.io/library/gpuruntime:{version('gpuruntime')}"
 
 @attrs.frozen
 class Images:
-    """Pods name them as they would name the real ones."""
+    """Archives of images, whose names are those of the real images."""
 
     folder: Path
 
@@ -37,12 +37,12 @@ class Images:
         return sorted(self.folder.glob("*.tar"))
 
     def pack(self, archive: Path, image: Image, *layers: str) -> None:
-        """Another image of the same layers, which is on no node yet."""
+        """Pack another image of these layers, which no node has yet."""
         pack(archive, image, [self.folder / layer for layer in layers])
 
 
 def find() -> Images:
-    """Those made last: the project may have moved on since."""
+    """Return the images made last, even if the project has changed since."""
     made = [path for path in cache.cache("node").glob("images-*") if path.is_dir()]
     if not made:
         raise cache.MissingBinariesError("no images are made yet: run `nox -s node`")
@@ -50,7 +50,7 @@ def find() -> Images:
 
 
 def find_or_make() -> Images:
-    """Those of other states go."""
+    """Return the images of this state of the project, and delete all others."""
     recipe = containerfile.read(CONTAINERFILE)
     folder = _folder(recipe)
     for other in folder.parent.glob("images-*"):

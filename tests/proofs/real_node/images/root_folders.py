@@ -1,7 +1,7 @@
 """The root folders of the images: a busybox, this machine's Python, and the product.
 
-Python comes from the interpreter that runs this: it is there wherever this is, and what pip
-installs for it here is what the image needs.
+Python is copied from the running interpreter, so it is always present, and pip installs the right
+wheels for it.
 """
 
 import os
@@ -18,9 +18,9 @@ from tests.proofs.real_cluster import binaries
 from tests.proofs.real_node.images.containerfile import Recipe
 
 PREFIX = Path("usr/local")
-# What no program of an image asks for; together more than half of a Python.
+# No program of an image needs these; together they are more than half of a Python.
 UNUSED = ("test", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "site-packages")
-# Every wheel may ask for them; where libc has taken them in, there are stubs.
+# Any wheel may need these. If libc includes them, they are stubs.
 FOR_WHEELS = (
     *("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libutil.so.1"),
     *("libgcc_s.so.1", "libstdc++.so.6"),
@@ -40,7 +40,7 @@ def pause(root: Path, programs: Path) -> None:
 
 
 def files(root: Path) -> None:
-    """What programs look for under any root."""
+    """Create the folders and files that programs expect under every root."""
     for name in ("etc", "tmp", "proc", "sys", "dev", "run", "usr/bin", "var/tmp"):
         (root / name).mkdir(parents=True)
     for name in ("tmp", "var/tmp"):
@@ -62,7 +62,7 @@ def busybox(root: Path) -> None:
 
 
 def python(root: Path) -> None:
-    """The standard library with its byte code, and the shared libraries that it needs."""
+    """Copy the standard library with its byte code, and the shared libraries that it needs."""
     version = f"python{sysconfig.get_python_version()}"
     prefix = root / PREFIX
     (prefix / "bin").mkdir(parents=True)
@@ -84,7 +84,7 @@ def file_server(root: Path, program: Path) -> None:
 
 
 def product(root: Path, project: Path, recipe: Recipe) -> None:
-    """As the first stage of the Containerfile: only the sources that it names are seen."""
+    """Install the product as the Containerfile's first stage does, from the named sources only."""
     with tempfile.TemporaryDirectory(prefix="gpuruntime-sources-") as folder:
         for source in recipe.sources:
             _copy(project / source, Path(folder) / source)
@@ -103,7 +103,7 @@ def product(root: Path, project: Path, recipe: Recipe) -> None:
 
 
 def compile_all(folder: Path) -> None:
-    """By hash and unchecked: the same bytes each time, and valid whatever the file's moment."""
+    """Compile with unchecked hashes: the bytes are the same each time, whatever a file's mtime."""
     mode = ("--invalidation-mode", "unchecked-hash")
     strip = ("-s", str(folder), "-p", "/")
     _run([sys.executable, "-m", "compileall", "-q", *mode, *strip, str(folder)])
@@ -120,7 +120,7 @@ def _static_busybox() -> Path:
 
 
 def _add_libraries(root: Path, programs: Iterable[Path]) -> None:
-    """At their own paths, which the loader knows; those of a private prefix beside libc."""
+    """Copy libraries to their own paths, and those of a private prefix beside libc."""
     found = set(_libraries(programs))
     [home] = {path.parent for path in found if path.name.startswith("libc.so")}
     found |= {home / name for name in FOR_WHEELS if (home / name).exists()}
@@ -139,7 +139,7 @@ def _libraries(programs: Iterable[Path]) -> Iterator[Path]:
 
 
 def _remove_traces_of_the_build(installed: Path) -> None:
-    """Which folder it was installed from is nobody's business, and another one each time."""
+    """Remove the name of the folder that was installed from, which differs each time."""
     for path in installed.rglob("gpuruntime-*.dist-info/*"):
         if path.name == "direct_url.json":
             path.unlink()
@@ -149,7 +149,7 @@ def _remove_traces_of_the_build(installed: Path) -> None:
 
 
 def _make_environment(installed: Path, prefix: Path) -> None:
-    """What makes a folder a virtual environment, and its scripts start with its Python."""
+    """Make the folder a virtual environment whose scripts start with its own Python."""
     (installed / "pyvenv.cfg").write_text(f"home = /{PREFIX}/bin\n")
     for script in (installed / "bin").iterdir():
         text = script.read_text()

@@ -1,4 +1,4 @@
-"""The one list of what goes into the product's image is read as a builder would read it."""
+"""Tests of the reader of `Containerfile`: it reads the file as a builder would."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[4]
 INSTALL = "pip install --no-cache-dir --no-compile"
 
 
-def test_the_project_s_own_file_says_what_goes_in_and_how_it_runs() -> None:
+def test_the_projects_own_file_can_be_read() -> None:
     recipe = read(ROOT / "Containerfile")
     assert recipe.entrypoint == ("gpuruntime",)
     assert recipe.environment["PATH"].startswith(f"{recipe.prefix}/bin:/usr/local/sbin:")
@@ -18,7 +18,7 @@ def test_the_project_s_own_file_says_what_goes_in_and_how_it_runs() -> None:
     assert "gpuruntime" in recipe.sources
 
 
-def test_the_product_s_image_does_not_run_as_root() -> None:
+def test_the_products_image_does_not_run_as_root() -> None:
     user, _, group = read(ROOT / "Containerfile").user.partition(":")
     assert int(user) > 0
     assert int(group) > 0
@@ -48,7 +48,7 @@ def test_a_file_without_a_second_stage_is_refused(tmp_path: Path) -> None:
         ("ENV ", "ENV HOME=$USER ", "not understood: ENV"),
     ],
 )
-def test_what_the_packing_would_leave_out_is_refused(
+def test_an_instruction_that_the_packing_would_leave_out_is_refused(
     tmp_path: Path, said: str, instead: str, fault: str
 ) -> None:
     text = (ROOT / "Containerfile").read_text()

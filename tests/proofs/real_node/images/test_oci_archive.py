@@ -1,4 +1,4 @@
-"""The packer: what an archive holds, and that it is the same each time."""
+"""Tests of the packer: the contents of an archive, which are the same each time."""
 
 import hashlib
 import io
@@ -64,13 +64,15 @@ def test_the_same_input_gives_the_same_bytes(root: Path, tmp_path: Path) -> None
     assert (tmp_path / "first.tar").read_bytes() == (tmp_path / "second.tar").read_bytes()
 
 
-def test_another_mode_is_another_image(root: Path, tmp_path: Path) -> None:
+def test_another_mode_gives_another_digest(root: Path, tmp_path: Path) -> None:
     first = pack(tmp_path / "image.tar", IMAGE, [root])
     (root / "bin/sample").chmod(0o700)
     assert pack(tmp_path / "image.tar", IMAGE, [root]) != first
 
 
-def test_an_archive_names_its_image_and_says_how_it_runs(root: Path, tmp_path: Path) -> None:
+def test_an_archive_has_the_name_and_the_configuration_of_its_image(
+    root: Path, tmp_path: Path
+) -> None:
     archive = tmp_path / "image.tar"
     digest = pack(archive, IMAGE, [root])
     [entry] = json.loads(read(archive, "index.json"))["manifests"]
@@ -109,7 +111,7 @@ def test_a_shared_layer_is_the_same_in_each_image(root: Path, tmp_path: Path) ->
     assert config["rootfs"]["diff_ids"] == [first["digest"], second["digest"]]
 
 
-def test_nothing_but_the_archive_is_left(root: Path, tmp_path: Path) -> None:
+def test_packing_leaves_only_the_archive(root: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     pack(tmp_path / "out/image.tar", IMAGE, [root])
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["image.tar"]

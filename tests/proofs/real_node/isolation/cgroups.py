@@ -1,4 +1,4 @@
-"""One cgroup for all Pods of a node, in every hierarchy of this machine, and its end."""
+"""A cgroup for all Pods of a node, in every hierarchy of the machine, and its removal."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class CgroupError(Exception):
 
 @contextmanager
 def cgroup(name: str) -> Iterator[str]:
-    """The path that the kubelet takes as its root; whoever is still in it at the end is killed."""
+    """Yield the kubelet's root cgroup; processes that remain in it at the end are killed."""
     folders = [hierarchy / name for hierarchy in hierarchies()]
     try:
         for folder in folders:
@@ -32,7 +32,7 @@ def cgroup(name: str) -> Iterator[str]:
 
 
 def hierarchies() -> list[Path]:
-    """One on a machine with cgroup v2, one for each controller with v1."""
+    """Return the only hierarchy of cgroup v2, or the hierarchy of each controller of v1."""
     if (MOUNT / "cgroup.controllers").exists():
         return [MOUNT]
     folders = [path for path in MOUNT.iterdir() if path.is_dir() and not path.is_symlink()]
@@ -40,7 +40,7 @@ def hierarchies() -> list[Path]:
 
 
 def remove(folder: Path) -> None:
-    """From the leaves up; a killed process takes a moment to leave."""
+    """Remove the cgroup from the leaves up; a killed process takes a moment to leave it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while folder.exists():
         _kill_members(folder)
@@ -61,7 +61,7 @@ def _kill_members(folder: Path) -> None:
 
 
 def _inherit_cpus(folder: Path) -> None:
-    """A new cpuset of v1 is empty, and nobody can be put into it."""
+    """Copy the parent's cpuset, because a new cpuset of v1 is empty and accepts no process."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (folder / name).exists() and (folder.parent / "tasks").exists():
             (folder / name).write_text((folder.parent / name).read_text())

@@ -1,9 +1,9 @@
-"""Runs a command where a node can come up without touching the machine.
+"""A command that runs other commands where a node can start without changing the machine.
 
-It gets namespaces of its own for processes, mounts and network: whatever happens in there, the
-kernel takes it away with the first process. What has no namespace is covered: kernel settings
-by files of our own, the folders that containers are kept in by overlays, cgroups by one that is
-removed. Nothing in there reaches the outside, so every pull of an image fails at once.
+The command gets its own namespaces for processes, mounts and network, so that the kernel removes
+everything with its first process. Resources without a namespace are covered: kernel settings by
+our own files, container folders by overlays, and cgroups by one that is removed. There is no way
+to the outside, so every pull of an image fails at once.
 """
 
 import os
@@ -23,9 +23,9 @@ from tests.proofs.real_node.isolation import cgroups, traces
 FOLDER = "GPURUNTIME_NODE_FOLDER"
 ADDRESS = "192.168.253.1"
 SERVICES = "10.96.0.0/16"
-# Short, for sockets in it, whose paths may have 108 characters.
+# Short, because sockets in it have paths of at most 108 characters.
 PLACES = Path("/tmp")
-# The kubelet wants these, of the whole machine, and writes them where they differ.
+# The kubelet requires these settings of the whole machine, and writes them if they differ.
 SETTINGS = {
     "vm/overcommit_memory": "1",
     "vm/panic_on_oom": "0",
@@ -38,7 +38,7 @@ OVERLAYS = ("/etc", "/var/lib", "/var/log")
 NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--mount-proc")
 SETTLING_SECONDS = 5.0
 POLL_SECONDS = 0.2
-# A node with the memory of a real one: Pods only say that they want it.
+# The memory of a real GPU node: Pods only request it.
 PRETENDED_MEMORY_KIB = 256 * 1024 * 1024
 
 
@@ -47,7 +47,7 @@ class EnclosureError(Exception):
 
 
 def folder() -> Path:
-    """Of the enclosure that this process is in."""
+    """Return the folder of the enclosure that this process runs in."""
     found = os.environ.get(FOLDER)
     if found is None or os.getuid() != 0:
         raise EnclosureError("a real node needs root and an enclosure of its own: `nox -s node`")
@@ -55,7 +55,7 @@ def folder() -> Path:
 
 
 def run(command: Sequence[str]) -> int:
-    """The exit code of the command, or 1 where it leaves a trace on the machine."""
+    """Return the command's exit code, or 1 if it leaves a trace on the machine."""
     if os.getuid() != 0:
         raise EnclosureError("a real node needs root: run `nox -s node` as root")
 
@@ -73,11 +73,11 @@ def watched(
     take: Callable[[], traces.Traces] = traces.take,
     settling_seconds: float = SETTLING_SECONDS,
 ) -> int:
-    """Its exit code, or 1 where what is taken afterwards differs from what was before."""
+    """Return the exit code, or 1 if the machine differs from its state before."""
     before = take()
     code = enclosed()
     deadline = time.monotonic() + settling_seconds
-    # The kernel takes a moment to end what was in the namespaces.
+    # The kernel needs a moment to end the processes of the namespaces.
     while (left := traces.differences(before, take())) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     for line in left:
@@ -90,7 +90,7 @@ def watched(
 def _place() -> Iterator[Path]:
     prefix = f"{cgroups.PREFIX}{os.getpid()}-"
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=PLACES))
-    place.chmod(0o711)  # programs that refuse to be root have folders in it
+    place.chmod(0o711)  # programs that refuse to run as root have folders in it
     try:
         yield place
     finally:
@@ -98,7 +98,7 @@ def _place() -> Iterator[Path]:
 
 
 def sweep(places: Path) -> None:
-    """What is left of those that were killed before they could tidy up."""
+    """Remove the leftovers of runs that were killed before they could clean up."""
     for place in places.glob(f"{cgroups.PREFIX}*-*"):
         owner = place.name.removeprefix(cgroups.PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -108,7 +108,10 @@ def sweep(places: Path) -> None:
 
 
 def _enclosed(place: Path, command: Sequence[str]) -> int:
-    """When we end, also when killed, the first process does: the kernel ends what it started."""
+    """Run the command in new namespaces.
+
+    If this process ends or is killed, the first process ends, and the kernel ends all others.
+    """
     unshare = ["unshare", *NAMESPACES, "--kill-child", "--propagation", "slave", "--"]
     inside = [
         sys.executable,
@@ -117,7 +120,7 @@ def _enclosed(place: Path, command: Sequence[str]) -> int:
         "--inside",
         *command,
     ]
-    # What anybody makes for a while goes with the place; logs of tests stay.
+    # Temporary files are deleted with the folder; the logs of tests stay.
     environment = {
         **os.environ,
         FOLDER: str(place),
@@ -133,12 +136,12 @@ def _enclosed(place: Path, command: Sequence[str]) -> int:
     while True:
         try:
             return process.wait()
-        except KeyboardInterrupt:  # the command has heard it too, and ends in its own way
+        except KeyboardInterrupt:  # the command received it, too, and ends by itself
             continue
 
 
 def _furnish(place: Path) -> None:
-    # First, and noted nowhere: mount makes a folder under /run for its notes.
+    # This comes first and without mtab, because mount creates a folder under /run for its notes.
     _run("mount", "--no-mtab", "-t", "tmpfs", "tmpfs", "/run")
     _cover_kernel_settings(place / "settings")
     for path in OVERLAYS:
@@ -171,7 +174,7 @@ def _overlay(path: Path, folder: Path) -> None:
 
 
 def _renew_sys(kept: Path) -> None:
-    """The interfaces that it shows are those of the network it was mounted in."""
+    """Mount /sys again: it shows the interfaces of the network that it was mounted in."""
     kept.mkdir()
     _run("mount", "--rbind", str(cgroups.MOUNT), str(kept))
     _run("mount", "-t", "sysfs", "sysfs", "/sys")
@@ -179,7 +182,7 @@ def _renew_sys(kept: Path) -> None:
 
 
 def _connect() -> None:
-    """An address of the node that is not loopback's, and a way to Services that goes nowhere."""
+    """Give the node an address besides loopback, and a route for Services that leads nowhere."""
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "link", "add", "node0", "type", "veth", "peer", "name", "node0-end")
     _run("ip", "address", "add", f"{ADDRESS}/24", "dev", "node0")
@@ -190,7 +193,7 @@ def _connect() -> None:
 
 
 def _first_process(command: Sequence[str]) -> int:
-    """Starts the command, buries whoever dies, and ends with it."""
+    """Start the command, reap every process, and end with the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     process = subprocess.Popen(command, preexec_fn=_default_interrupt)  # noqa: PLW1509 - one thread
     while True:

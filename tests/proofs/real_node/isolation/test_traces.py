@@ -1,4 +1,4 @@
-"""What counts as a trace of a node, and that a trace fails whoever left it."""
+"""Tests of the traces of a node, and of the runs that leave one."""
 
 import os
 import subprocess
@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[4]
 BEFORE = {"mounts": frozenset({"/", "/proc"}), "rules": frozenset({"-A FORWARD"})}
 
 
-def test_a_machine_as_it_was_shows_no_difference() -> None:
+def test_an_unchanged_machine_has_no_difference() -> None:
     assert differences(BEFORE, dict(BEFORE)) == []
 
 
-def test_what_came_and_what_went_are_both_told() -> None:
+def test_new_and_lost_lines_are_both_reported() -> None:
     after = {"mounts": frozenset({"/", "/run/new"}), "rules": frozenset[str]()}
     assert differences(BEFORE, after) == [
         "mounts: left behind: /run/new",
@@ -27,7 +27,7 @@ def test_what_came_and_what_went_are_both_told() -> None:
     ]
 
 
-def test_somebody_s_process_that_has_ended_is_no_trace_and_a_new_one_is() -> None:
+def test_a_new_process_is_a_trace_and_one_that_has_ended_is_not() -> None:
     before = {"processes": frozenset({"theirs (1)"})}
     after = {"processes": frozenset({"kubelet (2)"})}
     assert differences(before, after) == ["processes: left behind: kubelet (2)"]
@@ -54,7 +54,7 @@ def test_only_files_of_a_node_count(path: str, is_a_node_s: bool) -> None:
 @pytest.mark.parametrize(
     ("code", "leaves", "ends_with"), [(0, True, 1), (0, False, 0), (3, True, 3)]
 )
-def test_a_trace_fails_a_run_that_went_well(
+def test_a_trace_fails_a_successful_run(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     code: int,
@@ -79,7 +79,7 @@ def test_cgroups_are_removed_from_the_leaves_up(tmp_path: Path) -> None:
     assert not (tmp_path / "node").exists()
 
 
-def test_what_a_killed_run_left_is_swept_and_a_running_one_s_place_is_not(tmp_path: Path) -> None:
+def test_the_leftovers_of_a_killed_run_are_swept_and_a_running_one_stays(tmp_path: Path) -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     dead = tmp_path / f"{cgroups.PREFIX}{process.pid}-left"
@@ -97,7 +97,7 @@ def test_without_root_the_start_is_refused_at_once(monkeypatch: pytest.MonkeyPat
         enclosure.run(["true"])
 
 
-def test_outside_of_an_enclosure_the_suite_fails_instead_of_touching_the_machine() -> None:
+def test_outside_of_an_enclosure_the_suite_fails_without_touching_the_machine() -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-x", "-m", "node"]
     environment = {name: os.environ[name] for name in os.environ if name != enclosure.FOLDER}
     done = subprocess.run(

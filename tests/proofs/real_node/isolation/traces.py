@@ -1,7 +1,7 @@
-"""What a node could leave behind on a machine, taken before and after, and what differs.
+"""Traces that a node could leave on a machine, recorded before and after a run and compared.
 
-Other people use the machine meanwhile: only programs of a node, processes in namespaces of
-their own, and places that a node writes to are looked at.
+Other people use the machine meanwhile. Only programs of a node, processes in their own namespaces
+and places that a node writes to are recorded.
 """
 
 import os
@@ -14,13 +14,13 @@ PROGRAMS = frozenset(
     ("containerd", "containerd-shim", "runc", "kubelet", "kube-proxy", "coredns", "pause")
 )
 FOLDERS = ("/run", "/var/lib", "/etc/cni", "/var/log/pods", "/var/log/containers")
-# Other people make files there as well, and end programs of their own.
+# Other people create files there, too, and end their own programs.
 FILES = re.compile(r"gpuruntime|kube|containerd|runc|cni|netns|xtables|mount|/var/log/")
 COMING_AND_GOING = frozenset({"processes"})
 SYSCTLS = ("net", "vm", "kernel/keys", "kernel/panic", "kernel/panic_on_oops")
-# They move by themselves: counters, and what the kernel derives from the load.
+# These change by themselves: counters, and values that the kernel derives from the load.
 RESTLESS = re.compile(r"nf_conntrack_count|neigh/|vm/stat_refresh|vm/compact_memory|route/flush")
-# Other people's sessions have cgroups that come and go.
+# Cgroups of other people's sessions come and go.
 CGROUPS = re.compile(r"gpuruntime|kube|containerd|runc|pause")
 COUNTERS = re.compile(r"\[\d+:\d+\]")
 
@@ -32,7 +32,7 @@ def take() -> Traces:
 
 
 def differences(before: Traces, after: Traces) -> list[str]:
-    """One line each, in a stable order; none where the machine is as it was."""
+    """Return one line for each difference, in a stable order."""
     lines = []
     for name in before:
         lines += [f"{name}: left behind: {one}" for one in sorted(after[name] - before[name])]
@@ -48,7 +48,7 @@ def _processes() -> Iterator[str]:
             name = (folder / "comm").read_text().strip()
             if name in PROGRAMS or _namespaces(folder.name) != own:
                 yield f"{name} ({folder.name})"
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
 
 
@@ -98,12 +98,12 @@ def _sysctls() -> Iterator[str]:
 def _value(path: Path) -> str:
     try:
         return path.read_text().strip()
-    except OSError:  # to be written, not read
+    except OSError:  # the file can only be written
         return ""
 
 
 def _files() -> Iterator[str]:
-    """Two levels: who leaves something deeper down has left a folder there, or owns it."""
+    """Yield two levels of folders: a trace deeper down has created or changed one of them."""
     for root in map(Path, FOLDERS):
         for pattern in ("*", "*/*"):
             yield from filter(FILES.search, map(str, root.glob(pattern)))
